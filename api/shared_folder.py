@@ -2,7 +2,6 @@
 dataclasses that its JSON files hold."""
 
 import contextlib
-import json
 import os
 import re
 from collections.abc import Callable, Iterator
@@ -13,6 +12,7 @@ from typing import Protocol, TypeVar
 from api.errors import APIError, without_paths
 from machine.storage import locks
 from machine.storage.atomic import WriteError, make_folder, refused
+from machine.storage.reading import read_json
 
 LOCK = ".lock"
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
@@ -57,8 +57,8 @@ def kept(folder: Path) -> Iterator[None]:
 def read(make: Callable[..., Record], path: Path, identity: str) -> Record | None:
     """What `make` makes of the fields of a JSON file; None where there is no such file, it holds
     other fields, or it is of another id."""
-    with contextlib.suppress(OSError, ValueError, TypeError):
-        found = make(**json.loads(path.read_text(encoding="utf-8")))
+    with contextlib.suppress(ValueError, TypeError):
+        found = make(**read_json(path))
         return found if found.id == identity else None
     return None
 

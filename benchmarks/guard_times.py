@@ -1,6 +1,5 @@
 """When words are said, by attention and by others: flite, which prints when each phone of its
-recordings sounds, and pocketsphinx, which finds the words in what the voice says. Called by
-`benchmarks.guard`."""
+recordings sounds, and pocketsphinx, which finds the words in what the voice says."""
 
 import re
 import statistics
@@ -13,13 +12,8 @@ import numpy as np
 import torch
 
 from benchmarks import judges
-from benchmarks.guard_utterances import (
-    JudgedUtterance,
-    forced,
-    pieces_of,
-    said,
-)
-from demo_voice.teachers import phone_timing
+from benchmarks.guard_utterances import JudgedUtterance, forced, pieces_of, said
+from demo_voice.teachers import flite, phone_timing
 from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
@@ -49,7 +43,7 @@ def of_recordings(voice: LoadedVoice, texts: Sequence[str], name: str) -> dict[s
         utterance = said(voice, pieces[0], forced(codes))
         if utterance.path is None:
             return {"no head follows the text": True}
-        told = phone_timing.flite_phone_times(text, SpeakingStyle(name, name, Fraction(1)))
+        told = flite.phone_times(text, SpeakingStyle(name, name, Fraction(1)))
         pairs += _told_pairs(voice, pieces[0], utterance, told)
         recordings += 1
     return {"recordings": recordings, **_errors(pairs)}

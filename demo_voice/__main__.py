@@ -9,7 +9,7 @@ import hashlib
 import itertools
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,9 +24,12 @@ from demo_voice.codec import dvae as codec
 from demo_voice.gpt import batches, pretraining, targets
 from demo_voice.gpt.targets import Targets
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
+from demo_voice.stages import Workplace
 from demo_voice.teachers import accents, flite, neighbours, people, phone_timing
 from demo_voice.teachers.flite import TeacherSpeech
-from demo_voice.text import judged, lexicon, long_sentences, sentences
+from demo_voice.text import judged, lexicon, sentences
+from demo_voice.text.long_sentences import LongGrammar
+from demo_voice.text.sentences import Grammar
 from demo_voice.vocoder import training
 from machine.errors import SotaqueError
 
@@ -47,9 +50,7 @@ class Making:
     work: Path
     to: Path
     device: torch.device
-    speaker: flite.Speaker = flite.flite
-    foreigner: flite.Speaker = accents.festival
-    neighbour: flite.Speaker = neighbours.speak
+    speaker: flite.Speaker = people.speak
     aligner: phone_timing.Aligner = people.phone_times
     begin: Path | None = None
 
@@ -57,7 +58,7 @@ class Making:
         """Runs the stages in their order."""
         self.work.mkdir(parents=True, exist_ok=True)
         if self.begin:
-            unpacking.stages(self.begin, self.recipe, self.work)
+            unpacking.write(self.begin, self.recipe, self.work)
             stages = [stage for stage in stages if stage not in unpacking.DONE]
         for stage in STAGES:
             if stage in stages:
@@ -67,45 +68,36 @@ class Making:
                 print(f"{stage}: done after {minutes:.1f} minutes", flush=True)
 
     def clips(self) -> None:
-        """Sentences, spoken by the teacher."""
-        endless = sentences.sentences(lexicon.read(), f"text/{self.recipe.seed}", judged.texts())
-        found = list(itertools.islice(endless, self.recipe.sentences))
-        more = list(itertools.islice(endless, self.recipe.accented))
-        planned = flite.plan(found, self.recipe.seed)
-        flite.speak_all(planned, self.work / "clips", self.speaker)
-        behind = flite.shards(len(planned))
-        flite.speak_all(accents.plan(more), self.work / "clips", self.foreigner, first=behind)
-        last = list(itertools.islice(endless, self.recipe.neighbouring))
-        near = flite.plan(last, self.recipe.seed, neighbours.NEIGHBOURS)
-        behind += flite.shards(len(more))
-        flite.speak_all(near, self.work / "clips", self.neighbour, first=behind)
-        self._long_clips(behind + flite.shards(len(near)))
-
-    def _long_clips(self, behind: int) -> None:
-        """Sentences of 13 to 40 words by those whom the GPT learns to speak as, in parts that have
-        some of everybody: a making that is stopped early can still learn from them."""
-        recipe, parts = self.recipe, self.recipe.lengthy_parts
-        endless = long_sentences.long_sentences(
-            lexicon.read(), f"long/{recipe.seed}", judged.texts()
-        )
-        groups = (
-            (recipe.lengthy // parts, flite.MANNERS, self.speaker),
-            (recipe.lengthy_neighbouring // parts, self._taught, self.neighbour),
-        )
-        for part in range(parts):
-            for size, manners, speaker in groups:
-                found = list(itertools.islice(endless, size))
-                planned = flite.plan(found, recipe.seed + part, manners)
-                flite.speak_all(planned, self.work / "clips", speaker, first=behind)
-                behind += flite.shards(size)
+        """Sentences, spoken by the teachers. Those of 13 to 40 words, by whom the GPT learns to
+        speak as, come in parts that have some of everybody: a making that is stopped early can
+        still learn from them."""
+        recipe, words = self.recipe, lexicon.read()
+        short = sentences.sentences(Grammar(words, f"text/{recipe.seed}"), judged.texts())
+        long = sentences.sentences(LongGrammar(words, f"long/{recipe.seed}"), judged.texts())
+        planned = [
+            flite.plan(_some(short, recipe.sentences), recipe.seed, flite.MANNERS),
+            accents.plan(_some(short, recipe.accented)),
+            flite.plan(_some(short, recipe.neighbouring), recipe.seed, neighbours.NEIGHBOURS),
+        ]
+        for part in range(recipe.lengthy_parts):
+            for size, manners in (
+                (recipe.lengthy, flite.MANNERS),
+                (recipe.lengthy_neighbouring, self._taught),
+            ):
+                texts = _some(long, size // recipe.lengthy_parts)
+                planned.append(flite.plan(texts, recipe.seed + part, manners))
+        first = 0
+        for clips in planned:
+            flite.speak_all(clips, self.work / "clips", self.speaker, first)
+            first += flite.shards(len(clips))
 
     def codec(self) -> None:
         """The DVAE and the scales of the mels."""
-        codec.learn(self.recipe, self._speech, self.work, self.device, self.aligner)
+        codec.learn(self._at, self._speech, self.aligner)
 
     def listener(self) -> None:
         """The speaker encoder."""
-        listener.learn(self.recipe, self._speech, self.work, self.device)
+        listener.learn(self._at, self._speech)
 
     def targets(self) -> None:
         """Codes and mels of all clips."""
@@ -115,27 +107,21 @@ class Making:
     def vocoder(self) -> None:
         """The vocoder from mels; needs no GPT."""
         mel_stats = codec.load(self.work, self.recipe)[1]
-        training.learn_from_mels(
-            self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
-        )
+        training.learn_from_mels(self._at, self._speech, self._targets, mel_stats)
 
     def pretraining(self) -> None:
         """The GPT."""
         mel_stats = codec.load(self.work, self.recipe)[1]
         if self.begin:
-            unpacking.gpt(self.begin, self.recipe, self._lessons(mel_stats), self.work)
-        pretraining.learn(
-            self.recipe, self._speech, self._targets, mel_stats, self.work, self.device
-        )
+            unpacking.write_gpt(self.begin, self.recipe, self._lessons(mel_stats), self.work)
+        pretraining.learn(self._at, self._speech, self._targets, mel_stats)
 
     def tuning(self) -> None:
         """The vocoder for the GPT's latents."""
         dvae, mel_stats = codec.load(self.work, self.recipe)
         pupil = pretraining.load(self.work, self.recipe).to(self.device)
-        taught = self._lessons(mel_stats)
-        training.tune(
-            self.recipe, self._speech, taught, pupil, dvae.to(self.device), self.work, self.device
-        )
+        lessons = self._lessons(mel_stats)
+        training.tune(self._at, self._speech, lessons, pupil, dvae.to(self.device))
 
     def package(self) -> None:
         """The files of the voice, a recording to speak as, and what they hash to."""
@@ -162,6 +148,10 @@ class Making:
         return batches.Lessons(self._targets, heard, mel_stats, self.recipe)
 
     @property
+    def _at(self) -> Workplace:
+        return Workplace(self.recipe, self.work, self.device)
+
+    @property
     def _taught(self) -> Sequence[flite.SpeakingStyle]:
         """The neighbours whom the GPT learns to speak as; all where it is none (`SHORT`)."""
         found = [one for one in neighbours.NEIGHBOURS if one.name in self.recipe.pretrained]
@@ -174,6 +164,10 @@ class Making:
     @property
     def _targets(self) -> Targets:
         return Targets.read(self._speech, self.work / "targets")
+
+
+def _some(endless: Iterator[str], count: int) -> list[str]:
+    return list(itertools.islice(endless, count))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

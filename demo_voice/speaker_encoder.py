@@ -1,7 +1,4 @@
-"""Trains the speaker encoder to tell pseudo-speakers apart, so that unheard voices get a place too.
-
-Called by `demo_voice.__main__`.
-"""
+"""Trains the speaker encoder to tell pseudo-speakers apart: unheard voices get a place too."""
 
 import random
 from pathlib import Path
@@ -14,6 +11,7 @@ from torch.nn import functional as F
 
 from demo_voice import stages
 from demo_voice.recipe import BaseRecipe
+from demo_voice.stages import Workplace
 from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.teachers.people import PEOPLE
 from xtts.audio import SPEAKER_RATE, speaker_mel
@@ -30,33 +28,31 @@ def new(recipe: BaseRecipe) -> SpeakerEncoder:
     return SpeakerEncoder(shape)
 
 
-def learn(recipe: BaseRecipe, speech: TeacherSpeech, folder: Path, device: torch.device) -> None:
-    """Writes `listener.pt` into `folder`."""
-    torch.manual_seed(recipe.seed)
-    stage = recipe.listener
-    encoder = new(recipe).to(device)
-    holder, optimizer = company(encoder, recipe)
-    parts: dict[str, stages.Stateful] = {
-        "encoder": encoder, "speakers": holder, "optimizer": optimizer,
-    }  # fmt: skip
-    right: list[float] = []
-    counter = stages.steps(
-        folder / "listener.pt", stage, parts, [optimizer],
-        lambda _: f"{stages.recent_mean(right):.1%} right",
-    )  # fmt: skip
+def learn(at: Workplace, speech: TeacherSpeech) -> None:
+    """Writes `listener.pt`."""
+    torch.manual_seed(at.recipe.seed)
+    stage = at.recipe.listener
+    encoder = new(at.recipe).to(at.device)
+    holder, optimizer = company(encoder, at.recipe)
     numbers = _by_manner(speech)
     encoder.train()
-    for step in counter:
+
+    def losses(step: int) -> tuple[Tensor, Tensor]:
         waves, labels = _batch(speech, numbers, stage.batch, step)
-        mel = speaker_mel(waves).to(device)
-        with stages.low_precision(device):
+        mel = speaker_mel(waves).to(at.device)
+        with stages.low_precision(at.device):
             found = encoder.net(mel, l2_norm=True).float()
         logits = SHARPNESS * found @ F.normalize(holder[0], dim=1).T
-        loss = F.cross_entropy(logits, labels.to(device))
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        right.append(float((logits.argmax(1).cpu() == labels).float().mean()))
+        right = (logits.argmax(1).cpu() == labels).float().mean()
+        return F.cross_entropy(logits, labels.to(at.device)), right
+
+    parts: dict[str, stages.Stateful] = {
+        "encoder": encoder,
+        "speakers": holder,
+        "optimizer": optimizer,
+    }
+    path = at.folder / "listener.pt"
+    stages.learn(path, stage, parts, losses, lambda means: f"{means[0]:.1%} right")
 
 
 def company(

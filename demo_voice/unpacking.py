@@ -2,7 +2,7 @@
 
 So a part that learned too little can go on without repeating the hours before it. The DVAE's
 decoder and the mel head are not packaged: the decoder is trained again before the rest of the codec
-goes on, the mel head is found by least squares. Called by `demo_voice.__main__` for `--from`.
+goes on, the mel head is found by least squares.
 """
 
 from pathlib import Path
@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from demo_voice import speaker_encoder
-from demo_voice import stages as pace
+from demo_voice import speaker_encoder, stages
 from demo_voice.codec import dvae as codec
 from demo_voice.gpt.batches import Lessons
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil, optimizers
+from demo_voice.packaging import SPEAKER_ENCODER, VOCODER
 from demo_voice.recipe import BaseRecipe
 from demo_voice.vocoder import training
 from xtts.model.gpt import from_coqui, new_gpt
@@ -25,11 +25,9 @@ from xtts.model.vocoder import new_dvae
 # Nothing is left to do here: the vocoder goes on where the tuning does.
 DONE = ("vocoder",)
 BATCHES = 40
-_ENCODER = "hifigan_decoder.speaker_encoder."
-_VOCODER = "hifigan_decoder.waveform_decoder."
 
 
-def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
+def write(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
     """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` where they are missing.
 
     The voice must have the recipe's sizes.
@@ -42,22 +40,22 @@ def stages(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
         reader = codec.PhoneReader(dvae.codebook.dim)
         mover = codec.new_optimizer(dvae, recipe.codec, reader)
         parts = {"dvae": dvae, "reader": reader, "optimizer": mover}
-        pace.save(folder / "codec.pt", parts, 0)
+        stages.save(folder / "codec.pt", parts, 0)
     state = _packed(voice)
     if not (folder / "listener.pt").is_file():
         encoder = speaker_encoder.new(recipe)
-        encoder.net.load_state_dict(_under(_ENCODER, state))
+        encoder.net.load_state_dict(_under(SPEAKER_ENCODER, state))
         speakers, optimizer = speaker_encoder.company(encoder, recipe)
         parts = {"encoder": encoder, "speakers": speakers, "optimizer": optimizer}
-        pace.save(folder / "listener.pt", parts, 0)
+        stages.save(folder / "listener.pt", parts, 0)
     if not (folder / "tuning.pt").is_file():
         vocoder = training.new(recipe)
-        vocoder.waveform_decoder.load_state_dict(_under(_VOCODER, state))
+        vocoder.waveform_decoder.load_state_dict(_under(VOCODER, state))
         optimizer = training.optimizer(vocoder, recipe.tuning)
-        pace.save(folder / "tuning.pt", {"net": vocoder, "optimizer": optimizer}, 0)
+        stages.save(folder / "tuning.pt", {"net": vocoder, "optimizer": optimizer}, 0)
 
 
-def gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
+def write_gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
     """Writes `pretraining.pt` where it is missing."""
     path = folder / "pretraining.pt"
     if path.is_file():
@@ -67,7 +65,7 @@ def gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None
     pupil.gpt.load_state_dict({**pupil.gpt.state_dict(), **state})
     _read_mels(pupil.eval(), lessons, recipe)
     fresh = optimizers(pupil, recipe.pretraining.learning_rate)
-    pace.save(path, {"pupil": pupil, **fresh}, 0)
+    stages.save(path, {"pupil": pupil, **fresh}, 0)
 
 
 @torch.no_grad()
@@ -78,7 +76,7 @@ def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
     for number in range(min(BATCHES, max(1, len(lessons.heard) // size))):
         clips = lessons.heard[number * size : (number + 1) * size]
         lesson = lessons.batch(alone(clips), f"unpacking/{number}")
-        with pace.low_precision(torch.device("cpu")):
+        with stages.low_precision(torch.device("cpu")):
             latents = pupil.latent_pairs(pupil.hidden(lesson), lesson)
         products.append(latents.float())
         wanted.append(lesson.mels)

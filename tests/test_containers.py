@@ -21,7 +21,10 @@ import jsonschema
 import pytest
 import yaml
 
-from machine.settings.names import API_NAMES, SHARED_NAMES, TRAIN_NAMES
+from api.settings import ApiSettings
+from machine.settings import names
+from machine.settings.types import fields
+from train.settings import TrainSettings
 
 ROOT = Path(__file__).parents[1]
 TRAINING = "docker-compose-training.yml"
@@ -42,7 +45,10 @@ FIXED = {
 }  # fmt: skip
 # What a folder is called outside, which the container cannot know by itself.
 TOLD = {"DATASETS_HOST_PATH": "${DATASETS_DIR:-./datasets}"}
-NAMES = {TRAINING: TRAIN_NAMES | SHARED_NAMES, API: API_NAMES | SHARED_NAMES}
+NAMES = {
+    service: {name.upper() for name in fields(kind)}
+    for service, kind in ((TRAINING, TrainSettings), (API, ApiSettings))
+}
 
 
 def compose(name: str, environ: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -285,7 +291,7 @@ def test_a_change_of_the_code_does_not_install_torch_again() -> None:
 def test_nobody_agrees_to_a_licence_and_no_setting_is_preset() -> None:
     text = (ROOT / "Dockerfile").read_text(encoding="utf-8")
     preset = set(re.findall(r"\b([A-Z_]+)=", text))
-    assert preset & (TRAIN_NAMES | SHARED_NAMES | API_NAMES) == set()
+    assert preset & names.NAMES == set()
     assert environment(TRAINING)["COQUI_TOS_AGREED"] is None
 
 

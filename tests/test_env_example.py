@@ -3,24 +3,95 @@
 `python -m tests.test_env_example` writes both again.
 """
 
+import inspect
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic.fields import FieldInfo
 
 from api import settings as api
-from machine.settings.help import HOUSE, Section, env_example, markdown
-from machine.settings.loading import SharedSettings
-from machine.settings.names import API_NAMES, NAMES, SHARED_NAMES, TRAIN_NAMES
+from machine.settings.loading import PRECEDENCE, SharedSettings
+from machine.settings.names import NAMES
+from machine.settings.types import fields, means, purpose, shown
+from machine.text import wrapped
 from train import settings as train
 
 ROOT = Path(__file__).parents[1]
-SECTIONS = (
-    Section("Training (python -m train)", train.TrainSettings),
-    Section("Both programs", SharedSettings),
-    Section("API (python -m api)", api.ApiSettings),
+Sections = dict[str, type[Any]]
+SECTIONS: Sections = {
+    "Training (python -m train)": train.TrainSettings,
+    "Both programs": SharedSettings,
+    "API (python -m api)": api.ApiSettings,
+}
+# Read by make and by Docker Compose from the same file; not by the programs.
+HOUSE = (
+    ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
+    (
+        "BASE_IMAGE",
+        "python:3.11-slim",
+        "What the images are built on; with a digest (…@sha256:…) it is the same every time.",
+    ),
+    ("DOCKER_RUNTIME", "runc", "nvidia gives both containers the GPU."),
 )
+RULES = [
+    "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
+    "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",
+    "- All faults are reported at once, each with the value, where it is set, and what is allowed.",
+    "- A name in `.env` close to one of ours (`NUM_EPOCH`, `EPOCHS`) is refused with the name that",
+    "  was probably meant, and so is another trainer's name for one of ours (`LR`, `BATCH_SIZE`,",
+    "  `MAX_STEPS`). A common word (`PORT`, `MODEL`, `GPU`) may be another program's: the log says",
+    "  what Sotaque calls it. The log lists all other names.",
+    "- `.env` means the same here and in Docker Compose: `${NAME}` and `${NAME:-default}` are",
+    "  filled in from the environment and the lines above. Any other `$` belongs in single quotes.",
+]
+
+
+def own_fields(kind: type[Any]) -> dict[str, FieldInfo]:
+    """The settings that a class itself declares, by their names in `.env`."""
+    own = inspect.get_annotations(kind)
+    return {name.upper(): info for name, info in fields(kind).items() if name in own}
+
+
+def env_example(sections: Sections) -> str:
+    """`.env.example`: every setting at its default under its description."""
+    parts = wrapped(f"Copy this file to .env and change what you like. {PRECEDENCE}", "# ")
+    for title, kind in sections.items():
+        parts += ["", f"# ---- {title} ----"]
+        for name, info in own_fields(kind).items():
+            parts += ["", *wrapped(purpose(info), "# ")]
+            parts += wrapped(f"Allowed: {means(info).allowed}.", "# ")
+            parts.append(f"{name}={in_dotenv(info)}")
+    parts += ["", "# ---- Read by make and Docker Compose only ----"]
+    for name, value, what in HOUSE:
+        parts += ["", *wrapped(what, "# "), f"# {name}={value}"]
+    return "\n".join(parts) + "\n"
+
+
+def markdown(sections: Sections) -> str:
+    """docs/settings.md: the rules, and a table for each section."""
+    parts = ["# Settings", "", PRECEDENCE, "", *RULES]
+    for title, kind in sections.items():
+        parts += ["", f"## {title}", "", "| Setting | Default | Allowed | What it is |"]
+        parts.append("|---|---|---|---|")
+        for name, info in own_fields(kind).items():
+            default = f"`{text}`" if (text := shown(info, info.default)) else "(empty)"
+            cells = (f"`{name}`", default, means(info).allowed, purpose(info))
+            parts.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
+    parts += ["", "## Read by make and Docker Compose only", ""]
+    parts += ["| Setting | Default | What it is |", "|---|---|---|"]
+    parts += [f"| `{name}` | `{value}` | {what} |" for name, value, what in HOUSE]
+    return "\n".join(parts) + "\n"
+
+
+def in_dotenv(info: FieldInfo) -> str:
+    """The default as `.env` has it: a folder begins with `./`, for podman-compose 1.0 takes
+    `voices` for the name of a volume."""
+    folder = isinstance(info.default, Path) and not info.default.is_absolute()
+    return "./" * folder + shown(info, info.default)
+
+
 GENERATED = {".env.example": env_example, "docs/settings.md": markdown}
 
 
@@ -37,7 +108,7 @@ def test_the_example_is_every_default(load: Any, defaults: Any) -> None:
     path = ROOT / ".env.example"
     settings, report = load((), {}, path)
     assert settings == defaults()
-    assert all(row.source.startswith(str(path)) for row in report.rows)
+    assert all(source.startswith(str(path)) for _, _, source in report.rows)
     # Whoever copies it has agreed to no licence.
     assert load is api.load or (report.notes == () and settings.coqui_tos_agreed is False)
 
@@ -50,11 +121,8 @@ def test_a_copied_example_names_no_volume_of_podmans() -> None:
     assert [folder for folder in folders if not folder.startswith("./")] == []
 
 
-@pytest.mark.parametrize(
-    ("section", "names"), list(zip(SECTIONS, (TRAIN_NAMES, SHARED_NAMES, API_NAMES), strict=True))
-)
-def test_the_names_are_those_of_the_classes(section: Section, names: frozenset[str]) -> None:
-    assert set(section.fields()) == names
+def test_the_names_are_those_of_the_classes() -> None:
+    assert {name for kind in SECTIONS.values() for name in own_fields(kind)} == NAMES
 
 
 def test_every_name_of_the_contract_is_there() -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from machine.settings.help import HOUSE
 from machine.settings.names import NAMES, meant
+from tests.test_env_example import HOUSE
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

@@ -1,8 +1,7 @@
 """Trains the DVAE: 80 mel bands in, one of 1,024 codes for every 46 ms out.
 
 First as an autoencoder, then with a codebook initialized by k-means in its latent space, then with
-vector quantization that revives dead codes: a random codebook collapses. Called by
-`demo_voice.__main__`.
+vector quantization that revives dead codes: a random codebook collapses.
 """
 
 from collections.abc import Sequence
@@ -14,8 +13,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from demo_voice import stages
-from demo_voice.codec import excerpts
+from demo_voice.codec.excerpts import HALVES, Excerpts
 from demo_voice.recipe import BaseRecipe, StageSchedule
+from demo_voice.stages import Workplace
 from demo_voice.teachers import phone_timing
 from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.teachers.people import GROUP_OF, GROUPS, PEOPLE
@@ -43,28 +43,26 @@ def scales(mels: Sequence[Tensor]) -> Tensor:
     return torch.cat([mel.float() for mel in mels], dim=1).std(1).clamp(min=SMALLEST_SCALE)
 
 
-def learn(
-    recipe: BaseRecipe, speech: TeacherSpeech, folder: Path, device: torch.device, aligner: Aligner
-) -> None:
-    """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder) into `folder`; goes on with
-    those that are there."""
-    torch.manual_seed(recipe.seed)
-    chosen = _chosen(recipe, [clip.manner for clip in speech.clips])
+def learn(at: Workplace, speech: TeacherSpeech, aligner: Aligner) -> None:
+    """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder); goes on with those that are
+    there."""
+    torch.manual_seed(at.recipe.seed)
+    chosen = _chosen(at.recipe, [clip.manner for clip in speech.clips])
     raw = [mel_of(speech, index, torch.ones(MEL_BANDS)).half() for index in chosen]
-    begun = (folder / "codec.pt").is_file()
-    stats = folder / "mel_stats.pt"
+    begun = (at.folder / "codec.pt").is_file()
+    stats = at.folder / "mel_stats.pt"
     mel_stats = torch.load(stats, weights_only=True) if begun else scales(raw)
     mels = [(mel.float() / mel_stats[:, None]).half() for mel in raw]
-    said = phone_timing.of_clips(speech, chosen, folder / "phones.npz", aligner, PEOPLE)
+    said = phone_timing.of_clips(speech, chosen, at.folder / "phones.npz", aligner, PEOPLE)
     nothing = torch.tensor([phone_timing.UNKNOWN])
     phones = [said.get(index, nothing) for index in chosen]
     torch.save(mel_stats, stats)
-    dvae = new_dvae(recipe.dvae).to(device)
-    people = excerpts.mean_spectra(mels, [speech.clips[index].manner for index in chosen])
+    dvae = new_dvae(at.recipe.dvae).to(at.device)
+    examples = Excerpts(mels, [speech.clips[index].manner for index in chosen], phones)
     if not begun:
-        _autoencode(dvae, recipe, mels, people, folder, device)
-        _start_codebook(dvae, mels, people, recipe.codec.batch, device)
-    _quantise(dvae, recipe, mels, people, phones, folder, device)
+        _autoencode(dvae, examples, at)
+        _start_codebook(dvae, examples, at)
+    _quantise(dvae, examples, at)
 
 
 def _chosen(recipe: BaseRecipe, manners: Sequence[str]) -> list[int]:
@@ -79,52 +77,31 @@ def _chosen(recipe: BaseRecipe, manners: Sequence[str]) -> list[int]:
     return [index for group in found for index in group]
 
 
-def _decoded(dvae: Any, latents: Tensor) -> Tensor:
-    found: Tensor = dvae.decoder(latents)
-    return found.float()
+def _autoencode(dvae: Any, examples: Excerpts, at: Workplace) -> None:
+    stage = at.recipe.autoencoder
 
+    def losses(step: int) -> tuple[Tensor, Tensor]:
+        heard, wanted = examples.segments(step, stage.batch)
+        with stages.low_precision(at.device):
+            latents = dvae.encoder(heard.to(at.device))
+            distance = F.l1_loss(dvae.decoder(latents).float(), wanted.to(at.device))
+            loss = distance + 1e-3 * latents.float().square().mean()
+        return loss, loss
 
-def _autoencode(
-    dvae: Any,
-    recipe: BaseRecipe,
-    mels: Sequence[Tensor],
-    people: Sequence[Tensor],
-    folder: Path,
-    device: torch.device,
-) -> None:
-    stage = recipe.autoencoder
-    optimizer = new_optimizer(dvae, stage)
-    parts: dict[str, stages.Stateful] = {"dvae": dvae, "optimizer": optimizer}
-    losses: list[float] = []
-    counter = stages.steps(
-        folder / "autoencoder.pt", stage, parts, [optimizer],
-        lambda _: f"L1 {stages.recent_mean(losses):.4f}",
-    )  # fmt: skip
-    for step in counter:
-        heard, wanted = excerpts.segments(mels, people, step, stage.batch, device)
-        with stages.low_precision(device):
-            latents = dvae.encoder(heard)
-            loss = (
-                F.l1_loss(_decoded(dvae, latents), wanted) + 1e-3 * latents.float().square().mean()
-            )
-        optimizer.zero_grad(set_to_none=True)
-        loss.backward()
-        optimizer.step()
-        losses.append(float(loss.detach()))
+    parts = {"dvae": dvae, "optimizer": new_optimizer(dvae, stage)}
+    path = at.folder / "autoencoder.pt"
+    stages.learn(path, stage, parts, losses, lambda means: f"L1 {means[0]:.4f}")
 
 
 @torch.no_grad()
-def _start_codebook(
-    dvae: Any, mels: Sequence[Tensor], people: Sequence[Tensor], batch: int, device: torch.device
-) -> None:
+def _start_codebook(dvae: Any, examples: Excerpts, at: Workplace) -> None:
     """k-means (Lloyd's, 15 rounds) on the autoencoder's latents."""
-    width = dvae.codebook.dim
-    batches = [excerpts.segments(mels, people, -1 - index, batch, device)[0] for index in range(32)]
+    width, count = dvae.codebook.dim, dvae.codebook.n_embed
+    batches = [examples.segments(-1 - index, at.recipe.codec.batch)[0] for index in range(32)]
     points = torch.cat(
-        [dvae.encoder(batch).transpose(1, 2).reshape(-1, width) for batch in batches]
+        [dvae.encoder(batch.to(at.device)).transpose(1, 2).reshape(-1, width) for batch in batches]
     )
     generator = torch.Generator().manual_seed(1)
-    count = dvae.codebook.n_embed
     centres = points[torch.randint(len(points), (count,), generator=generator)].clone()
     for _ in range(15):
         nearest = torch.cdist(points, centres).argmin(1)
@@ -139,49 +116,35 @@ def _start_codebook(
 
 def _set_codebook(codebook: Any, which: Tensor, centres: Tensor) -> None:
     """Puts codes in new places, with the running sums that Coqui's `Quantize` keeps of them."""
-    start = 1.0
     codebook.embed[:, which] = centres.T
-    codebook.embed_avg[:, which] = centres.T * start
-    codebook.cluster_size[which] = start
+    codebook.embed_avg[:, which] = centres.T
+    codebook.cluster_size[which] = 1.0
 
 
-def _quantise(
-    dvae: Any,
-    recipe: BaseRecipe,
-    mels: Sequence[Tensor],
-    people: Sequence[Tensor],
-    phones: Sequence[Tensor],
-    folder: Path,
-    device: torch.device,
-) -> None:
-    stage = recipe.codec
-    reader = PhoneReader(dvae.codebook.dim).to(device)
-    optimizer = new_optimizer(dvae, stage, reader)
-    parts: dict[str, stages.Stateful] = {"dvae": dvae, "reader": reader, "optimizer": optimizer}
-    losses: list[float] = []
-    misread: list[float] = []
-    counter = stages.steps(
-        folder / "codec.pt", stage, parts, [optimizer],
-        lambda _: f"L1 {stages.recent_mean(losses):.4f}, phones {stages.recent_mean(misread):.3f}, "
-        f"{_in_use(dvae)} codes in use",
-    )  # fmt: skip
-    for step in counter:
-        heard, wanted = excerpts.segments(mels, people, step, stage.batch, device)
-        said = excerpts.labels(mels, phones, step, stage.batch).to(device)
-        dvae.encoder.requires_grad_(step >= recipe.decoder_alone)
-        with stages.low_precision(device):
-            latents = dvae.encoder(heard).transpose(1, 2).float()
+def _quantise(dvae: Any, examples: Excerpts, at: Workplace) -> None:
+    stage = at.recipe.codec
+    reader = PhoneReader(dvae.codebook.dim).to(at.device)
+
+    def losses(step: int) -> tuple[Tensor, Tensor, Tensor]:
+        heard, wanted = examples.segments(step, stage.batch)
+        said = examples.labels(step, stage.batch).to(at.device)
+        dvae.encoder.requires_grad_(step >= at.recipe.decoder_alone)
+        with stages.low_precision(at.device):
+            latents = dvae.encoder(heard.to(at.device)).transpose(1, 2).float()
         quantised, _, commitment = dvae.codebook(latents)
-        with stages.low_precision(device):
-            found = _decoded(dvae, quantised.transpose(1, 2))
-        distance, wrong = F.l1_loss(found, wanted), reader.loss(quantised, said)
-        optimizer.zero_grad(set_to_none=True)
-        (distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong).backward()
-        optimizer.step()
-        losses.append(float(distance.detach()))
-        misread.append(float(wrong.detach()))
+        with stages.low_precision(at.device):
+            found = dvae.decoder(quantised.transpose(1, 2)).float()
+        distance, wrong = F.l1_loss(found, wanted.to(at.device)), reader.loss(quantised, said)
         if step % STEPS_BETWEEN_REVIVALS == 0 and step < 0.8 * stage.steps:
             _revive(dvae.codebook, latents.detach().reshape(-1, dvae.codebook.dim), step)
+        return distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong, distance, wrong
+
+    def report(means: Sequence[float]) -> str:
+        in_use = dvae.codebook.n_embed - len(_dead(dvae.codebook))
+        return f"L1 {means[0]:.4f}, phones {means[1]:.3f}, {in_use} codes in use"
+
+    parts = {"dvae": dvae, "reader": reader, "optimizer": new_optimizer(dvae, stage, reader)}
+    stages.learn(at.folder / "codec.pt", stage, parts, losses, report)
 
 
 class PhoneReader(nn.Module):
@@ -189,7 +152,7 @@ class PhoneReader(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.read = nn.Conv1d(width, excerpts.HALVES * len(phone_timing.NAMES), 3, padding=1)
+        self.read = nn.Conv1d(width, HALVES * len(phone_timing.NAMES), 3, padding=1)
 
     def loss(self, quantised: Tensor, said: Tensor) -> Tensor:
         """Cross-entropy of quantised [batch, codes, width] against [batch, codes, 2]."""
@@ -214,10 +177,6 @@ def keep_codebook(codebook: Any) -> None:
 def _dead(codebook: Any) -> Tensor:
     even = codebook.cluster_size.sum() / codebook.n_embed
     return torch.nonzero(codebook.cluster_size < DEAD_SHARE * even).flatten()
-
-
-def _in_use(dvae: Any) -> int:
-    return int(dvae.codebook.n_embed - len(_dead(dvae.codebook)))
 
 
 @torch.no_grad()

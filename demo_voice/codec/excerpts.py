@@ -1,6 +1,6 @@
 """Training examples of the codec: random excerpts of clips, with random vocal tract and channel.
 
-Deterministic for a step. Called by `demo_voice.codec.dvae`.
+Deterministic for a step.
 """
 
 import random
@@ -23,27 +23,53 @@ STRETCH = 0.15
 FILTER = (0.3, 0.5, 0.4, 0.35, 0.25, 0.25, 0.15, 0.15)
 
 
-def segments(
-    mels: Sequence[Tensor],
-    people: Sequence[Tensor],
-    step: int,
-    count: int,
-    device: torch.device,
-) -> tuple[Tensor, Tensor]:
-    """(heard, wanted), each [count, 80, FRAMES], from random places, the same for the same step.
+class Excerpts:
+    """Excerpts of clips.
 
-    people: as `mean_spectra` says of each clip. A person's mean is not wanted back, nor what throat
-    and microphone did: a code that had to say who speaks would say it instead of the phone.
+    Args:
+        mels: `[80, frames]` of each clip.
+        people: Who speaks each.
+        phones: What sounds in each frame of each, `[frames]`.
     """
-    cut, wanted = [], []
-    for clip, start in places(mels, step, count):
-        mel = mels[clip][:, start : start + FRAMES].float()
-        # Repeats its last frame, which is silence.
-        cut.append(F.pad(mel, (0, FRAMES - mel.shape[1]), mode="replicate"))
-        wanted.append(cut[-1] - people[clip])
-    generator = torch.Generator().manual_seed(step + 1_000_000)
-    heard = filtered(stretched(torch.stack(cut), generator), generator)
-    return heard.to(device), torch.stack(wanted).to(device)
+
+    def __init__(
+        self, mels: Sequence[Tensor], people: Sequence[str], phones: Sequence[Tensor]
+    ) -> None:
+        self.mels, self.phones = mels, phones
+        self.means = mean_spectra(mels, people)
+
+    def segments(self, step: int, count: int) -> tuple[Tensor, Tensor]:
+        """(heard, wanted), each [count, 80, FRAMES], from random places, the same for a step.
+
+        A person's mean is not wanted back, nor what throat and microphone did: a code that had to
+        say who speaks would say it instead of the phone.
+        """
+        cut, wanted = [], []
+        for clip, start in self.places(step, count):
+            mel = self.mels[clip][:, start : start + FRAMES].float()
+            # Repeats its last frame, which is silence.
+            cut.append(F.pad(mel, (0, FRAMES - mel.shape[1]), mode="replicate"))
+            wanted.append(cut[-1] - self.means[clip])
+        generator = torch.Generator().manual_seed(step + 1_000_000)
+        heard = filtered(stretched(torch.stack(cut), generator), generator)
+        return heard, torch.stack(wanted)
+
+    def labels(self, step: int, count: int) -> Tensor:
+        """[count, codes, 2]: which phone sounds in each half of each code of a step's segments."""
+        found = torch.full((count, FRAMES), UNKNOWN)
+        for row, (clip, start) in enumerate(self.places(step, count)):
+            part = self.phones[clip][start : start + FRAMES]
+            found[row, : len(part)] = part
+        per_half = FRAMES_PER_CODE // HALVES
+        return found.view(count, -1, HALVES, per_half)[..., per_half // 2]
+
+    def places(self, step: int, count: int) -> list[tuple[int, int]]:
+        """(clip, first frame) of the segments of a step."""
+        draw = random.Random(f"segments/{step}")
+        clips = draw.choices(range(len(self.mels)), k=count)
+        return [
+            (clip, draw.randint(0, max(0, self.mels[clip].shape[1] - FRAMES))) for clip in clips
+        ]
 
 
 def mean_spectra(mels: Sequence[Tensor], people: Sequence[str]) -> list[Tensor]:
@@ -54,23 +80,6 @@ def mean_spectra(mels: Sequence[Tensor], people: Sequence[str]) -> list[Tensor]:
         sums[name] = total + mel.float().sum(1, keepdim=True), frames + mel.shape[1]
     means = {name: total / frames for name, (total, frames) in sums.items()}
     return [means[name] for name in people]
-
-
-def places(mels: Sequence[Tensor], step: int, count: int) -> list[tuple[int, int]]:
-    """(clip, first frame) of the segments of a step."""
-    draw = random.Random(f"segments/{step}")
-    clips = draw.choices(range(len(mels)), k=count)
-    return [(clip, draw.randint(0, max(0, mels[clip].shape[1] - FRAMES))) for clip in clips]
-
-
-def labels(mels: Sequence[Tensor], phones: Sequence[Tensor], step: int, count: int) -> Tensor:
-    """[count, codes, 2]: which phone sounds in each half of each code of a step's segments."""
-    found = torch.full((count, FRAMES), UNKNOWN)
-    for row, (clip, start) in enumerate(places(mels, step, count)):
-        part = phones[clip][start : start + FRAMES]
-        found[row, : len(part)] = part
-    per_half = FRAMES_PER_CODE // HALVES
-    return found.view(count, -1, HALVES, per_half)[..., per_half // 2]
 
 
 def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:

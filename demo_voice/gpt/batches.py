@@ -1,11 +1,8 @@
-"""Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together.
-
-Called by `demo_voice.gpt.pretraining` and `demo_voice.vocoder.training`.
-"""
+"""Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together."""
 
 import random
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -41,6 +38,10 @@ class Lesson:
     mels: Tensor
     timbres: tuple[Timbre, ...]
 
+    def to(self, device: torch.device) -> "Lesson":
+        """The same with its rows on a device."""
+        return replace(self, rows=self.rows.to(device))
+
 
 class Lessons:
     """Batches of rows of like length. One reference of each pseudo-speaker serves all its rows of
@@ -67,6 +68,7 @@ class Lessons:
             and not judged.is_part(clip.text)
         ]
         self._of_person: dict[str, list[int]] = {}
+        self._coming: Iterator[Lesson] | None = None
         self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
 
     def behind_others(self, clip: int, draw: random.Random) -> Passage:
@@ -115,7 +117,12 @@ class Lessons:
         part = timbre.heard(wave[start : start + length].float(), CODE_RATE)
         return conditioning_mel(part[None], self.mel_stats)[0]
 
-    def training(self, first: int) -> Iterator[Lesson]:
+    def at(self, step: int) -> Lesson:
+        """The lesson of a step; each step is asked for once, in their order."""
+        self._coming = self._coming or self._from(step)
+        return next(self._coming)
+
+    def _from(self, first: int) -> Iterator[Lesson]:
         """The lessons from number `first` on, endless; the order depends on the seed alone."""
         number, epoch = 0, 0
         while True:

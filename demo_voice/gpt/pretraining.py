@@ -3,12 +3,11 @@
 A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
 two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
 that predicts the mel from the latents, so that the vocoder finds the spectrum in them. Both are
-dropped when the voice is packaged. Called by `demo_voice.__main__`.
+dropped when the voice is packaged.
 """
 
 import math
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from demo_voice.gpt.muon import Float32Muon
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
+from demo_voice.stages import Workplace
 from demo_voice.teachers.flite import TeacherSpeech
 from xtts.audio import MEL_BANDS
 from xtts.model.gpt import GPT, new_gpt
@@ -99,30 +99,43 @@ def mean_spectra(rows: PackedBatch) -> Tensor:
     return (mels * real[:, None]).sum(2) / lengths[:, None]
 
 
-def learn(
-    recipe: BaseRecipe,
-    speech: TeacherSpeech,
-    targets: Targets,
-    mel_stats: Tensor,
-    folder: Path,
-    device: torch.device,
-) -> None:
-    """Writes `pretraining.pt` (the GPT and its mel head) into `folder`."""
-    stage = recipe.pretraining
+def learn(at: Workplace, speech: TeacherSpeech, targets: Targets, mel_stats: Tensor) -> None:
+    """Writes `pretraining.pt` (the GPT and its mel head)."""
+    recipe, stage = at.recipe, at.recipe.pretraining
     gpt = new_gpt(recipe.gpt, recipe.seed)
-    pupil = Pupil(gpt).to(device)
-    extras = Guide(gpt), Calm(gpt)
-    named = optimizers(pupil, stage.learning_rate)
-    parts: dict[str, stages.Stateful] = {"pupil": pupil, **named}
+    pupil = Pupil(gpt).to(at.device)
+    guide, calm = Guide(gpt), Calm(gpt)
     lessons = Lessons(targets, references(speech, recipe.pretrained), mel_stats, recipe)
-    logged: list[tuple[float, ...]] = []
-    path = folder / "pretraining.pt"
-    both = list(named.values())
-    counter = stages.steps(path, stage, parts, both, lambda _: _report(logged, pupil, lessons))
-    waiting: Iterator[Lesson] | None = None
-    for step in counter:
-        waiting = waiting or lessons.training(step)
-        logged.append(_step(pupil, extras, both, next(waiting), step, recipe, device))
+
+    def losses(step: int) -> list[Tensor]:
+        lesson = lessons.at(step)
+        torch.manual_seed(recipe.seed * 1_000_003 + step)
+        pupil.train()
+        lesson = lesson.to(at.device)
+        with stages.low_precision(at.device):
+            guided = step < recipe.guided_steps
+            guide.watch(guided)
+            found = pupil.losses(lesson)
+            found["guide"] = guide.loss(lesson.rows) if guided else torch.zeros(())
+            found["calm"] = calm.loss()
+        fade = max(0.0, 1.0 - step / recipe.guided_steps)
+        total = (
+            found["audio"]
+            + TEXT_WEIGHT * found["text"]
+            + MEL_WEIGHT * found["mel"]
+            + GUIDE_WEIGHT * fade * found["guide"]
+            + CALM_WEIGHT * found["calm"]
+            + VOICE_WEIGHT * found["voice"]
+        )
+        return [total, *(found[name] for name in LOGGED)]
+
+    def report(means: Sequence[float]) -> str:
+        seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(LOGGED, means, strict=True))
+        return f"{seen}; validation {validate(pupil, lessons):.3f}"
+
+    parts: dict[str, stages.Stateful] = {"pupil": pupil, **optimizers(pupil, stage.learning_rate)}
+    path = at.folder / "pretraining.pt"
+    stages.learn(path, stage, parts, losses, report, clip=(pupil, 1.0))
 
 
 def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
@@ -141,49 +154,6 @@ def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
     }
 
 
-def _step(
-    pupil: Pupil,
-    extras: tuple[Guide, Calm],
-    both: Sequence[torch.optim.Optimizer],
-    lesson: Lesson,
-    step: int,
-    recipe: BaseRecipe,
-    device: torch.device,
-) -> tuple[float, ...]:
-    torch.manual_seed(recipe.seed * 1_000_003 + step)
-    guide, calm = extras
-    pupil.train()
-    lesson = replace(lesson, rows=lesson.rows.to(device))
-    with stages.low_precision(device):
-        guided = step < recipe.guided_steps
-        guide.watch(guided)
-        losses = pupil.losses(lesson)
-        losses["guide"] = guide.loss(lesson.rows) if guided else torch.zeros(())
-        losses["calm"] = calm.loss()
-    fade = max(0.0, 1.0 - step / recipe.guided_steps)
-    total = (
-        losses["audio"]
-        + TEXT_WEIGHT * losses["text"]
-        + MEL_WEIGHT * losses["mel"]
-        + GUIDE_WEIGHT * fade * losses["guide"]
-        + CALM_WEIGHT * losses["calm"]
-        + VOICE_WEIGHT * losses["voice"]
-    )
-    pupil.zero_grad(set_to_none=True)
-    total.backward()
-    nn.utils.clip_grad_norm_(pupil.parameters(), 1.0)
-    for optimizer in both:
-        optimizer.step()
-    return tuple(float(losses[name].detach()) for name in LOGGED)
-
-
-def _report(logged: list[tuple[float, ...]], pupil: Pupil, lessons: Lessons) -> str:
-    recent = logged[-50:]
-    means = [sum(column) / len(recent) for column in zip(*recent, strict=True)]
-    seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(LOGGED, means, strict=True))
-    return f"{seen}; validation {validate(pupil, lessons):.3f}"
-
-
 @torch.no_grad()
 def validate(pupil: Pupil, lessons: Lessons) -> float:
     """Nats a code on clips that were kept back."""
@@ -191,8 +161,7 @@ def validate(pupil: Pupil, lessons: Lessons) -> float:
     if not lessons.kept_back:
         return math.nan
     device = next(pupil.parameters()).device
-    lesson = lessons.batch(alone(lessons.kept_back), "validation")
-    lesson = replace(lesson, rows=lesson.rows.to(device))
+    lesson = lessons.batch(alone(lessons.kept_back), "validation").to(device)
     with stages.low_precision(device):
         return float(pupil.losses(lesson)["audio"])
 

@@ -4,7 +4,7 @@ They read the same kind of sentences as well as their alphabets allow. With only
 however shifted, codec and vocoder learn three vocal tracts, and a fourth, a user's, has no codes
 and no sound of its own. XTTS's frozen parts were trained on thousands of people; these on a dozen
 more. The GPT, which is to speak English, never learns from them. Spoken by
-Festival (packages in `PACKAGES`), one process a voice. Called by `demo_voice.__main__`.
+Festival (packages in `PACKAGES`), one process a voice.
 """
 
 import atexit
@@ -26,10 +26,10 @@ from xtts.audio import resample
 from xtts.text.phonemes import to_phones
 
 PACKAGES = (
-    "festival", "festvox-kdlpc16k", "festvox-italp16k", "festvox-itapc16k", "festvox-suopuhe-lj",
-    "festvox-suopuhe-mv", "festvox-czech-dita", "festvox-czech-machac", "festvox-czech-krb",
-    "festvox-czech-ph", "festvox-ca-ona-hts", "festvox-ru",
-)  # fmt: skip
+    "festival festvox-kdlpc16k festvox-italp16k festvox-itapc16k festvox-suopuhe-lj "
+    "festvox-suopuhe-mv festvox-czech-dita festvox-czech-machac festvox-czech-krb "
+    "festvox-czech-ph festvox-ca-ona-hts festvox-ru"
+)
 # Festival's own names of the voices.
 ACCENTS = tuple(
     SpeakingStyle(name, voice, Fraction(1))
@@ -72,7 +72,7 @@ def spelled(text: str, manner: SpeakingStyle) -> str:
     return letters.translate(_CYRILLIC) if manner.name == _RUSSIAN else letters
 
 
-def festival(text: str, manner: SpeakingStyle) -> np.ndarray:
+def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz; words that the voice has no sounds for are left out.
 
     Raises TeacherError.
@@ -120,7 +120,7 @@ class Festival:
         except FileNotFoundError:
             raise TeacherError(
                 "Festival is not installed; its voices teach the parts that are never fine-tuned. "
-                "Install it with: apt-get install " + " ".join(PACKAGES)
+                f"Install it with: apt-get install {PACKAGES}"
             ) from None
         atexit.register(self.close)
         self._busy = threading.Lock()
@@ -166,7 +166,7 @@ class Festival:
             lines.append(line)
         raise TeacherError(
             f"Festival ended with {self._process.wait()} at {command}. Its voice may not be "
-            "installed: apt-get install " + " ".join(PACKAGES)
+            f"installed: apt-get install {PACKAGES}"
         )
 
 

@@ -1,7 +1,7 @@
 """The main teacher: flite's free voices speak the sentences, some shifted in pitch and formants.
 
 Clips are kept in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
-whole or not at all, so a stopped run resumes. Called by `demo_voice.__main__`; `TeacherSpeech` is
+whole or not at all, so a stopped run resumes. `TeacherSpeech` is
 what every later stage reads.
 """
 
@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
+from machine.storage import atomic
 from xtts.audio import SPEAKER_RATE, resample
 
 RATE = SPEAKER_RATE
@@ -30,7 +31,7 @@ HELD_OUT_VOICE = "awb"
 
 
 class TeacherError(SotaqueError):
-    """flite is missing or did not speak."""
+    """A teacher's program is missing, or did not speak."""
 
 
 @dataclass(frozen=True)
@@ -83,19 +84,38 @@ class TeacherClip:
 Speaker = Callable[[str, SpeakingStyle], np.ndarray]
 
 
-def flite(text: str, manner: SpeakingStyle) -> np.ndarray:
+def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
     with tempfile.NamedTemporaryFile(suffix=".wav") as file:
-        command = ["flite", "-voice", manner.voice, *flags(manner), "-t", text, "-o", file.name]
-        try:
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise TeacherError(
-                "flite is not installed; it is the teacher. Install it with: apt-get install flite"
-            ) from None
-        if done.returncode:
-            raise TeacherError(f"flite did not speak {text!r}: {done.stderr.strip()}")
+        _flite(text, manner, "-o", file.name)
         return played(Path(file.name), manner.shift)
+
+
+def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
+    """The phones of a clip, in flite's letters, with their ends in seconds. Raises TeacherError."""
+    pairs = (entry.rsplit(":", 1) for entry in _flite(text, manner, "-psdur", "-o", "none").split())
+    # What is played faster is over sooner.
+    return [(phone, float(end) / float(manner.shift)) for phone, end in pairs]
+
+
+def _flite(text: str, manner: SpeakingStyle, *options: str) -> str:
+    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
+    flags = [flag for setting in settings for flag in ("--setf", setting)]
+    return run(["flite", "-voice", manner.voice, *flags, *options, "-t", text], text, "flite")
+
+
+def run(command: Sequence[str], text: str, packages: str, given: str = "") -> str:
+    """What a program that speaks `text` prints; given: what it reads. Raises TeacherError."""
+    try:
+        done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise TeacherError(
+            f"{command[0]} is not installed, whose voices are learned from or compared with. "
+            f"Install it with: apt-get install {packages}"
+        ) from None
+    if done.returncode:
+        raise TeacherError(f"{command[0]} did not speak {text!r}: {done.stderr.strip()}")
+    return done.stdout
 
 
 def played(path: Path, shift: Fraction) -> np.ndarray:
@@ -105,14 +125,8 @@ def played(path: Path, shift: Fraction) -> np.ndarray:
     return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
 
 
-def flags(manner: SpeakingStyle) -> list[str]:
-    """flite's own of a pseudo-speaker."""
-    settings = [f"duration_stretch={float(manner.shift)}", *manner.settings]
-    return [flag for setting in settings for flag in ("--setf", setting)]
-
-
 def plan(
-    sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle] = MANNERS
+    sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle]
 ) -> list[tuple[str, SpeakingStyle]]:
     """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
@@ -123,15 +137,14 @@ def plan(
 def speak_all(
     planned: Sequence[tuple[str, SpeakingStyle]],
     folder: Path,
-    speaker: Speaker = flite,
-    workers: int = 2,
+    speaker: Speaker,
     first: int = 0,
 ) -> None:
     """Writes every missing shard of `planned` into `folder`; `first` is the first one's number."""
     folder.mkdir(parents=True, exist_ok=True)
-    with ThreadPoolExecutor(workers) as pool:
+    with ThreadPoolExecutor(2) as pool:
         for shard in range(first, first + shards(len(planned))):
-            if _list_path(folder, shard).is_file():
+            if _path(folder, shard, "json").is_file():
                 continue
             start = (shard - first) * CLIPS_PER_SHARD
             part = planned[start : start + CLIPS_PER_SHARD]
@@ -152,11 +165,10 @@ def _write_shard(
         TeacherClip(text, manner.name, shard, int(start), len(samples))
         for (text, manner), start, samples in zip(part, starts, spoken, strict=False)
     ]
-    np.save(_samples_path(folder, shard), np.concatenate(spoken))
+    np.save(_path(folder, shard, "npy"), np.concatenate(spoken))
     # The list comes last: a shard without it is made again.
-    waiting = _list_path(folder, shard).with_suffix(".part")
-    waiting.write_text(json.dumps([asdict(clip) for clip in clips]))
-    waiting.rename(_list_path(folder, shard))
+    listed = json.dumps([asdict(clip) for clip in clips]).encode()
+    atomic.replace_file(_path(folder, shard, "json"), lambda file: file.write(listed))
 
 
 class TeacherSpeech:
@@ -177,7 +189,7 @@ class TeacherSpeech:
         """Samples [n] of clip `index` at 16 kHz, float32."""
         clip = self.clips[index]
         if clip.shard not in self._shards:
-            path = _samples_path(self.folder, clip.shard)
+            path = _path(self.folder, clip.shard, "npy")
             self._shards[clip.shard] = np.load(path, mmap_mode="r")
         part = self._shards[clip.shard][clip.start : clip.start + clip.length]
         return torch.from_numpy(part.astype(np.float32) / 32768)
@@ -191,9 +203,5 @@ def _resampler(rate: int) -> Callable[[Tensor], Tensor]:
     return Resample(RATE, rate)
 
 
-def _samples_path(folder: Path, shard: int) -> Path:
-    return folder / f"shard_{shard:04d}.npy"
-
-
-def _list_path(folder: Path, shard: int) -> Path:
-    return folder / f"shard_{shard:04d}.json"
+def _path(folder: Path, shard: int, kind: str) -> Path:
+    return folder / f"shard_{shard:04d}.{kind}"

@@ -4,12 +4,10 @@ The GPT takes only those that a recogniser understands as well as the main teach
 
 The codec knew three English throats by heart and gave a fourth, in a user's hands, codes that say
 half of its phones. RHVoice's `alan` stays out: a Scot like ARCTIC's awb, who is held out, and
-perhaps the same man. Both programs tell no phones; pocketsphinx finds them. Called by
-`demo_voice.__main__`.
+perhaps the same man. Both programs tell no phones; pocketsphinx finds them.
 """
 
 import re
-import subprocess
 import tempfile
 from fractions import Fraction
 from functools import cache
@@ -18,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from demo_voice.teachers import phone_timing
-from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError, played
+from demo_voice.teachers import flite, phone_timing
+from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
 from xtts.text.phonemes import PHONES, to_phones
 
 # Debian has them in its section non-free: trained networks, without what trained them.
-PACKAGES = ("rhvoice", "rhvoice-english", "libttspico-utils")
+PACKAGES = "rhvoice rhvoice-english libttspico-utils, of the section non-free"
 NEIGHBOURS = (
     SpeakingStyle("bdl", "bdl", Fraction(1), (), 3.0),
     SpeakingStyle("bdl-small", "bdl", Fraction(9, 8), (), 1.0),
@@ -40,25 +38,16 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     """`text` as int16 samples [n] at 16 kHz. Raises TeacherError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
-        command, given = _command(text, manner, path)
-        try:
-            done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
-        except FileNotFoundError:
-            raise TeacherError(
-                f"{command[0]} is not installed; it teaches more English voices. Install it from "
-                "Debian's section non-free with: apt-get install " + " ".join(PACKAGES)
-            ) from None
-        if done.returncode or not path.is_file():
-            raise TeacherError(f"{command[0]} did not speak {text!r}: {done.stderr.strip()}")
-        return played(path, manner.shift)
-
-
-def _command(text: str, manner: SpeakingStyle, path: Path) -> tuple[list[str], str]:
-    """What is run, and its input; a voice that is played faster speaks slower before."""
-    if manner.voice.startswith("en-"):
-        return ["pico2wave", "-l", manner.voice, "-w", str(path), text], ""
-    rate = str(round(100 / manner.shift))
-    return ["RHVoice-test", "-p", manner.voice, "-r", rate, "-o", str(path)], text
+        if manner.voice.startswith("en-"):
+            flite.run(["pico2wave", "-l", manner.voice, "-w", str(path), text], text, PACKAGES)
+        else:
+            # What is played faster is spoken slower before.
+            rate = str(round(100 / manner.shift))
+            command = ["RHVoice-test", "-p", manner.voice, "-r", rate, "-o", str(path)]
+            flite.run(command, text, PACKAGES, given=text)
+        if not path.is_file():
+            raise TeacherError(f"{manner.voice} did not speak {text!r}.")
+        return flite.played(path, manner.shift)
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:

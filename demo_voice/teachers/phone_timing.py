@@ -1,10 +1,9 @@
-"""Phone timings as flite and Festival print them: an auxiliary target of the codec.
+"""Phone timings as the teachers tell them: an auxiliary target of the codec.
 
 A codec trained on spectra alone spends its codes on the speaker, and loses words in a voice that it
-has never heard. Called by `demo_voice.codec.dvae`.
+has never heard.
 """
 
-import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
@@ -12,7 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from demo_voice.teachers.flite import SpeakingStyle, TeacherError, TeacherSpeech, flags
+from demo_voice import stages
+from demo_voice.teachers.flite import SpeakingStyle, TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_HOP
 from xtts.text.phonemes import PHONES
 
@@ -22,18 +22,6 @@ SILENCE = "pau"
 NAMES = (SILENCE, *(name.lower() for name in PHONES))
 # Of a frame of which nothing is known.
 UNKNOWN = -1
-
-
-def flite_phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds. Raises TeacherError."""
-    command = ["flite", "-voice", manner.voice, *flags(manner), "-psdur", "-t", text, "-o", "none"]
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-    except (FileNotFoundError, subprocess.CalledProcessError) as error:
-        raise TeacherError(f"flite did not tell the phones of {text!r}: {error}") from error
-    # What is played faster is over sooner.
-    pairs = (entry.rsplit(":", 1) for entry in done.stdout.split())
-    return [(phone, float(end) / float(manner.shift)) for phone, end in pairs]
 
 
 def labels(pairs: Sequence[tuple[str, float]], frames: int) -> np.ndarray:
@@ -59,9 +47,6 @@ def of_clips(
             if pairs := aligner(clip.text, people[clip.manner]):
                 frames = 1 + int(clip.seconds * CODE_RATE) // MEL_HOP
                 found[str(index)] = labels(pairs, frames)
-        waiting = path.with_suffix(".part")
-        with waiting.open("wb") as file:
-            np.savez(file, allow_pickle=False, **found)
-        waiting.rename(path)
+        stages.save_arrays(path, **found)
     with np.load(path) as kept:
         return {int(index): torch.from_numpy(kept[index].astype(np.int64)) for index in kept}

@@ -1,29 +1,26 @@
-"""Long sentences for the teachers: 13 to 40 words, with clauses, lists, numbers and questions.
-
-Half come from a grammar, half are WordNet's longer definitions. `demo_voice.text.sentences` has the
-short ones. Deterministic for a seed. Called by `demo_voice.__main__`.
-"""
+"""The grammar of long sentences for the teachers: 13 to 40 words, with clauses, lists, numbers and
+questions."""
 
 import re
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 
 from num2words import num2words
 
 from demo_voice.text import lexicon as words
-from demo_voice.text.lexicon import Lexicon
-from demo_voice.text.sentences import MOST_WORDS, Grammar, past, phrases, plain, plural, split
+from demo_voice.text.sentences import Grammar, past, plural, split
 
-FEWEST_WORDS, LONGEST = MOST_WORDS + 1, 40
-# Share of the sentences that are WordNet's.
-CUT = 0.35
 _JOINTS = (
     ", and ", ", but ", ", so ", " because ", " when ", " while ", " before ", " after ",
     " until ", " although ", ", and then ", " as soon as ",
 )  # fmt: skip
+_MONTHS = """January February March April May June July August September October November
+December""".split()
 
 
 class LongGrammar(Grammar):
     """Draws sentences of several clauses."""
+
+    lengths, cut = (13, 40), 0.35
 
     def sentence(self) -> str:
         """One sentence of 13 to 40 words with its stop."""
@@ -33,7 +30,7 @@ class LongGrammar(Grammar):
         )  # fmt: skip
         draw = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
         made = draw()
-        while not FEWEST_WORDS <= len(split(made)) <= LONGEST:
+        while not self.lengths[0] <= len(split(made)) <= self.lengths[1]:
             made = draw()
         made = re.sub(r"\ba ([aeiou])", r"an \1", made)
         return made[0].upper() + made[1:]
@@ -97,22 +94,5 @@ class LongGrammar(Grammar):
         return f"{self._one(['if', 'when', 'whenever', 'unless'])} {first}, {second}{more}."
 
 
-_MONTHS = """January February March April May June July August September October November
-December""".split()
-
-
 def _spoken(number: int) -> str:
     return str(num2words(number)).replace("-", " ").replace(",", "")
-
-
-def long_sentences(lexicon: Lexicon, seed: str, unseen: Collection[str]) -> Iterator[str]:
-    """Endless different sentences of 13 to 40 words; `unseen` (as `plain`) are left out."""
-    grammar = LongGrammar(lexicon, seed)
-    cut = phrases(lexicon, FEWEST_WORDS, LONGEST)
-    grammar.draw.shuffle(cut)
-    used = set(unseen)
-    while True:
-        found = cut.pop() if cut and grammar.draw.random() < CUT else grammar.sentence()
-        if plain(found) not in used:
-            used.add(plain(found))
-            yield found

@@ -1,7 +1,6 @@
 """Short sentences for the teachers: half from a grammar, half cut out of WordNet.
 
 Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
-Called by `demo_voice.teachers.flite`.
 """
 
 import random
@@ -12,13 +11,19 @@ from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
 from xtts.text.phonemes import is_known
 
-FEWEST_WORDS, MOST_WORDS = 2, 12
 # Rarer words than this in WordNet's phrases teach little: they are heard once or twice.
 LEAST_COUNT = 12
 
 
 class Grammar:
-    """Draws everyday sentences: every word of the lexicon in ever new company."""
+    """Draws everyday sentences: every word of the lexicon in ever new company.
+
+    Attributes:
+        lengths: The fewest and the most words of a sentence.
+        cut: The share of the sentences that are cut out of WordNet.
+    """
+
+    lengths, cut = (2, 12), 0.45
 
     def __init__(self, lexicon: Lexicon, seed: str) -> None:
         self.lexicon = lexicon
@@ -189,7 +194,7 @@ def plural(word: str) -> str:
     return word + "s"
 
 
-def phrases(lexicon: Lexicon, fewest: int = FEWEST_WORDS, most: int = MOST_WORDS) -> list[str]:
+def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
     """WordNet's definitions and examples, cut at their stops, made of words heard often enough."""
     cut = [
         piece.strip(" \"'")
@@ -210,15 +215,14 @@ def phrases(lexicon: Lexicon, fewest: int = FEWEST_WORDS, most: int = MOST_WORDS
     return [piece[0].upper() + piece[1:] + "." for piece in kept]
 
 
-def sentences(lexicon: Lexicon, seed: str, unseen: Collection[str]) -> Iterator[str]:
+def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:
     """Endless different sentences; `unseen` (as `plain`) are left out."""
-    grammar = Grammar(lexicon, seed)
-    cut = phrases(lexicon)
+    cut = phrases(grammar.lexicon, *grammar.lengths)
     grammar.draw.shuffle(cut)
     used = set(unseen)
     while True:
-        found = cut.pop() if cut and grammar.draw.random() < 0.45 else grammar.sentence()
-        if plain(found) not in used and len(split(found)) <= MOST_WORDS:
+        found = cut.pop() if cut and grammar.draw.random() < grammar.cut else grammar.sentence()
+        if plain(found) not in used and len(split(found)) <= grammar.lengths[1]:
             used.add(plain(found))
             yield found
 

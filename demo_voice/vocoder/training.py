@@ -1,14 +1,13 @@
 """Trains the vocoder: first from mels, then from the GPT's latents.
 
 Mels need no GPT, so both can be trained at the same time; only the first layer is exchanged in
-between. Called by `demo_voice.__main__`.
+between.
 """
 
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from demo_voice.gpt.pretraining import Pupil
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from demo_voice.speaker_encoder import load as load_listener
+from demo_voice.stages import Workplace
 from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.teachers.people import GROUP_OF
 from demo_voice.teachers.timbre import Timbre
@@ -60,13 +60,8 @@ class MelVocoder(nn.Module):
         return waveform
 
 
-@dataclass(frozen=True)
-class VocoderSegments:
-    """inputs [batch, codes, channels], speaker [batch, 512, 1], wanted [batch, samples] 24 kHz."""
-
-    inputs: Tensor
-    speaker: Tensor
-    wanted: Tensor
+# inputs [batch, codes, channels], speakers [batch, 512, 1], wanted sound [batch, samples] at 24 kHz
+Segments = tuple[Tensor, Tensor, Tensor]
 
 
 class Draws:
@@ -112,33 +107,36 @@ class Ear:
             self._known[index] = self.encoder(wave[None])[0].cpu()
         return self._known[index].clone()
 
-    def sound(self, index: int, first: int, count: int) -> Tensor:
-        """Samples at 24 kHz of `count` codes of a clip from `first` on."""
+    def heard(
+        self, index: int, first: int, draw: random.Random, timbre: Timbre
+    ) -> tuple[Tensor, Tensor]:
+        """For a segment of a clip from the code `first` on: whoever speaks it, and its samples at
+        24 kHz in this timbre."""
+        speaker = self.speaker(self.speech.clips[index].manner, draw)
         wave = self.speech.at(index, VOCODER_RATE)
         start = round(first * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-        length = round(count * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+        length = round(SEGMENT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
         wave = F.pad(wave, (0, max(0, start + length - len(wave))))
-        return wave[start : start + length]
+        return speaker, timbre.heard(wave[start : start + length], VOCODER_RATE)
 
 
 def _mel_segments(
     targets: Targets, draws: Draws, mel_stats: Tensor, ear: Ear, count: int, step: int
-) -> VocoderSegments:
+) -> Segments:
     draw = random.Random(f"vocoder/{step}")
-    inputs, speakers, wanted = [], [], []
+    found = []
     for index in draws.some(draw, count):
         first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
         timbre = Timbre.drawn(draw)
-        inputs.append(timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats))
-        speakers.append(ear.speaker(targets.clips[index].manner, draw))
-        wanted.append(timbre.heard(ear.sound(index, first, SEGMENT_CODES), VOCODER_RATE))
-    return VocoderSegments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
+        mels = timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats)
+        found.append((mels, *ear.heard(index, first, draw, timbre)))
+    return _stacked(found)
 
 
 @torch.no_grad()
 def _latent_segments(
     pupil: Pupil, lessons: Lessons, draws: Draws, ear: Ear, count: int, step: int
-) -> VocoderSegments:
+) -> Segments:
     """Latents as they are when the GPT reads the true codes."""
     draw = random.Random(f"tuning/{step}")
     clips = draws.some(draw, max(1, count // SEGMENTS_PER_ROW))
@@ -146,77 +144,74 @@ def _latent_segments(
         lessons.behind_others(clip, draw) if draw.random() < BEHIND_OTHERS else alone([clip])[0]
         for clip in clips
     ]
-    lesson = lessons.batch(rows, f"tuning/{step}", timbred=True)
-    lesson = replace(lesson, rows=lesson.rows.to(ear.device))
+    lesson = lessons.batch(rows, f"tuning/{step}", timbred=True).to(ear.device)
     with stages.low_precision(ear.device):
         hidden = pupil.hidden(lesson).float()
     slots = lesson.rows.audio_slots
-    inputs, speakers, wanted = [], [], []
+    found = []
     for row, clip in enumerate(clips):
         codes = int(lessons.targets.counts[clip])
         before = lessons.passages.num_codes(rows[row]) - codes
         own = slots[slots // lesson.rows.length == row][before:]
         for _ in range(SEGMENTS_PER_ROW):
             first = draw.randint(0, codes - SEGMENT_CODES)
-            inputs.append(hidden[own[first : first + SEGMENT_CODES]])
-            speakers.append(ear.speaker(lessons.targets.clips[clip].manner, draw))
-            sound = ear.sound(clip, first, SEGMENT_CODES)
-            wanted.append(lesson.timbres[row].heard(sound, VOCODER_RATE))
-    return VocoderSegments(torch.stack(inputs), torch.stack(speakers), torch.stack(wanted))
+            latents = hidden[own[first : first + SEGMENT_CODES]]
+            found.append((latents, *ear.heard(clip, first, draw, lesson.timbres[row])))
+    return _stacked(found)
+
+
+def _stacked(rows: Sequence[Segments]) -> Segments:
+    inputs, speakers, wanted = (torch.stack(column) for column in zip(*rows, strict=True))
+    return inputs, speakers, wanted
 
 
 def learn_from_mels(
-    recipe: BaseRecipe,
-    speech: TeacherSpeech,
-    targets: Targets,
-    mel_stats: Tensor,
-    folder: Path,
-    device: torch.device,
+    at: Workplace, speech: TeacherSpeech, targets: Targets, mel_stats: Tensor
 ) -> None:
-    """Writes `vocoder.pt` (the vocoder behind its widening layer) into `folder`."""
-    torch.manual_seed(recipe.seed)
-    net = MelVocoder(new(recipe), recipe.gpt.width).to(device)
-    ear = Ear(speech, load_listener(folder, recipe).to(device), device)
-    stage = recipe.vocoder
+    """Writes `vocoder.pt` (the vocoder behind its widening layer)."""
+    torch.manual_seed(at.recipe.seed)
+    net = MelVocoder(new(at.recipe), at.recipe.gpt.width).to(at.device)
+    ear = Ear(speech, load_listener(at.folder, at.recipe).to(at.device), at.device)
+    stage = at.recipe.vocoder
     draws = Draws(targets, {clip.manner for clip in targets.clips}, SEGMENT_CODES)
-    _learn(
-        net, net, stage, folder / "vocoder.pt",
-        lambda step: _mel_segments(targets, draws, mel_stats, ear, stage.batch, step), device,
-    )  # fmt: skip
+
+    def segments(step: int) -> Segments:
+        return _mel_segments(targets, draws, mel_stats, ear, stage.batch, step)
+
+    _learn(net, stage, at.folder / "vocoder.pt", segments, at.device)
 
 
 def tune(
-    recipe: BaseRecipe, speech: TeacherSpeech, lessons: Lessons, pupil: Pupil, dvae: nn.Module,
-    folder: Path, device: torch.device,
-) -> None:  # fmt: skip
-    """Writes `tuning.pt` (the vocoder for this GPT's latents) into `folder`."""
+    at: Workplace, speech: TeacherSpeech, lessons: Lessons, pupil: Pupil, dvae: nn.Module
+) -> None:
+    """Writes `tuning.pt` (the vocoder for this GPT's latents)."""
+    recipe, stage = at.recipe, at.recipe.tuning
     torch.manual_seed(recipe.seed)
     net = MelVocoder(new(recipe), recipe.gpt.width)
-    stages.resumed(folder / "vocoder.pt", {"net": net})
+    stages.resumed(at.folder / "vocoder.pt", {"net": net})
     vocoder = net.vocoder
     read_latents(vocoder.waveform_decoder.conv_pre, net.widen, pupil.mel_head)
-    vocoder = vocoder.to(device)
-    encoder = load_listener(folder, recipe).to(device)
+    vocoder = vocoder.to(at.device)
+    encoder = load_listener(at.folder, recipe).to(at.device)
     known = Stranger(pupil, lessons, speech)
-    stage = recipe.tuning
 
     # The GPT as it is, for some steps, then as somebody fine-tuned it, in turns.
     @lru_cache(maxsize=1)
     def met(number: int) -> tuple[Stranger, Draws, Ear]:
         if number % 2 == 0:
             # The GPT may still be learning beside us: its newest weights, or the same again.
-            stages.resumed(folder / "pretraining.pt", {"pupil": pupil})
+            stages.resumed(at.folder / "pretraining.pt", {"pupil": pupil})
             one = known
         else:
             one = unseen_voices.meet(number, pupil, lessons, speech, dvae, recipe)
         draws = Draws(one.lessons.targets, one.lessons.references, SEGMENT_CODES)
-        return one, draws, Ear(one.speech, encoder, device)
+        return one, draws, Ear(one.speech, encoder, at.device)
 
-    def segments(step: int) -> VocoderSegments:
+    def segments(step: int) -> Segments:
         one, draws, ear = met(step // recipe.steps_with_one)
         return _latent_segments(one.pupil, one.lessons, draws, ear, stage.batch, step)
 
-    _learn(vocoder, vocoder, stage, folder / "tuning.pt", segments, device)
+    _learn(vocoder, stage, at.folder / "tuning.pt", segments, at.device)
 
 
 @torch.no_grad()
@@ -238,30 +233,28 @@ def read_latents(first: Any, widen: nn.Linear, mel_head: nn.Linear) -> None:
 
 def _learn(
     net: nn.Module,
-    speak: Callable[[Tensor, Tensor], Tensor],
     stage: StageSchedule,
     path: Path,
-    segments: Callable[[int], VocoderSegments],
+    segments: Callable[[int], Segments],
     device: torch.device,
 ) -> None:
-    mover = optimizer(net, stage)
-    parts: dict[str, stages.Stateful] = {"net": net, "optimizer": mover}
-    losses: list[float] = []
-    counter: Iterator[int] = stages.steps(
-        path, stage, parts, [mover],
-        lambda _: f"STFT {stages.recent_mean(losses):.4f}",
-    )  # fmt: skip
-    for part in stages.ahead(segments, counter, stage.steps):
+    def losses(part: Segments) -> tuple[Tensor, Tensor]:
+        inputs, speaker, wanted = (one.to(device) for one in part)
         with stages.low_precision(device):
-            found = speak(part.inputs.to(device), part.speaker.to(device)).float()
-        length = min(found.shape[1], part.wanted.shape[1])
-        wanted = part.wanted.to(device)[:, MARGIN : length - MARGIN]
-        loss = spectral_distance(found[:, MARGIN : length - MARGIN], wanted)
-        mover.zero_grad(set_to_none=True)
-        loss.backward()
-        nn.utils.clip_grad_norm_(net.parameters(), 5.0)
-        mover.step()
-        losses.append(float(loss.detach()))
+            found = net(inputs, speaker).float()
+        end = min(found.shape[1], wanted.shape[1]) - MARGIN
+        loss = spectral_distance(found[:, MARGIN:end], wanted[:, MARGIN:end])
+        return loss, loss
+
+    stages.learn(
+        path,
+        stage,
+        {"net": net, "optimizer": optimizer(net, stage)},
+        losses,
+        lambda means: f"STFT {means[0]:.4f}",
+        prepare=segments,
+        clip=(net, 5.0),
+    )
 
 
 def optimizer(net: nn.Module, stage: StageSchedule) -> torch.optim.Optimizer:

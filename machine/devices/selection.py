@@ -13,6 +13,7 @@ from pathlib import Path
 from machine.devices.health import GpuHealth
 from machine.devices.probe.runner import probe
 from machine.errors import SotaqueError
+from machine.storage.reading import read_text
 
 # The second name of each figure is cgroup v1's, which still runs on older hosts.
 CGROUP = Path("/sys/fs/cgroup")
@@ -49,7 +50,7 @@ class Choice:
 def look_at_machine(*, use_cache: bool = True) -> Environment:
     """Looks at the machine. With an NVIDIA device, asks the probe in a child process, unless it
     was asked before and that still holds. use_cache: False asks again."""
-    in_container = _in_container()
+    in_container = inside_container()
     devices = gpu_nodes()
     gpus: tuple[GpuHealth, ...] = ()
     if devices:
@@ -62,6 +63,13 @@ def look_at_machine(*, use_cache: bool = True) -> Environment:
         gpus=gpus,
         gpu_hint=gpu_hint(Path("/proc/driver/nvidia/version").exists(), devices, in_container),
     )
+
+
+def inside_container(root: Path = Path("/")) -> bool:
+    """Whether this process runs in a container of Docker, podman or Kubernetes."""
+    marked = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
+    groups = read_text(root / "proc/1/cgroup")
+    return marked or any(word in groups for word in ("docker", "kubepods", "libpod"))
 
 
 def gpu_nodes(root: Path = Path("/")) -> bool:
@@ -183,7 +191,7 @@ def distrusted(gpu: GpuHealth) -> str:
 def oom_kills() -> int:
     """How many processes of this container the kernel has killed for memory; 0 if it is silent."""
     for name in ("memory.events", "memory/memory.oom_control"):
-        if found := re.search(r"^oom_kill (\d+)$", _read(CGROUP / name), re.MULTILINE):
+        if found := re.search(r"^oom_kill (\d+)$", read_text(CGROUP / name), re.MULTILINE):
             return int(found[1])
     return 0
 
@@ -191,10 +199,10 @@ def oom_kills() -> int:
 def cpu_count() -> int:
     """Cores that this process may use: its affinity, and a container's quota."""
     allowed = len(os.sched_getaffinity(0))
-    quota = _read(CGROUP / "cpu.max").split()
+    quota = read_text(CGROUP / "cpu.max").split()
     if not quota:
         names = ("cpu/cpu.cfs_quota_us", "cpu/cpu.cfs_period_us")
-        quota = [_read(CGROUP / name).strip() for name in names]
+        quota = [read_text(CGROUP / name).strip() for name in names]
     if all(number.isdigit() for number in quota) and len(quota) == 2:
         allowed = min(allowed, max(1, round(int(quota[0]) / int(quota[1]))))
     return allowed
@@ -202,29 +210,16 @@ def cpu_count() -> int:
 
 def has_bf16() -> bool:
     """Whether this CPU multiplies bf16 in hardware."""
-    flags = re.search(r"^flags\s*:(.*)$", _read(Path("/proc/cpuinfo")), re.MULTILINE)
+    flags = re.search(r"^flags\s*:(.*)$", read_text(Path("/proc/cpuinfo")), re.MULTILINE)
     return flags is not None and not {"amx_bf16", "avx512_bf16"}.isdisjoint(flags[1].split())
 
 
 def memory_bytes() -> int:
     """Of this machine, or what its container may use."""
-    total = re.search(r"^MemTotal:\s*(\d+) kB", _read(Path("/proc/meminfo")), re.MULTILINE)
+    total = re.search(r"^MemTotal:\s*(\d+) kB", read_text(Path("/proc/meminfo")), re.MULTILINE)
     found = int(total[1]) * 1024 if total else 0
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
-        limit = _read(CGROUP / name).strip()
+        limit = read_text(CGROUP / name).strip()
         if limit.isdigit():
             return min(found, int(limit))
     return found
-
-
-def _in_container() -> bool:
-    if Path("/.dockerenv").exists() or Path("/run/.containerenv").exists():
-        return True
-    return any(word in _read(Path("/proc/1/cgroup")) for word in ("docker", "kubepods", "libpod"))
-
-
-def _read(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -13,6 +13,7 @@ from typing import NamedTuple
 import psutil
 
 from machine.devices.nvml import GpuState
+from machine.storage.reading import read_text
 
 # What psutil raises for processes that are gone or not ours, and for a /proc that is none.
 _UNREADABLE = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, TypeError)
@@ -88,12 +89,12 @@ class UsageMeter:
                  ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes",
                   "memory/memory.stat"))  # fmt: skip
         for limit_name, used_name, stat_name in names:
-            limit = _text(self._cgroup / limit_name).strip()
-            used = _text(self._cgroup / used_name).strip()
+            limit = read_text(self._cgroup / limit_name).strip()
+            used = read_text(self._cgroup / used_name).strip()
             if limit.isdigit() and used.isdigit() and int(limit) < machine_bytes:
                 rows = dict(
                     line.split(maxsplit=1)
-                    for line in _text(self._cgroup / stat_name).splitlines()
+                    for line in read_text(self._cgroup / stat_name).splitlines()
                     if " " in line
                 )
                 droppable = rows.get("inactive_file", "0").strip()
@@ -140,10 +141,3 @@ def _tree(root: int) -> dict[int, _Process]:
             shared = getattr(memory, "shared", 0)  # Linux alone tells it
             found[one.pid] = _Process(times.user + times.system, memory.rss, shared)
     return found
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

@@ -1,19 +1,16 @@
 """The `explain` command: reads the model, opens it in a child process, judges, prints."""
 
+import json
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from machine.errors import SotaqueError
 from machine.explain import inputs, report
-from machine.explain.explanation import Explanation, explained
 from machine.explain.graph import ModelGraph, read
-from machine.explain.report import refusal
-from machine.onnxruntime import inspection, placement, sessions
-from machine.onnxruntime.evidence import NodePlacement
+from machine.onnxruntime import placement, sessions
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
 from machine.process import ask_once, module_command
 
@@ -33,32 +30,36 @@ def run(
     graph = read(model)
     plans = inputs.plans(graph.inputs, _shapes(shapes)) if runs else []
     sessions.runtime()
-    found = look(graph, wish, [[asdict(one) for one in plan] for plan in plans])
-    sys.stdout.write(report.as_json(found) if as_json else report.as_text(found))
+    found = look(graph, wish, plans)
+    if as_json:
+        sys.stdout.write(json.dumps(found, indent=2, ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(report.as_text(found))
     sys.stdout.flush()
     return 0
 
 
 def look(
     graph: ModelGraph, wish: ProviderRequest, plans: list[Any], looks: sessions.Looks | None = None
-) -> Explanation:
-    """Opens the model on what was wished, or on the CPU where that does not work."""
+) -> dict[str, Any]:
+    """Opens the model on what was wished, or on the CPU where that does not work; `report.facts`
+    of it. Raises ExplainFailed."""
     looks = looks or sessions.Looks()
-    got, verdict = sessions.choose(wish, looks)
+    got, refusal = sessions.choose(wish, looks)
     provider = CPU if got.kind == "cpu" else looks.trial(got).provider
     answer, log = _asked(graph, provider, got, plans)
     if "nodes" not in answer and got.kind != "cpu":
-        verdict, got = placement.refused_model(got, answer.get("fault", "")), ProviderRequest("cpu")
+        refusal, got = placement.refused_model(got, answer.get("fault", "")), ProviderRequest("cpu")
         answer, log = _asked(graph, CPU, got, plans)
     if "nodes" not in answer:
         opset = graph.opsets.get("ai.onnx")
-        raise ExplainFailed(refusal(str(graph.path), answer.get("fault", ""), opset))
+        raise ExplainFailed(report.refusal(str(graph.path), answer.get("fault", ""), opset))
     if fault := (answer.get("run") or {}).get("fault"):
         raise ExplainFailed(_not_run(graph, fault))
     if fault := answer.get("fault"):
         raise ExplainFailed(f"{graph.path} was opened, and then: {_line(fault)}")
-    placing = NodePlacement(tuple(answer["active"]), answer["nodes"])
-    return explained(graph, placement.status(wish, got, placing, verdict), answer, log)
+    status = placement.status(wish, got, answer["active"][0], answer["nodes"], refusal)
+    return report.facts(graph, status, answer, log)
 
 
 def _asked(
@@ -73,7 +74,7 @@ def _asked(
         module_command("machine.explain.running_child"), limit_seconds, request=request
     )
     answer = child.answer or {"fault": f"its process gave no result ({child.last_error})"}
-    return answer, inspection.plain(child.errors)
+    return answer, child.errors
 
 
 def _not_run(graph: ModelGraph, fault: str) -> str:

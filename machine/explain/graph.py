@@ -80,7 +80,11 @@ def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
         path,
         tuple(_value(onnx, one, tables) for one in model.graph.input if one.name not in constant),
         tuple(_value(onnx, one, {}) for one in model.graph.output),
-        Counter((_word(one.domain), _word(one.op_type)) for one in _nodes(model.graph)),
+        Counter(
+            (_word(one.domain), _word(one.op_type))
+            for inner in _graphs(model.graph)
+            for one in inner.node
+        ),
         {_word(one.domain) or "ai.onnx": one.version for one in model.opset_import},
         f"{_word(model.producer_name)} {_word(model.producer_version)}".strip(),
         file_bytes + beside,
@@ -122,7 +126,11 @@ def _no_model(path: Path, raw: bytes) -> str:
 def _beside(path: Path, graph: Any) -> int:
     """Bytes of the files that hold the weights; all there, and long enough."""
     needed: dict[str, int] = {}
-    for tensor in _tensors(graph):
+    tensors = [
+        *(tensor for one in _graphs(graph) for tensor in one.initializer),
+        *(part.t for one in _graphs(graph) for node in one.node for part in node.attribute),
+    ]
+    for tensor in (one for one in tensors if one.external_data):
         entries = {one.key: one.value for one in tensor.external_data}
         name = _word(entries.get("location", ""))
         end = int(entries.get("offset") or 0) + int(entries.get("length") or 0)
@@ -148,27 +156,14 @@ def _beside(path: Path, graph: Any) -> int:
     return sum((path.parent / name).stat().st_size for name in needed)
 
 
-def _tensors(graph: Any) -> Iterator[Any]:
-    """Every tensor whose bytes stand in another file."""
-    for tensor in graph.initializer:
-        if tensor.external_data:
-            yield tensor
+def _graphs(graph: Any) -> Iterator[Any]:
+    """A graph and those inside of its nodes: the branches of an If, the body of a Loop."""
+    yield graph
     for node in graph.node:
         for attribute in node.attribute:
-            if attribute.t.external_data:
-                yield attribute.t
             for inner in (attribute.g, *attribute.graphs):
                 if inner.node or inner.initializer:
-                    yield from _tensors(inner)
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            for inner in (attribute.g, *attribute.graphs):
-                if inner.node:
-                    yield from _nodes(inner)
+                    yield from _graphs(inner)
 
 
 def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:

@@ -6,8 +6,6 @@ that the model takes is used and told.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
 from math import prod
 from typing import Any, NamedTuple
 
@@ -52,29 +50,24 @@ _CHOICE = re.compile(r"sid|speaker|lang|emotion|^spk", re.IGNORECASE)
 _MASK = re.compile(r"mask", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Filling:
-    """One input. fill: "normal" (mean 0), "value", "values", or "ids" below `value`."""
-
-    name: str
-    type: str
-    shape: tuple[int, ...]
-    fill: str = "normal"
-    value: float = 0.0
-    values: tuple[float, ...] = ()
+# One input: {name, type, shape, fill, value, values}. fill: "normal" (mean 0), "value", "values" or
+# "ids" (below `value`).
+Filling = dict[str, Any]
 
 
 def plans(
     inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
-) -> list[tuple[Filling, ...]]:
-    """What to try, each once. wanted: shapes said by hand. Raises InputRefused."""
+) -> list[list[Filling]]:
+    """What to try, each once, as JSON. wanted: shapes said by hand. Raises InputRefused."""
     for name in wanted.keys() - {one.name for one in inputs}:
         names = ", ".join(one.name for one in inputs)
         raise InputRefused(f"--shape {name}: this model has no such input; it has {names}.")
     for one in inputs:
         _check(one, wanted.get(one.name))
-    found = list(dict.fromkeys(_plan(inputs, sizes, wanted) for sizes in GUESSES))
-    small = [plan for plan in found if sum(prod(one.shape) for one in plan) <= _MOST_VALUES]
+    small: list[list[Filling]] = []
+    for plan in (_plan(inputs, sizes, wanted) for sizes in GUESSES):
+        if sum(prod(one["shape"]) for one in plan) <= _MOST_VALUES and plan not in small:
+            small.append(plan)
     if not small:
         raise InputRefused(
             f"The inputs that this model declares hold more than {_MOST_VALUES:,} numbers; say a "
@@ -83,14 +76,14 @@ def plans(
     return small
 
 
-def arrays(filling: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """numpy arrays for `Filling`s that went through JSON; the same each time."""
+def arrays(plan: Sequence[Filling]) -> dict[str, Any]:
+    """numpy arrays for a plan; the same each time."""
     import numpy
 
     random = numpy.random.default_rng(0)
     made: dict[str, Any] = {}
     numbers: Any
-    for one in filling:
+    for one in plan:
         shape = tuple(one["shape"])
         if one["fill"] == "normal":
             numbers = random.standard_normal(shape) * 0.1
@@ -124,7 +117,7 @@ def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
 
 def _plan(
     inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]
-) -> tuple[Filling, ...]:
+) -> list[Filling]:
     if any(_STATE.search(one.name) for one in inputs):
         sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
     named: dict[str, int] = {}
@@ -141,7 +134,11 @@ def _plan(
         for one in inputs
     }  # fmt: skip
     longest = max((size for one in inputs for size in _open(one, shapes[one.name])), default=1)
-    return tuple(_filling(one, shapes[one.name], longest) for one in inputs)
+    return [
+        {"name": one.name, "type": one.type, "shape": list(shapes[one.name]), "fill": "normal",
+         "value": 0.0, "values": []} | _filling(one, shapes[one.name], longest)
+        for one in inputs
+    ]  # fmt: skip
 
 
 def _known(size: int | str, named: Mapping[str, int]) -> int:
@@ -181,21 +178,20 @@ def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
     ]  # fmt: skip
 
 
-def _filling(one: GraphValue, shape: tuple[int, ...], longest: int) -> Filling:
+def _filling(one: GraphValue, shape: Sequence[int], longest: int) -> Filling:
+    """How it is filled, where not with normal numbers."""
     whole = not one.type.startswith("float")
-    made = partial(Filling, one.name, one.type, shape)
     if _RATE.search(one.name):
-        return made("value", 16_000.0)
+        return {"fill": "value", "value": 16_000.0}
     if whole and _LENGTH.search(one.name):
-        return made("value", float(longest))
+        return {"fill": "value", "value": float(longest)}
     if _MASK.search(one.name) or one.type == "bool":
-        return made("value", 1.0)
-    if _STATE.search(one.name):
-        return made("value", 0.0)
-    if whole and _CHOICE.search(one.name):
-        return made("value", 0.0)
-    if not whole and one.name == "scales":  # Piper: noise, length, noise in the lengths
-        return made("values", values=(0.667, 1.0, 0.8))
-    if not whole:
-        return made("normal") if shape else made("value", 0.5)
-    return made("ids", float(one.ids or 10)) if shape else made("value", 1.0)
+        return {"fill": "value", "value": 1.0}
+    if _STATE.search(one.name) or (whole and _CHOICE.search(one.name)):
+        return {"fill": "value"}
+    if whole:
+        return {"fill": "ids", "value": float(one.ids or 10)} if shape else {
+            "fill": "value", "value": 1.0}  # fmt: skip
+    if one.name == "scales":  # Piper: noise, length, noise in the lengths
+        return {"fill": "values", "values": [0.667, 1.0, 0.8]}
+    return {} if shape else {"fill": "value", "value": 0.5}

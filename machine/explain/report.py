@@ -1,182 +1,195 @@
-"""Prints an explanation as text or JSON; ONNX Runtime's load errors as one sentence."""
+"""What is known of an ONNX model, as text or JSON; ONNX Runtime's load errors as one sentence."""
 
-import json
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
+from pathlib import Path
 from typing import Any
 
-from machine.explain.explanation import Explanation, ModelRun
-from machine.explain.graph import GraphValue
-from machine.explain.judging import Judgement, Normality, answer, forecast
+from machine.explain.graph import ModelGraph
+from machine.explain.judging import Judgement, answer, forecast, judge
 from machine.onnxruntime.operators import is_heavy
+from machine.onnxruntime.placement import SessionStatus
 from machine.onnxruntime.providers import CPU
 from machine.text import size_words, wrapped
 
 SCHEMA = 1
-_LABELS = {Normality.YES: "ok", Normality.NO: "NO", Normality.UNCLEAR: "?"}
+_LABELS = {"yes": "ok", "no": "NO", "unclear": "?"}
+_COPIES = re.compile(r"(\d+) Memcpy nodes are added to the graph")
+_FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
 
 
-def as_text(found: Explanation) -> str:
-    """Where it runs and whether that is normal, first; then what was seen."""
-    graph = found.graph
-    opset = graph.opsets.get("ai.onnx")
-    made = f", made by {graph.producer}" if graph.producer else ""
-    lines = [f"{graph.path.name}: {size_words(graph.file_bytes)}, opset {opset}{made}", ""]
-    lines += _where(found)
-    lines += ["", *_nodes(found)]
-    lines += ["", *_table("Goes in:", graph.inputs, found.run)]
-    lines += _table("Comes out:", graph.outputs, None)
-    lines += ["", *_costs(found)]
-    return "\n".join(lines) + "\n"
+def facts(
+    graph: ModelGraph, status: SessionStatus, told: Mapping[str, Any], log: str
+) -> dict[str, Any]:
+    """Everything that was found out, for JSON: names stay, texts may get better.
 
+    Args:
+        told: The child's answer (`running_child`).
+        log: What it wrote to file descriptor 2.
 
-def as_json(found: Explanation) -> str:
-    """Names stay, texts may get better."""
-    graph = found.graph
-    fields: dict[str, Any] = {
+    Returns:
+        Among others: nodes, provider -> operator -> number; copies, nodes that ONNX Runtime put in
+        to bring values from one memory to the other; forced_to_cpu, nodes that it took back to the
+        CPU as quicker there; on_cpu, of every operator there whether that is normal.
+    """
+    run, nodes = told.get("run"), told["nodes"]
+    executed = run["executed"] if run else []
+    seconds: Counter[str] = Counter()
+    for row in executed:
+        seconds[row["provider"]] += row["seconds"]
+    if nodes is None:  # as the file has them
+        operators: Counter[str] = Counter()
+        for (_, name), number in graph.operators.items():
+            operators[name] += number
+    else:
+        operators = sum(map(Counter, nodes.values()), Counter())
+    judged = _judged(graph, nodes, executed)
+    return {
         "schema": SCHEMA,
         "model": str(graph.path),
         "file_bytes": graph.file_bytes,
         "opsets": graph.opsets,
         "producer": graph.producer,
-        "onnxruntime": found.version,
-        "status": found.status.as_dict(),
-        "normal": normal(found),
-        "nodes": found.nodes,
-        "copies": found.copies,
-        "forced_to_cpu": found.forced,
-        "on_cpu": [asdict(one) for one in found.judgements],
-        "on_a_gpu": forecast(_all_nodes(found)),
+        "onnxruntime": told["version"],
+        "status": status.as_dict(),
+        "normal": answer(status, judged),
+        "nodes": nodes,
+        "copies": copies(log, executed),
+        "forced_to_cpu": _FORCED.findall(log),
+        "on_cpu": [one._asdict() for one in judged],
+        "on_a_gpu": forecast(operators),
         "inputs": [asdict(one) for one in graph.inputs],
         "outputs": [asdict(one) for one in graph.outputs],
-        "load_seconds": found.load_seconds,
-        "memory": {"import_bytes": found.import_bytes, "loaded_bytes": found.loaded_bytes,
-                   "peak_bytes": found.peak_bytes},
-        "run": asdict(found.run) if found.run else None,
-        "seconds_by_provider": found.seconds_by_provider,
-    }  # fmt: skip
-    return json.dumps(fields, indent=2, ensure_ascii=False) + "\n"
+        "load_seconds": told["load_seconds"],
+        "memory": {name: told[name] for name in ("import_bytes", "loaded_bytes", "peak_bytes")},
+        "run": run,
+        "seconds_by_provider": seconds,
+    }
 
 
-def normal(found: Explanation) -> str:
-    """The answer to "is it normal that nodes are on the CPU?", in a sentence."""
-    taken = found.status.accelerator_nodes
-    if taken:
-        return answer(list(found.judgements), taken)
-    if found.status.reason_code == "no_gpu" and found.status.requested_provider == "auto":
-        return "Yes: there is no GPU here that could be used, so the CPU runs all of it."
-    if found.status.message:
-        return "No: an accelerator was wished for, and all of it runs on the CPU."
-    return "Yes: the CPU was asked for, and all of it runs there."
+def copies(log: str, executed: Sequence[Mapping[str, Any]]) -> int:
+    """As ONNX Runtime warns of them, else as they were run."""
+    warned = sum(int(number) for number in _COPIES.findall(log))
+    copying = ("MemcpyToHost", "MemcpyFromHost")
+    return warned or sum(row["times"] for row in executed if row["operator"] in copying)
 
 
-def _where(found: Explanation) -> list[str]:
-    status = found.status
-    lines = wrapped(f"Runs on {status.device} ({status.execution_provider}).", "")
+def _judged(
+    graph: ModelGraph,
+    nodes: Mapping[str, Mapping[str, int]] | None,
+    executed: Sequence[Mapping[str, Any]],
+) -> list[Judgement]:
+    """Of every operator on the CPU, the wrong ones first; none where all of it is on the CPU."""
+    if not nodes or not nodes.keys() - {CPU}:
+        return []
+    domains = {name: domain for domain, name in graph.operators}
+    ran = {row["operator"]: row for row in executed if row["provider"] == CPU}
+    judged = []
+    for name, number in nodes.get(CPU, {}).items():
+        # What was placed as Conv may have run fused with what follows it.
+        row = ran.get(name) or ran.get(f"Fused{name}") or {"largest": None, "seconds": 0.0}
+        normal, why = judge(name, row["largest"], domains.get(name, ""))
+        judged.append(Judgement(name, number, normal, why, row["largest"], row["seconds"]))
+    order = ("no", "unclear", "yes")
+    return sorted(judged, key=lambda one: (order.index(one.normal), -one.nodes, one.operator))
+
+
+def as_text(found: Mapping[str, Any]) -> str:
+    """`facts` in words: where it runs and whether that is normal, first; then what was seen."""
+    status, run = found["status"], found["run"]
+    made = f", made by {found['producer']}" if found["producer"] else ""
+    lines = [
+        f"{Path(found['model']).name}: {size_words(found['file_bytes'])}, opset "
+        f"{found['opsets'].get('ai.onnx')}{made}",
+        "",
+        *wrapped(f"Runs on {status['device']} ({status['execution_provider']}).", ""),
+    ]
     # The last sentence of some sends whoever serves the model here.
-    if message := status.message.partition(" `python -m xtts explain`")[0]:
-        lines += wrapped(message, "  ")
-    lines += ["Is that normal?", *wrapped(normal(found), "  ")]
-    return lines
+    lines += wrapped(status["message"].partition(" `python -m xtts explain`")[0], "  ")
+    lines += ["Is that normal?", *wrapped(found["normal"], "  "), "", *_nodes(found), ""]
+    lines += _values("Goes in:", found["inputs"], run["plan"] if run else [])
+    lines += [*_values("Comes out:", found["outputs"], []), "", *_costs(found)]
+    return "\n".join(lines) + "\n"
 
 
-def _nodes(found: Explanation) -> list[str]:
-    if found.nodes is None:
-        return [
-            f"ONNX Runtime {found.version} tells where its nodes are only with --run; 1.24 and "
-            "later always do."
-        ]
-    counted = {name: sum(operators.values()) for name, operators in found.nodes.items()}
-    lines = ["Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())]
-    if found.copies:
-        lines += wrapped(
-            f"{found.copies} copies between the GPU's memory and the machine's: each place where a "
-            "GPU's node meets one on the CPU costs one", "  ")  # fmt: skip
-    if found.forced:
-        lines += wrapped(
-            f"{len(found.forced)} of them ONNX Runtime took back to the CPU itself, as quicker "
-            "there: that is normal", "  ")  # fmt: skip
-    if found.judgements:
-        lines += ["On the CPU, and whether that is normal:", *_judged(found.judgements)]
+def _nodes(found: Mapping[str, Any]) -> Iterator[str]:
+    if found["nodes"] is None:
+        yield (
+            f"ONNX Runtime {found['onnxruntime']} tells where its nodes are only with --run; 1.24 "
+            "and later always do."
+        )
+        return
+    counted = {name: sum(operators.values()) for name, operators in found["nodes"].items()}
+    yield "Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())
+    if found["copies"]:
+        yield from wrapped(
+            f"{found['copies']} copies between the GPU's memory and the machine's: each place "
+            "where a GPU's node meets one on the CPU costs one", "  ")  # fmt: skip
+    if forced := found["forced_to_cpu"]:
+        yield from wrapped(
+            f"{len(forced)} of them ONNX Runtime took back to the CPU itself, as quicker there: "
+            "that is normal", "  ")  # fmt: skip
+    if judged := found["on_cpu"]:
+        yield "On the CPU, and whether that is normal:"
+        width = max(len(f"{one['operator']} ({one['nodes']})") for one in judged)
+        for one in judged:
+            name = f"{one['operator']} ({one['nodes']})"
+            first = f"  {_LABELS[one['normal']]:<3} {name:<{width}}  "
+            yield from wrapped(one["why"], " " * len(first), first)
     elif not counted.keys() - {CPU}:
-        lines += _forecast(found)
-    return lines
+        yield from _forecast(found["on_a_gpu"], found["nodes"].get(CPU, {}))
 
 
-def _judged(judgements: Sequence[Judgement]) -> Iterator[str]:
-    width = max(len(f"{one.operator} ({one.nodes})") for one in judgements)
-    for one in judgements:
-        first = f"  {_LABELS[one.normal]:<3} {f'{one.operator} ({one.nodes})':<{width}}  "
-        yield from wrapped(one.why, " " * len(first), first)
-
-
-def _forecast(found: Explanation) -> list[str]:
-    operators = _all_nodes(found)
-    usual = forecast(operators)
-    heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
-    carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
-    sentence = (
+def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
+    yield from wrapped(
         f"With a GPU {usual['gpu']} of them would usually be there. The other {usual['either']} "
         "reckon with sizes, move pieces, choose or repeat: some of them stay here beside any GPU, "
-        "and that is normal."
-    )
-    return wrapped(sentence, "") + (
-        wrapped(f"The work is carried by {carry}.", "") if carry else []
-    )
+        "and that is normal.", "")  # fmt: skip
+    heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
+    if heavy:
+        carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
+        yield from wrapped(f"The work is carried by {carry}.", "")
 
 
-def _all_nodes(found: Explanation) -> Counter[str]:
-    """Operators as they were placed, wherever; as the file has them where that is not told."""
-    if found.nodes is None:
-        every: Counter[str] = Counter()
-        for (_, name), number in found.graph.operators.items():
-            every[name] += number
-        return every
-    return sum((Counter(one) for one in found.nodes.values()), Counter())
-
-
-def _table(title: str, values: Sequence[GraphValue], run: ModelRun | None) -> Iterator[str]:
-    made = {one["name"]: one for one in run.plan} if run else {}
-    width = max((len(one.name) for one in values), default=0)
+def _values(
+    title: str, values: Sequence[Mapping[str, Any]], plan: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    made = {one["name"]: one for one in plan}
+    width = max((len(one["name"]) for one in values), default=0)
     for number, one in enumerate(values):
-        shape = "any shape" if one.shape is None else shape_of(one.shape)
-        run_with = f"  run with {shape_of(made[one.name]['shape'])}" if one.name in made else ""
-        kind = one.type or "no tensor"
-        yield f"{title if not number else '':<11}{one.name:<{width}}  {kind} {shape}{run_with}"
+        name, kind = one["name"], one["type"] or "no tensor"
+        shape = "any shape" if one["shape"] is None else shape_of(one["shape"])
+        run_with = f"  run with {shape_of(made[name]['shape'])}" if name in made else ""
+        yield f"{title if not number else '':<11}{name:<{width}}  {kind} {shape}{run_with}"
 
 
-def _costs(found: Explanation) -> Iterator[str]:
-    yield f"Loaded in {_seconds(found.load_seconds)} by ONNX Runtime {found.version}."
-    if run := found.run:
+def _costs(found: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Loaded in {_seconds(found['load_seconds'])} by ONNX Runtime {found['onnxruntime']}."
+    if run := found["run"]:
         yield (
-            f"First run {_seconds(run.cold_seconds)}, then {_seconds(run.warm_seconds)} (median of "
-            f"{run.runs})."
+            f"First run {_seconds(run['cold_seconds'])}, then {_seconds(run['warm_seconds'])} "
+            f"(median of {run['runs']})."
         )
-        if len(found.seconds_by_provider) > 1:
-            whole = sum(found.seconds_by_provider.values()) or 1.0
-            shares = ", ".join(
-                f"{name} {100 * part / whole:.0f} %"
-                for name, part in found.seconds_by_provider.items()
-            )
-            yield f"Share of the time: {shares}."
-        yield from wrapped(f"While it ran: {_activity(run)}.", "  ", "")
-    yield (
-        f"Memory: {size_words(found.import_bytes)} before it, "
-        f"{size_words(found.loaded_bytes)} loaded, {size_words(found.peak_bytes)} at the most."
-    )
+        parts = found["seconds_by_provider"]
+        if len(parts) > 1:
+            whole = sum(parts.values()) or 1.0
+            shares = [f"{name} {100 * part / whole:.0f} %" for name, part in parts.items()]
+            yield f"Share of the time: {', '.join(shares)}."
+        yield from wrapped(f"While it ran: {_activity(run['activity'])}.", "  ", "")
+    imported, loaded, peak = map(size_words, found["memory"].values())
+    yield f"Memory: {imported} before it, {loaded} loaded, {peak} at the most."
 
 
-def _activity(run: ModelRun) -> str:
-    cpu = run.activity["cpu_percent"]
-    parts = ["CPU not measured" if cpu is None else f"CPU {cpu:.0f} % (100 is one core)"]
-    for name, gpu in run.activity["gpus"].items():
+def _activity(activity: Mapping[str, Any]) -> str:
+    parts = [f"CPU {activity['cpu_percent']:.0f} % (100 is one core)"]
+    for name, gpu in activity["gpus"].items():
         busy = gpu["busy_percent"]
         share = "busy unknown" if busy is None else f"{busy:.0f} % busy at most"
         parts.append(f"GPU {name} {share}, {size_words(gpu['used_bytes'])} in use")
-    if not run.activity["gpus"]:
-        parts.append(f"no GPU to watch ({run.activity['fault'] or 'none listed'})")
+    if not activity["gpus"]:
+        parts.append(f"no GPU to watch ({activity['fault'] or 'none listed'})")
     return "; ".join(parts)
 
 

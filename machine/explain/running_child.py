@@ -5,11 +5,14 @@ process ends nothing else.
 """
 
 import json
+import math
 import statistics
 import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,12 +88,11 @@ def _run(session: Any, plans: list[list[dict[str, Any]]]) -> dict[str, Any]:
         session.run(None, inputs)
         # The profile ends here: writing it would be timed too.
         profile = Path(session.end_profiling()).read_text(encoding="utf-8")
-        with Activity() as activity:
-            warm = _warm(session, inputs)
+        warm, activity = _watched(partial(_warm, session, inputs))
         return {
             "plan": plan, "executed": executed(json.loads(profile)), "cold_seconds": cold,
             "warm_seconds": statistics.median(warm), "runs": len(warm),
-            "activity": activity.report(),
+            "activity": activity,
         }  # fmt: skip
     return {"fault": faults[0]}
 
@@ -106,50 +108,35 @@ def _warm(session: Any, inputs: dict[str, Any]) -> list[float]:
     return seconds
 
 
-class Activity:
-    """What was busy while something ran; the GPUs are read ten times a second in a thread."""
+def _watched(work: Callable[[], list[float]]) -> tuple[list[float], dict[str, Any]]:
+    """What `work` returns, and what was busy meanwhile: {cpu_percent: 100 is one core, gpus:
+    {name: {busy_percent, used_bytes}}, fault}. GPUs are read ten times a second in a thread."""
+    reader, ended = GpuUsageReader(), threading.Event()
+    gpus: dict[str, dict[str, Any]] = {}
 
-    def __init__(self) -> None:
-        self._gpus = GpuUsageReader()
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, daemon=True)
-        self._busy: dict[str, list[float]] = {}
-        self._used: dict[str, int] = {}
-        self._started = self._worked = 0.0
-
-    def __enter__(self) -> "Activity":
-        self._look()
-        self._thread.start()
-        self._started, self._worked = time.perf_counter(), time.process_time()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._worked = time.process_time() - self._worked
-        self._started = time.perf_counter() - self._started
-        self._look()
-        self._ended.set()
-        self._thread.join()
-
-    def report(self) -> dict[str, Any]:
-        """{cpu_percent: 100 is one core, gpus: {name: {busy_percent, used_bytes}}, fault}."""
-        gpus = {
-            name: {"busy_percent": max(self._busy.get(name, []), default=None), "used_bytes": used}
-            for name, used in self._used.items()
-        }
-        self._gpus.close()
-        cpu = 100 * self._worked / self._started
-        return {"cpu_percent": cpu, "gpus": gpus, "fault": self._gpus.fault}
-
-    def _watch(self) -> None:
-        while not self._ended.wait(_LOOK_SECONDS):
-            self._look()
-
-    def _look(self) -> None:
-        for gpu in self._gpus.read():
-            name = f"{gpu.index}: {gpu.name}"
+    def look() -> None:
+        for gpu in reader.read():
+            empty = {"busy_percent": None, "used_bytes": 0}
+            seen = gpus.setdefault(f"{gpu.index}: {gpu.name}", empty)
             if gpu.busy_percent is not None:
-                self._busy.setdefault(name, []).append(gpu.busy_percent)
-            self._used[name] = max(self._used.get(name, 0), gpu.used_bytes or 0)
+                seen["busy_percent"] = max(seen["busy_percent"] or 0.0, gpu.busy_percent)
+            seen["used_bytes"] = max(seen["used_bytes"], gpu.used_bytes or 0)
+
+    def watch() -> None:
+        while not ended.wait(_LOOK_SECONDS):
+            look()
+
+    look()
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    started, spent = time.perf_counter(), time.process_time()
+    found = work()
+    spent, seconds = time.process_time() - spent, time.perf_counter() - started
+    look()
+    ended.set()
+    thread.join()
+    reader.close()
+    return found, {"cpu_percent": 100 * spent / seconds, "gpus": gpus, "fault": reader.fault}
 
 
 def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -166,7 +153,7 @@ def executed(events: list[dict[str, Any]]) -> list[dict[str, Any]]:
         row["times"] += 1
         row["seconds"] += event["dur"] / 1e6
         for shapes in (details.get("input_type_shape", ()), details.get("output_type_shape", ())):
-            sizes = [_product(shape) for one in shapes for shape in one.values()]
+            sizes = [math.prod(shape) for one in shapes for shape in one.values()]
             row["largest"] = max([row["largest"], *sizes])
     return [{"provider": a, "operator": b, **row} for (a, b), row in found.items()]
 
@@ -177,13 +164,6 @@ def counted(rows: list[dict[str, Any]]) -> dict[str, dict[str, int]] | None:
     for row in rows:
         found.setdefault(row["provider"], {})[row["operator"]] = row["times"]
     return found or None
-
-
-def _product(shape: list[int]) -> int:
-    count = 1
-    for size in shape:
-        count *= size
-    return count
 
 
 def _memory(name: str) -> int:

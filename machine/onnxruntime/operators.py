@@ -48,7 +48,6 @@ _FEW = frozenset("NonMaxSuppression NonZero TopK Unique RoiAlign MaxRoiPool Comp
 _RANDOM = frozenset(
     "RandomNormal RandomNormalLike RandomUniform RandomUniformLike Bernoulli Multinomial".split()
 )
-_COPIES = frozenset({"MemcpyToHost", "MemcpyFromHost"})
 _TEXT_DOMAINS = ("ai.onnx.ml", "ai.onnx.contrib")
 _KINDS = {
     OperatorKind.HEAVY: _HEAVY,
@@ -76,8 +75,3 @@ def is_heavy(operator: str) -> bool:
     return operator in _HEAVY or (
         operator in _QUANTISED and any(name in operator for name in _PRODUCTS)
     )
-
-
-def is_copy(operator: str) -> bool:
-    """Whether ONNX Runtime put it in, to bring values from one memory to another."""
-    return operator in _COPIES

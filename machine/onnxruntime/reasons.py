@@ -6,7 +6,7 @@ listed in docs/onnx.md.
 
 import re
 
-from machine.onnxruntime.evidence import OnnxSurroundings, Trial
+from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import BUILDS, CALLED, ProviderRequest
 from machine.remedies import (
     INSTALL_LIBRARIES,

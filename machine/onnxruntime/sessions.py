@@ -1,46 +1,29 @@
 """Opens ONNX Runtime sessions; each says on which provider it runs.
 
 ONNX Runtime falls back to the CPU without a word that a program could read, so a provider is first
-tried in a child (`machine.onnxruntime.inspection`), then judged (`judging`), and only one that
+tried in a child (`machine.onnxruntime.inspection`), then judged (`placement`), and only one that
 computes is asked for here. torch is not needed.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 from machine.errors import SotaqueError
 from machine.onnxruntime import inspection, placement
-from machine.onnxruntime.evidence import NodePlacement, OnnxSurroundings, Trial
-from machine.onnxruntime.placement import ProviderVerdict, SessionStatus
+from machine.onnxruntime.inspection import OnnxSurroundings, Trial
+from machine.onnxruntime.placement import Refusal, SessionStatus
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
 from machine.onnxruntime.trial_child import load_libraries, placed, recording
 
 __all__ = [
     "OnnxSessionOptions",
     "OpenedSession",
-    "Optimisation",
     "RuntimeMissing",
     "SessionStatus",
     "open_session",
 ]
-
-
-class Optimisation(StrEnum):
-    """How much ONNX Runtime rewrites a graph before it runs it."""
-
-    ALL = "all"
-    BASIC = "basic"
-    OFF = "off"
-
-
-_LEVELS = {
-    Optimisation.ALL: "ORT_ENABLE_ALL",
-    Optimisation.BASIC: "ORT_ENABLE_BASIC",
-    Optimisation.OFF: "ORT_DISABLE_ALL",
-}
 
 
 @dataclass(frozen=True)
@@ -48,7 +31,8 @@ class OnnxSessionOptions:
     """threads: that one node computes with, 0 = as many as cores of the machine; it does not see a
     container's limit. spinning: whether threads wait awake, which costs a core. arena: whether
     memory that was used is kept; pattern: whether it is planned ahead by the first inputs' sizes.
-    prepacking: whether weights are copied into the order that products like best.
+    prepacking: whether weights are copied into the order that products like best. optimisation: how
+    much a graph is rewritten, by its name in `onnxruntime.GraphOptimizationLevel`.
 
     The defaults are for a machine that does other work too.
     """
@@ -58,7 +42,7 @@ class OnnxSessionOptions:
     arena: bool = True
     pattern: bool = True
     prepacking: bool = True
-    optimisation: Optimisation = Optimisation.ALL
+    optimisation: str = "ORT_ENABLE_ALL"
 
 
 class RuntimeMissing(SotaqueError):
@@ -101,7 +85,7 @@ def open_session(
     wished = wish_of(wish)
     onnxruntime = runtime()
     looks = looks or Looks()
-    got, verdict = choose(wished, looks)
+    got, refusal = choose(wished, looks)
     session: Any = None
     if got.kind != "cpu":
         provider = looks.trial(got).provider
@@ -109,28 +93,28 @@ def open_session(
         try:
             session = _open(onnxruntime, model, options, [(provider, got.options()), CPU])
         except Exception as error:  # its own kinds derive from Exception alone
-            verdict, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
+            refusal, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
     if session is None:
         session = _open_on_cpu(onnxruntime, model, options)
-    placing = NodePlacement(tuple(session.get_providers()), placed(session))
-    return OpenedSession(session, placement.status(wished, got, placing, verdict))
+    active = session.get_providers()[0]
+    return OpenedSession(session, placement.status(wished, got, active, placed(session), refusal))
 
 
-def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, ProviderVerdict]:
+def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refusal | None]:
     """What to open the session for: the wish, or the CPU with the reason; `auto` takes the first
     that computes of those that this build is for."""
     if wished.kind == "cpu":
-        return wished, ProviderVerdict(True)
+        return wished, None
     seen = looks.surroundings()
     auto = wished.kind == "auto"
     wishes = [ProviderRequest(kind) for kind in inspection.present(seen)] if auto else [wished]
-    refused = {}
+    refused = []
     for one in wishes:
-        verdict = placement.judge_trial(one, seen, looks.trial(one))
-        if verdict.usable:
-            return one, verdict
-        refused[one] = verdict
-    return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[wished]
+        refusal = placement.judge_trial(one, seen, looks.trial(one))
+        if refusal is None:
+            return one, None
+        refused.append(refusal)
+    return ProviderRequest("cpu"), placement.judge_auto(seen, refused) if auto else refused[0]
 
 
 def runtime() -> Any:
@@ -170,9 +154,7 @@ def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
     made.inter_op_num_threads = 1
     made.enable_cpu_mem_arena = wanted.arena
     made.enable_mem_pattern = wanted.pattern
-    made.graph_optimization_level = getattr(
-        onnxruntime.GraphOptimizationLevel, _LEVELS[wanted.optimisation]
-    )
+    made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, wanted.optimisation)
     made.add_session_config_entry("session.intra_op.allow_spinning", str(int(wanted.spinning)))
     made.add_session_config_entry("session.disable_prepacking", str(int(not wanted.prepacking)))
     # Without VNNI (AVX2 alone) the products of unsigned by signed bytes saturate at 16 bits: logits

@@ -4,43 +4,33 @@ Every function takes the root folder to read under, so that a test can put a bro
 folder. What is missing reads as empty; what is garbage never raises beyond OSError and ValueError.
 """
 
-import json
 import os
 import re
 import shutil
 from pathlib import Path
 
+from machine.devices.selection import inside_container
 from machine.readings.snapshot import (
     Container,
     Graphics,
     GraphicsCard,
     Nodes,
-    SharedMemory,
     Storage,
 )
+from machine.storage.reading import read_json, read_text
 
 # A display controller: VGA, XGA, 3D (a laptop's second card) or other.
 _DISPLAY_CLASS = "0x03"
 # SMBIOS: portable, laptop, notebook, hand held, sub notebook, tablet, convertible, detachable.
 _LAPTOPS = {"8", "9", "10", "11", "14", "30", "31", "32"}
-_MOST_CHARACTERS = 1 << 20
 _VERSION = re.compile(r"(?<![\w.])(\d{3}\.\d[\d.]*)(?!\w)")
-
-
-def read(path: Path) -> str:
-    """A small file's text, "" where it cannot be read."""
-    try:
-        with path.open(errors="replace") as file:
-            return file.read(_MOST_CHARACTERS)
-    except (OSError, ValueError):
-        return ""
 
 
 def driver_version(root: Path) -> str:
     """Of the loaded kernel module: "" without one, "unknown" where its file has no version."""
-    version_file = read(root / "proc/driver/nvidia/version")
+    version_file = read_text(root / "proc/driver/nvidia/version")
     found = _VERSION.search(version_file) or _VERSION.search(
-        read(root / "sys/module/nvidia/version")
+        read_text(root / "sys/module/nvidia/version")
     )
     if found:
         return found[1]
@@ -49,7 +39,7 @@ def driver_version(root: Path) -> str:
 
 def system_names(root: Path) -> tuple[str, ...]:
     """ID, then ID_LIKE of os-release: ("cachyos", "arch")."""
-    text = read(root / "etc/os-release")
+    text = read_text(root / "etc/os-release")
     found = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', text, re.MULTILINE))
     return tuple(f"{found.get('ID', '')} {found.get('ID_LIKE', '')}".split())
 
@@ -76,24 +66,22 @@ def graphics(root: Path) -> Graphics:
     cards = tuple(
         GraphicsCard(
             address=path.name,
-            vendor=read(path / "vendor").strip().removeprefix("0x"),
-            device=read(path / "device").strip().removeprefix("0x"),
-            screen=read(path / "boot_vga").strip() == "1",
-            power=read(path / "power/runtime_status").strip(),
+            vendor=read_text(path / "vendor").strip().removeprefix("0x"),
+            device=read_text(path / "device").strip().removeprefix("0x"),
+            screen=read_text(path / "boot_vga").strip() == "1",
+            power=read_text(path / "power/runtime_status").strip(),
         )
         for path in sorted((root / "sys/bus/pci/devices").glob("*"))
-        if read(path / "class").startswith(_DISPLAY_CLASS)
+        if read_text(path / "class").startswith(_DISPLAY_CLASS)
     )
     battery = any((root / "sys/class/power_supply").glob("BAT*"))
-    chassis = read(root / "sys/class/dmi/id/chassis_type").strip()
+    chassis = read_text(root / "sys/class/dmi/id/chassis_type").strip()
     return Graphics(cards, battery or chassis in _LAPTOPS, _switched_off(root))
 
 
 def container(root: Path, programs: dict[str, str]) -> Container:
     """Whether this is inside of one; programs: what is on PATH."""
-    marked = any((root / name).exists() for name in (".dockerenv", "run/.containerenv"))
-    groups = read(root / "proc/1/cgroup")
-    inside = marked or any(word in groups for word in ("docker", "kubepods", "libpod"))
+    inside = inside_container(root)
     tools = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli")
     toolkit = next((programs[name] for name in tools if name in programs), "")
     return Container(inside, toolkit, programs.get("docker", ""))
@@ -112,29 +100,25 @@ def storage(output_dir: Path) -> Storage:
         fault = "no right to write, or a read-only file system"
     elif (entries := os.statvfs(place)).f_files and not entries.f_favail:
         fault = "no room for another file (inodes)"
-    return Storage(place, usage.free, usage.total, not fault, fault)
+    return Storage(place, usage.free, usage.total, fault)
 
 
-def shared_memory(root: Path) -> SharedMemory:
-    """/dev/shm, 0 bytes where there is none."""
+def shared_memory(root: Path) -> int:
+    """Bytes of /dev/shm, 0 where there is none."""
     try:
-        usage = shutil.disk_usage(root / "dev/shm")
+        return shutil.disk_usage(root / "dev/shm").total
     except OSError:
-        return SharedMemory(0, 0)
-    return SharedMemory(usage.total, usage.free)
+        return 0
 
 
 def _switched_off(root: Path) -> str:
-    if read(root / "etc/prime-discrete").strip() == "off":
+    if read_text(root / "etc/prime-discrete").strip() == "off":
         return "prime-select: /etc/prime-discrete says off"
     for folder in ("etc/udev/rules.d", "lib/udev/rules.d"):
         if (root / folder / "50-remove-nvidia.rules").exists():
             return f"envycontrol: /{folder}/50-remove-nvidia.rules"
-    try:
-        if json.loads(read(root / "etc/supergfxd.conf") or "{}").get("mode") == "Integrated":
-            return "supergfxctl: /etc/supergfxd.conf says Integrated"
-    except (ValueError, AttributeError):
-        pass
-    if read(root / "proc/acpi/bbswitch").strip().endswith("OFF"):
+    if read_json(root / "etc/supergfxd.conf").get("mode") == "Integrated":
+        return "supergfxctl: /etc/supergfxd.conf says Integrated"
+    if read_text(root / "proc/acpi/bbswitch").strip().endswith("OFF"):
         return "bbswitch: /proc/acpi/bbswitch says OFF"
     return ""

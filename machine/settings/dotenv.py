@@ -8,9 +8,10 @@ inside single quotes, where Compose leaves it alone.
 
 import io
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from dotenv.parser import Binding, parse_stream
 
@@ -20,37 +21,33 @@ NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
 NEWLINE = re.compile(r"\r\n|\n|\r")
 
 
-@dataclass(frozen=True)
-class Line:
-    """One `NAME=value`; number counts from 1."""
+class GivenSetting(NamedTuple):
+    """A raw value and where it was written: ".env, line 3", "environment"."""
 
-    name: str
-    value: str
-    number: int
+    text: str
+    source: str
 
 
 @dataclass(frozen=True)
 class DotEnv:
-    """The lines by name (of two with one name, the last), and what was wrong, as sentences."""
+    """The values by name (of two with one name, the last), and what was wrong, as sentences."""
 
-    lines: Mapping[str, Line]
+    given: Mapping[str, GivenSetting]
     faults: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
 
 
-def read(path: Path, environ: Mapping[str, str], ours: frozenset[str]) -> DotEnv:
+def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
     """Reads `path`; a missing file is an empty one. Faults are gathered, nothing is raised.
 
     ours: the names whose values must be readable; other lines are kept as they stand.
     """
     try:
-        raw = path.read_bytes()
+        text = _decoded(path.read_bytes())
     except FileNotFoundError:
         return DotEnv({})
     except OSError as error:
         return DotEnv({}, (f"{path} cannot be read ({error.strerror}); make it a readable file.",))
-    try:
-        text = _decoded(raw)
     except ValueError as error:
         return DotEnv({}, (f"{path} {error}; save it as UTF-8 text.",))
     return _gathered(path, text, environ, ours)
@@ -67,41 +64,41 @@ def _decoded(raw: bytes) -> str:
         raise ValueError(f"has a byte in line {number} that is not UTF-8") from error
 
 
-def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: frozenset[str]) -> DotEnv:
-    lines: dict[str, Line] = {}
+def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
+    given: dict[str, GivenSetting] = {}
+    numbers: dict[str, int] = {}
     faults: list[str] = []
     notes: list[str] = []
     for binding in parse_stream(io.StringIO(text)):
-        number = _number(binding)
+        name, number = binding.key, _number(binding)
         if binding.error:
             begins = NAME.match(binding.original.string)
             at = f"{number} ({begins[1]} …)" if begins and begins[1] in ours else str(number)
             faults.append(
                 f"{path}, line {at} is not NAME=value, or a quote is not closed; mend it."
             )
-        if binding.key is None:
+        if name is None:
             continue
-        if binding.value is None:
-            if binding.key in ours:
-                faults.append(f"{path}, line {number}: {binding.key} has no '='; write NAME=value.")
+        value, source = binding.value, f"{path}, line {number}"
+        if value is None:
+            if name in ours:
+                faults.append(f"{source}: {name} has no '='; write NAME=value.")
             continue
-        value = binding.value
         if not _single_quoted(binding):
             try:
-                value = _filled_in(value, lines, environ)
+                value = _filled_in(value, given, environ)
             except ValueError as error:
-                if binding.key in ours:
-                    faults.append(f"{path}, line {number}: {binding.key} {error}")
+                if name in ours:
+                    faults.append(f"{source}: {name} {error}")
                     continue
-        before = lines.get(binding.key)
-        if before is not None and before.value != value:
-            notes.append(f"{path} sets {binding.key} in lines {before.number} and {number}; "
-                         "the last one counts.")  # fmt: skip
-        lines[binding.key] = Line(binding.key, value, number)
-    return DotEnv(lines, tuple(faults), tuple(notes))
+        if name in given and given[name].text != value:
+            lines = f"lines {numbers[name]} and {number}"
+            notes.append(f"{path} sets {name} in {lines}; the last one counts.")
+        given[name], numbers[name] = GivenSetting(value, source), number
+    return DotEnv(given, tuple(faults), tuple(notes))
 
 
-def _filled_in(value: str, lines: Mapping[str, Line], environ: Mapping[str, str]) -> str:
+def _filled_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str, str]) -> str:
     """`${NAME}` and `${NAME:-default}` from the environment, then from the lines above.
 
     Raises ValueError for what Compose would replace and we would not: a name that is not set
@@ -110,7 +107,7 @@ def _filled_in(value: str, lines: Mapping[str, Line], environ: Mapping[str, str]
 
     def found(match: re.Match[str]) -> str:
         name, default = match.groups()
-        known = environ.get(name, lines[name].value if name in lines else None)
+        known = environ.get(name, above[name].text if name in above else None)
         if not known and default is not None:
             return default
         if known is None:

@@ -7,7 +7,8 @@ No other module reads the environment.
 """
 
 import os
-from collections.abc import Collection, Mapping, Sequence
+import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
@@ -18,8 +19,8 @@ from pydantic.fields import FieldInfo
 
 from machine.errors import SotaqueError
 from machine.settings import dotenv
-from machine.settings.help import help_text
-from machine.settings.names import NAMES, difference, equivalent, meant
+from machine.settings.dotenv import GivenSetting
+from machine.settings.names import NAMES, RETIRED, difference, equivalent, meant
 from machine.settings.types import (
     CONFIG,
     Address,
@@ -32,11 +33,17 @@ from machine.settings.types import (
     fields,
     flag_of,
     means,
+    purpose,
     shown,
 )
-from machine.text import table
+from machine.text import WIDTH, table, wrapped
 
 S = TypeVar("S", bound="SharedSettings")
+
+PRECEDENCE = (
+    "Command line, then environment, then .env, then default. An empty value is that setting's "
+    "default, and still wins over the sources below it."
+)
 
 
 class SettingsError(SotaqueError):
@@ -86,32 +93,18 @@ class SharedSettings:
 
 
 @dataclass(frozen=True)
-class GivenSetting:
-    """A raw value and where it was written."""
-
-    text: str
-    source: str
-
-
-@dataclass(frozen=True)
-class SettingRow:
-    """One line of the resolved table; value as a person would write it, a secret masked."""
-
-    name: str
-    value: str
-    source: str
-
-
-@dataclass(frozen=True)
 class SettingsReport:
-    """Where each value came from, and what a person should know without it being a fault."""
+    """What was read, and what a person should know without it being a fault.
 
-    rows: tuple[SettingRow, ...]
+    rows: name, value as a person would write it (a secret masked), and where that came from.
+    """
+
+    rows: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...] = ()
 
     def table(self) -> str:
         """The resolved settings, a line each."""
-        return "\n".join(table([(row.name, row.value, row.source) for row in self.rows]))
+        return "\n".join(table(self.rows))
 
 
 def load(
@@ -131,22 +124,39 @@ def load(
         raise SystemExit(0)
     environ, locales = _without_locale(os.environ if environ is None else environ)
     ours = {name.upper(): info for name, info in fields(kind).items()}
-    file = dotenv.DotEnv({})
-    if dotenv_path is not None:
-        file = dotenv.read(dotenv_path, environ, frozenset(ours))
-    flags, flag_faults = _flags(argv, ours)
-    faults = [*flag_faults, *file.faults, *_near_misses(file, dotenv_path)]
-    given = _by_precedence(ours, flags, environ, file, dotenv_path)
+    file = dotenv.read(dotenv_path, environ, ours) if dotenv_path else dotenv.DotEnv({})
+    flags, faults = _flags(argv, ours)
+    variables = {name: GivenSetting(value, "environment") for name, value in environ.items()}
+    given = {
+        name: one for name, one in {**file.given, **variables, **flags}.items() if name in ours
+    }
     settings, value_faults = _validated(kind, ours, given)
-    faults += value_faults
+    faults += [*file.faults, *_near_misses(file), *value_faults]
     if settings is None or faults:
         raise SettingsError(faults)
     rows = tuple(
-        SettingRow(name, shown(info, getattr(settings, name.lower())),
+        (name, shown(info, getattr(settings, name.lower())),
             given[name].source if name in given else "default")
         for name, info in ours.items()
     )  # fmt: skip
     return settings, SettingsReport(rows, (*file.notes, *_foreign(file, dotenv_path), *locales))
+
+
+def help_text(kind: type[Any]) -> str:
+    """The flags of one program, a line each: its own, then the shared ones."""
+    settings = {
+        f"{flag_of(name)} {shown(info, info.default)}".rstrip(): purpose(info).partition(". ")[0]
+        for name, info in fields(kind).items()
+    }
+    width = max(map(len, settings))
+    lines = [
+        f"  {flag:{width}}  "
+        + textwrap.shorten(text.rstrip("."), WIDTH - width - 4, placeholder=" …")
+        for flag, text in settings.items()
+    ]
+    more = "What each may be, and more about it: docs/settings.md."
+    return "\n".join(["Settings, each with its default:", "", *lines, "",
+                      *wrapped(PRECEDENCE, ""), more])  # fmt: skip
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
@@ -181,46 +191,32 @@ def _flags(
     return given, faults
 
 
-def _near_misses(file: dotenv.DotEnv, path: Path | None) -> list[str]:
+def _near_misses(file: dotenv.DotEnv) -> list[str]:
     return [
-        f"{path}, line {line.number}: {name} is not a setting; did you mean {' or '.join(close)}?"
+        f"{one.source}: {name} is not a setting; did you mean {' or '.join(close)}?"
         + (f" ({other}.)" if (other := difference(name)) else "")
-        for name, line in file.lines.items()
-        if name not in NAMES and (close := meant(name, NAMES))
+        for name, one in file.given.items()
+        if name not in NAMES | RETIRED and (close := meant(name, NAMES))
     ]
 
 
 def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
     """Notes on names that are not ours: our name for each that has one, the others in one line."""
-    others = sorted(set(file.lines) - NAMES)
+    others = sorted(set(file.given) - NAMES)
     named = {name: ours for name in others if (ours := equivalent(name))}
     notes = [
-        f"{path}, line {file.lines[name].number}: {name} is not read; if it was meant for Sotaque, "
-        f"the setting is {ours}" + (f" ({other})." if (other := difference(name)) else ".")
+        f"{file.given[name].source}: {name} is not read; if it was meant for Sotaque, the setting "
+        f"is {ours}" + (f" ({other})." if (other := difference(name)) else ".")
         for name, ours in named.items()
     ]
-    rest = [name for name in others if name not in named]
+    notes += [
+        f"{file.given[name].source}: {name} is not a setting any more; what it switched is always "
+        "on."
+        for name in others
+        if name in RETIRED
+    ]
+    rest = [name for name in others if name not in named and name not in RETIRED]
     return notes + ([f"{path}: not read by this program: {', '.join(rest)}."] if rest else [])
-
-
-def _by_precedence(
-    ours: Collection[str],
-    flags: Mapping[str, GivenSetting],
-    environ: Mapping[str, str],
-    file: dotenv.DotEnv,
-    path: Path | None,
-) -> dict[str, GivenSetting]:
-    given: dict[str, GivenSetting] = {}
-    for name in ours:
-        if name in flags:
-            given[name] = flags[name]
-        elif name in environ:
-            given[name] = GivenSetting(environ[name], "environment")
-        elif name in file.lines:
-            given[name] = GivenSetting(
-                file.lines[name].value, f"{path}, line {file.lines[name].number}"
-            )
-    return given
 
 
 def _validated(

@@ -93,6 +93,11 @@ def means(info: FieldInfo) -> Means:
     return [item for item in info.metadata if isinstance(item, Means)][-1]
 
 
+def purpose(info: FieldInfo) -> str:
+    """What a setting is: the string under its field, in one line."""
+    return " ".join((info.description or "").split())
+
+
 def shown(info: FieldInfo, value: Any) -> str:
     """A value as a person would write it; a secret as asterisks."""
     if value is None:

@@ -25,7 +25,6 @@ from machine.errors import SotaqueError
 
 # Left behind by a killed writer under this name, and by nothing else.
 _TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # What a write may need beyond its size: metadata, and whatever else writes meanwhile.
 SPACE_MARGIN = 1.2
 # A temporary file of that age belongs to no writer that still lives: the largest takes minutes.
@@ -117,6 +116,11 @@ def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> li
     return gone
 
 
+def is_full(error: OSError) -> bool:
+    """Whether a write failed for want of space, quota or file size."""
+    return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+
+
 def sync_folder(folder: Path) -> None:
     """Makes renames and removals in `folder` outlive a power cut."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
@@ -194,7 +198,7 @@ def _write_all(descriptor: int, view: memoryview) -> None:
 
 
 def _explained(error: OSError, path: Path, needed_bytes: int) -> WriteError:
-    if error.errno in _FULL:
+    if is_full(error):
         free = shutil.disk_usage(path.parent).free
         if error.errno == errno.EFBIG:
             return DiskFull(

@@ -2,6 +2,7 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -9,9 +10,8 @@ import pytest
 from benchmarks import texts, voice
 from demo_voice import __main__ as making
 from demo_voice.text import judged
-from demo_voice.text.long_sentences import long_sentences
-from demo_voice.text.sentences import plain
-from demo_voice.text.sentences import sentences as short_sentences
+from demo_voice.text.long_sentences import LongGrammar
+from demo_voice.text.sentences import Grammar, plain, sentences
 from tests.demo_voice.test_demo_voice import FEW_WORDS
 from train.data import make_demo
 
@@ -37,17 +37,18 @@ def test_no_sentence_is_in_two_sets_nor_learned_from() -> None:
     assert [text for text, count in counts.items() if count > 1] == []
 
 
-def test_the_teacher_says_none_of_them(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", [Grammar, LongGrammar])
+def test_the_teacher_says_none_of_them(tmp_path: Path, kind: type[Grammar]) -> None:
     """What the generators would say is left out where a file of the sets has it."""
-    drawn = list(itertools.islice(short_sentences(FEW_WORDS, "x", set()), 5))
-    lengthy = list(itertools.islice(long_sentences(FEW_WORDS, "x", set()), 5))
+
+    def drawn(unseen: Collection[str], count: int) -> list[str]:
+        return list(itertools.islice(sentences(kind(FEW_WORDS, "x"), unseen), count))
+
+    said = drawn(set(), 5)
     for name in texts.FILES.values():
-        (tmp_path / name).write_text("\n".join(drawn[:3] + lengthy[:3]), encoding="utf-8")
+        (tmp_path / name).write_text("\n".join(said[:3]), encoding="utf-8")
     assert {plain(line) for name in texts.FILES for line in texts.sentences(name)} <= judged.texts()
-    again = itertools.islice(short_sentences(FEW_WORDS, "x", judged.texts(tmp_path)), 50)
-    assert not set(drawn[:3]) & set(again)
-    again = itertools.islice(long_sentences(FEW_WORDS, "x", judged.texts(tmp_path)), 50)
-    assert not set(lengthy[:3]) & set(again)
+    assert not set(said[:3]) & set(drawn(judged.texts(tmp_path), 50))
 
 
 def test_a_part_of_one_is_told() -> None:

@@ -15,13 +15,16 @@ from demo_voice import packaging, stages
 from demo_voice.__main__ import FILES, STAGES, Making
 from demo_voice.codec import dvae as codec
 from demo_voice.codec import excerpts
+from demo_voice.codec.excerpts import Excerpts
 from demo_voice.gpt import targets
 from demo_voice.recipe import CHARACTERS, SHORT, StageSchedule
 from demo_voice.teachers import flite
 from demo_voice.teachers.flite import SpeakingStyle
 from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
-from demo_voice.text.lexicon import Lexicon, WordNetMissingError
+from demo_voice.text.lexicon import Lexicon
+from demo_voice.text.sentences import Grammar
+from machine.errors import SotaqueError
 from train.data import make_demo
 from xtts.inference import speech
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -58,9 +61,7 @@ def nothing(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
 def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
     """A voice made by the shortened recipe."""
     folder = tmp_path_factory.mktemp("making")
-    making = Making(
-        SHORT, folder / "work", folder / "demo", torch.device("cpu"), *[humming] * 3, nothing
-    )
+    making = Making(SHORT, folder / "work", folder / "demo", torch.device("cpu"), humming, nothing)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lexicon, "read", lambda: FEW_WORDS)
         making.run()
@@ -134,12 +135,14 @@ def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
 
 
 def test_sentences_differ_and_leave_out_the_judged() -> None:
-    first = list(itertools.islice(text.sentences(FEW_WORDS, "a", set()), 50))
-    judged = {text.plain(first[3])}
-    again = list(itertools.islice(text.sentences(FEW_WORDS, "a", judged), 50))
+    def drawn(unseen: set[str]) -> list[str]:
+        return list(itertools.islice(text.sentences(Grammar(FEW_WORDS, "a"), unseen), 50))
+
+    first = drawn(set())
+    again = drawn({text.plain(first[3])})
     assert len({text.plain(line) for line in first}) == 50
     assert text.plain(first[3]) not in {text.plain(line) for line in again}
-    assert list(itertools.islice(text.sentences(FEW_WORDS, "a", set()), 50)) == first
+    assert drawn(set()) == first
 
 
 def test_past_tense() -> None:
@@ -148,12 +151,12 @@ def test_past_tense() -> None:
 
 
 def test_without_wordnet_the_package_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WordNetMissingError, match="wordnet-base"):
+    with pytest.raises(SotaqueError, match="wordnet-base"):
         lexicon.read(tmp_path)
 
 
 def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
-    planned = flite.plan([f"Sentence {n}." for n in range(3)], 1)
+    planned = flite.plan([f"Sentence {n}." for n in range(3)], 1, flite.MANNERS)
     flite.speak_all(planned, tmp_path, humming)
 
     def refuses(text: str, manner: SpeakingStyle) -> np.ndarray:
@@ -174,9 +177,10 @@ def test_the_demo_datasets_voice_is_held_out() -> None:
 
 def test_codec_learns_from_other_throats_and_other_microphones() -> None:
     rising = [torch.arange(80.0)[:, None].expand(80, 200)] * 3
-    nobody = [torch.zeros(80, 1)] * 3
-    heard, wanted = excerpts.segments(rising, nobody, 3, 8, torch.device("cpu"))
-    again = excerpts.segments(rising, nobody, 3, 8, torch.device("cpu"))
+    examples = Excerpts(rising, ["slt"] * 3, [])
+    examples.means = [torch.zeros(80, 1)] * 3
+    heard, wanted = examples.segments(3, 8)
+    again = examples.segments(3, 8)
     assert torch.equal(again[0], heard) and torch.equal(again[1], wanted)
     # Half are stretched, every second is filtered, and neither is wanted back.
     assert torch.equal(wanted, rising[0][:, : excerpts.FRAMES].expand(8, -1, -1))
@@ -195,13 +199,13 @@ def test_who_speaks_is_not_wanted_back() -> None:
     said -= said.mean(1, keepdim=True)
     dark, bright = torch.linspace(1, -1, 80)[:, None], torch.linspace(-1, 1, 80)[:, None]
     mels = [said + dark, said + bright, (said + dark)[:, :200]]
-    people = excerpts.mean_spectra(mels, ["dark", "bright", "dark"])
+    examples = Excerpts(mels, ["dark", "bright", "dark"], [])
+    people = examples.means
     assert torch.equal(people[0], people[2])
     assert torch.allclose(people[1], bright, atol=1e-5)
     assert (people[0] - dark).abs().mean() < 0.05
-    places = excerpts.places(mels, 0, 8)
-    _, wanted = excerpts.segments(mels, people, 0, 8, torch.device("cpu"))
-    for row, (clip, start) in enumerate(places):
+    _, wanted = examples.segments(0, 8)
+    for row, (clip, start) in enumerate(examples.places(0, 8)):
         spoken = said[:, : mels[clip].shape[1]][:, start : start + excerpts.FRAMES]
         assert (wanted[row] - spoken).abs().mean() < 0.05
 

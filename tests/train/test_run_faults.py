@@ -129,13 +129,13 @@ def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(
 def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground: Ground) -> None:
     assert ground.run("born-sick", poison="no_numbers all 1 nan") == 65
     run = RunFolder(ground.folder / "born-sick")
-    assert run.epochs() == [] and run.read_best() is None
+    assert run.epochs() == [] and not run.read_best()
 
 
 def test_a_validation_without_numbers_is_never_the_best(ground: Ground) -> None:
     assert ground.run("blind", poison="validation_without_numbers") == 0, ground.told()
     run = RunFolder(ground.folder / "blind")
-    assert run.epochs() == [1, 2] and run.read_best() is None and run.lowest_loss() is None
+    assert run.epochs() == [1, 2] and not run.read_best() and run.lowest_loss() is None
     validations = [loss for kind, _, _, loss, _ in losses(run) if kind == "validation"]
     assert validations == [None, None]
 

@@ -23,6 +23,7 @@ from machine.storage.atomic import (
     write_json,
 )
 from machine.storage.csv_table import csv_bytes
+from machine.storage.reading import read_json
 from train.cutting.cutter import CutResult
 from train.cutting.manuscript import Manuscript
 from train.cutting.planning import IN_A_CLIP, SILENCE
@@ -59,7 +60,7 @@ def claim(folder: Path, fingerprint: str) -> bool:
     """
     finished, work = folder / FINISHED, folder / WORK
     if finished.is_file():
-        if json.loads(finished.read_text(encoding="utf-8")).get("fingerprint") == fingerprint:
+        if read_json(finished).get("fingerprint") == fingerprint:
             return False
         raise CuttingError(
             f"{folder} holds the cut of other recordings or another text. Name another folder "

@@ -21,8 +21,7 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from train.dataset.batch_budget import OomBackoff, at_epoch, recut
-from train.dataset.bucketing import dealt, grouped
+from train.dataset.batch_plan import OomBackoff, at_epoch, dealt, grouped, recut
 from train.dataset.dataset import Clip
 from xtts.audio import CODE_RATE
 from xtts.model.packed_batch import PackedBatch, pack

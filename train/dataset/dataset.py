@@ -11,27 +11,31 @@ from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
+from pathlib import Path
+from typing import Protocol
 
 from machine.storage.file_cache import FileCache
-from train.dataset.clips import (
-    SOUNDS_VERSION,
-    Clip,
-    ClipTokenizer,
-    DecodedClip,
-    RejectedClip,
-    check_clip,
-    decode_clip,
-)
+from machine.storage.hashes import stamp_of
 from train.dataset.entries import LONGEST_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.progress import with_progress
 from train.settings import TrainSettings
-from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, facts
+from xtts.audio import read as read_audio
 from xtts.model.shapes import GPTShape
+from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, other_language
 
-__all__ = ["Clip", "ClipTokenizer", "Dataset", "DatasetError", "RejectedClip", "read", "split"]
-
+SHORTEST_SECONDS = 0.5
+# -60 dB below full scale: nothing that anybody recorded on purpose.
+SILENT_PEAK = 1e-3
+# Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
+LOUDEST_PEAK = 8.0
+# A decoder may round the end of a file; what is further from its header was cut off.
+LEAST_PRESENT = 0.95
+# In the name of the file that remembers sounds: another number where they are judged otherwise.
+SOUNDS_VERSION = 1
+READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
 FEWEST_CLIPS_TO_SPLIT = 8
@@ -42,6 +46,47 @@ _MOST_ALIKE = 5
 _PORTION = 16
 
 
+class ClipTokenizer(Protocol):
+    """What a dataset asks of `xtts.text.tokenizer.Tokenizer`."""
+
+    max_tokens: int
+    fingerprint: str
+
+    @property
+    def languages(self) -> Sequence[str]: ...
+    def encode(self, text: str, language: str) -> list[int]: ...
+    def unknown(self, text: str, language: str) -> list[str]: ...
+
+
+@dataclass(frozen=True)
+class Clip:
+    """One training row. seconds: its length; tokens: ids of its text, without START and STOP."""
+
+    name: str
+    path: Path
+    text: str
+    speaker: str
+    language: str
+    seconds: float
+    audio_sha256: str
+    tokens: tuple[int, ...]
+
+    @property
+    def sha256(self) -> str:
+        """Its audio and its transcript, whatever the clip is called."""
+        content = "\0".join((self.audio_sha256, self.text, self.speaker, self.language))
+        return hashlib.sha256(content.encode()).hexdigest()
+
+
+@dataclass(frozen=True)
+class RejectedClip:
+    """A clip that is not used: what was seen, and what is allowed."""
+
+    name: str
+    seen: str
+    allowed: str
+
+
 @dataclass(frozen=True)
 class Dataset:
     """clips: what is used; train and validation: indices into it; refused: what is not, and why."""
@@ -50,6 +95,16 @@ class Dataset:
     refused: tuple[RejectedClip, ...]
     train: tuple[int, ...]
     validation: tuple[int, ...]
+
+    @classmethod
+    def of(
+        cls, train: Sequence[Clip], validation: Sequence[Clip], refused: Sequence[RejectedClip]
+    ) -> "Dataset":
+        """The clips to learn from, and behind them those that validate."""
+        count, total = len(train), len(train) + len(validation)
+        return cls(
+            (*train, *validation), tuple(refused), tuple(range(count)), tuple(range(count, total))
+        )
 
     @property
     def sha256(self) -> str:
@@ -74,7 +129,7 @@ class Dataset:
                 f"All {len(self.train)} clips to learn from are suspect. Hear some of them, or "
                 "train on them with SUSPECT_CLIPS=keep."
             )
-        return _laid_out(train, validation, (*self.refused, *rejected))
+        return Dataset.of(train, validation, (*self.refused, *rejected))
 
     def report(self) -> str:
         """The table of refused clips and the totals, for a person."""
@@ -102,14 +157,19 @@ def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> 
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
-    found = _all_heard(entries, sounds, longest)
+    found = _all_decoded(entries, sounds, longest)
     results = [
         check_clip(entry, sound, texts, tokenizer)
         for entry, sound in zip(entries, found, strict=True)
     ]
     texts.save()
-    clips, twins = _without_twins([one for one in results if isinstance(one, Clip)])
-    refused = (*(one for one in results if isinstance(one, RejectedClip)), *twins)
+    clips: dict[str, Clip] = {}  # by their recordings
+    refused = [one for one in results if isinstance(one, RejectedClip)]
+    for clip in (one for one in results if isinstance(one, Clip)):
+        # Copies would be learned twice, and some from validation clips.
+        if (first := clips.setdefault(clip.audio_sha256, clip)) is not clip:
+            seen = f"the same recording as {first.name}"
+            refused.append(RejectedClip(clip.name, seen, "each recording once"))
     if not clips:
         table = list(_table(refused))
         lines = table[: _MOST_REFUSALS_SHOWN + 1]
@@ -118,7 +178,7 @@ def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> 
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
         raise DatasetError("\n".join(lines))
     told = {entry.name for entry in entries if entry.validation}
-    return split(clips, refused, told, settings.max_train_samples)
+    return split(list(clips.values()), refused, told, settings.max_train_samples)
 
 
 def _refuse_language(
@@ -153,17 +213,18 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
             )
 
 
-def _all_heard(
+def _all_decoded(
     entries: Sequence[TranscriptEntry], sounds: FileCache, longest: float
-) -> list[DecodedClip]:
+) -> list[tuple[float, str] | RejectedClip]:
     """The recording of every row; what was found out is kept even when the run is stopped."""
+
+    def decode(some: Sequence[TranscriptEntry]) -> list[tuple[float, str] | RejectedClip]:
+        return [decode_clip(one, sounds, longest) for one in some]
+
     portions = (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
     try:
         with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock
-            lists = pool.map(
-                lambda some: [decode_clip(one, sounds, longest) for one in some], portions
-            )
-            found = itertools.chain.from_iterable(lists)
+            found = itertools.chain.from_iterable(pool.map(decode, portions))
             return list(
                 with_progress(found, len(entries), "Looking at clips", patience_seconds=2.0)
             )
@@ -171,20 +232,9 @@ def _all_heard(
         sounds.save()
 
 
-def _without_twins(clips: Sequence[Clip]) -> tuple[list[Clip], list[RejectedClip]]:
-    """Each recording once: copies would be learned twice, and some from validation clips."""
-    first: dict[str, Clip] = {}
-    twins = []
-    for clip in clips:
-        if (known := first.setdefault(clip.audio_sha256, clip)) is not clip:
-            seen = f"the same recording as {known.name}"
-            twins.append(RejectedClip(clip.name, seen, "each recording once"))
-    return list(first.values()), twins
-
-
 def split(
     clips: Sequence[Clip],
-    refused: tuple[RejectedClip, ...],
+    refused: Sequence[RejectedClip],
     told: set[str],
     max_train_samples: int | None,
 ) -> Dataset:
@@ -196,30 +246,16 @@ def split(
     held_out = told or _by_content(clips)
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
     validation = [clip for clip in clips if clip.name in held_out]
-    return _laid_out(train, validation, refused)
-
-
-def _laid_out(
-    train: Sequence[Clip], validation: Sequence[Clip], refused: tuple[RejectedClip, ...]
-) -> Dataset:
     if not train:
         raise DatasetError("Every usable clip is a validation clip; add clips to learn from.")
-    count = len(train)
-    return Dataset(
-        clips=(*train, *validation),
-        refused=refused,
-        train=tuple(range(count)),
-        validation=tuple(range(count, count + len(validation))),
-    )
+    return Dataset.of(train, validation, refused)
 
 
 def _by_content(clips: Sequence[Clip]) -> set[str]:
     if len(clips) < FEWEST_CLIPS_TO_SPLIT:
         return set()
     wanted = min(MOST_VALIDATION_CLIPS, max(1, round(len(clips) * VALIDATION_SHARE)))
-    left: dict[str, int] = {}
-    for clip in clips:
-        left[clip.speaker] = left.get(clip.speaker, 0) + 1
+    left = Counter(clip.speaker for clip in clips)
     chosen: set[str] = set()
     for clip in sorted(clips, key=lambda clip: clip.sha256):
         if len(chosen) < wanted and left[clip.speaker] > 1:
@@ -244,3 +280,95 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
         elif told[kind] == alike[kind]:
             more = f"… and {alike[kind] - _MOST_ALIKE} more"
             yield f"{more:{width}}  {one.seen:{seen}}  {one.allowed}"
+
+
+# One clip
+
+
+def decode_clip(
+    entry: TranscriptEntry, sounds: FileCache, longest: float
+) -> tuple[float, str] | RejectedClip:
+    """(seconds, SHA-256) of the recording of a row, or why it is rejected; decoded unless it is
+    known. longest: in seconds."""
+    try:
+        stamp = stamp_of(entry.path)
+    except OSError:
+        return RejectedClip(entry.name, f"no file {entry.path}", READABLE)
+    key = f"{stamp.path}|{stamp.bytes}|{stamp.mtime_ns}"
+    known = sounds.get(key)
+    if known is None:
+        try:
+            known = _decoded(entry.path)
+        except (AudioError, OSError) as error:
+            # Not remembered: a disk that failed once may be well again.
+            return RejectedClip(entry.name, str(error), READABLE)
+        sounds.put(key, known)
+    seconds, sha256, seen, allowed = known
+    if not seen and not SHORTEST_SECONDS <= seconds <= longest:
+        seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_SECONDS} to {longest:.1f} s"
+    return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
+
+
+def _decoded(path: Path) -> tuple[float, str, str, str]:
+    """Decodes one file: (seconds, SHA-256, what was seen, what is allowed). Raises AudioError."""
+    header = facts(path)
+    # Only as much as could be allowed: a header may promise hours.
+    most = 2 * LONGEST_SECONDS
+    waveform = read_audio(path, header.rate, max_seconds=most)
+    seconds = len(waveform) / header.rate
+    promised = min(header.seconds, most)
+    declared, size = declared_bytes(path), path.stat().st_size
+    if seconds < LEAST_PRESENT * promised:
+        return seconds, "", f"{seconds:.2f} s of the {promised:.2f} s promised", "a whole file"
+    if declared is not None and size < LEAST_PRESENT * declared:
+        return seconds, "", f"{size} of the {declared} bytes promised", "a whole file"
+    peak = float(waveform.abs().max())
+    if peak < SILENT_PEAK:
+        return seconds, "", f"silence (peak {peak:.1e})", f"a peak above {SILENT_PEAK:g}"
+    if peak > LOUDEST_PEAK:
+        return seconds, "", f"a peak of {peak:.1e}", "samples from -1 to 1"
+    with path.open("rb") as file:
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    return max(seconds, header.seconds), digest, "", ""
+
+
+def check_clip(
+    entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, texts: FileCache,
+    tokenizer: ClipTokenizer,
+) -> Clip | RejectedClip:  # fmt: skip
+    """The clip of a row whose recording is `sound`, or why it has none.
+
+    Raises TextError for a language whose extra package is not installed: no row could be read.
+    """
+    if isinstance(sound, RejectedClip):
+        return sound
+    key = f"{entry.language}|{entry.text}"
+    known = texts.get(key)
+    if known is None:
+        known = _tokenised(entry, tokenizer)
+        texts.put(key, known)
+    tokens, seen, allowed = known
+    if seen:
+        return RejectedClip(entry.name, seen, allowed)
+    return Clip(
+        entry.name, entry.path, entry.text, entry.speaker, entry.language, *sound, tuple(tokens)
+    )
+
+
+def _tokenised(entry: TranscriptEntry, tokenizer: ClipTokenizer) -> tuple[list[int], str, str]:
+    """(ids, what was seen, what is allowed)."""
+    if not entry.text.strip():
+        return [], "an empty text", "what is spoken in the clip"
+    try:
+        unknown = tokenizer.unknown(entry.text, entry.language)
+        tokens = [] if unknown else tokenizer.encode(entry.text, entry.language)
+    except TextError as error:
+        if isinstance(error.__cause__, ImportError):
+            raise
+        return [], str(error), "text that the model can read"
+    if unknown:
+        seen = "unknown characters " + " ".join(repr(piece) for piece in unknown[:8])
+        return [], seen, "characters of the vocabulary"
+    if len(tokens) > tokenizer.max_tokens:
+        return [], f"{len(tokens)} tokens of text", f"at most {tokenizer.max_tokens}"
+    return tokens, "", ""

@@ -1,8 +1,16 @@
-"""TranscriptEntry: one row of a transcript file, and where its recording lies."""
+"""One row of a transcript, the lines and fields that rows stand in, and where recordings lie.
 
+Text files are read as people save them: UTF-8 and UTF-16 by their byte-order mark, UTF-8 without
+one. A field may stand in quotation marks, within which the delimiter means nothing and `""` is one
+mark.
+"""
+
+import codecs
+import io
 import itertools
+import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -10,10 +18,13 @@ from machine.errors import SotaqueError
 from xtts.foreign_sound import FOREIGN_EXTENSIONS
 
 EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
+SOUND_EXTENSIONS = (*EXTENSIONS, *FOREIGN_EXTENSIONS)
 DEFAULT_SPEAKER = "speaker"
 # Coqui's max_wav_length: 255,995 samples.
 LONGEST_SECONDS = 11.6
 _LONGEST_NAME_BYTES = 255
+_UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+_DELIMITERS = "\t;,"
 
 
 class DatasetError(SotaqueError):
@@ -35,6 +46,65 @@ class TranscriptEntry:
     validation: bool | None = None
 
 
+# Text files
+
+
+def read_text(path: Path) -> str:
+    """The text of a file. Raises DatasetError when it is missing or in another encoding."""
+    try:
+        content = path.read_bytes()
+    except FileNotFoundError:
+        raise DatasetError(f"{path} does not exist; write a row for each clip into it.") from None
+    encoding = "utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig"
+    try:
+        return content.decode(encoding)
+    except UnicodeDecodeError as error:
+        line = error.object[: error.start].count(b"\n") + 1
+        raise DatasetError(
+            f"{path}, line {line}: byte {error.object[error.start]:#x} is no "
+            f"{encoding.removesuffix('-sig').upper()}. Save the file as UTF-8."
+        ) from error
+
+
+def lines(path: Path) -> Iterator[tuple[int, str]]:
+    """(number from 1, line) of a text file; a byte-order mark and empty lines are skipped."""
+    # Not splitlines: it also breaks at characters that may stand inside a text, such as U+2028.
+    for position, row in enumerate(io.StringIO(read_text(path), newline=None), start=1):
+        if row.strip():
+            yield position, row.rstrip("\n")
+
+
+def delimiter_of(line: str) -> str:
+    """What separates the fields of a file, by its first line: `|` wherever there is one, as texts
+    hold commas and semicolons too; else what comes first; `|` for a line of one field."""
+    if "|" in line:
+        return "|"
+    quoted = re.match(r'\s*"(?:[^"]|"")*"', line)
+    behind = line[quoted.end() :] if quoted else line
+    return next((character for character in behind if character in _DELIMITERS), "|")
+
+
+def fields(line: str, delimiter: str) -> list[str]:
+    """The fields of a line, stripped, without the quotation marks around a whole field.
+
+    `"Stop," he said.` keeps its marks: they do not stand around the field. So does a field whose
+    mark does not close in its line.
+    """
+    end = re.escape(delimiter)
+    field = re.compile(rf'[^\S\t]*"((?:[^"]|"")*)"\s*(?={end}|$)|([^{end}]*)')
+    found, place = [], 0
+    while place <= len(line):
+        match = field.match(line, place)
+        assert match is not None  # the second branch also matches nothing
+        quoted = match[1] is not None
+        found.append((match[1].replace('""', '"') if quoted else match[2]).strip())
+        place = match.end() + 1
+    return found
+
+
+# Recordings
+
+
 def unsafe(name: str) -> str | None:
     """Why a name may not be opened, if so: it must stay inside the dataset."""
     path = PurePosixPath(name.replace("\\", "/"))
@@ -51,12 +121,9 @@ def unsafe(name: str) -> str | None:
 
 def relative_name(name: str, folder: Path) -> str:
     """An absolute path inside the dataset as a path relative to it; any other name as it is."""
-    path = Path(name)
-    if not path.is_absolute():
-        return name
     for root in (folder.absolute(), folder.resolve()):
-        if path.is_relative_to(root):
-            return path.relative_to(root).as_posix()
+        if Path(name).is_absolute() and Path(name).is_relative_to(root):
+            return Path(name).relative_to(root).as_posix()
     return name
 
 

@@ -6,16 +6,17 @@ again at every step decode each clip twice and run two mel front-ends and a DVAE
     CACHE_DIR/features-<key>/<shard>.bin    records behind each other: codes int16, mel float16
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
-The key holds the hash of DVAE and mel statistics and the version of this code; new clips add
-shards. It does not hold the device: a GPU rounds in another way than a CPU, as two CPUs do, and one
-that is farther off computes no features (`_Extractor`). A shard's JSON is written behind its data,
-so a build may be killed at any time, and two trainers may build at once: what both made is there
-twice and equal. Every record is held against its hash before a run learns from it (a day of audio:
-1.2 GB, read once in any case).
+Offsets are in bytes. The key holds the hash of DVAE and mel statistics and the version of this
+code; new clips add shards. It does not hold the device: a GPU rounds in another way than a CPU, as
+two CPUs do, and one that is farther off computes no features (`_Extractor`). A shard's JSON is
+written behind its data, so a build may be killed at any time, and two trainers may build at once:
+what both made is there twice and equal. Every record is held against its hash before a run learns
+from it (a day of audio: 1.2 GB, read once in any case).
 """
 
 import hashlib
 import itertools
+import json
 import logging
 import os
 import time
@@ -25,7 +26,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
-from typing import BinaryIO, TypeVar
+from typing import Any, BinaryIO, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -36,7 +37,6 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
-from train.dataset.shards import Record, forget, read_records
 from train.progress import with_progress
 from xtts.audio import (
     CODE_RATE,
@@ -67,7 +67,6 @@ _MOST_READERS = 8
 # Records for a thread at once: handing one over costs as much as hashing it.
 _PORTION = 64
 
-
 T = TypeVar("T")
 
 
@@ -75,12 +74,27 @@ class FeaturesError(SotaqueError):
     """The feature cache is damaged; the sentence says how to mend it."""
 
 
+class Record(NamedTuple):
+    """Where the features of one recording stand."""
+
+    shard: Path
+    offset: int
+    codes: int
+    frames: int
+    sha256: str
+
+    @property
+    def bytes(self) -> int:
+        """Length of the record: int16 codes and float16 mel."""
+        return 2 * self.codes + 2 * MEL_BANDS * self.frames
+
+
 class FeatureCache:
     """The features of a dataset's clips, by index."""
 
     def __init__(self, clips: Sequence[Clip], folder: Path) -> None:
         self._clips = clips
-        self.records = read_records(folder)
+        self.records = _read_records(folder)
         self._maps: dict[Path, np.memmap] = {}
 
     def tokens(self, clip: int) -> np.ndarray:
@@ -108,17 +122,13 @@ class FeatureCache:
     def damaged(self) -> list[str]:
         """Names of the clips whose record is not what was written; `build` computes them."""
         there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
+
+        def not_whole(clips: Sequence[Clip]) -> list[str]:
+            return [one.name for one in clips if not self._whole(self.records[one.audio_sha256])]
+
         portions = [there[start : start + _PORTION] for start in range(0, len(there), _PORTION)]
         with ThreadPoolExecutor() as pool:  # hashing leaves the interpreter's lock
-            return list(itertools.chain.from_iterable(pool.map(self._not_whole, portions)))
-
-    def _not_whole(self, clips: Sequence[Clip]) -> list[str]:
-        records = [self.records[clip.audio_sha256] for clip in clips]
-        return [
-            clip.name
-            for clip, record in zip(clips, records, strict=True)
-            if not self._whole(record)
-        ]
+            return list(itertools.chain.from_iterable(pool.map(not_whole, portions)))
 
     def _whole(self, record: Record) -> bool:
         try:
@@ -136,6 +146,42 @@ class FeatureCache:
                 "`python -m train check --repair`, or delete the folder."
             )
         return found
+
+
+def _read_records(folder: Path) -> dict[str, Record]:
+    """Every record of a cache folder; a shard whose index cannot be read does not count."""
+    found: dict[str, Record] = {}
+    for index in sorted(folder.glob("*.json")):
+        shard = index.with_suffix(".bin")
+        try:
+            size = shard.stat().st_size
+            for sha, entry in _read_index(index).items():
+                record = Record(shard, *entry)
+                if record.offset + record.bytes > size:
+                    raise ValueError(f"{shard.name} holds only {size} bytes")
+                found[sha] = record
+        except (OSError, ValueError, TypeError) as error:
+            log.warning("%s is damaged; its clips are computed again (%s).", index, error)
+    return found
+
+
+def _read_index(path: Path) -> dict[str, list[Any]]:
+    entries = json.loads(path.read_text(encoding="utf-8"))
+    if not isinstance(entries, dict):
+        raise ValueError(f"{type(entries).__name__} instead of an object")
+    return entries
+
+
+def _forget(index: Path, bad: set[str]) -> None:
+    """Takes records out of a shard's index; sets an index aside that cannot be read."""
+    try:
+        entries = _read_index(index)
+    except (OSError, ValueError):
+        os.replace(index, index.with_suffix(".corrupt"))
+        return
+    kept = {sha: entry for sha, entry in entries.items() if sha not in bad}
+    if len(kept) != len(entries):
+        write_json(index, kept)
 
 
 class UncachedFeatures:
@@ -182,7 +228,7 @@ def build(
         )  # fmt: skip
         bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
         for index in sorted(folder.glob("*.json")):
-            forget(index, bad)
+            _forget(index, bad)
         found = FeatureCache(dataset.clips, folder)
     wanted = {clip.audio_sha256: clip for clip in dataset.clips}
     missing = [clip for sha, clip in wanted.items() if sha not in found.records]
@@ -214,55 +260,58 @@ def _compute(
     clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, place: Choice,
     most_lost: int,
 ) -> None:  # fmt: skip
+    """Writes shards of what can be decoded; the dataset judged each clip, some time ago."""
     folder.mkdir(parents=True, exist_ok=True)
     log.info(
         "Computing features of %d clips, once, on %s (%s).", len(clips), place.value,
         place.reason,
     )  # fmt: skip
-    extractor = _Extractor(base, config, place)
-    rest = _decoded(with_progress(clips, len(clips), "Features"), extractor, most_lost)
+    extractor, lost = _Extractor(base, config, place), 0
+
+    def computed() -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
+        nonlocal lost
+        shown = with_progress(clips, len(clips), "Features")
+        for clip, waveform in read_ahead(shown, _at_code_rate, extractor.reads_ahead):
+            try:
+                yield clip, *extractor.features(waveform())
+            except AudioError as error:
+                lost += 1
+                if lost > most_lost:
+                    raise FeaturesError(
+                        f"{error} Of all clips, {lost} can no longer be decoded; at most "
+                        f"{most_lost} (one in a hundred) would be left out. Mend the files or "
+                        "remove their rows."
+                    ) from error
+                log.warning("%s is left out of this run: %s", clip.name, error)
+
+    rest = computed()
     for _ in range(0, len(clips), CLIPS_PER_SHARD):
         stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
         _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
     extractor.close()
 
 
-def _decoded(
-    clips: Iterable[Clip], extractor: "_Extractor", most_lost: int
-) -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
-    """(clip, codes, mel) of what can be decoded; the dataset judged each clip, some time ago."""
-    lost = 0
-    for clip, waveform in _read_ahead(clips, extractor.reads_ahead):
-        try:
-            yield clip, *extractor.features(waveform())
-        except AudioError as error:
-            lost += 1
-            if lost > most_lost:
-                raise FeaturesError(
-                    f"{error} Of all clips, {lost} can no longer be decoded; at most {most_lost} "
-                    "(one in a hundred) would be left out. Mend the files or remove their rows."
-                ) from error
-            log.warning("%s is left out of this run: %s", clip.name, error)
+def _at_code_rate(clip: Clip) -> torch.Tensor:
+    return read(clip.path, CODE_RATE)
 
 
-def _read_ahead(
-    clips: Iterable[Clip], ahead: int
-) -> Iterator[tuple[Clip, Callable[[], torch.Tensor]]]:
-    """Each clip, and what gives its waveform at 22,050 Hz or raises AudioError; as many are being
-    read behind it as `ahead` says."""
+def read_ahead(
+    clips: Iterable[Clip], work: Callable[[Clip], T], ahead: int
+) -> Iterator[tuple[Clip, Callable[[], T]]]:
+    """Each clip, and what gives the result of `work` on it, or raises what it raised; as many are
+    being worked on behind it, in threads, as `ahead` says."""
     if not ahead:
-        for clip in clips:
-            yield clip, partial(read, clip.path, CODE_RATE)
+        yield from ((clip, partial(work, clip)) for clip in clips)
         return
-    waiting: deque[tuple[Clip, Future[torch.Tensor]]] = deque()
+    waiting: deque[tuple[Clip, Future[T]]] = deque()
     with ThreadPoolExecutor(ahead) as pool:
         for clip in clips:
-            waiting.append((clip, pool.submit(read, clip.path, CODE_RATE)))
+            waiting.append((clip, pool.submit(work, clip)))
             if len(waiting) > ahead:
-                first, waveform = waiting.popleft()
-                yield first, waveform.result
-        for first, waveform in waiting:
-            yield first, waveform.result
+                first, result = waiting.popleft()
+                yield first, result.result
+        for first, result in waiting:
+            yield first, result.result
 
 
 def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]]) -> None:
@@ -290,13 +339,9 @@ class _Extractor:
     def __init__(self, base: Path, config: ModelConfig, place: Choice) -> None:
         self._on_cpu = DeviceFeatures(base, config)
         self._on_gpu: DeviceFeatures | None = None
-        self._device, self._unproven = place.value, 0
+        self._device, self._unproven = place.value, PROVING_CLIPS
         if place.value != "cpu":
-            self._try(lambda: self._move(base, config))
-
-    def _move(self, base: Path, config: ModelConfig) -> None:
-        self._on_gpu = DeviceFeatures(base, config, self._device)
-        self._unproven = PROVING_CLIPS
+            self._on_gpu = self._try(lambda: DeviceFeatures(base, config, self._device))
 
     @property
     def reads_ahead(self) -> int:

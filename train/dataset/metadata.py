@@ -1,42 +1,56 @@
-"""Reads transcript files: LJSpeech metadata.csv, Coqui's train and eval CSV; finds other layouts.
+"""Reads transcript files: LJSpeech metadata.csv, Coqui's train and eval CSV, tables with a header.
 
     ljspeech   metadata.csv            id|text[|normalised or speaker] clips in wavs/
     coqui      metadata.csv, or        path|text[|speaker[|language]]  with or without a header line
                metadata_train.csv and metadata_val.csv
-    columns    metadata.csv or .tsv    columns that are named          `train.dataset.columns`
-    pairs      a.wav and a.txt         no transcript file              `…text_beside_sound`
-    NAME       any formatter of `TTS.tts.datasets.formatters`, by its name
+    columns    metadata.csv or .tsv    columns that are named, by comma, semicolon, tab or `|`
+    pairs      a.wav and a.txt         no transcript file              `train.dataset.layouts`
+    NAME       any formatter of `TTS.tts.datasets.formatters`          `train.dataset.layouts`
 
 A fault of form refuses the whole file, with the line and what was seen: a row that is misread would
 teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset.dataset`.
 """
 
 import logging
-from collections.abc import Callable
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Literal
 
-from train.dataset.columns import columns_of, read_columns
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     EXTENSIONS,
     LONGEST_SECONDS,
+    SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
+    delimiter_of,
+    fields,
     find_recording,
+    lines,
     relative_name,
     unsafe,
 )
-from train.dataset.text_beside_sound import cut_line, read_pairs
-from train.dataset.third_column import third_column
-from train.dataset.transcript_lines import delimiter_of, fields, lines
-from xtts.foreign_sound import FOREIGN_EXTENSIONS
+from train.dataset.layouts import cut_line, read_by_formatter, read_pairs
 
 log = logging.getLogger("train")
 
 _TABLES = ("metadata.csv", "metadata.tsv")
-_HEADER = ("audio_file", "text", "speaker_name", "language")
+_COQUI_HEADER = ("audio_file", "text", "speaker_name", "language")
 _MOST_FAULTS_SHOWN = 10
+# Of each column of a table, the first name that its header has.
+_COLUMN_NAMES: Mapping[str, Sequence[str]] = {
+    "path": ("file_name", "filename", "audio_file", "audio_path", "audio", "wav_path", "wav",
+             "path", "file", "clip", "id"),
+    "text": ("normalized_text", "text", "transcription", "transcript", "sentence"),
+    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
+    "language": ("language", "lang", "locale"),
+}  # fmt: skip
+# Of the characters of a text and of its normalised form, so many are the same, whatever the order.
+# LJSpeech's own: 0.98 (median); a name beside a sentence: below 0.2.
+_SAME_CHARACTERS = 0.4
+_MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
+_SENTENCE_ENDS = tuple(".!?…。！？")
 
 
 def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry]:
@@ -53,21 +67,24 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
     elif form == "coqui":
         entries = _coqui(folder, language)
     elif form == "columns":
-        entries = read_columns(_table(folder) or folder / _TABLES[0], language)
+        entries = _columns(_table(folder) or folder / _TABLES[0], language)
     elif form == "pairs":
         entries = read_pairs(folder, language, LONGEST_SECONDS)
     else:
-        from train.dataset.formatters import read_by_formatter
-
         entries = read_by_formatter(folder, form, language)
     if not entries:
         raise DatasetError(f"The transcript in {folder} holds no row; write one row for each clip.")
-    _refuse_twins(entries, folder)
+    for name, count in Counter(entry.name for entry in entries).items():
+        if count > 1:
+            raise DatasetError(
+                f"The transcript in {folder} names {name!r} twice. Which of the two texts is "
+                "right? Keep one row."
+            )
     return entries
 
 
 def _no_folder(path: Path, language: str) -> str:
-    if path.is_file() and path.suffix.lower() in (*EXTENSIONS, *FOREIGN_EXTENSIONS):
+    if path.is_file() and path.suffix.lower() in SOUND_EXTENSIONS:
         line = cut_line([path], path.with_suffix(""), language)
         return f"DATASET_DIR={path} is a recording. Cut it into clips first: {line}"
     return f"DATASET_DIR={path} is no folder. Name the folder that holds metadata.csv and wavs/."
@@ -89,25 +106,21 @@ def _form(folder: Path) -> str:
     cells = fields(first, delimiter)
     if delimiter != "|" or path.suffix == ".tsv":
         return "columns"
-    if cells[0] == _HEADER[0] or cells[0].lower().endswith(EXTENSIONS):
+    if cells[0] == _COQUI_HEADER[0] or cells[0].lower().endswith(EXTENSIONS):
         return "coqui"
-    return "columns" if columns_of(cells) else "ljspeech"
+    return "columns" if _columns_of(cells) else "ljspeech"
+
+
+# Rows by position
 
 
 def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
     path = folder / "metadata.csv"
-    thirds: list[str] = []
-
-    def entry(cells: list[str]) -> TranscriptEntry:
-        identity, text, third = [*cells, ""][:3]
-        thirds.append(third)
-        recording = find_recording((folder / "wavs",), identity)
-        return TranscriptEntry(identity, recording, text, DEFAULT_SPEAKER, language)
-
-    entries = _rows(path, (2, 3), "id|text or id|text|normalised text", entry)
-    kind = third_column([(one.text, third) for one, third in zip(entries, thirds, strict=True)])
+    allowed = "id|text or id|text|normalised text"
+    rows = [[*cells, ""][:3] for cells in _rows(path, (2, 3), allowed)]
+    kind = third_column([(text, third) for _, text, third in rows])
     if kind is None:
-        text, third = next((e.text, t) for e, t in zip(entries, thirds, strict=True) if t)
+        _, text, third = next(row for row in rows if row[2])
         raise DatasetError(
             f"{path}: the third column is neither the text in other words nor a speaker: "
             f"{_short(third)!r} beside {_short(text)!r}. Remove it, or write a header line that "
@@ -115,71 +128,145 @@ def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
         )
     if kind == "speaker":
         log.info("%s: the third column is read as the speaker, not as a text.", path)
-        return [
-            replace(one, speaker=third or DEFAULT_SPEAKER)
-            for one, third in zip(entries, thirds, strict=True)
-        ]
-    return [
-        replace(one, text=third or one.text) for one, third in zip(entries, thirds, strict=True)
-    ]
-
-
-def _coqui(folder: Path, language: str) -> list[TranscriptEntry]:
-    def entry_of(validation: bool | None) -> Callable[[list[str]], TranscriptEntry]:
-        def entry(cells: list[str]) -> TranscriptEntry:
-            name, text, speaker, spoken, *_ = [*cells, "", ""]
-            recording = find_recording((folder, folder / "wavs"), name)
-            return TranscriptEntry(
-                name, recording, text, speaker or DEFAULT_SPEAKER, spoken or language, validation
-            )
-
-        return entry
-
-    allowed = "path|text, path|text|speaker or path|text|speaker|language"
-    train, held_out = folder / "metadata_train.csv", folder / "metadata_val.csv"
-    if not train.is_file():
-        return _rows(folder / "metadata.csv", (2, 3, 4), allowed, entry_of(None))
-    entries = _rows(train, (2, 3, 4), allowed, entry_of(False if held_out.is_file() else None))
-    if held_out.is_file():
-        entries += _rows(held_out, (2, 3, 4), allowed, entry_of(True))
+    entries = []
+    for name, text, third in rows:
+        said, speaker = (text, third) if kind == "speaker" else (third or text, "")
+        recording = find_recording((folder / "wavs",), name)
+        entries.append(TranscriptEntry(name, recording, said, speaker or DEFAULT_SPEAKER, language))
     return entries
 
 
-def _rows(
-    path: Path, widths: tuple[int, ...], allowed: str, entry: Callable[[list[str]], TranscriptEntry]
-) -> list[TranscriptEntry]:
+def third_column(rows: Sequence[tuple[str, str]]) -> Literal["text", "speaker"] | None:
+    """What the third column of an LJSpeech transcript is, by its rows (second field, third field).
+
+    LJSpeech itself writes `id|text|normalised text`; many who use its layout write
+    `id|text|speaker`. Read wrongly, a voice would learn to say its speaker's name for every clip.
+
+    Returns:
+        "text", "speaker", or None when the column is neither: durations, phonemes, translations.
+    """
+    filled = [(text, third) for text, third in rows if third]
+    texts = sum(_says_the_same(text, third) for text, third in filled)
+    if not filled or 2 * texts > len(filled):
+        return "text"
+    labels = [third for _, third in filled]
+    # Everybody has a name of their own only in tiny datasets.
+    repeated = len(set(labels)) < len(labels) or len(labels) == 1
+    return "speaker" if repeated and all(map(_is_label, labels)) else None
+
+
+def _says_the_same(text: str, third: str) -> bool:
+    one, other = (Counter(part.lower()) for part in (text, third))
+    shared = (one & other).total() / max(one.total(), other.total(), 1)
+    ends = third.endswith(_SENTENCE_ENDS)
+    return shared >= _SAME_CHARACTERS or (ends and len(third) > len(text) / 2)
+
+
+def _is_label(third: str) -> bool:
+    short = len(third) <= _MOST_LABEL_CHARACTERS and len(third.split()) <= _MOST_LABEL_WORDS
+    return short and not third.endswith(_SENTENCE_ENDS) and any(map(str.isalpha, third))
+
+
+def _coqui(folder: Path, language: str) -> list[TranscriptEntry]:
+    train, held_out = folder / "metadata_train.csv", folder / "metadata_val.csv"
+    files: dict[Path, bool | None] = {train: None}
+    if not train.is_file():
+        files = {folder / "metadata.csv": None}
+    elif held_out.is_file():
+        files = {train: False, held_out: True}
+    allowed = "path|text, path|text|speaker or path|text|speaker|language"
+    entries = []
+    for path, validation in files.items():
+        for cells in _rows(path, (2, 3, 4), allowed):
+            name, text, speaker, spoken, *_ = [*cells, "", ""]
+            recording = find_recording((folder, folder / "wavs"), name)
+            speaker, spoken = speaker or DEFAULT_SPEAKER, spoken or language
+            entries.append(TranscriptEntry(name, recording, text, speaker, spoken, validation))
+    return entries
+
+
+def _rows(path: Path, widths: tuple[int, ...], allowed: str) -> list[list[str]]:
+    """The fields of each row, without the header that Coqui's files may have."""
     faults: list[str] = []
-    entries: list[TranscriptEntry] = []
+    rows: list[list[str]] = []
     for row, (number, line) in enumerate(lines(path)):
         cells = fields(line, "|")
         cells[0] = relative_name(cells[0], path.parent)
-        if row == 0 and cells[0] == _HEADER[0]:
-            if tuple(cells) != _HEADER[: len(cells)]:
+        if row == 0 and cells[0] == _COQUI_HEADER[0]:
+            if tuple(cells) != _COQUI_HEADER[: len(cells)]:
                 faults.append(f"line {number} has the columns {_short(line)!r}")
         elif len(cells) not in widths:
             faults.append(f"line {number} has {len(cells)} fields: {_short(line)!r}")
         elif fault := unsafe(cells[0]):
             faults.append(f"line {number} names {_short(cells[0])!r}: {fault}")
         else:
-            entries.append(entry(cells))
-    if faults:
-        shown = "; ".join(faults[:_MOST_FAULTS_SHOWN])
-        more = len(faults) - _MOST_FAULTS_SHOWN
+            rows.append(cells)
+    _refuse(path, faults, f"A row is {allowed}.")
+    return rows
+
+
+# Columns by name
+
+
+def _columns(path: Path, language: str) -> list[TranscriptEntry]:
+    """Every row of a table whose header names its columns, in any order; other columns are left
+    alone, and told. A table of two columns may go without the header: recording, then text."""
+    rows = list(lines(path))
+    if not rows:
+        return []
+    delimiter = delimiter_of(rows[0][1])
+    header = fields(rows[0][1], delimiter)
+    if places := _columns_of(header):
+        rows = rows[1:]
+        if others := [one for at, one in enumerate(header) if at not in places.values()]:
+            log.info("%s: the columns %s are not used.", path, ", ".join(others))
+    elif len(header) == 2 and header[0].lower().endswith(SOUND_EXTENSIONS):
+        places = {"path": 0, "text": 1}
+    else:
         raise DatasetError(
-            f"{path}: {shown}{f'; and {more} more' if more > 0 else ''}. A row is {allowed}."
+            f"{path} begins with {' '.join(header)[:60]!r}, which does not say what its "
+            f"{len(header)} columns are. Write a header line that names them, such as "
+            "file_name,text or file_name,text,speaker,language."
         )
+    folders = [path.parent / one for one in ("", "wavs", "clips", "audio")]
+    faults: list[str] = []
+    entries: list[TranscriptEntry] = []
+    for number, line in rows:
+        cells = fields(line, delimiter)
+        if len(cells) != len(header):
+            faults.append(f"line {number} has {len(cells)} fields instead of {len(header)}")
+            continue
+        row = {field: cells[place] for field, place in places.items()}
+        name = relative_name(row["path"], path.parent)
+        if fault := unsafe(name):
+            faults.append(f"line {number} names {_short(name)!r}: {fault}")
+            continue
+        speaker = row.get("speaker") or DEFAULT_SPEAKER
+        spoken = row.get("language") or language
+        entries.append(
+            TranscriptEntry(name, find_recording(folders, name), row["text"], speaker, spoken)
+        )
+    called = {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, f"a {delimiter!r}")
+    rule = f'A text that holds {called} stands in quotation marks: "Yes, of course."'
+    _refuse(path, faults, rule)
     return entries
 
 
-def _refuse_twins(entries: list[TranscriptEntry], folder: Path) -> None:
-    seen: set[str] = set()
-    for entry in entries:
-        if entry.name in seen:
-            raise DatasetError(
-                f"The transcript in {folder} names {entry.name!r} twice. Which of the two texts is "
-                "right? Keep one row."
-            )
-        seen.add(entry.name)
+def _columns_of(header: Sequence[str]) -> dict[str, int] | None:
+    """Where each field stands, by a header line; None when the line is no header."""
+    names = [cell.lower().replace(" ", "_") for cell in header]
+    found = {
+        field: names.index(name)
+        for field, known in _COLUMN_NAMES.items()
+        if (name := next((one for one in known if one in names), None)) is not None
+    }
+    return found if {"path", "text"} <= found.keys() else None
+
+
+def _refuse(path: Path, faults: Sequence[str], rule: str) -> None:
+    if faults:
+        shown, more = "; ".join(faults[:_MOST_FAULTS_SHOWN]), len(faults) - _MOST_FAULTS_SHOWN
+        raise DatasetError(f"{path}: {shown}{f'; and {more} more' if more > 0 else ''}. {rule}")
 
 
 def _short(line: str) -> str:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from train.dataset.clips import Clip
+from train.dataset.dataset import Clip
 from xtts.inference.synthesis_request import SynthesisRequest
 
 FOLDER = Path(__file__).parents[1] / "data" / "evaluation"

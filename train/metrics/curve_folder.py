@@ -10,7 +10,6 @@ RUNS_DIR are of earlier versions and could be anybody's: they stay where they ar
 """
 
 import itertools
-import json
 import logging
 import re
 import uuid
@@ -18,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.storage.atomic import make_folder, refused, write_json
+from machine.storage.reading import read_json
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
@@ -28,7 +28,7 @@ _OWNER = "run.json"
 
 def find(run: RunFolder, runs_dir: Path) -> Path | None:
     """The folder of this run's curves, None where it has none yet. Reads only."""
-    own = _read(_id_file(run)).get("id")
+    own = read_json(_id_file(run)).get("id")
     found = (mark.parent for mark in _marks(runs_dir, own) if not _of_the_original(mark, run))
     return next(found, None)
 
@@ -45,9 +45,9 @@ def claim(run: RunFolder, runs_dir: Path) -> Path:
                 "stay, and TensorBoard shows them as the run '.'.", runs_dir,
             )  # fmt: skip
     else:
-        own = _read(_id_file(run))["id"]
+        own = read_json(_id_file(run))["id"]
     owner = {"id": own, "output_dir": str(run.folder.resolve())}
-    if _read(folder / _OWNER) != owner:  # new, or OUTPUT_DIR was moved
+    if read_json(folder / _OWNER) != owner:  # new, or OUTPUT_DIR was moved
         write_json(folder / _OWNER, owner)
     log.info("Curves: %s", folder)
     return folder
@@ -55,7 +55,7 @@ def claim(run: RunFolder, runs_dir: Path) -> Path:
 
 def _own_id(run: RunFolder, runs_dir: Path) -> str:
     """The id in OUTPUT_DIR; another one where there is none, and in a copy of another run."""
-    known = _read(_id_file(run)).get("id")
+    known = read_json(_id_file(run)).get("id")
     if known and not any(_of_the_original(mark, run) for mark in _marks(runs_dir, known)):
         return str(known)
     made = uuid.uuid4().hex
@@ -87,25 +87,19 @@ def _marks(runs_dir: Path, own: Any) -> list[Path]:
     """The marks that name this id."""
     if not own:
         return []
-    return [mark for mark in sorted(runs_dir.glob(f"*/{_OWNER}")) if _read(mark).get("id") == own]
+    return [
+        mark for mark in sorted(runs_dir.glob(f"*/{_OWNER}")) if read_json(mark).get("id") == own
+    ]
 
 
 def _of_the_original(mark: Path, run: RunFolder) -> bool:
     """Whether OUTPUT_DIR is a copy: the folder that the mark names is another one with its id."""
-    told = _read(mark)
+    told = read_json(mark)
     original = Path(str(told.get("output_dir")))
     if original == run.folder.resolve():
         return False
-    return bool(_read(_id_file(RunFolder(original))).get("id") == told.get("id"))
+    return bool(read_json(_id_file(RunFolder(original))).get("id") == told.get("id"))
 
 
 def _id_file(run: RunFolder) -> Path:
     return run.folder / "curves.json"
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) else {}

@@ -1,7 +1,7 @@
 """One file over HTTP: it appears under its name when it is whole and the published one.
 
 What has come lies beside it as `NAME.part`, whatever ends the transfer, and the next start goes on
-behind it. `decide` and `of_fault` say what an answer means, without asking or writing anything
+behind it. `goes_on` and `of_fault` say what an answer means, without asking or writing anything
 (Range and If-Range: RFC 9110, sections 13 to 15); `fetch` asks and writes.
 
 Not huggingface_hub (2.4 was tried under this module's tests): it compares sizes and no SHA-256,
@@ -9,7 +9,6 @@ raises where a peer closes inside the body instead of going on, and only warns o
 """
 
 import email.utils
-import errno
 import hashlib
 import http.client
 import logging
@@ -24,7 +23,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.message import Message
-from enum import StrEnum
 from pathlib import Path
 from typing import IO, Any, BinaryIO
 from urllib.parse import urlsplit
@@ -35,6 +33,7 @@ from machine.storage.atomic import (
     WriteError,
     Written,
     crash_point,
+    is_full,
     require_space,
     sync_folder,
 )
@@ -42,7 +41,6 @@ from machine.storage.atomic import (
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 # 425 Too Early and 429 Too Many Requests pass by themselves; so do a gateway's own troubles.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REASONS = {
@@ -82,57 +80,19 @@ class RetryPolicy:
         return min(doubled if asked is None else asked, self.longest_wait_seconds)
 
 
-class TransferAction(StrEnum):
-    """What to do with an answer."""
+class Retry(Exception):
+    """Another try may do better. wait_seconds: what the server wishes before it; useless: what is
+    there already fits nothing."""
 
-    APPEND = "append"  # its body goes behind what is there
-    REPLACE = "replace"  # its body is the file from its first byte
-    DISCARD = "discard"  # what is there fits nothing: drop it and ask again
-    RETRY = "retry"
-    REFUSE = "refuse"
-    DONE = "done"
-
-
-@dataclass(frozen=True)
-class TransferStep:
-    """The decision and its reason. wait_seconds: what the server wishes before the next try."""
-
-    act: TransferAction
-    reason: str = ""
-    wait_seconds: float | None = None
+    def __init__(
+        self, reason: str, wait_seconds: float | None = None, *, useless: bool = False
+    ) -> None:
+        super().__init__(reason)
+        self.wait_seconds, self.useless = wait_seconds, useless
 
 
-@dataclass(frozen=True)
-class HttpReply:
-    """The head of an answer. length: of its body; start and total: of its Content-Range."""
-
-    status: int
-    length: int | None = None
-    start: int | None = None
-    total: int | None = None
-    etag: str = ""
-    encoding: str = ""
-    retry_after_seconds: float | None = None
-
-    @staticmethod
-    def of(status: int, headers: Message, now: datetime | None = None) -> "HttpReply":
-        """Reads the headers; what is garbled counts as not said."""
-        start, total = _content_range(headers.get("Content-Range", ""))
-        etag = headers.get("ETag", "")
-        return HttpReply(
-            status,
-            length=_number(headers.get("Content-Length", "")),
-            start=start,
-            total=total,
-            # If-Range compares strongly, so a weak tag is none (RFC 9110, 13.1.5).
-            etag="" if etag.startswith("W/") else etag,
-            encoding=headers.get("Content-Encoding", ""),
-            retry_after_seconds=_seconds(headers.get("Retry-After", ""), now or datetime.now(UTC)),
-        )
-
-
-class RedirectRefused(Exception):
-    """A redirect that would give up https, or leave HTTP."""
+class Refused(Exception):
+    """No other try will do better."""
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
@@ -144,7 +104,7 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:  # fmt: skip
         new, old = urlsplit(newurl).scheme, urlsplit(req.full_url).scheme
         if new not in ("https", old):
-            raise RedirectRefused(f"it leads on from {old} to {newurl}, and only https is followed")
+            raise Refused(f"it leads on from {old} to {newurl}, and only https is followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
@@ -184,7 +144,8 @@ class _Transfer:
         # Whether all of it came in one answer: if it is wrong then, a second time would be in vain.
         self.in_one_piece = False
         self.misfitted = False
-        self.progress = ProgressReport(target.name, expected.bytes, patience.told_every_seconds)
+        # When the last line of progress was written, and of how many bytes; -1 before the first.
+        self.told_at, self.told_bytes = 0.0, -1
 
     def run(self) -> None:
         require_space(self.target.parent, self.expected.bytes - _size(self.part), self.target.name)
@@ -192,19 +153,23 @@ class _Transfer:
         with self.part.open("ab", buffering=0) as file:
             self._read_back(file)
             self.farthest = self.received
-            for _ in range(self.patience.tries):
-                step = self._attempt(file)
-                if step.act is TransferAction.DONE:
+            for number in range(1, self.patience.tries + 1):
+                try:
+                    self._attempt(file)
                     break
-                fruitless = 0 if self.received > self.farthest else fruitless + 1
-                self.farthest = max(self.farthest, self.received)
-                if step.act is TransferAction.REFUSE or fruitless >= self.patience.fruitless:
-                    raise self._failed(step, fruitless)
-                seconds = self.patience.seconds_before(fruitless, step.wait_seconds)
-                log.info("%s: %s; trying again in %.0f s.", self.target.name, step.reason, seconds)
-                self.patience.wait(seconds)
-            else:
-                raise self._failed(step, self.patience.tries)
+                except Refused as refusal:
+                    raise self._failed(refusal, 1) from None
+                except Retry as trouble:
+                    if trouble.useless:
+                        self._drop(file)
+                    fruitless = 0 if self.received > self.farthest else fruitless + 1
+                    self.farthest = max(self.farthest, self.received)
+                    gave_up = fruitless >= self.patience.fruitless
+                    if gave_up or number == self.patience.tries:
+                        raise self._failed(trouble, fruitless if gave_up else number) from None
+                    seconds = self.patience.seconds_before(fruitless, trouble.wait_seconds)
+                    log.info("%s: %s; trying again in %.0f s.", self.target.name, trouble, seconds)
+                    self.patience.wait(seconds)
             os.fsync(file.fileno())
         self._give_name()
 
@@ -227,29 +192,22 @@ class _Transfer:
         self.received = _size(self.part)
         log.info("%s: going on behind %s.", self.target.name, _megabytes(self.received))
 
-    def _attempt(self, file: BinaryIO) -> TransferStep:
-        """One request, and what came of it."""
-        if self.received == self.expected.bytes:
-            return self._judged(file)
-        try:
-            with self._ask() as response:
-                reply = HttpReply.of(response.status, response.headers)
-                step = decide(reply, self.received, self.expected.bytes)
-                if step.act is TransferAction.DISCARD:
-                    self._drop(file)
-                    return _retry(step.reason)
-                if step.act not in (TransferAction.APPEND, TransferAction.REPLACE):
-                    return step
-                if step.act is TransferAction.REPLACE:
-                    self._drop(file)
-                self.in_one_piece = self.received == 0
-                self._note(reply.etag)
-                self._receive(response, file, more_may_come=reply.length is None)
-        except (OSError, http.client.HTTPException, RedirectRefused, ValueError) as error:
-            return of_fault(error)
+    def _attempt(self, file: BinaryIO) -> None:
+        """One request, until the file is whole and right. Raises Retry or Refused."""
         if self.received < self.expected.bytes:
-            return _retry(f"the connection ended behind {_megabytes(self.received)}")
-        return self._judged(file)
+            try:
+                with self._ask() as response:
+                    headers = response.headers
+                    if not goes_on(response.status, headers, self.received, self.expected.bytes):
+                        self._drop(file)
+                    self.in_one_piece = self.received == 0
+                    self._note(headers.get("ETag", ""))
+                    self._receive(response, file)
+            except (OSError, http.client.HTTPException, ValueError) as error:
+                raise of_fault(error) from error
+        if self.received < self.expected.bytes:
+            raise Retry(f"the connection ended behind {_megabytes(self.received)}")
+        self._check(file)
 
     def _ask(self) -> Any:
         headers = {"User-Agent": "sotaque", "Accept-Encoding": "identity"}
@@ -263,9 +221,9 @@ class _Transfer:
         except urllib.error.HTTPError as error:
             return error  # an answer like any other
 
-    def _receive(self, response: Any, file: BinaryIO, *, more_may_come: bool) -> None:
+    def _receive(self, response: Any, file: BinaryIO) -> None:
         """Writes the body; one byte too many is enough to know that it is another file."""
-        end = self.expected.bytes + more_may_come
+        end = self.expected.bytes + (_number(response.headers.get("Content-Length")) is None)
         # read1 and not read: what has come must not be lost when nothing more comes in time.
         while chunk := response.read1(min(_CHUNK_BYTES, end - self.received)):
             with _writing(self.target, self.expected.bytes - self.received):
@@ -273,20 +231,34 @@ class _Transfer:
             self.received += len(chunk)
             self.hash.update(chunk)
             crash_point("downloading", self.target)
-            self.progress.tell(self.received)
+            self._tell()
 
-    def _judged(self, file: BinaryIO) -> TransferStep:
+    def _tell(self) -> None:
+        """A line every few seconds: how much, how fast, how long still."""
+        received, total = self.received, self.expected.bytes
+        if self.told_bytes < 0:  # the clock starts when something comes
+            self.told_at, self.told_bytes = time.monotonic(), received
+        seconds = time.monotonic() - self.told_at
+        if seconds < self.patience.told_every_seconds or received >= total:
+            return
+        speed = max(1.0, (received - self.told_bytes) / max(seconds, 1e-3))
+        log.info("%s: %d of %d MB (%d %%), %.1f MB/s, %.0f s left.", self.target.name,
+                 received / 1e6, total / 1e6, 100 * received // total, speed / 1e6,
+                 (total - received) / speed)  # fmt: skip
+        self.told_at, self.told_bytes = time.monotonic(), received
+
+    def _check(self, file: BinaryIO) -> None:
         """Whether what has come is the published file; if not, nothing of it is kept."""
         found, size, fresh = self.hash.hexdigest(), self.received, self.in_one_piece
         if (size, found) == (self.expected.bytes, self.expected.sha256):
-            return TransferStep(TransferAction.DONE)
+            return
         self._drop(file)
         if not fresh and not self.misfitted:
             self.misfitted, self.farthest = True, 0
-            return _retry("what came in several tries does not fit together")
+            raise Retry("what came in several tries does not fit together")
         if size > self.expected.bytes:
-            return _refuse(f"it sends more than the {self.expected.bytes:,} bytes of it")
-        return _refuse(
+            raise Refused(f"it sends more than the {self.expected.bytes:,} bytes of it")
+        raise Refused(
             f"it sends another file: the SHA-256 is {found[:12]}…, of the published one "
             f"{self.expected.sha256[:12]}…"
         )
@@ -297,8 +269,10 @@ class _Transfer:
 
     def _note(self, etag: str) -> None:
         """Remembers which version of the file the part is of."""
+        # If-Range compares strongly, so a weak tag is none (RFC 9110, 13.1.5).
+        strong = "" if etag.startswith("W/") else etag
         with _writing(self.target, 0):
-            self.etag_file.write_text(etag, encoding="latin-1", errors="replace")
+            self.etag_file.write_text(strong, encoding="latin-1", errors="replace")
 
     def _noted(self) -> str:
         try:
@@ -313,13 +287,13 @@ class _Transfer:
         self.etag_file.unlink(missing_ok=True)
         log.info("%s: %s, SHA-256 as published.", self.target.name, _megabytes(self.received))
 
-    def _failed(self, step: TransferStep, tries: int) -> DownloadError:
+    def _failed(self, why: Exception, tries: int) -> DownloadError:
         if not _size(self.part):
             self.part.unlink(missing_ok=True)
             self.etag_file.unlink(missing_ok=True)
-        often = f" ({tries} tries)" if tries > 1 and step.act is not TransferAction.REFUSE else ""
+        often = f" ({tries} tries)" if tries > 1 else ""
         return DownloadError(
-            f"{self.target.name} could not be downloaded from {self.url}: {step.reason}{often}. "
+            f"{self.target.name} could not be downloaded from {self.url}: {why}{often}. "
             f"{self.kept()}"
         )
 
@@ -330,7 +304,7 @@ def _writing(target: Path, num_bytes: int) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if error.errno in _FULL:
+        if is_full(error):
             require_space(target.parent, num_bytes, target.name)
             raise DiskFull(
                 f"{target} could not be written ({error.strerror}): {num_bytes:,} bytes more are "
@@ -356,93 +330,60 @@ def _megabytes(num_bytes: int) -> str:
     return f"{num_bytes / 1e6:,.1f} MB"
 
 
-class ProgressReport:
-    """A line every few seconds: how much, how fast, how long still."""
+def goes_on(status: int, headers: Message, received: int, expected_bytes: int) -> bool:
+    """Whether the body of an answer goes behind the `received` bytes of the file that are there
+    already; else it is the file from its first byte.
 
-    def __init__(self, name: str, total: int, every_seconds: float) -> None:
-        self.name, self.total, self.every_seconds = name, total, every_seconds
-        self.told_at, self.told_bytes = time.monotonic(), -1
-
-    def tell(self, received: int) -> None:
-        if self.told_bytes < 0:  # the clock starts when something comes
-            self.told_at, self.told_bytes = time.monotonic(), received
-        seconds = time.monotonic() - self.told_at
-        if seconds < self.every_seconds or received >= self.total:
-            return
-        speed = max(1.0, (received - self.told_bytes) / max(seconds, 1e-3))
-        log.info("%s: %d of %d MB (%d %%), %.1f MB/s, %.0f s left.", self.name, received / 1e6,
-                 self.total / 1e6, 100 * received // self.total, speed / 1e6,
-                 (self.total - received) / speed)  # fmt: skip
-        self.told_at, self.told_bytes = time.monotonic(), received
-
-
-def decide(reply: HttpReply, received: int, expected_bytes: int) -> TransferStep:
-    """What to do with an answer, when `received` bytes of the file are there already."""
-    if reply.status in _PASSING:
-        return _retry(f"the server says {reply.status}", reply.retry_after_seconds)
-    if reply.status == 416:
-        return _discard(f"the server has nothing behind byte {received:,}")
-    if reply.status not in (200, 206):
-        return _refuse(_REASONS.get(reply.status, f"the server says {reply.status}"))
-    if reply.encoding not in ("", "identity"):
-        return _refuse(f"the server sends it as {reply.encoding}, which was not asked for")
-    total = reply.total if reply.status == 206 else reply.length
+    Raises Retry or Refused for an answer without a body of the file.
+    """
+    if status in _PASSING:
+        wait_seconds = retry_after(headers.get("Retry-After", ""), datetime.now(UTC))
+        raise Retry(f"the server says {status}", wait_seconds)
+    if status == 416:
+        raise Retry(f"the server has nothing behind byte {received:,}", useless=True)
+    if status not in (200, 206):
+        raise Refused(_REASONS.get(status, f"the server says {status}"))
+    encoding = headers.get("Content-Encoding", "")
+    if encoding not in ("", "identity"):
+        raise Refused(f"the server sends it as {encoding}, which was not asked for")
+    # `bytes 100-199/500`; what is garbled counts as not said.
+    unit, _, range_ = headers.get("Content-Range", "").strip().partition(" ")
+    span, _, whole = range_.partition("/") if unit == "bytes" else ("", "", "")
+    total = _number(whole if status == 206 else headers.get("Content-Length"))
     if total is not None and total != expected_bytes:
-        return _refuse(
+        raise Refused(
             f"the server offers {total:,} bytes, and the published file has {expected_bytes:,}: "
             "that is another file, or a page of a proxy"
         )
-    if reply.status == 200:
-        return TransferStep(TransferAction.REPLACE)
-    if reply.start != received:
-        return _discard(f"the server goes on at {reply.start}, not at {received:,}")
-    return TransferStep(TransferAction.APPEND)
+    if status == 200:
+        return False
+    start = _number(span.partition("-")[0])
+    if start != received:
+        raise Retry(f"the server goes on at {start}, not at {received:,}", useless=True)
+    return True
 
 
-def of_fault(error: Exception) -> TransferStep:
-    """What to do when no answer came, or it broke off."""
+def of_fault(error: Exception) -> Retry | Refused:
+    """What it means that no answer came, or that it broke off."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
-    if isinstance(cause, RedirectRefused):
-        return _refuse(str(cause))
     if isinstance(cause, ssl.SSLCertVerificationError):
-        return _refuse(
+        return Refused(
             f"its certificate is not trusted ({cause.verify_message}). Behind a company's proxy "
             "set SSL_CERT_FILE to its certificates"
         )
     if isinstance(cause, socket.gaierror):
-        return _retry("its name is not known here; is there a network?")
+        return Retry("its name is not known here; is there a network?")
     if isinstance(cause, TimeoutError):
-        return _retry("nothing came for a while")
+        return Retry("nothing came for a while")
     if isinstance(cause, http.client.InvalidURL | ValueError):
-        return _refuse(f"that is no address ({cause})")
+        return Refused(f"that is no address ({cause})")
     if isinstance(cause, OSError) and cause.strerror:
-        return _retry(cause.strerror.lower())
-    return _retry("the connection broke off")
+        return Retry(cause.strerror.lower())
+    return Retry("the connection broke off")
 
 
-def _refuse(reason: str) -> TransferStep:
-    return TransferStep(TransferAction.REFUSE, reason)
-
-
-def _discard(reason: str) -> TransferStep:
-    return TransferStep(TransferAction.DISCARD, reason)
-
-
-def _retry(reason: str, wait_seconds: float | None = None) -> TransferStep:
-    return TransferStep(TransferAction.RETRY, reason, wait_seconds)
-
-
-def _content_range(text: str) -> tuple[int | None, int | None]:
-    """`bytes 100-199/500` -> (100, 500)"""
-    unit, _, rest = text.strip().partition(" ")
-    span, _, total = rest.partition("/")
-    if unit != "bytes":
-        return None, None
-    return _number(span.partition("-")[0]), _number(total)
-
-
-def _seconds(text: str, now: datetime) -> float | None:
-    """Retry-After: a number of seconds, or a date."""
+def retry_after(text: str, now: datetime) -> float | None:
+    """The seconds that a Retry-After asks for: a number of them, or a date."""
     if (number := _number(text)) is not None:
         return float(number)
     try:
@@ -454,5 +395,5 @@ def _seconds(text: str, now: datetime) -> float | None:
     return max(0.0, (when - now).total_seconds())
 
 
-def _number(text: str) -> int | None:
-    return int(text) if text.strip().isdecimal() else None
+def _number(text: str | None) -> int | None:
+    return int(text) if text and text.strip().isdecimal() else None

@@ -15,10 +15,9 @@ from xtts.inference.decode_step import slots_on
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.torch_backend import TorchBackend
-from xtts.model.loading import Model, load_model
+from xtts.model.loading import Model, load_model, read_tensors
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_speaker
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices import learned_decoder
 from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
@@ -26,8 +25,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
-    """weights_file: the file of the learning part; reference: a recording of the voice; speaker: a
-    speaker embedding that was learned for these weights, in the place of the recording's."""
+    """weights_file: the file of the learning part; reference: a recording of the voice;
+    learned_decoder: whether its vocoder is one that was learned for it."""
 
     model: Model
     folder: Path
@@ -36,7 +35,7 @@ class LoadedTorchVoice(LoadedVoice):
     bundle_licence: str | None = None
     latents_folder: Path | None = None
     guarded: bool = True
-    speaker: LearnedSpeaker | None = None
+    learned_decoder: bool = False
 
     @property
     def licence(self) -> str:
@@ -82,14 +81,10 @@ class LoadedTorchVoice(LoadedVoice):
         if self.reference is None:
             return None
         if self.latents_folder is not None:
-            found = self.voice_of(self.reference, self.latents_folder)
-        else:
-            # Read as for the samples of a run, so that both are the same to the bit.
-            heard = voice.read_reference(self.model.config, self.reference)
-            found = voice.voice_from_reference(self.model, heard)
-        if self.speaker is None:
-            return found
-        return replace(found, speaker=self.speaker.tensor().to(found.speaker))
+            return self.voice_of(self.reference, self.latents_folder)
+        # Read as for the samples of a run, so that both are the same to the bit.
+        heard = voice.read_reference(self.model.config, self.reference)
+        return voice.voice_from_reference(self.model, heard)
 
 
 def load_torch_voice(
@@ -102,8 +97,9 @@ def load_torch_voice(
     """
     same = None
     if files.state is not None:
-        same = next((one.model for one in others if one.folder == files.folder), None)
-    model = same or load_model(
+        of_base = [one for one in others if isinstance(one, LoadedTorchVoice)]
+        same = next((one for one in of_base if one.folder == files.folder), None)
+    model = same.model if same else load_model(
         files.folder, where.device, where.mel_device, precision=where.precision,
         low_memory=where.low_memory,
     )  # fmt: skip
@@ -113,7 +109,11 @@ def load_torch_voice(
     model = replace(model, config=config, tokenizer=tokenizer)
     if files.state is not None:
         model.load_gpt(files.state)
+    if files.decoder is not None:
+        model.load_decoder(learned_decoder.read_tensors(files.decoder))
+    elif same and same.learned_decoder:
+        model.load_decoder(read_tensors(files.folder / "model.pth"))
     return LoadedTorchVoice(
         model, files.folder, files.weights, files.reference, files.licence, where.latents_folder,
-        where.guard, learned_speaker.read(files.speaker) if files.speaker else None,
+        where.guard, files.decoder is not None,
     )  # fmt: skip

@@ -37,6 +37,9 @@ from xtts.model.streaming_vocoder import (
 
 log = logging.getLogger(__name__)
 
+# Of its tensors in a `model.pth`.
+WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
+
 
 class Vocoder(nn.Module):
     """GPT latents to a waveform; what is spoken goes through `xtts.model.streaming_vocoder`."""
@@ -57,7 +60,8 @@ class Vocoder(nn.Module):
         )  # fmt: skip
         self.shape = shape
         self.width, self.speaker_width = width, speaker_width
-        self._laid_out_as: torch.dtype | None = None
+        # The type of numbers of a layout other than the published one; None in that one.
+        self.laid_out_as: torch.dtype | None = None
         # By width: input, output and replay of its windows, at addresses that stay. One thread's.
         self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
 
@@ -93,10 +97,10 @@ class Vocoder(nn.Module):
             return found.clone()
 
     def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        if self._laid_out_as is None:
+        if self.laid_out_as is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]
-        steps, speaker = (widened(part, self._laid_out_as) for part in (steps, speaker))
+        steps, speaker = (widened(part, self.laid_out_as) for part in (steps, speaker))
         waveform = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0, 0].float()
 
@@ -116,7 +120,7 @@ class Vocoder(nn.Module):
     def widths(self) -> Sequence[int]:
         """Of the windows in which it speaks best, each used again and again: oneDNN makes code for
         each, cuDNN a plan for each of some 55 convolutions. As published, on a CPU, it has none."""
-        if self._laid_out_as is None and not plans_each_width(self):
+        if self.laid_out_as is None and not plans_each_width(self):
             return ()
         return [samples // self.shape.hop for samples in WINDOW_SAMPLES]
 
@@ -164,7 +168,7 @@ class Vocoder(nn.Module):
         before. Not for learning, and not to be saved."""
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
-        self._laid_out_as = dtype
+        self.laid_out_as = dtype
 
 
 def plans_each_width(vocoder: nn.Module) -> bool:
@@ -177,11 +181,30 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
     speaker_width = config.speaker_encoder.embedding_width
     vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
     decoder = vocoder.waveform_decoder
-    decoder.load_state_dict(_part(state, "hifigan_decoder.waveform_decoder."))
+    decoder.load_state_dict(_part(state, WAVEFORM_DECODER))
     for module in decoder.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
     return vocoder.eval().requires_grad_(False)
+
+
+def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The vocoder's tensors as a `model.pth` names them, on the CPU: where `like`, the base's, has
+    weight norm, a weight is a direction and its length.
+
+    Not of a vocoder that is laid out.
+    """
+    own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
+    found = {}
+    for name in like:
+        if not name.startswith(WAVEFORM_DECODER):
+            continue
+        inner, _, normed = name.removeprefix("hifigan_decoder.").partition(".parametrizations.")
+        weight = own[f"{inner}.weight" if normed else inner]
+        if normed.endswith("original0"):
+            weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
+        found[name] = weight.contiguous()
+    return found
 
 
 class SpeakerEncoder(nn.Module):

@@ -12,7 +12,7 @@ Words are found whole and in any case; a longer entry wins over a shorter one.
 """
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -63,20 +63,14 @@ class Pronunciations:
 
         return pattern.sub(said, text)
 
-    def restore(self, phones: str, language: str) -> str:
-        """The marks of `replace` as the phones that they stand for."""
-        return self._unmarked(phones, language, lambda known: known.phones)
-
-    def name(self, words: str, language: str) -> str:
-        """The marks of `replace` as the words that they stand for, for a person."""
-        return self._unmarked(words, language, lambda known: known.word.lower())
-
-    def _unmarked(self, text: str, language: str, what: Callable[[Pronunciation], str]) -> str:
+    def restore(self, text: str, language: str, *, phones: bool) -> str:
+        """The marks of `replace` as the phones that they stand for, or, for a person, as the
+        words."""
         if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
             return text
         for known, mark in self._compiled(language)[0].values():
             if known.phones:
-                text = text.replace(mark, what(known))
+                text = text.replace(mark, known.phones if phones else known.word.lower())
         return text
 
     def _compiled(self, language: str) -> "_Compiled":

@@ -189,11 +189,10 @@ class Tokenizer:
         """How a text that is to be spoken is read: a line for each of its pieces, in words (before
         phones or romanisation), the pauses in brackets. Raises as `split`."""
         lines = []
-        for utterance in self._utterances(text, language):
+        for utterance, readings in self._readings(text, language):
             if utterance.before:
                 lines.append(f"[{utterance.before:g} s]")
-            lines += [self._read(part, language, spoken=True).words
-                      for part in self._parts(utterance.text, language)]  # fmt: skip
+            lines += [reading.words for _, reading in readings]
             if utterance.after:
                 lines.append(f"[{utterance.after:g} s]")
         return lines
@@ -230,9 +229,8 @@ class Tokenizer:
     def spelled(self, text: str, language: str) -> list[str]:
         """The words of a text that is to be spoken, as they are read and in letters: also for a
         model that reads phones. Raises as `split`."""
-        parts = [part for utterance in self._utterances(text, language)
-                 for part in self._parts(utterance.text, language)]  # fmt: skip
-        return [word for part in parts for word in self._words(part, language)]
+        return [word for _, readings in self._readings(text, language)
+                for _, reading in readings for word in read_words(reading.words)]  # fmt: skip
 
     @cached_property
     def _tokens(self) -> dict[int, str]:
@@ -264,13 +262,22 @@ class Tokenizer:
         known (`xtts.text.markup`), and for more than 90,000 characters.
         """
         found: list[Piece] = []
-        for utterance in self._utterances(text, language):
-            parts = self._parts(utterance.text, language)
-            pieces = [piece for part in parts for piece in self._worded(part, language)]
+        for utterance, readings in self._readings(text, language):
+            pieces = [piece for part, reading in readings
+                      for piece in self._worded(part, reading, language)]  # fmt: skip
             pieces[0] = replace(pieces[0], before=utterance.before)
             pieces[-1] = replace(pieces[-1], after=utterance.after)
             found += pieces
         return found
+
+    def _readings(
+        self, text: str, language: str
+    ) -> Iterator[tuple[Utterance, Iterator[tuple[str, Reading]]]]:
+        """What is said between pauses, and its parts of at most the language's number of characters
+        with how each is read."""
+        for utterance in self._utterances(text, language):
+            parts = self._parts(utterance.text, language)
+            yield utterance, ((one, self._read(one, language, spoken=True)) for one in parts)
 
     def _utterances(self, text: str, language: str) -> list[Utterance]:
         """What is said between pauses; what has nothing to say leaves its pause to the next."""
@@ -300,7 +307,6 @@ class Tokenizer:
         return found
 
     def _parts(self, text: str, language: str) -> list[str]:
-        """Of at most the language's number of characters."""
         whole = _REPEATED.sub(r"\1\1\1", self._without_signs(clean_text(text)))
         check_numbers(whole)
         written = Limits(self._characters(self._checked(language)), _EVERY_LENGTH)
@@ -320,9 +326,8 @@ class Tokenizer:
         vocabulary: dict[str, int] = self._coqui.tokenizer.get_vocab()
         return tuple(filter(re.compile(r"\[[a-zA-Z-]{2,8}\]").fullmatch, vocabulary))
 
-    def _worded(self, part: str, language: str) -> list[Piece]:
+    def _worded(self, part: str, reading: Reading, language: str) -> list[Piece]:
         """The pieces of a part, with its words."""
-        reading = self._read(part, language, spoken=True)
         pieces = list(self._pieces(part, reading, language))
         ids = [piece.ids for piece in pieces]
         spans = said_spans(reading.words, ids, self._tokens, self._silent_ids)
@@ -336,14 +341,10 @@ class Tokenizer:
             replace(piece, words=tuple(words)) for piece, words in zip(pieces, own, strict=True)
         ]
 
-    def _words(self, part: str, language: str) -> list[str]:
-        """The words that a part is read as."""
-        return read_words(self._read(part, language, spoken=True).words)
-
     def _count(self, word: str, language: str) -> int:
         """How many words a word is read as by itself; 0 where it cannot be."""
         try:
-            return len(self._words(word, language))
+            return len(read_words(self._read(word, language, spoken=True).words))
         except TextError:
             return 0
 
@@ -360,10 +361,10 @@ class Tokenizer:
         # A phone is a character and an id.
         count = len if self._frontend == "cmu_phones" else length
         for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
-            encoding, missing = self._tokenised(normal.strip(), reading.short)
             if self._says(normal):
-                more = replace(reading, normal=normal.strip(), encoding=encoding, missing=missing)
-                yield Piece(more.normal, self._ids(more, part, language))
+                encoding, missing = self._tokenised(normal.strip(), reading.short)
+                more = replace(reading, encoding=encoding, missing=missing)
+                yield Piece(normal.strip(), self._ids(more, part, language))
 
     def _says(self, normal: str) -> bool:
         """Whether normalised text has more than pauses in it."""
@@ -469,8 +470,8 @@ class Tokenizer:
         if self._frontend == "cmu_phones":
             from xtts.text.phonemes import to_phones
 
-            normal = self._said.restore(to_phones(normal), short)
-            words = self._said.name(words, short)
+            normal = self._said.restore(to_phones(normal), short, phones=True)
+            words = self._said.restore(words, short, phones=False)
         return words, normal
 
     def _culprit(self, words: Sequence[str], short: str) -> str:
@@ -524,10 +525,8 @@ def _missing_packages(short: str, error: ImportError) -> TextError:
 def _versions() -> list[str]:
     found = []
     for name in _READERS:
-        try:
+        with contextlib.suppress(metadata.PackageNotFoundError):
             found.append(f"{name} {metadata.version(name)}")
-        except metadata.PackageNotFoundError:
-            continue
     return found
 
 

@@ -41,14 +41,10 @@ class MeanInterval:
 
 
 @dataclass(frozen=True)
-class JudgeFigure:
+class JudgeFigure(MeanInterval):
     """A judge's mean over the sentences that finished; against_base: the mean of the differences
     to the base, sentence by sentence, None for the base itself."""
 
-    mean: float
-    low: float
-    high: float
-    count: int
     against_base: MeanInterval | None = None
 
 
@@ -139,6 +135,10 @@ class Candidate:
     def astray(self) -> int:
         """Sentences that did not finish as they should."""
         return self.unfinished + self.cut + self.babbling
+
+    def mean(self, judge: str) -> float:
+        """A judge's figure; 0 where it did not judge."""
+        return self.judges[judge].mean if judge in self.judges else 0.0
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,8 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
     checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
-    checkpoints/best_speaker.json          a speaker embedding learned for the best weights
+    checkpoints/best_decoder.safetensors   a vocoder learned for the best weights
+    checkpoints/best_decoder.json          what it was learned for, and what came of it
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        how the base, each epoch and each blend speak
     curves.json                            whose curves in RUNS_DIR are this run's
@@ -17,7 +18,6 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
 """
 
 import contextlib
-import json
 import logging
 import math
 import os
@@ -32,6 +32,7 @@ from machine.errors import SotaqueError
 from machine.storage import locks
 from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
+from machine.storage.reading import read_json
 from xtts.text.normalization.registry import COQUI
 from xtts.voices.evaluation_file import (
     CandidateKind,
@@ -53,10 +54,6 @@ _STATE_FILE = re.compile(r"^trainer_state_epoch_(\d+)\.pt$")
 
 class RunError(SotaqueError):
     """A run or checkpoint that cannot be used; the sentence names file and reason."""
-
-
-class RunLocked(SotaqueError):
-    """Another trainer works in this folder; the sentence names its process."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +114,8 @@ class RunFolder:
         self.best_file = self.checkpoints / "best.json"
         self.best_blend = self.checkpoints / "best.pt"
         self.best_blend_manifest = manifest_beside(self.best_blend)
-        self.best_speaker = self.checkpoints / "best_speaker.json"
+        self.best_decoder = self.checkpoints / "best_decoder.safetensors"
+        self.best_decoder_record = manifest_beside(self.best_decoder)
         self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
@@ -128,7 +126,7 @@ class RunFolder:
         left in it.
 
         Raises:
-            RunLocked: Another trainer has it.
+            RunError: Another trainer has it; the sentence names its process.
             WriteError: The folder cannot be written.
         """
         with ExitStack() as stack:
@@ -136,7 +134,7 @@ class RunFolder:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 stack.enter_context(locks.exclusive(self.lock_file))
             except locks.LockHeld as owner:
-                raise RunLocked(
+                raise RunError(
                     f"Another trainer (process {owner}) is working in OUTPUT_DIR={self.folder}. "
                     "Wait for it or stop it, or set OUTPUT_DIR to another folder."
                 ) from None
@@ -237,7 +235,7 @@ class RunFolder:
         evaluation = self.evaluation()
         if evaluation is not None:
             return evaluation.verdict
-        return verdict_of_best(self.read_best() or {})
+        return verdict_of_best(self.read_best())
 
     def best_weights(self) -> BestWeights | None:
         """What the verdict names, where its file is whole; else the nearest that is, and `fallback`
@@ -251,14 +249,11 @@ class RunFolder:
         if verdict.kind == "base":
             return BestWeights("base", 0, 0.0, None, "", verdict.reason)
         fault = self.fault_of_best(verdict)
-        if not fault and verdict.kind == "blend":
-            sha256 = read_manifest(self.best_blend_manifest).files[self.best_blend.name].sha256
-            return BestWeights(
-                "blend", verdict.epoch, verdict.share, self.best_blend, sha256, verdict.reason
-            )
+        if not fault and verdict.kind == "blend" and (blend := self.whole_blend()):
+            return _best_weights(blend, verdict.reason)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
-        found = _epoch_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
+        found = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
         if not fault or found is None or found.weights is None:
             return found
         told = f"{fault} {found.weights.name} is used in its place."
@@ -286,11 +281,8 @@ class RunFolder:
         """best.pt, where it is whole; `manifest.blend` says what it is a blend of."""
         with contextlib.suppress(ManifestError, KeyError):
             manifest = read_manifest(self.best_blend_manifest)
-            sha256 = manifest.files[self.best_blend.name].sha256
             if manifest.blend and not fault_of(manifest, self.checkpoints):
-                return Verified(
-                    manifest.epoch, manifest.step, self.best_blend, sha256, None, manifest
-                )
+                return _verified(manifest, self.best_blend)
         return None
 
     def newest_whole(self) -> Verified | None:
@@ -309,14 +301,13 @@ class RunFolder:
     def _unjudged(self) -> BestWeights | None:
         """The whole epoch with the lowest validation loss; without validation the newest; without
         an epoch, best.pt."""
-        if found := self.lowest_loss():
-            return _epoch_weights(found, "the lowest validation loss; no evaluation says more")
-        if found := self.newest_verified():
-            return _epoch_weights(found, "the newest epoch; nothing was validated or evaluated")
-        if found := self.whole_blend():
-            told = "the only weights that are whole; no evaluation says more"
-            share = float(found.manifest.blend["share"])
-            return BestWeights("blend", found.epoch, share, found.checkpoint, found.sha256, told)
+        for find, reason in (
+            (self.lowest_loss, "the lowest validation loss; no evaluation says more"),
+            (self.newest_verified, "the newest epoch; nothing was validated or evaluated"),
+            (self.whole_blend, "the only weights that are whole; no evaluation says more"),
+        ):
+            if found := find():
+                return _best_weights(found, reason)
         return None
 
     def lowest_loss(self) -> Verified | None:
@@ -326,13 +317,9 @@ class RunFolder:
                 return found
         return None
 
-    def read_best(self) -> dict[str, Any] | None:
-        """What best.json says, or None for one that is missing or damaged."""
-        try:
-            found = json.loads(self.best_file.read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
+    def read_best(self) -> dict[str, Any]:
+        """What best.json says; {} for one that is missing or damaged."""
+        return read_json(self.best_file)
 
     def losses(self) -> list[tuple[float, int]]:
         """(validation audio loss, epoch) of every epoch whose manifest can be read."""
@@ -372,18 +359,18 @@ class RunFolder:
             return f"{self.manifest_path(epoch)} is the manifest of another epoch."
         if fault := fault_of(manifest, self.checkpoints, fresh=fresh):
             return fault
-        return Verified(
-            epoch=epoch,
-            step=manifest.step,
-            checkpoint=checkpoint,
-            sha256=manifest.files[checkpoint.name].sha256,
-            state=state if state.name in manifest.files else None,
-            manifest=manifest,
-        )
+        return _verified(manifest, checkpoint, state if state.name in manifest.files else None)
 
 
-def _epoch_weights(epoch: Verified, reason: str) -> BestWeights:
-    return BestWeights("epoch", epoch.epoch, 1.0, epoch.checkpoint, epoch.sha256, reason)
+def _verified(manifest: Manifest, checkpoint: Path, state: Path | None = None) -> Verified:
+    sha256 = manifest.files[checkpoint.name].sha256
+    return Verified(manifest.epoch, manifest.step, checkpoint, sha256, state, manifest)
+
+
+def _best_weights(found: Verified, reason: str) -> BestWeights:
+    kind: CandidateKind = "blend" if found.manifest.blend else "epoch"
+    share = float(found.manifest.blend.get("share", 1.0))
+    return BestWeights(kind, found.epoch, share, found.checkpoint, found.sha256, reason)
 
 
 def manifest_beside(checkpoint: Path) -> Path:

@@ -19,6 +19,7 @@ from typing import Any
 from machine.devices.health import GpuHealth, Outcome, gpu_from
 from machine.storage.atomic import WriteError, write_json
 from machine.storage.hashes import stamp_of
+from machine.storage.reading import read_json, read_text
 
 log = logging.getLogger(__name__)
 
@@ -135,17 +136,17 @@ def facts(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, Any]:
     ]
     return {
         "schema": SCHEMA,
-        "torch": [str(build), _text(build) if build else ""],
-        "driver": _text(root / "proc/driver/nvidia/version"),
-        "cards": [_text(path) for path in cards],
+        "torch": [str(build), read_text(build) if build else ""],
+        "driver": read_text(root / "proc/driver/nvidia/version"),
+        "cards": [read_text(path) for path in cards],
         "devices": sorted(
             path.name for kind in ("nvidia*", "dxg") for path in (root / "dev").glob(kind)
         ),
         "environment": {name: environ.get(name) for name in _ASKED},
         "searched": {folder: stamp(folder) for folder in searched},
         "installed": stamp(str(root / "etc/ld.so.cache")),
-        "boot": _text(root / "proc/sys/kernel/random/boot_id").strip(),
-        "image": _image(_text(root / "proc/self/mountinfo")),
+        "boot": read_text(root / "proc/sys/kernel/random/boot_id").strip(),
+        "image": _image(read_text(root / "proc/self/mountinfo")),
     }
 
 
@@ -166,11 +167,8 @@ def _image(mounts: str) -> str:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
+    found = read_json(path)
+    return found if found.get("schema") == SCHEMA else {}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -179,10 +177,3 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         write_json(path, content)
     except (OSError, WriteError, ValueError) as error:
         log.debug("The check of the GPUs is not kept: %s", error)
-
-
-def _text(path: Path) -> str:
-    try:
-        return path.read_text(errors="replace")
-    except OSError:
-        return ""

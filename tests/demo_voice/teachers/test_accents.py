@@ -68,7 +68,7 @@ def test_phones_of_other_tongues_are_called_as_the_nearest_english_ones() -> Non
 @pytest.mark.skipif(not shutil.which("festival"), reason="Festival is not installed")
 def test_they_can_be_heard() -> None:
     for manner in (named("ked"), named("lp")):
-        samples = accents.festival('A "small" test.', manner)
+        samples = accents.speak('A "small" test.', manner)
         assert samples.dtype == np.int16 and len(samples) > 8_000
         assert np.abs(samples).max() > 1_000
         pairs = accents.phone_times('A "small" test.', manner)

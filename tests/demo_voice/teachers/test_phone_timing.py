@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from demo_voice.codec import dvae, excerpts
+from demo_voice.codec.excerpts import Excerpts
 from demo_voice.teachers import flite, phone_timing
 from demo_voice.teachers.flite import SpeakingStyle, TeacherSpeech
 from demo_voice.teachers.people import PEOPLE
@@ -26,8 +27,8 @@ def test_a_frame_is_what_sounds_in_its_middle() -> None:
 def test_phones_are_asked_where_the_segments_were_cut() -> None:
     mels = [torch.zeros(80, 400), torch.zeros(80, 40)]
     phones = [torch.arange(400), torch.arange(40)]
-    places = excerpts.places(mels, 7, 16)
-    found = excerpts.labels(mels, phones, 7, 16)
+    examples = Excerpts(mels, ["slt", "rms"], phones)
+    places, found = examples.places(7, 16), examples.labels(7, 16)
     assert found.shape == (16, excerpts.FRAMES // excerpts.FRAMES_PER_CODE, excerpts.HALVES)
     for row, (clip, start) in enumerate(places):
         codes = torch.arange(32) * excerpts.FRAMES_PER_CODE + start
@@ -71,7 +72,7 @@ def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path: Path) -> N
 @pytest.mark.skipif(not shutil.which("flite"), reason="flite is not installed")
 def test_flite_tells_of_the_clip_that_it_spoke() -> None:
     manner = PEOPLE["slt-low"]
-    pairs = phone_timing.flite_phone_times("Two green doors.", manner)
-    samples = flite.flite("Two green doors.", manner)
+    pairs = flite.phone_times("Two green doors.", manner)
+    samples = flite.speak("Two green doors.", manner)
     assert pairs[-1][1] == pytest.approx(len(samples) / flite.RATE, abs=0.02)
     assert {name for name, _ in pairs} <= set(NAMES)

@@ -3,10 +3,9 @@
 from collections import Counter
 from pathlib import Path
 
-from machine.explain.explanation import explained
 from machine.explain.graph import ModelGraph
-from machine.onnxruntime.evidence import NodePlacement
-from machine.onnxruntime.placement import ProviderVerdict, status
+from machine.explain.report import facts
+from machine.onnxruntime.placement import status
 from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 
 # As Piper on CUDA: document 000's figures for copies, its lines of the log.
@@ -21,7 +20,7 @@ Force fallback to CPU execution for node: /dp/Gather because the CPU execution p
 faster than overhead involved with execution on other EPs capable of executing this node"""
 
 
-def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None):
+def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None) -> dict:
     nodes = {CUDA: {"Conv": 140, "ConvTranspose": 4, "Add": 300}, CPU: on_cpu}
     operators = Counter(
         {("", name): number for one in nodes.values() for name, number in one.items()}
@@ -36,8 +35,5 @@ def on_cuda(on_cpu: dict[str, int], rows: list[dict] | None = None):
     }  # fmt: skip
     told = {"version": "1.31.1", "nodes": nodes, "load_seconds": 1.2, "import_bytes": 60_000_000,
             "loaded_bytes": 400_000_000, "peak_bytes": 700_000_000, "run": run}  # fmt: skip
-    placing = NodePlacement((CUDA, CPU), nodes)
-    placed = status(
-        ProviderRequest("cuda"), ProviderRequest("cuda"), placing, ProviderVerdict(True)
-    )
-    return explained(graph, placed, told, LOG)
+    wish = ProviderRequest("cuda")
+    return facts(graph, status(wish, wish, CUDA, nodes, None), told, LOG)

@@ -218,8 +218,8 @@ def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(
     monkeypatch.setattr(command, "_asked", refusing)
     looks = Looks(lambda: seen.GPU_BUILD, lambda _: seen.working(CUDA))
     found = command.look(graph, wish_of("cuda"), [], looks)
-    assert found.status.reason_code == "refused_model"
-    assert "dynamic rank" in found.status.message and found.nodes.keys() == {CPU}
+    assert found["status"]["reason_code"] == "refused_model"
+    assert "dynamic rank" in found["status"]["message"] and found["nodes"].keys() == {CPU}
 
 
 def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys) -> None:

@@ -1,7 +1,5 @@
 """Inputs that are made up for a model: sizes and numbers that their names ask for."""
 
-from dataclasses import asdict
-
 import pytest
 
 from machine.explain import inputs
@@ -11,7 +9,7 @@ from tests.machine.explain.kinds import written
 
 def test_numbers_are_what_their_names_say(tmp_path) -> None:
     graph = read(written("Piper", tmp_path))
-    plan = [asdict(one) for one in inputs.plans(graph.inputs, {})[0]]
+    plan = inputs.plans(graph.inputs, {})[0]
     made = inputs.arrays(plan)
     assert made["input_lengths"].tolist() == [32] and made["sid"].tolist() == [0]
     assert made["scales"].tolist() == pytest.approx([0.667, 1.0, 0.8])
@@ -21,7 +19,7 @@ def test_numbers_are_what_their_names_say(tmp_path) -> None:
 
 def test_silero_is_given_its_sampling_rate_and_an_empty_state(tmp_path) -> None:
     graph = read(written("Silero VAD", tmp_path))
-    made = inputs.arrays([asdict(one) for one in inputs.plans(graph.inputs, {})[0]])
+    made = inputs.arrays(inputs.plans(graph.inputs, {})[0])
     assert made["sr"] == 16_000 and made["sr"].shape == ()
     assert not made["state"].any() and made["input"].any()
 
@@ -33,7 +31,7 @@ def test_a_mask_lets_everything_through_and_what_is_past_is_empty(kind: str) -> 
         GraphValue("input_ids", "int64", (1, "n"), 100), GraphValue("past_key", "float32", (1, 4)),
         GraphValue("attention_mask", kind, (1, "n")),
     ]  # fmt: skip
-    made = inputs.arrays([asdict(one) for one in inputs.plans(graph, {})[0]])
+    made = inputs.arrays(inputs.plans(graph, {})[0])
     assert made["attention_mask"].shape == made["input_ids"].shape
     assert made["attention_mask"].all() and made["input_ids"].any() and not made["past_key"].any()
 
@@ -41,7 +39,7 @@ def test_a_mask_lets_everything_through_and_what_is_past_is_empty(kind: str) -> 
 def test_a_shape_that_is_said_is_taken(tmp_path) -> None:
     graph = read(written("ECAPA", tmp_path))
     plans = inputs.plans(graph.inputs, {"feats": (2, 50, 80)})
-    assert [[one.shape for one in plan] for plan in plans] == [[(2, 50, 80)]]
+    assert [[one["shape"] for one in plan] for plan in plans] == [[[2, 50, 80]]]
 
 
 @pytest.mark.parametrize(

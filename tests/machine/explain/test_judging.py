@@ -1,14 +1,18 @@
 """Whether an operator's place on the CPU is normal, and how that is told."""
 
+from dataclasses import replace
+
 import pytest
 
-from machine.explain.judging import Normality, OperatorRun, answer, forecast, judge
+from machine.explain.judging import Judgement, answer, forecast, judge
+from machine.onnxruntime.placement import SessionStatus
+from machine.onnxruntime.providers import CPU, CUDA
 
-SMALL, LARGE = OperatorRun(2, 1e-5, 12), OperatorRun(2, 1e-2, 1_000_000)
+SMALL, LARGE = 12, 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("operator", "ran", "normal", "told"),
+    ("operator", "largest", "normal", "told"),
     [
         ("Shape", None, "yes", "reckons with sizes"),
         ("Gather", SMALL, "yes", "12 values at most"),
@@ -30,24 +34,25 @@ SMALL, LARGE = OperatorRun(2, 1e-5, 12), OperatorRun(2, 1e-2, 1_000_000)
         ("StringNormalizer", None, "yes", "on the CPU only"),
     ],
 )
-def test_normal_or_not(operator, ran, normal, told) -> None:
-    found = judge(operator, 3, ran)
-    assert (found.normal, found.nodes) == (Normality(normal), 3)
-    assert told in found.why
+def test_normal_or_not(operator, largest, normal, told) -> None:
+    found, why = judge(operator, largest)
+    assert found == normal and told in why
 
 
 def test_trees_are_computed_on_the_cpu_only() -> None:
-    found = judge("TreeEnsembleClassifier", 1, LARGE, "ai.onnx.ml")
-    assert found.normal is Normality.YES
+    assert judge("TreeEnsembleClassifier", LARGE, "ai.onnx.ml")[0] == "yes"
 
 
 def test_answers() -> None:
-    yes, no, unclear = (judge(name, 1, LARGE) for name in ("If", "Conv", "Slice"))
-    assert answer([], 0) == "Nothing runs on an accelerator."
-    assert answer([], 5) == "Every node is on the accelerator."
-    assert answer([yes], 5).startswith("Yes")
-    assert answer([yes, unclear], 5).startswith("Mostly")
-    assert answer([yes, unclear, no], 5).startswith("No")
+    yes, no, unclear = (Judgement(name, 1, *judge(name, LARGE)) for name in ("If", "Conv", "Slice"))
+    placed = SessionStatus("cuda:0", CUDA, CUDA, accelerator_nodes=5)
+    here = SessionStatus("cpu", CPU, CPU, accelerator_nodes=0)
+    assert answer(here, []).startswith("Yes: the CPU was asked for")
+    assert answer(replace(here, message="Why."), []).startswith("No: an accelerator")
+    assert answer(placed, []) == "Every node is on the accelerator."
+    assert answer(placed, [yes]).startswith("Yes")
+    assert answer(placed, [yes, unclear]).startswith("Mostly")
+    assert answer(placed, [yes, unclear, no]).startswith("No")
 
 
 def test_a_forecast_counts_what_a_gpu_would_take() -> None:

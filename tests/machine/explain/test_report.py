@@ -1,10 +1,8 @@
 """What an explanation says, in words and as JSON, and what a refusal says."""
 
-import json
-
-from machine.explain.report import as_json, as_text, refusal
+from machine.explain.report import as_text, copies, refusal
 from machine.onnxruntime.providers import CPU, CUDA
-from tests.machine.explain.on_cuda import on_cuda
+from tests.machine.explain.on_cuda import LOG, on_cuda
 
 
 def test_document_000s_question_is_answered_yes() -> None:
@@ -28,10 +26,15 @@ def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first() -> None:
     assert "First run 3.90 s, then 50 ms (median of 30)." in text
     assert "CPUExecutionProvider 50 %, CUDAExecutionProvider 50 %" in text
     assert "NVIDIA GeForce MX230 71 % busy at most, 512 MB in use" in " ".join(text.split())
-    told = json.loads(as_json(found))
-    assert told["copies"] == 28 and len(told["forced_to_cpu"]) == 2
-    assert [one["normal"] for one in told["on_cpu"]] == ["no", "yes"]
-    assert told["status"]["reason_code"] == "heavy_on_cpu"
+    assert found["copies"] == 28 and len(found["forced_to_cpu"]) == 2
+    assert [one["normal"] for one in found["on_cpu"]] == ["no", "yes"]
+    assert found["status"]["reason_code"] == "heavy_on_cpu"
+
+
+def test_copies_are_as_warned_of_else_as_run() -> None:
+    rows = [{"operator": "MemcpyToHost", "times": 3}, {"operator": "MemcpyFromHost", "times": 2},
+            {"operator": "Conv", "times": 9}]  # fmt: skip
+    assert (copies(LOG, rows), copies("", rows), copies("", [])) == (28, 5, 0)
 
 
 def test_an_old_opset_is_not_mended_by_another_type_or_version() -> None:

@@ -1,18 +1,15 @@
 """Every kind of model that people ask about is run with made-up inputs; so are our own."""
 
 import json
-from dataclasses import asdict
 
 import pytest
 
 from machine.explain import inputs, running_child
-from machine.explain.explanation import explained
 from machine.explain.graph import ModelGraph, read
-from machine.explain.report import as_text
+from machine.explain.report import as_text, facts
 from machine.explain.running_child import executed
-from machine.onnxruntime.evidence import NodePlacement
 from machine.onnxruntime.operators import is_heavy
-from machine.onnxruntime.placement import ProviderVerdict, status
+from machine.onnxruntime.placement import status
 from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 from tests.machine.explain.kinds import KINDS, written
 
@@ -37,7 +34,7 @@ EXPECTED = {
 
 def run_here(graph: ModelGraph, monkeypatch: pytest.MonkeyPatch) -> dict:
     """The child's work in this process, which has everything imported."""
-    plans = [[asdict(one) for one in plan] for plan in inputs.plans(graph.inputs, {})]
+    plans = inputs.plans(graph.inputs, {})
     monkeypatch.setattr(running_child, "_WARM_SECONDS", 0.0)
     found = running_child.answer(
         {"model": str(graph.path), "provider": CPU, "options": {}, "plans": plans}
@@ -61,13 +58,8 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch) ->
     assert any(is_heavy(name) for name in ran) and all(
         row["seconds"] >= 0 and row["times"] > 0 for row in told["run"]["executed"]
     )
-    placed = status(
-        ProviderRequest("cpu"),
-        ProviderRequest("cpu"),
-        NodePlacement((CPU,), told["nodes"]),
-        ProviderVerdict(True),
-    )
-    text = as_text(explained(graph, placed, told, ""))
+    wish = ProviderRequest("cpu")
+    text = as_text(facts(graph, status(wish, wish, CPU, told["nodes"], None), told, ""))
     assert "Yes: the CPU was asked for" in text and "With a GPU " in text
     assert all(f"run with {shape}" in text for shape in shapes.values())
     assert max(map(len, text.splitlines())) <= 100

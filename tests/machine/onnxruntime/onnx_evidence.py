@@ -5,7 +5,7 @@ driver, and beside a libcuda.so.1 that answers with one code each; OpenVINO's is
 101, 209 and 719, cuDNN's and AMD's were not seen and follow the same pattern.
 """
 
-from machine.onnxruntime.evidence import OnnxSurroundings, Trial
+from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.placement import SessionStatus
 from machine.onnxruntime.providers import CPU, CUDA, DIRECTML, OPENVINO, ROCM
 

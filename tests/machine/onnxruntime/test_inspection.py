@@ -25,4 +25,4 @@ def test_a_trial_that_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(inspection, "_LIMIT_SECONDS", 0.05)
     trial = inspection.tried(CUDA, {})
     assert "no answer" in trial.ending
-    assert judge_trial(ProviderRequest("cuda"), GPU, trial).reason_code == "hung"
+    assert judge_trial(ProviderRequest("cuda"), GPU, trial)[0] == "hung"

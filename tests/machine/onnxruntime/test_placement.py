@@ -1,46 +1,31 @@
 """What is said of where the nodes of a session are."""
 
-from machine.onnxruntime.evidence import NodePlacement
-from machine.onnxruntime.placement import ProviderVerdict, status
+import pytest
+
+from machine.onnxruntime.placement import status
 from machine.onnxruntime.providers import CPU, CUDA, ProviderRequest
 
-
-def test_what_carries_the_work_on_the_cpu_is_told_although_the_provider_is_right() -> None:
-    nodes = {CUDA: {"Conv": 30, "Add": 4}, CPU: {"Shape": 6, "Gather": 6, "ConvTranspose": 2}}
-    found = status(
-        ProviderRequest("cuda"),
-        ProviderRequest("cuda"),
-        NodePlacement((CUDA, CPU), nodes),
-        ProviderVerdict(True),
-    )
-    assert (found.device, found.reason_code) == ("cuda:0", "heavy_on_cpu")
-    assert "34 of 48" in found.message and "ConvTranspose (2)" in found.message
-    assert (found.cpu_nodes, found.accelerator_nodes) == (14, 34)
+HEAVY = {CUDA: {"Conv": 30, "Add": 4}, CPU: {"Shape": 6, "Gather": 6, "ConvTranspose": 2}}
+SHAPES = {CUDA: {"Conv": 3}, CPU: {"Shape": 60, "Gather": 60, "Concat": 40}}
 
 
-def test_shape_arithmetic_on_the_cpu_is_normal() -> None:
-    nodes = {CUDA: {"Conv": 3}, CPU: {"Shape": 60, "Gather": 60, "Concat": 40}}
-    found = status(
-        ProviderRequest("cuda"),
-        ProviderRequest("cuda"),
-        NodePlacement((CUDA, CPU), nodes),
-        ProviderVerdict(True),
-    )
-    assert (found.execution_provider, found.message) == (CUDA, "")
-
-
-def test_a_provider_that_takes_no_node_is_the_cpu() -> None:
-    placing = NodePlacement((CUDA, CPU), {CPU: {"Conv": 3}})
-    found = status(ProviderRequest("cuda"), ProviderRequest("cuda"), placing, ProviderVerdict(True))
-    assert (found.device, found.execution_provider) == ("cpu", CPU)
-    assert found.reason_code == "nothing_placed"
-
-
-def test_a_provider_that_is_gone_after_the_check_is_told() -> None:
-    found = status(
-        ProviderRequest("cuda"),
-        ProviderRequest("cuda"),
-        NodePlacement((CPU,), None),
-        ProviderVerdict(True),
-    )
-    assert (found.device, found.reason_code, found.cpu_nodes) == ("cpu", "lost", None)
+@pytest.mark.parametrize(
+    ("active", "nodes", "device", "code", "counted", "told"),
+    [
+        # What carries the work is on the CPU although the provider is the right one.
+        (CUDA, HEAVY, "cuda:0", "heavy_on_cpu", (14, 34), ("34 of 48", "ConvTranspose (2)")),
+        # Arithmetic of shapes on the CPU is normal.
+        (CUDA, SHAPES, "cuda:0", "", (160, 3), ()),
+        # A provider that takes no node is the CPU.
+        (CUDA, {CPU: {"Conv": 3}}, "cpu", "nothing_placed", (3, 0), ("none of this model's 3",)),
+        # One that is gone after the check.
+        (CPU, None, "cpu", "lost", (None, None), ("Start again",)),
+    ],
+)
+def test_a_session_for_cuda(active, nodes, device, code, counted, told) -> None:
+    wish = ProviderRequest("cuda")
+    found = status(wish, wish, active, nodes, None)
+    assert (found.device, found.reason_code) == (device, code)
+    assert found.execution_provider == (CPU if device == "cpu" else CUDA)
+    assert (found.cpu_nodes, found.accelerator_nodes) == counted
+    assert bool(found.message) == bool(code) and all(part in found.message for part in told)

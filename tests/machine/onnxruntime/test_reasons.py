@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from machine.onnxruntime import reasons
-from machine.onnxruntime.evidence import NodePlacement, OnnxSurroundings, Trial
+from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.placement import judge_trial, status
 from machine.onnxruntime.providers import CPU, CUDA, OPENVINO, PROVIDERS, ProviderRequest, wish_of
 from tests.machine.onnxruntime import onnx_evidence as seen
@@ -102,11 +102,10 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
 @pytest.mark.parametrize(("wish", "machine", "trial", "code", "told"), PAIRS)
 def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, code, told) -> None:
     wished = wish_of(wish)
-    verdict = judge_trial(wished, machine, trial)
-    got = wished if verdict.usable else ProviderRequest("cpu")
-    active = (trial.provider, CPU) if verdict.usable else (CPU,)
-    found = status(wished, got, NodePlacement(active, {active[0]: {"Conv": 3}}), verdict)
-    assert (verdict.usable, found.reason_code) == (code == "", code)
+    refusal = judge_trial(wished, machine, trial)
+    got, active = (ProviderRequest("cpu"), CPU) if refusal else (wished, trial.provider)
+    found = status(wished, got, active, {active: {"Conv": 3}}, refusal)
+    assert found.reason_code == code
     assert all(part in found.message for part in told), found.message
     if code:
         assert (found.device, found.execution_provider) == ("cpu", CPU)

@@ -13,7 +13,7 @@ import torch
 
 from train import data
 from train.dataset.batches import Batch, BatchError, Batches, ConditioningChoice
-from train.dataset.clips import Clip
+from train.dataset.dataset import Clip
 from xtts.model.shapes import GPTShape
 
 SHAPE = GPTShape(

@@ -12,9 +12,15 @@ import soundfile
 from machine.storage.file_cache import FileCache
 from tests.bad_audio import FILES, write_all
 from tests.datasets import a_sound, make_dataset
-from train.dataset import clips, dataset
-from train.dataset.clips import Clip, DecodedClip, decode_clip
-from train.dataset.dataset import Dataset, DatasetError
+from train.dataset import dataset
+from train.dataset.dataset import (
+    Clip,
+    Dataset,
+    DatasetError,
+    RejectedClip,
+    check_clip,
+    decode_clip,
+)
 from train.dataset.entries import TranscriptEntry
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
@@ -23,6 +29,7 @@ from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 
 Read = Callable[..., Dataset]
+RATE = 22_050
 
 
 @pytest.fixture
@@ -43,6 +50,10 @@ def a_clip(number: int, speaker: str = "s") -> Clip:
         f"clip-{number}", Path(f"{number}.wav"), f"Text {number}.", speaker, "en", 1.0,
         f"audio-{number}", (5,),
     )  # fmt: skip
+
+
+def an_entry(path: Path) -> TranscriptEntry:
+    return TranscriptEntry("a", path, "Text.", "s", "en")
 
 
 def reasons(found: Dataset) -> dict[str, str]:
@@ -66,15 +77,65 @@ def test_a_good_dataset(read: Read, tmp_path: Path):
 def test_every_bad_file_is_refused_with_what_was_seen(bad, tmp_path: Path):
     path = tmp_path / bad.name
     path.write_bytes(bad.content())
-    found = decode_clip(
-        TranscriptEntry(bad.name, path, "Text.", "s", "en"),
-        FileCache(tmp_path / "sounds.json"),
-        11.6,
-    )
-    assert found.seen
-    assert bad.seen in found.seen
-    assert found.allowed
-    assert not found.sha256
+    found = decode_clip(an_entry(path), FileCache(tmp_path / "sounds.json"), 11.6)
+    assert isinstance(found, RejectedClip)
+    assert found.seen and bad.seen in found.seen and found.allowed
+
+
+@pytest.mark.parametrize(
+    ("waveform", "seen", "allowed"),
+    [
+        (a_sound(0.2, RATE), "0.20 s", "0.5 to 2.0 s"),
+        (a_sound(3.0, RATE), "3.00 s", "0.5 to 2.0 s"),
+        (np.zeros(RATE, np.float32), "silence (peak 0.0e+00)", "a peak above 0.001"),
+        (30_000 * a_sound(1.0, RATE), "a peak of ", "samples from -1 to 1"),
+    ],
+)
+def test_what_was_seen_of_a_recording_and_what_is_allowed(
+    tmp_path: Path, waveform: np.ndarray, seen: str, allowed: str
+) -> None:
+    soundfile.write(tmp_path / "a.wav", waveform, RATE, subtype="FLOAT")
+    sounds = FileCache(tmp_path / "sounds.json")
+    found = decode_clip(an_entry(tmp_path / "a.wav"), sounds, 2.0)
+    assert isinstance(found, RejectedClip)
+    assert found.seen.startswith(seen) and found.allowed == allowed
+    if seen == "3.00 s":  # the model may allow less than the dataset
+        again = decode_clip(an_entry(tmp_path / "a.wav"), sounds, 11.6)
+        assert isinstance(again, tuple) and again[0] == pytest.approx(3.0)
+
+
+class Letters:
+    """A token for each letter of a to z."""
+
+    max_tokens = 5
+    languages = ("en",)
+    fingerprint = "letters"
+
+    def encode(self, text: str, _language: str) -> list[int]:
+        if text == "cannot":
+            raise TextError("This cannot be read.")
+        return [ord(letter) for letter in text]
+
+    def unknown(self, text: str, _language: str) -> list[str]:
+        return [letter for letter in text if not letter.isalpha()]
+
+
+@pytest.mark.parametrize(
+    ("text", "seen", "allowed"),
+    [
+        ("  ", "an empty text", "what is spoken in the clip"),
+        ("a+b", "unknown characters '+'", "characters of the vocabulary"),
+        ("abcdef", "6 tokens of text", "at most 5"),
+        ("cannot", "This cannot be read.", "text that the model can read"),
+    ],
+)
+def test_a_text_that_cannot_be_used(tmp_path: Path, text: str, seen: str, allowed: str) -> None:
+    texts = FileCache(tmp_path / "texts.json")
+    entry = replace(an_entry(tmp_path), text=text)
+    found = check_clip(entry, (1.0, "a" * 64), texts, Letters())
+    assert found == RejectedClip("a", seen, allowed)
+    silent = RejectedClip("a", "silence", "sound")
+    assert check_clip(entry, silent, texts, Letters()) is silent
 
 
 def test_bad_files_and_texts_are_named_and_the_rest_is_used(read: Read, tmp_path: Path):
@@ -149,7 +210,7 @@ def test_a_second_start_decodes_nothing(
         raise AssertionError("decoded again")
 
     monkeypatch.setattr(soundfile, "SoundFile", never)
-    monkeypatch.setattr(clips, "_tokenised", never)
+    monkeypatch.setattr(dataset, "_tokenised", never)
     assert read(folder) == first
     (folder / "wavs" / "clip-0.wav").touch()
     with pytest.raises(AssertionError, match="decoded again"):
@@ -178,21 +239,13 @@ def test_a_look_that_is_stopped_goes_on(read: Read, tmp_path: Path):
 
 def test_what_could_not_be_read_is_tried_again(tmp_path: Path):
     """A disk that failed once must not refuse a clip for ever."""
-    path = make_dataset(tmp_path, clips=1) / "wavs" / "clip-0.wav"
-    entry = TranscriptEntry("clip-0", path, "Text.", "s", "en")
+    entry = an_entry(make_dataset(tmp_path, clips=1) / "wavs" / "clip-0.wav")
     sounds = FileCache(tmp_path / "sounds.json")
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(soundfile, "info", lambda *_: (_ for _ in ()).throw(OSError("I/O error")))
-        assert "I/O error" in decode_clip(entry, sounds, 11.6).seen
-    assert decode_clip(entry, sounds, 11.6).seen == ""
-
-
-def test_the_model_may_allow_less_than_the_dataset(tmp_path: Path):
-    path = make_dataset(tmp_path, clips=1, seconds=3.0) / "wavs" / "clip-0.wav"
-    entry = TranscriptEntry("clip-0", path, "Text.", "s", "en")
-    sounds = FileCache(tmp_path / "sounds.json")
-    assert decode_clip(entry, sounds, 2.0) == DecodedClip(seen="3.00 s", allowed="0.5 to 2.0 s")
-    assert decode_clip(entry, sounds, 11.6).seconds == pytest.approx(3.0)
+        failed = decode_clip(entry, sounds, 11.6)
+    assert isinstance(failed, RejectedClip) and "I/O error" in failed.seen
+    assert isinstance(decode_clip(entry, sounds, 11.6), tuple)
 
 
 def test_the_split_goes_by_content_and_not_by_order():
@@ -205,6 +258,13 @@ def test_the_split_goes_by_content_and_not_by_order():
     assert one.sha256 == other.sha256
     longer = dataset.split([*everything, a_clip(40)], (), set(), None)
     assert longer.sha256 != one.sha256
+
+
+def test_a_clip_is_its_content_whatever_it_is_called():
+    one = a_clip(0)
+    assert replace(one, name="other", path=Path("b.wav")).sha256 == one.sha256
+    changed = [replace(one, text="abd"), replace(one, speaker="t"), replace(one, audio_sha256="b")]
+    assert len({one.sha256, *(other.sha256 for other in changed)}) == 4
 
 
 @pytest.mark.parametrize(("count", "held_out"), [(7, 0), (8, 1), (100, 5), (2000, 64)])
@@ -322,10 +382,10 @@ def test_texts_are_read_anew_by_another_tokenizer(tmp_path: Path):
 def test_clips_that_are_taken_out_are_told_and_the_split_stays(read: Read, tmp_path: Path):
     data = read(make_dataset(tmp_path / "data", clips=9))
     learned, held_out = data.clips[0], data.clips[data.validation[0]]
-    left = data.without([clips.RejectedClip(learned.name, "a tone", "SUSPECT_CLIPS=keep")])
+    left = data.without([RejectedClip(learned.name, "a tone", "SUSPECT_CLIPS=keep")])
     assert len(left.train) == len(data.train) - 1
     assert [left.clips[i] for i in left.validation] == [held_out]
     assert [one.name for one in left.refused] == [learned.name]
-    every = [clips.RejectedClip(one.name, "a tone", "SUSPECT_CLIPS=keep") for one in data.clips]
+    every = [RejectedClip(one.name, "a tone", "SUSPECT_CLIPS=keep") for one in data.clips]
     with pytest.raises(DatasetError, match="All 8 clips to learn from are suspect"):
         data.without(every)

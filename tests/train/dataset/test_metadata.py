@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from train.dataset.entries import DatasetError
-from train.dataset.metadata import read_entries
+from train.dataset.metadata import read_entries, third_column
+
+TEXTS = ("The birch canoe slid on the smooth planks.", "Glue the sheet to the blue background.")
 
 
 def written(folder: Path, text: str | bytes, name: str = "metadata.csv") -> Path:
@@ -18,9 +20,9 @@ def rows(folder: Path, form: str = "auto"):
     return [(e.name, e.text, e.speaker, e.language) for e in read_entries(folder, form, "en")]
 
 
-def refusal(folder: Path, form: str = "auto") -> str:
+def refusal(folder: Path, form: str = "auto", language: str = "en") -> str:
     with pytest.raises(DatasetError) as caught:
-        read_entries(folder, form, "en")
+        read_entries(folder, form, language)
     assert caught.value.exit_code == 2
     return str(caught.value)
 
@@ -152,3 +154,103 @@ def test_recordings_are_found_as_people_name_them(tmp_path: Path):
     for name in ("a.wav", "b.wav", "cafe\u0301.wav"):
         (tmp_path / "wavs" / name).touch()
     assert all(entry.path.is_file() for entry in read_entries(tmp_path, "auto", "en"))
+
+
+@pytest.mark.parametrize(
+    ("thirds", "expected"),
+    [
+        (("the birch canoe slid on the smooth planks", "glue the sheet to the blue one"), "text"),
+        (("", ""), "text"),
+        ((TEXTS[0], ""), "text"),
+        (("ann", "ann"), "speaker"),
+        (("Mary Ann", ""), "speaker"),
+        (("3.21", "4.07"), None),
+        (("dh ax b er ch", "g l uw dh ax"), None),
+        (("ann", "bob"), None),
+    ],
+)
+def test_of_two_rows(thirds: tuple[str, str], expected: str | None):
+    assert third_column(list(zip(TEXTS, thirds, strict=True))) == expected
+
+
+def test_numbers_written_out_are_a_text():
+    numbers = [("In 1863.", "In eighteen sixty-three."), ("£12", "twelve pounds.")]
+    assert third_column([*numbers, *zip(TEXTS, TEXTS, strict=True)]) == "text"
+    assert third_column([("5.", "five.")]) == "text"
+
+
+def test_a_voice_does_not_learn_its_speakers_name(tmp_path: Path, caplog):
+    caplog.set_level("INFO")
+    written(
+        tmp_path, "".join(f"{name}|{text}|ann\n" for name, text in zip("ab", TEXTS, strict=True))
+    )
+    assert rows(tmp_path) == [("a", TEXTS[0], "ann", "en"), ("b", TEXTS[1], "ann", "en")]
+    assert "the third column is read as the speaker" in caplog.text
+
+
+def test_a_third_column_of_something_else_is_refused(tmp_path: Path):
+    message = refusal(written(tmp_path, f"a|{TEXTS[0]}|3.21\nb|{TEXTS[1]}|4.07\n"))
+    assert "neither the text in other words nor a speaker: '3.21' beside 'The birch" in message
+    written(tmp_path, f"id|text|duration\na|{TEXTS[0]}|3.21\n")
+    assert rows(tmp_path) == [("a", TEXTS[0], "speaker", "en")]
+
+
+# Tables with named columns, as Hugging Face, spreadsheets and other trainers write them
+
+EXPECTED = [("wavs/a.wav", "Yes, of course."), ("wavs/b.wav", 'A "b" c.')]
+
+
+def touched(folder: Path) -> None:
+    (folder / "wavs").mkdir(exist_ok=True)
+    for recording in ("a.wav", "b.wav"):
+        (folder / "wavs" / recording).touch()
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ('file_name,text\nwavs/a.wav,"Yes, of course."\nwavs/b.wav,"A ""b"" c."\n', "metadata.csv"),
+        ('"file_name";"text"\n"wavs/a.wav";Yes, of course.\nwavs/b.wav;A "b" c.\n', "metadata.csv"),
+        ('file_name\ttext\nwavs/a.wav\tYes, of course.\nwavs/b.wav\tA "b" c.\n', "metadata.tsv"),
+        ('Sentence\tPath\nYes, of course.\twavs/a.wav\nA "b" c.\twavs/b.wav\n', "metadata.csv"),
+        ('file_name|text\nwavs/a.wav|Yes, of course.\nwavs/b.wav|A "b" c.\n', "metadata.csv"),
+        ('wavs/a.wav\tYes, of course.\nwavs/b.wav\tA "b" c.\n', "metadata.csv"),
+        ('wavs/a.wav,"Yes, of course."\n"wavs/b.wav","A ""b"" c."\n', "metadata.csv"),
+        ('wavs/a.wav|"Yes, of course."\nwavs/b.wav|A "b" c.\n', "metadata.csv"),
+    ],
+)
+def test_the_same_table_however_it_is_written(tmp_path: Path, text: str, name: str):
+    touched(tmp_path)
+    assert [row[:2] for row in rows(written(tmp_path, text, name))] == EXPECTED
+    for encoding in ("utf-16", "utf-8-sig"):
+        encoded = written(tmp_path, text.encode(encoding), name)
+        assert [row[:2] for row in rows(encoded)] == EXPECTED
+    written(tmp_path, text.replace("wavs/a.wav", f"{tmp_path}/wavs/a.wav"), name)
+    assert [row[:2] for row in rows(tmp_path)] == EXPECTED
+    assert all(one.path.is_file() for one in read_entries(tmp_path, "auto", "en"))
+
+
+def test_other_columns_are_told_and_left_alone(tmp_path: Path, caplog):
+    caplog.set_level("INFO")
+    table = "file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n"
+    assert rows(written(tmp_path, table)) == [("a.wav", "Hello.", "ann", "en")]
+    assert "the columns duration, mood are not used" in caplog.text
+
+
+def test_a_table_that_cannot_be_read_for_certain_is_refused_whole(tmp_path: Path):
+    message = refusal(written(tmp_path, "file_name,text\na.wav,Yes, of course.\nb.wav,B.\n"))
+    assert "line 2 has 3 fields instead of 2" in message
+    assert "stands in quotation marks" in message
+    message = refusal(written(tmp_path, 'file_name,text\na.wav,"Yes, of course.\n'))
+    assert "line 2 has 3 fields" in message
+    message = refusal(written(tmp_path, "a.wav,Hello.,3.2\nb.wav,B.,1.1\n"))
+    assert "does not say what its 3 columns are" in message and "file_name,text" in message
+    message = refusal(written(tmp_path, "file_name,text\n/etc/a.wav,Hello.\n../b.wav,B.\n"))
+    assert "line 2" in message and "not absolute" in message and "without `..`" in message
+
+
+def test_a_recording_that_was_converted_is_found(tmp_path: Path):
+    touched(written(tmp_path, "file_name,text\na.m4a,Hello.\nc.m4a,There.\n"))
+    (tmp_path / "c.m4a").touch()
+    found = read_entries(tmp_path, "auto", "en")
+    assert [one.path for one in found] == [tmp_path / "wavs" / "a.wav", tmp_path / "c.m4a"]

@@ -7,7 +7,7 @@ import pytest
 
 from benchmarks import texts
 from tests.models import ALL_LANGUAGES
-from train.dataset.clips import Clip
+from train.dataset.dataset import Clip
 from train.evaluation.sentences import FOLDER, EvaluationError, built_in, planned, set_sha256
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer

@@ -9,7 +9,6 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -39,18 +38,17 @@ from xtts.onnx.export import graphs, weights
 from xtts.onnx.export.tracing import OPSET, traced
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_speaker
+from xtts.voices import learned_decoder
 from xtts.voices.voice_files import VoiceFiles
 
 
 def source_of_folder(folder: Path) -> VoiceFiles:
     """A base model's or a bundle's folder, with the recording beside it, unverified."""
     ModelConfig.read(folder)  # raises what is wrong with the folder
-    reference, speaker = folder / "reference.wav", folder / learned_speaker.NAME
+    reference = folder / "reference.wav"
     return VoiceFiles(
-        folder, folder / "model.pth", reference if reference.is_file() else None, None,
-        speaker=speaker if speaker.is_file() else None,
-    )  # fmt: skip
+        folder, folder / "model.pth", reference if reference.is_file() else None, None
+    )
 
 
 def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
@@ -60,6 +58,8 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -
     """
     _refuse_others(to)
     spoken = mapped(source.folder, source.state)
+    if source.decoder is not None:
+        spoken.load_decoder(learned_decoder.read_tensors(source.decoder))
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -147,10 +147,8 @@ def _files(
     files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(words))
     if source.reference is not None:
         recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
-        heard = voice.voice_from_reference(spoken, recording)
-        learned = learned_speaker.read(source.speaker) if source.speaker else None
         path = part / folders.VOICE
-        latents_file.write(path, replace(heard, speaker=learned.tensor()) if learned else heard)
+        latents_file.write(path, voice.voice_from_reference(spoken, recording))
         files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
     return files
 

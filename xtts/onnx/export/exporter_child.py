@@ -14,7 +14,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     try:
         from xtts.onnx.export import exporter
-        from xtts.voices.learned_speaker import speaker_beside
+        from xtts.voices.learned_decoder import decoder_beside
         from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
         from xtts.voices.voice_files import VoiceFiles
 
@@ -25,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             source = VoiceFiles(
                 asked.folder, asked.checkpoint, reference_beside(asked.checkpoint), None,
                 found.model, normalizer_of(found.provenance),
-                speaker=speaker_beside(asked.checkpoint),
+                decoder=decoder_beside(asked.checkpoint),
             )  # fmt: skip
         exporter.export(source, asked.to, asked.kinds)
     except SotaqueError as error:

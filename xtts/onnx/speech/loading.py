@@ -9,7 +9,7 @@ import numpy as np
 
 from machine.devices.selection import cpu_count
 from machine.onnxruntime import sessions
-from machine.onnxruntime.sessions import OnnxSessionOptions, Optimisation, SessionStatus
+from machine.onnxruntime.sessions import OnnxSessionOptions, SessionStatus
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig
@@ -47,7 +47,7 @@ def session_options(where: ComputeConfig) -> OnnxSessionOptions:
     if not where.low_memory:
         return OnnxSessionOptions(threads=where.threads or cpu_count())
     return OnnxSessionOptions(
-        threads=where.threads or 1, arena=False, pattern=False, optimisation=Optimisation.BASIC
+        threads=where.threads or 1, arena=False, pattern=False, optimisation="ORT_ENABLE_BASIC"
     )
 
 

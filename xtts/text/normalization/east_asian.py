@@ -11,23 +11,15 @@ from xtts.text.normalization.spelling import spell
 class EastAsianRules(LanguageRules):
     """What the three share."""
 
-    decimal, group, spaced_groups, spaced = ".", ",", False, False
+    group, spaced_groups, spaced, space = ",", False, False, ""
     fraction_digits, minute_joiner = True, ""
-    year_sign, month_sign, day_sign, hour_sign, minute_sign = "年", "月", "日", "時", "分"
-    second_sign = "秒"
+    year_sign, month_sign, day_sign = "年", "月", "日"
+    hour_form, minute_form, second_form = "{}時", "{}分", "{}秒"
     fraction_of = "分の"
 
     def read(self, text: str) -> str:
         """Without the spaces that only steps put there."""
         return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(text))
-
-    def digits(self, text: str) -> str:
-        """Without spaces."""
-        return "".join(self.digit(int(one)) for one in text if one.isdigit())
-
-    def decimal_words(self, number: WrittenNumber) -> str:
-        """Without spaces."""
-        return f"{self.whole(number.whole)}{self.point}{self.fraction(number.fraction)}"
 
     def _read_fractions(self, text: str) -> str:
         """3/4, the denominator first."""
@@ -37,32 +29,10 @@ class EastAsianRules(LanguageRules):
             text,
         )
 
-    def counted(self, amount: str, noun: Noun) -> str:
-        """Without spaces."""
-        sign, first, second = self.amount(amount)
-        said = self.number(first) + (f"{self.to}{self.number(second)}" if second else "")
-        return f"{sign}{said}{noun.one}"
-
-    def _signed_words(self, amount: str, gender: str = "") -> str:
-        sign, first, second = self.amount(amount)
-        return f"{sign}{self.number(first)}" + (f"{self.to}{self.number(second)}" if second else "")
-
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """2024年3月5日 in words."""
         said = f"{self.cardinal(month)}{self.month_sign}{self.cardinal(day)}{self.day_sign}"
         return said if year is None else f"{self.year(year)}{self.year_sign}{said}"
-
-    def hours(self, hour: int) -> str:
-        """14時."""
-        return f"{self.cardinal(hour)}{self.hour_sign}"
-
-    def minutes(self, minute: int) -> str:
-        """30分."""
-        return f"{super().minutes(minute)}{self.minute_sign}"
-
-    def seconds(self, second: int) -> str:
-        """5秒."""
-        return f"{self.cardinal(second)}{self.second_sign}"
 
     @cached_property
     def read_years(self) -> Step:
@@ -91,44 +61,25 @@ class ChineseRules(EastAsianRules):
     code = "zh"
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "点", "负", "加", "到"
-    hour_sign, zero_minute = "点", "零"
+    hour_form, zero_minute = "{}点", "零"
     fraction_of = "分之"
     _spans = "间"
     calling = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
     currencies = moneys("""
-        ¥ ￥ RMB CNY = 元 m
-        $ US$ USD = 美元 m
-        € EUR = 欧元 m
-        £ = 英镑 m
-        ₩ = 韩元 m
+        ¥ ￥ RMB CNY = 元
+        $ US$ USD = 美元
+        € EUR = 欧元
+        £ = 英镑
+        ₩ = 韩元
     """)
     scales = ("万", "亿")
     scale_joiner = ""
     units = nouns("""
-        kg = 公斤 m
-        g = 克 m
-        mg = 毫克 m
-        t = 吨 m
-        km = 公里 m
-        m = 米 m
-        cm = 厘米 m
-        mm = 毫米 m
-        km/h = 公里每小时 m
-        m/s = 米每秒 m
-        km² = 平方公里 m
-        m² = 平方米 m
-        m³ = 立方米 m
-        l L = 升 m
-        ml mL = 毫升 m
-        h = 小时 m
-        min = 分钟 m
-        s = 秒 m
-        °C ℃ = 摄氏度 m
-        °F = 华氏度 m
-        ° = 度 m
-        kW = 千瓦 m
-        kWh = 千瓦时 m
+        kg = 公斤, g = 克, mg = 毫克, t = 吨, km = 公里, m = 米, cm = 厘米, mm = 毫米,
+        km/h = 公里每小时, m/s = 米每秒, km² = 平方公里, m² = 平方米, m³ = 立方米, l L = 升,
+        ml mL = 毫升, h = 小时, min = 分钟, s = 秒, °C ℃ = 摄氏度, °F = 华氏度, ° = 度, kW = 千瓦,
+        kWh = 千瓦时
     """)
     fractions = {"½": "二分之一", "¼": "四分之一", "¾": "四分之三"}
 
@@ -174,39 +125,20 @@ class JapaneseRules(EastAsianRules):
     calling = "電話|携帯|番号"
     percent = Noun.of("パーセント")
     currencies = moneys("""
-        ¥ ￥ JPY = 円 m
-        $ US$ USD = ドル m
-        € EUR = ユーロ m
-        £ = ポンド m
-        ₩ = ウォン m
+        ¥ ￥ JPY = 円
+        $ US$ USD = ドル
+        € EUR = ユーロ
+        £ = ポンド
+        ₩ = ウォン
     """)
     scales = ("万", "億")
     scale_joiner = ""
     units = nouns("""
-        kg = キログラム m
-        g = グラム m
-        mg = ミリグラム m
-        t = トン m
-        km = キロメートル m
-        m = メートル m
-        cm = センチメートル m
-        mm = ミリメートル m
-        km/h = キロメートル毎時 m
-        m/s = メートル毎秒 m
-        km² = 平方キロメートル m
-        m² = 平方メートル m
-        m³ = 立方メートル m
-        l L = リットル m
-        ml mL = ミリリットル m
-        h = 時間 m
-        min = 分 m
-        s = 秒 m
-        °C ℃ = 度 m
-        °F = 華氏度 m
-        ° = 度 m
-        kW = キロワット m
-        GB = ギガバイト m
-        MB = メガバイト m
+        kg = キログラム, g = グラム, mg = ミリグラム, t = トン, km = キロメートル, m = メートル,
+        cm = センチメートル, mm = ミリメートル, km/h = キロメートル毎時, m/s = メートル毎秒,
+        km² = 平方キロメートル, m² = 平方メートル, m³ = 立方メートル, l L = リットル,
+        ml mL = ミリリットル, h = 時間, min = 分, s = 秒, °C ℃ = 度, °F = 華氏度, ° = 度,
+        kW = キロワット, GB = ギガバイト, MB = メガバイト
     """)
     fractions = {"½": "二分の一", "¼": "四分の一", "¾": "四分の三"}
 
@@ -221,41 +153,25 @@ class KoreanRules(EastAsianRules):
     code = "ko"
     cardinals = {"m": "cardinal-sinokorean"}
     point, minus, plus, to = "점", "영하", "플러스", "에서"
-    year_sign, month_sign, day_sign, hour_sign, minute_sign = "년", "월", "일", "시", "분"
-    second_sign = "초"
+    year_sign = "년"
+    minute_form, second_form = " {} 분", " {} 초"
     fraction_of = "분의 "
     _spans = "간"
     calling = "전화|휴대폰|번호|연락처"
     percent = Noun.of("퍼센트")
     currencies = moneys("""
-        ₩ ￦ KRW = 원 m
-        $ US$ USD = 달러 m
-        € EUR = 유로 m
-        £ = 파운드 m
-        ¥ = 엔 m
+        ₩ ￦ KRW = 원
+        $ US$ USD = 달러
+        € EUR = 유로
+        £ = 파운드
+        ¥ = 엔
     """)
     scales = ("만", "억")
     scale_joiner = " "
     units = nouns("""
-        kg = 킬로그램 m
-        g = 그램 m
-        mg = 밀리그램 m
-        t = 톤 m
-        km = 킬로미터 m
-        m = 미터 m
-        cm = 센티미터 m
-        mm = 밀리미터 m
-        km/h = 킬로미터 매 시 m
-        m² = 제곱미터 m
-        l L = 리터 m
-        ml mL = 밀리리터 m
-        h = 시간 m
-        °C ℃ = 도 m
-        °F = 화씨 도 m
-        ° = 도 m
-        kW = 킬로와트 m
-        GB = 기가바이트 m
-        MB = 메가바이트 m
+        kg = 킬로그램, g = 그램, mg = 밀리그램, t = 톤, km = 킬로미터, m = 미터, cm = 센티미터,
+        mm = 밀리미터, km/h = 킬로미터 매 시, m² = 제곱미터, l L = 리터, ml mL = 밀리리터,
+        h = 시간, °C ℃ = 도, °F = 화씨 도, ° = 도, kW = 킬로와트, GB = 기가바이트, MB = 메가바이트
     """)
     fractions = {"½": "이분의 일", "¼": "사분의 일", "¾": "사분의 삼"}
     _MONTHS = {6: "유", 10: "시"}
@@ -288,14 +204,6 @@ class KoreanRules(EastAsianRules):
     def hours(self, hour: int) -> str:
         """세 시: native up to twelve."""
         return f"{self.native(hour) if 1 <= hour <= 12 else self.cardinal(hour)} 시"
-
-    def minutes(self, minute: int) -> str:
-        """삼십 분."""
-        return f" {self.cardinal(minute)} 분"
-
-    def seconds(self, second: int) -> str:
-        """오 초."""
-        return f" {self.cardinal(second)} 초"
 
     def counted(self, amount: str, noun: Noun) -> str:
         """With a space before the unit; below zero of degrees only."""

@@ -14,10 +14,11 @@ class EnglishRules(LanguageRules):
     code = "en"
     cardinals = {"m": "cardinal-verbose"}
     ordinals = {"m": "ordinal-verbose"}
-    decimal, group, spaced_groups = ".", ",", False
+    group, spaced_groups = ",", False
     point, minus, to = "point", "minus", "to"
     month_first = True
     fraction_digits = True
+    zero_minute, second_form = "oh ", " and {} seconds"
     # 21st
     ordinal_mark = re.compile(
         r"(?<![\w.])([0-9]{1,3}(?:,[0-9]{3})*|[0-9]{1,9})(?:st|nd|rd|th)\b", re.I
@@ -31,56 +32,30 @@ class EnglishRules(LanguageRules):
     scales = ("thousand", "million", "billion", "trillion")
     money_joiner = " and "
     currencies = moneys("""
-        $ = dollar/dollars m; cent/cents m
-        US$ USD = US dollar/US dollars m; cent/cents m
-        ¢ = cent/cents m
-        € EUR = euro/euros m; cent/cents m
-        £ GBP = pound/pounds m; penny/pence m
-        ¥ = yen m
-        ₹ = rupee/rupees m; paisa/paise m
-        ₩ = won m
+        $ = dollar/dollars; cent/cents
+        US$ USD = US dollar/US dollars; cent/cents
+        ¢ = cent/cents
+        € EUR = euro/euros; cent/cents
+        £ GBP = pound/pounds; penny/pence
+        ¥ = yen
+        ₹ = rupee/rupees; paisa/paise
+        ₩ = won
     """)
     units = nouns("""
-        kg = kilogram/kilograms m
-        g = gram/grams m
-        mg = milligram/milligrams m
-        t = tonne/tonnes m
-        lb lbs lb. lbs. = pound/pounds m
-        oz oz. = ounce/ounces m
-        km = kilometer/kilometers m
-        m = meter/meters m
-        cm = centimeter/centimeters m
-        mm = millimeter/millimeters m
-        mi mi. = mile/miles m
-        ft ft. = foot/feet m
-        in. = inch/inches m
-        km/h kph = kilometer per hour/kilometers per hour m
-        mph = mile per hour/miles per hour m
-        m/s = meter per second/meters per second m
-        km² = square kilometer/square kilometers m
-        m² = square meter/square meters m
-        m³ = cubic meter/cubic meters m
-        l L = liter/liters m
-        ml mL = milliliter/milliliters m
-        h hr hrs = hour/hours m
-        min min. = minute/minutes m
-        s sec sec. = second/seconds m
-        ms = millisecond/milliseconds m
-        °C ℃ = degree celsius/degrees celsius m
-        °F ℉ = degree fahrenheit/degrees fahrenheit m
-        ° = degree/degrees m
-        W = watt/watts m
-        kW = kilowatt/kilowatts m
-        kWh = kilowatt hour/kilowatt hours m
-        V = volt/volts m
-        Hz = hertz m
-        kHz = kilohertz m
-        MHz = megahertz m
-        GHz = gigahertz m
-        KB kB = kilobyte/kilobytes m
-        MB = megabyte/megabytes m
-        GB = gigabyte/gigabytes m
-        TB = terabyte/terabytes m
+        kg = kilogram/kilograms, g = gram/grams, mg = milligram/milligrams, t = tonne/tonnes,
+        lb lbs lb. lbs. = pound/pounds, oz oz. = ounce/ounces, km = kilometer/kilometers,
+        m = meter/meters, cm = centimeter/centimeters, mm = millimeter/millimeters,
+        mi mi. = mile/miles, ft ft. = foot/feet, in. = inch/inches,
+        km/h kph = kilometer per hour/kilometers per hour, mph = mile per hour/miles per hour,
+        m/s = meter per second/meters per second, km² = square kilometer/square kilometers,
+        m² = square meter/square meters, m³ = cubic meter/cubic meters, l L = liter/liters,
+        ml mL = milliliter/milliliters, h hr hrs = hour/hours, min min. = minute/minutes,
+        s sec sec. = second/seconds, ms = millisecond/milliseconds,
+        °C ℃ = degree celsius/degrees celsius, °F ℉ = degree fahrenheit/degrees fahrenheit,
+        ° = degree/degrees, W = watt/watts, kW = kilowatt/kilowatts,
+        kWh = kilowatt hour/kilowatt hours, V = volt/volts, Hz = hertz, kHz = kilohertz,
+        MHz = megahertz, GHz = gigahertz, KB kB = kilobyte/kilobytes, MB = megabyte/megabytes,
+        GB = gigabyte/gigabytes, TB = terabyte/terabytes
     """)
     abbreviations = {
         "e.g.": "for example", "i.e.": "that is", "etc.": "et cetera", "vs.": "versus",
@@ -173,18 +148,9 @@ class EnglishRules(LanguageRules):
         word = "o'clock" if 1 <= at.hour <= 12 else "hundred"
         return f"{self.cardinal(at.hour)} {word}"
 
-    def seconds(self, second: int) -> str:
-        """And five seconds."""
-        return f" and {self.cardinal(second)} seconds"
-
     def minutes(self, minute: int) -> str:
         """Oh five."""
-        if not minute:
-            return "zero"
-        return f"oh {self.cardinal(minute)}" if minute < 10 else self.cardinal(minute)
-
-    def _ordinal(self, match: re.Match[str]) -> str:
-        return self.ordinal(int(match[1].replace(",", "")))
+        return super().minutes(minute) if minute else "zero"
 
     def _decade(self, match: re.Match[str]) -> str:
         number = int(match[1])
@@ -260,6 +226,8 @@ class GermanRules(LanguageRules):
     fraction_digits = True
     # 14:30 Uhr, 14.30 Uhr, 9 Uhr
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\sUhr\b")
+    clock_range = _CLOCKS
+    hour_form, hour_gender, second_form = "{} Uhr", "m", " und {} Sekunden"
     calling = "tel|telefon|telefonnummer|ruf|rufen|rufnummer|fax|handy|nummer|anrufen|unter"
     months = (
         "Januar", "Februar", "März", "April", "Mai", "Juni", "Juli", "August", "September",
@@ -269,46 +237,22 @@ class GermanRules(LanguageRules):
     scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
     money_joiner = " und "
     currencies = moneys("""
-        € EUR = Euro m; Cent m
-        $ = Dollar m; Cent m
-        USD = US-Dollar m; Cent m
-        £ = Pfund n; Penny/Pence m
-        CHF = Franken m; Rappen m
-        ¥ = Yen m
+        € EUR = Euro; Cent
+        $ = Dollar; Cent
+        USD = US-Dollar; Cent
+        £ = Pfund n; Penny/Pence
+        CHF = Franken; Rappen
+        ¥ = Yen
     """)
     units = nouns("""
-        kg = Kilogramm n
-        g = Gramm n
-        mg = Milligramm n
-        t = Tonne/Tonnen f
-        km = Kilometer m
-        m = Meter m
-        cm = Zentimeter m
-        mm = Millimeter m
-        km/h = Kilometer pro Stunde m
-        m/s = Meter pro Sekunde m
-        km² qkm = Quadratkilometer m
-        m² qm = Quadratmeter m
-        m³ = Kubikmeter m
-        l = Liter m
-        ml = Milliliter m
-        h Std. = Stunde/Stunden f
-        min Min. = Minute/Minuten f
-        s Sek. = Sekunde/Sekunden f
-        ms = Millisekunde/Millisekunden f
-        °C ℃ = Grad Celsius m
-        °F = Grad Fahrenheit m
-        ° = Grad m
-        W = Watt n
-        kW = Kilowatt n
-        kWh = Kilowattstunde/Kilowattstunden f
-        V = Volt n
-        Hz = Hertz n
-        MHz = Megahertz n
-        GHz = Gigahertz n
-        MB = Megabyte n
-        GB = Gigabyte n
-        TB = Terabyte n
+        kg = Kilogramm n, g = Gramm n, mg = Milligramm n, t = Tonne/Tonnen f, km = Kilometer,
+        m = Meter, cm = Zentimeter, mm = Millimeter, km/h = Kilometer pro Stunde,
+        m/s = Meter pro Sekunde, km² qkm = Quadratkilometer, m² qm = Quadratmeter, m³ = Kubikmeter,
+        l = Liter, ml = Milliliter, h Std. = Stunde/Stunden f, min Min. = Minute/Minuten f,
+        s Sek. = Sekunde/Sekunden f, ms = Millisekunde/Millisekunden f, °C ℃ = Grad Celsius,
+        °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n,
+        kWh = Kilowattstunde/Kilowattstunden f, V = Volt n, Hz = Hertz n, MHz = Megahertz n,
+        GHz = Gigahertz n, MB = Megabyte n, GB = Gigabyte n, TB = Terabyte n
     """)
     abbreviations = {
         "z. B.": "zum Beispiel", "d. h.": "das heißt", "u. a.": "unter anderem",
@@ -341,19 +285,6 @@ class GermanRules(LanguageRules):
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
         return _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
 
-    def read_times(self, text: str) -> str:
-        """9-17 Uhr, and the clock's."""
-        text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
-        return super().read_times(text)
-
-    def hours(self, hour: int) -> str:
-        """Ein Uhr."""
-        return f"{self.cardinal(hour, 'm')} Uhr"
-
-    def seconds(self, second: int) -> str:
-        """Und fünf Sekunden."""
-        return f" und {self.cardinal(second)} Sekunden"
-
 
 _GERMAN_ARTICLE = re.compile(
     r"\b(der|die|das|jede|diese|den|dem|des|am|im|vom|zum|zur|beim|ab|bis|seit|jeden|jedem|"
@@ -377,6 +308,8 @@ class DutchRules(LanguageRules):
     year_marks = (_DUTCH_YEAR, _BARE_YEAR)
     # 14.30 uur, 9:00
     clock = re.compile(r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\suur\b")
+    clock_range = _CLOCKS
+    hour_form, second_form = "{} uur", " en {} seconden"
     # 2e, 8ste, 3de
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(?:e|de|ste)\b")
     calling = "bel|tel|telefoon|telefoonnummer|nummer|mobiel"
@@ -388,38 +321,19 @@ class DutchRules(LanguageRules):
     scales = ("duizend", "miljoen", "miljard")
     money_joiner = " en "
     currencies = moneys("""
-        € EUR = euro m; cent m
-        $ = dollar m; cent m
-        USD = Amerikaanse dollar m; cent m
-        £ = pond m; penny/pence m
-        ¥ = yen m
+        € EUR = euro; cent
+        $ = dollar; cent
+        USD = Amerikaanse dollar; cent
+        £ = pond; penny/pence
+        ¥ = yen
     """)
     units = nouns("""
-        kg = kilogram m
-        g = gram m
-        mg = milligram m
-        t = ton m
-        km = kilometer m
-        m = meter m
-        cm = centimeter m
-        mm = millimeter m
-        km/u km/h = kilometer per uur m
-        m/s = meter per seconde m
-        km² = vierkante kilometer m
-        m² = vierkante meter m
-        m³ = kubieke meter m
-        l = liter m
-        ml = milliliter m
-        u = uur m
-        min = minuut/minuten m
-        sec = seconde/seconden m
-        °C ℃ = graad celsius/graden celsius m
-        °F = graad fahrenheit/graden fahrenheit m
-        ° = graad/graden m
-        kW = kilowatt m
-        kWh = kilowattuur m
-        MB = megabyte m
-        GB = gigabyte m
+        kg = kilogram, g = gram, mg = milligram, t = ton, km = kilometer, m = meter,
+        cm = centimeter, mm = millimeter, km/u km/h = kilometer per uur, m/s = meter per seconde,
+        km² = vierkante kilometer, m² = vierkante meter, m³ = kubieke meter, l = liter,
+        ml = milliliter, u = uur, min = minuut/minuten, sec = seconde/seconden,
+        °C ℃ = graad celsius/graden celsius, °F = graad fahrenheit/graden fahrenheit,
+        ° = graad/graden, kW = kilowatt, kWh = kilowattuur, MB = megabyte, GB = gigabyte
     """)
     abbreviations = {
         "bijv.": "bijvoorbeeld", "bv.": "bijvoorbeeld", "enz.": "enzovoort", "o.a.": "onder andere",
@@ -436,16 +350,3 @@ class DutchRules(LanguageRules):
             hundreds, rest = divmod(number, 100)
             return f"{self.cardinal(hundreds)}honderd{self.cardinal(rest) if rest else ''}"
         return self.cardinal(number)
-
-    def read_times(self, text: str) -> str:
-        """9-17 uur, and the clock's."""
-        text = _CLOCKS.sub(lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text)
-        return super().read_times(text)
-
-    def hours(self, hour: int) -> str:
-        """Veertien uur."""
-        return f"{self.cardinal(hour)} uur"
-
-    def seconds(self, second: int) -> str:
-        """En vijf seconden."""
-        return f" en {self.cardinal(second)} seconden"

@@ -25,11 +25,13 @@ class LanguageRules:
     # is not the masculine's.
     cardinals: ClassVar[Mapping[str, str]] = {}
     ordinals: ClassVar[Mapping[str, str]] = {}
-    decimal: ClassVar[str] = ","
+    # What separates thousands.
     group: ClassVar[str] = "."
     spaced_groups: ClassVar[bool] = True
     # In scripts without spaces a number may follow a letter.
     spaced: ClassVar[bool] = True
+    # Between the words of a number, and before what it counts.
+    space: ClassVar[str] = " "
     point: ClassVar[str] = ""
     minus: ClassVar[str] = ""
     plus: ClassVar[str] = "plus"
@@ -48,13 +50,25 @@ class LanguageRules:
     currencies: ClassVar[Mapping[str, Money]] = {}
     units: ClassVar[Mapping[str, Noun]] = {}
     abbreviations: ClassVar[Mapping[str, str]] = {}
+    # What is said around the numbers of a time, and the gender of those.
+    hour_form: ClassVar[str] = "{}"
+    minute_form: ClassVar[str] = "{}"
+    second_form: ClassVar[str] = " {}"
+    hour_gender: ClassVar[str] = ""
+    minute_gender: ClassVar[str] = ""
     # Between the hour and its minutes, and what is said before minutes of one digit.
     minute_joiner: ClassVar[str] = " "
     zero_minute: ClassVar[str] = ""
-    # An hour with its minutes as this language alone writes it.
+    # An hour with its minutes as this language alone writes it; a range of hours; and an hour and
+    # its minutes (groups 1 and 2) that are one by the sign behind them.
     clock: ClassVar[re.Pattern[str] | None] = None
-    # An ordinal as it is written: its number, and how it is marked.
+    clock_range: ClassVar[re.Pattern[str] | None] = None
+    clock_sign: ClassVar[re.Pattern[str] | None] = None
+    # An ordinal as it is written: its number, and how it is marked; and the feminine's marks.
     ordinal_mark: ClassVar[re.Pattern[str] | None] = None
+    feminine_marks: ClassVar[tuple[str, ...]] = ()
+    # A sign or number (group 1) and the ending (group 2) that it has, with what joins them.
+    suffix: ClassVar[re.Pattern[str] | None] = None
     # A year as it stands behind a word that tells it, or alone: group 1 is read as it stands.
     year_marks: ClassVar[tuple[re.Pattern[str], ...]] = ()
     # Words behind which 8.30 is a time.
@@ -70,9 +84,12 @@ class LanguageRules:
     def read(self, text: str) -> str:
         """The text in words."""
         text = _plain_digits(text)
+        if self.suffix:
+            text = self.suffix.sub(rf"\1{_JOINED}\2", text)
         for step in self.steps:
             text = step(text)
-        return " ".join(text.split())
+        said = " ".join(text.split())
+        return re.sub(rf"\s?{_JOINED}\s?", "", said) if self.suffix else said
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -101,7 +118,7 @@ class LanguageRules:
 
     def digits(self, text: str) -> str:
         """Its digits, one by one."""
-        return " ".join(self.digit(int(one)) for one in text if one.isdigit())
+        return self.space.join(self.digit(int(one)) for one in text if one.isdigit())
 
     def digit(self, number: int) -> str:
         """One digit of a telephone number."""
@@ -121,7 +138,9 @@ class LanguageRules:
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """A number with a fraction in words."""
-        return f"{self.whole(number.whole)} {self.point} {self.fraction(number.fraction)}"
+        return self.space.join(
+            (self.whole(number.whole), self.point, self.fraction(number.fraction))
+        )
 
     def fraction(self, digits: str) -> str:
         """What stands behind the decimal separator: as a number when it has two digits."""
@@ -168,10 +187,10 @@ class LanguageRules:
         """An amount (`5`, `-5`, `5-7`) of something, in words."""
         sign, first, second = self.amount(amount)
         number = self.parse(second or first)
-        said = f"{self.words(number, noun.gender)} {self.form(number, noun)}"
+        said = [self.words(number, noun.gender), self.form(number, noun)]
         if second:
-            said = f"{self.number(first, noun.gender)} {self.to} {said}"
-        return f"{sign} {said}".strip()
+            said = [self.number(first, noun.gender), self.to, *said]
+        return self.space.join((sign, *said)).strip()
 
     def amount(self, text: str) -> tuple[str, str, str]:
         """Sign in words, number, and the end of a range."""
@@ -314,6 +333,12 @@ class LanguageRules:
 
     def read_times(self, text: str) -> str:
         """Times of day: 14:30, 14:30:05, and those of `clock`."""
+        if self.clock_range:
+            text = self.clock_range.sub(
+                lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text
+            )
+        if self.clock_sign:
+            text = self.clock_sign.sub(r"\1:\2", text)
         if self.clock:
             text = self.clock.sub(self._clock, text)
         if self.clock_words:
@@ -349,15 +374,16 @@ class LanguageRules:
 
     def hours(self, hour: int) -> str:
         """The hour of a time."""
-        return self.cardinal(hour)
+        return self.hour_form.format(self.cardinal(hour, self.hour_gender))
 
     def minutes(self, minute: int) -> str:
         """The minutes of a time."""
-        return (self.zero_minute if minute < 10 else "") + self.cardinal(minute)
+        zero = self.zero_minute if minute < 10 else ""
+        return self.minute_form.format(zero + self.cardinal(minute, self.minute_gender))
 
     def seconds(self, second: int) -> str:
         """The seconds of a time, joined to its minutes."""
-        return f" {self.cardinal(second)}"
+        return self.second_form.format(self.cardinal(second, self.minute_gender))
 
     @cached_property
     def read_money(self) -> Step:
@@ -435,7 +461,8 @@ class LanguageRules:
         return self.ordinal_mark.sub(self._ordinal, text) if self.ordinal_mark else text
 
     def _ordinal(self, match: re.Match[str]) -> str:
-        return self.ordinal(int(match[1]))
+        gender = "f" if match[match.lastindex or 0] in self.feminine_marks else "m"
+        return self.ordinal(int(match[1].replace(",", "")), gender)
 
     def read_years(self, text: str) -> str:
         """Years that are read otherwise than numbers."""
@@ -484,10 +511,10 @@ class LanguageRules:
 
     def _signed_words(self, amount: str, gender: str = "") -> str:
         sign, first, second = self.amount(amount)
-        said = self.number(first, gender)
+        said = [sign, self.number(first, gender)]
         if second:
-            said = f"{said} {self.to} {self.number(second, gender)}"
-        return f"{sign} {said}".strip()
+            said += [self.to, self.number(second, gender)]
+        return self.space.join(said).strip()
 
     # --- What a caller asks for by name
 
@@ -501,6 +528,8 @@ class LanguageRules:
         return character if character.isalnum() else ""
 
 
+# Between a number and its ending until both are read; no text has it.
+_JOINED = "\ue8ff"
 _ISO_DATE = re.compile(
     r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
 )

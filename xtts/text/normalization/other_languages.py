@@ -16,6 +16,8 @@ class TurkishRules(LanguageRules):
     point, minus, plus, to = "virgül", "eksi", "artı", "ile"
     zero_minute = "sıfır "
     spaced_groups = False
+    # 2015'te is iki bin on beşte.
+    suffix = re.compile(r"([0-9€$%])['’]()(?=(?![ıiuü]?nc)[a-zçğıöşü])")
     calling = "tel|telefon|numaram|numara|numarası|ara|arayın|cep|faks"
     months = (
         "Ocak", "Şubat", "Mart", "Nisan", "Mayıs", "Haziran", "Temmuz", "Ağustos", "Eylül",
@@ -24,33 +26,16 @@ class TurkishRules(LanguageRules):
     percent = Noun.of("yüzde")
     scales = ("bin", "milyon", "milyar")
     currencies = moneys("""
-        ₺ TL TRY = lira m; kuruş m
-        € EUR = euro m; sent m
-        $ USD = dolar m; sent m
-        £ = sterlin m; peni m
+        ₺ TL TRY = lira; kuruş
+        € EUR = euro; sent
+        $ USD = dolar; sent
+        £ = sterlin; peni
     """)
     units = nouns("""
-        kg = kilogram m
-        g gr = gram m
-        mg = miligram m
-        t = ton m
-        km = kilometre m
-        m = metre m
-        cm = santimetre m
-        mm = milimetre m
-        km/sa km/s km/h = kilometre saat m
-        m² = metrekare m
-        m³ = metreküp m
-        l lt = litre m
-        ml = mililitre m
-        sa = saat m
-        dk = dakika m
-        sn = saniye m
-        °C ℃ = derece m
-        ° = derece m
-        kW = kilovat m
-        MB = megabayt m
-        GB = gigabayt m
+        kg = kilogram, g gr = gram, mg = miligram, t = ton, km = kilometre, m = metre,
+        cm = santimetre, mm = milimetre, km/sa km/s km/h = kilometre saat, m² = metrekare,
+        m³ = metreküp, l lt = litre, ml = mililitre, sa = saat, dk = dakika, sn = saniye,
+        °C ℃ = derece, ° = derece, kW = kilovat, MB = megabayt, GB = gigabayt
     """)
     abbreviations = {
         "vb.": "ve benzeri", "vs.": "vesaire", "örn.": "örneğin", "Prof.": "profesör",
@@ -60,11 +45,6 @@ class TurkishRules(LanguageRules):
         "tel.": "telefon",
     }  # fmt: skip
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
-
-    def read(self, text: str) -> str:
-        """Suffixes join what they stand behind: 2015'te is iki bin on beşte."""
-        said = super().read(_TURKISH_SUFFIX.sub("\\1\ue8ff", text))
-        return re.sub(r"\s?\ue8ff\s?", "", said)
 
     def percentage(self, amount: str) -> str:
         """Yüzde on dört."""
@@ -78,7 +58,6 @@ class TurkishRules(LanguageRules):
         return _TURKISH_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
 
 
-_TURKISH_SUFFIX = re.compile(r"([0-9€$%])['’](?=(?![ıiuü]?nc)[a-zçğıöşü])")
 _TURKISH_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-zçğıöşü])")
 _TURKISH_SUFFIXED = re.compile(r"(?<![\w.,])([0-9]{1,4})['’]?(?:[ıiuü]?nc[ıiuü])(?!\w)")
 
@@ -91,6 +70,11 @@ class HungarianRules(LanguageRules):
     cardinals = {"m": "cardinal", "noun": "cardinal-initial"}
     ordinals = {"m": "ordinal"}
     point, minus, plus, to = "egész", "mínusz", "plusz", "-"
+    minute_form, second_form = "{} perc", " {} másodperc"
+    # Behind signs too: 5 €-t is öt eurót.
+    suffix = re.compile(
+        r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)"
+    )
     calling = "tel|telefon|hívja|hívj|hívjon|szám|mobil|fax|telefonszám"
     months = (
         "január", "február", "március", "április", "május", "június", "július", "augusztus",
@@ -99,34 +83,16 @@ class HungarianRules(LanguageRules):
     percent = Noun.of("százalék")
     scales = ("ezer", "millió", "milliárd")
     currencies = moneys("""
-        Ft HUF = forint m
-        € EUR = euró m; cent m
-        $ USD = dollár m; cent m
-        £ = font m; penny m
+        Ft HUF = forint
+        € EUR = euró; cent
+        $ USD = dollár; cent
+        £ = font; penny
     """)
     units = nouns("""
-        kg = kilogramm m
-        g = gramm m
-        dkg = dekagramm m
-        mg = milligramm m
-        t = tonna m
-        km = kilométer m
-        m = méter m
-        cm = centiméter m
-        mm = milliméter m
-        km/h km/ó = kilométer per óra m
-        m² = négyzetméter m
-        m³ = köbméter m
-        l = liter m
-        dl = deciliter m
-        ml = milliliter m
-        perc = perc m
-        mp = másodperc m
-        °C ℃ = celsius fok m
-        ° = fok m
-        kW = kilowatt m
-        MB = megabájt m
-        GB = gigabájt m
+        kg = kilogramm, g = gramm, dkg = dekagramm, mg = milligramm, t = tonna, km = kilométer,
+        m = méter, cm = centiméter, mm = milliméter, km/h km/ó = kilométer per óra,
+        m² = négyzetméter, m³ = köbméter, l = liter, dl = deciliter, ml = milliliter, perc = perc,
+        mp = másodperc, °C ℃ = celsius fok, ° = fok, kW = kilowatt, MB = megabájt, GB = gigabájt
     """)
     abbreviations = {
         "pl.": "például", "stb.": "és a többi", "kb.": "körülbelül", "ún.": "úgynevezett",
@@ -200,25 +166,12 @@ class HungarianRules(LanguageRules):
         """Tizennégy óra."""
         return f"{'két' if hour == 2 else self.cardinal(hour)} óra"
 
-    def minutes(self, minute: int) -> str:
-        """Harminc perc."""
-        return f"{self.cardinal(minute)} perc"
-
-    def seconds(self, second: int) -> str:
-        """Öt másodperc."""
-        return f" {self.cardinal(second)} másodperc"
-
     def read_ordinals(self, text: str) -> str:
         """2. before a word; 5-7. before a word."""
         text = _HUNGARIAN_RANGE.sub(
             lambda m: f"{self.cardinal(int(m[1]))} {self.ordinal(int(m[2]))}", text
         )
         return _HUNGARIAN_ORDINAL.sub(lambda m: self.ordinal(int(m[1])), text)
-
-    def read(self, text: str) -> str:
-        """Suffixes join what they stand behind, behind signs too: 5 €-t is öt eurót."""
-        said = super().read(_HUNGARIAN_SUFFIX.sub("\\1\ue8ff\\2", text))
-        return re.sub(r"\s?\ue8ff\s?", "", said)
 
 
 _HUNGARIAN_FIGURES = re.compile(
@@ -229,9 +182,6 @@ _HUNGARIAN_DATE = re.compile(
 )
 _HUNGARIAN_ORDINAL = re.compile(r"(?<![\w.,])([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
 _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s[a-záéíóöőúüű])")
-_HUNGARIAN_SUFFIX = re.compile(
-    r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)"
-)
 
 
 class ArabicRules(LanguageRules):
@@ -239,7 +189,7 @@ class ArabicRules(LanguageRules):
 
     code = "ar"
     cardinals = {"m": "cardinal-masculine"}
-    decimal, group, spaced_groups = ".", ",", False
+    group, spaced_groups = ",", False
     point, minus, plus, to = "فاصلة", "ناقص", "زائد", "إلى"
     calling = "اتصل|هاتف|تلفون|رقم|جوال"
     months = (
@@ -248,21 +198,16 @@ class ArabicRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("في المئة")
     currencies = moneys("""
-        $ USD = دولار m
-        € EUR = يورو m
-        £ = جنيه m
+        $ USD = دولار
+        € EUR = يورو
+        £ = جنيه
     """)
     units = nouns("""
-        كغ كجم كغم kg = كيلوغرام/كيلوغرامات/كيلوغراما m
-        غ غم g = غرام/غرامات/غراما m
-        كم km = كيلومتر/كيلومترات/كيلومترا m
-        م m = متر/أمتار/مترا m
-        سم cm = سنتيمتر/سنتيمترات/سنتيمترا m
-        مم mm = مليمتر/مليمترات/مليمترا m
-        كم/س km/h = كيلومتر في الساعة/كيلومترات في الساعة/كيلومترا في الساعة m
-        ل = لتر/لترات/لترا m
-        °C ℃ °م = درجة مئوية/درجات مئوية/درجة مئوية f
-        ° = درجة/درجات/درجة f
+        كغ كجم كغم kg = كيلوغرام/كيلوغرامات/كيلوغراما, غ غم g = غرام/غرامات/غراما,
+        كم km = كيلومتر/كيلومترات/كيلومترا, م m = متر/أمتار/مترا,
+        سم cm = سنتيمتر/سنتيمترات/سنتيمترا, مم mm = مليمتر/مليمترات/مليمترا,
+        كم/س km/h = كيلومتر في الساعة/كيلومترات في الساعة/كيلومترا في الساعة, ل = لتر/لترات/لترا,
+        °C ℃ °م = درجة مئوية/درجات مئوية/درجة مئوية f, ° = درجة/درجات/درجة f
     """)
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
@@ -311,7 +256,7 @@ class HindiRules(LanguageRules):
     code = "hi"
     cardinals = {"m": "cardinal"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
-    decimal, group, spaced_groups = ".", ",", False
+    group, spaced_groups = ",", False
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
     fraction_digits = True
     # Four figures before में and its like, or behind सन्
@@ -324,6 +269,7 @@ class HindiRules(LanguageRules):
     ordinal_mark = re.compile(
         r"(?<![\w.,])([0-9]{1,4})(वाँ|वां|वा|वीं|वी|वें|ला|ली|रा|री|था|थी|ठा|ठी)(?![\u0900-\u097f])"
     )
+    feminine_marks = ("वीं", "वी", "ली", "री", "थी", "ठी")
     calling = "फ़ोन|फोन|मोबाइल|कॉल|नंबर"
     months = (
         "जनवरी", "फ़रवरी", "मार्च", "अप्रैल", "मई", "जून", "जुलाई", "अगस्त", "सितंबर", "अक्टूबर",
@@ -332,25 +278,15 @@ class HindiRules(LanguageRules):
     percent = Noun.of("प्रतिशत")
     scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब")
     currencies = moneys("""
-        ₹ INR रु. = रुपया/रुपये m; पैसा/पैसे m
-        $ USD = डॉलर m; सेंट m
-        € EUR = यूरो m; सेंट m
-        £ = पाउंड m; पेंस m
+        ₹ INR रु. = रुपया/रुपये; पैसा/पैसे
+        $ USD = डॉलर; सेंट
+        € EUR = यूरो; सेंट
+        £ = पाउंड; पेंस
     """)
     units = nouns("""
-        kg किग्रा = किलोग्राम m
-        g ग्रा = ग्राम m
-        km किमी कि.मी. = किलोमीटर m
-        m मी = मीटर m
-        cm सेमी = सेंटीमीटर m
-        mm मिमी = मिलीमीटर m
-        km/h किमी/घंटा = किलोमीटर प्रति घंटा m
-        l ली = लीटर m
-        ml = मिलीलीटर m
-        °C ℃ = डिग्री सेल्सियस m
-        ° = डिग्री m
-        GB = गीगाबाइट m
-        MB = मेगाबाइट m
+        kg किग्रा = किलोग्राम, g ग्रा = ग्राम, km किमी कि.मी. = किलोमीटर, m मी = मीटर,
+        cm सेमी = सेंटीमीटर, mm मिमी = मिलीमीटर, km/h किमी/घंटा = किलोमीटर प्रति घंटा, l ली = लीटर,
+        ml = मिलीलीटर, °C ℃ = डिग्री सेल्सियस, ° = डिग्री, GB = गीगाबाइट, MB = मेगाबाइट
     """)
     abbreviations = {
         "डॉ.": "डॉक्टर", "प्रो.": "प्रोफ़ेसर", "श्री.": "श्री", "कु.": "कुमारी", "आदि.": "आदि",
@@ -381,6 +317,3 @@ class HindiRules(LanguageRules):
         if not at.minute:
             return f"{self.cardinal(at.hour)} बजे"
         return f"{self.cardinal(at.hour)} बजकर {self.cardinal(at.minute)} मिनट"
-
-    def _ordinal(self, match: re.Match[str]) -> str:
-        return self.ordinal(int(match[1]), "f" if match[2].endswith(("ी", "ीं")) else "m")

@@ -1,5 +1,6 @@
 """What is counted, in its forms, and numbers and times as they are written."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -64,13 +65,14 @@ class ClockTime:
 
 
 def nouns(table: str) -> dict[str, Noun]:
-    """Lines of `symbol symbol = one/many gender`."""
+    """`symbol symbol = one/many gender`, each on a line of its own or behind a comma; without a
+    gender it is m."""
     return {symbol: _noun(forms) for symbol, forms in _rows(table)}
 
 
 def moneys(table: str) -> dict[str, Money]:
-    """Lines of `sign sign = one/many gender; one/many gender`: of the unit and of a hundredth of
-    it, where that has a name."""
+    """As `nouns`, `sign = one/many gender; one/many gender`: of the unit and of a hundredth of it,
+    where that has a name."""
     found = {}
     for sign, forms in _rows(table):
         unit, _, cent = forms.partition("; ")
@@ -79,12 +81,12 @@ def moneys(table: str) -> dict[str, Money]:
 
 
 def _rows(table: str) -> Iterator[tuple[str, str]]:
-    for line in filter(None, map(str.strip, table.splitlines())):
-        symbols, _, forms = line.partition(" = ")
+    for row in filter(None, map(str.strip, re.split(r"\n|, ", table.strip()))):
+        symbols, _, forms = row.rstrip(",").partition(" = ")
         for symbol in symbols.split():
             yield symbol, forms
 
 
 def _noun(forms: str) -> Noun:
     words, _, gender = forms.rpartition(" ")
-    return Noun.of(words, gender)
+    return Noun.of(words, gender) if gender in ("m", "f", "n") else Noun.of(forms)

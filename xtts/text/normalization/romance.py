@@ -1,6 +1,7 @@
 """How Spanish, French, Italian and Portuguese are read."""
 
 import re
+from typing import ClassVar
 
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
@@ -36,13 +37,24 @@ def _iberian_gender(after: str) -> str:
     return "m" if word.endswith(("o", "os", "s", "e", "l", "r")) or word in _MASCULINE else ""
 
 
-class SpanishRules(LanguageRules):
+class RomanceRules(LanguageRules):
+    """What the four share: two genders, and hours are feminine."""
+
+    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
+    ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
+    hour_gender = "f"
+    clock_sign: ClassVar[re.Pattern[str] | None] = _HOURS_SIGN
+    feminine_marks: ClassVar[tuple[str, ...]] = ("ª", "a")
+    scale_joiner = " de "
+    money_joiner = " e "
+
+
+class SpanishRules(RomanceRules):
     """Spanish; decimal commas and points are both read."""
 
     code = "es"
     # Uno where it counts nothing, un before a masculine noun.
-    cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine"}
-    ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
+    cardinals = {**RomanceRules.cardinals, "": "numbering"}
     point, minus, plus, to = "coma", "menos", "más", "a"
     calling = "tel|teléfono|telefono|llame|llama|llamar|llámame|número|numero|móvil|fax"
     months = (
@@ -51,45 +63,29 @@ class SpanishRules(LanguageRules):
     )  # fmt: skip
     date_joiner = " de "
     clock_words = "las|la"
-    zero_minute = "cero "
+    zero_minute, second_form = "cero ", " y {} segundos"
     # 2ª, 1.º, 3.er
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|er\b|(?<=\.)[oa]\b)")
     percent = Noun.of("por ciento", "")
     scales = ("mil", "millón", "millones", "billones")
-    scale_joiner = " de "
     money_joiner = " con "
     currencies = moneys("""
-        € EUR = euro/euros m; céntimo/céntimos m
-        $ US$ USD = dólar/dólares m; centavo/centavos m
-        £ = libra/libras f; penique/peniques m
-        ¥ = yen/yenes m
+        € EUR = euro/euros; céntimo/céntimos
+        $ US$ USD = dólar/dólares; centavo/centavos
+        £ = libra/libras f; penique/peniques
+        ¥ = yen/yenes
     """)
     units = nouns("""
-        kg = kilogramo/kilogramos m
-        g = gramo/gramos m
-        mg = miligramo/miligramos m
-        t = tonelada/toneladas f
-        km = kilómetro/kilómetros m
-        m = metro/metros m
-        cm = centímetro/centímetros m
-        mm = milímetro/milímetros m
-        km/h = kilómetro por hora/kilómetros por hora m
-        m/s = metro por segundo/metros por segundo m
-        km² = kilómetro cuadrado/kilómetros cuadrados m
-        m² = metro cuadrado/metros cuadrados m
-        m³ = metro cúbico/metros cúbicos m
-        l = litro/litros m
-        ml = mililitro/mililitros m
-        h = hora/horas f
-        min = minuto/minutos m
-        s = segundo/segundos m
-        °C ℃ ºC = grado celsius/grados celsius m
-        °F = grado fahrenheit/grados fahrenheit m
-        ° = grado/grados m
-        kW = kilovatio/kilovatios m
-        kWh = kilovatio hora/kilovatios hora m
-        MB = megabyte/megabytes m
-        GB = gigabyte/gigabytes m
+        kg = kilogramo/kilogramos, g = gramo/gramos, mg = miligramo/miligramos,
+        t = tonelada/toneladas f, km = kilómetro/kilómetros, m = metro/metros,
+        cm = centímetro/centímetros, mm = milímetro/milímetros,
+        km/h = kilómetro por hora/kilómetros por hora, m/s = metro por segundo/metros por segundo,
+        km² = kilómetro cuadrado/kilómetros cuadrados, m² = metro cuadrado/metros cuadrados,
+        m³ = metro cúbico/metros cúbicos, l = litro/litros, ml = mililitro/mililitros,
+        h = hora/horas f, min = minuto/minutos, s = segundo/segundos,
+        °C ℃ ºC = grado celsius/grados celsius, °F = grado fahrenheit/grados fahrenheit,
+        ° = grado/grados, kW = kilovatio/kilovatios, kWh = kilovatio hora/kilovatios hora,
+        MB = megabyte/megabytes, GB = gigabyte/gigabytes
     """)
     abbreviations = {
         "p. ej.": "por ejemplo", "etc.": "etcétera", "Ud.": "usted", "Uds.": "ustedes",
@@ -105,34 +101,20 @@ class SpanishRules(LanguageRules):
         """One and hundreds agree with the noun."""
         return _iberian_gender(after)
 
-    def read_times(self, text: str) -> str:
-        """20:15 h."""
-        return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
-
-    def hours(self, hour: int) -> str:
-        """Hours are feminine: la una."""
-        return self.cardinal(hour, "f")
-
-    def seconds(self, second: int) -> str:
-        """Y cinco segundos."""
-        return f" y {self.cardinal(second)} segundos"
-
     def _ordinal(self, match: re.Match[str]) -> str:
-        number, mark = int(match[1]), match[2].lower()
-        if mark in ("ª", "a"):
-            return self.ordinal(number, "f")
+        """Primer and tercer before a masculine noun."""
+        number, mark = int(match[1]), match[2]
         before_noun = re.match(r"\s[a-záéíóúñ]", match.string[match.end() :])
-        if mark == "er" or (before_noun and number % 10 in (1, 3) and number not in (11, 13)):
+        short = before_noun and number % 10 in (1, 3) and number not in (11, 13)
+        if mark == "er" or (short and mark not in self.feminine_marks):
             return spell("es", number, "ordinal-masculine-adjective")
-        return self.ordinal(number)
+        return super()._ordinal(match)
 
 
-class FrenchRules(LanguageRules):
+class FrenchRules(RomanceRules):
     """French of France."""
 
     code = "fr"
-    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
-    ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     point, minus, to = "virgule", "moins", "à"
     calling = "tél|tel|téléphone|appelez|appeler|appelle|numéro|portable|fax"
     months = (
@@ -140,48 +122,34 @@ class FrenchRules(LanguageRules):
         "octobre", "novembre", "décembre",
     )  # fmt: skip
     first_day = "premier"
-    clock = _HOURS
+    clock, clock_sign = _HOURS, None
+    minute_gender, second_form = "f", " et {} secondes"
     # 2e, 1re, 3ème
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,6})(er|re|ère|ème|eme|e|nde?|º|ᵉ)(?!\w)")
+    feminine_marks = ("re",)
     percent = Noun.of("pour cent")
     scales = ("mille", "million", "millions", "milliard", "milliards")
-    scale_joiner = " de "
     money_joiner = " et "
     currencies = moneys("""
-        € EUR = euro/euros m; centime/centimes m
-        $ = dollar/dollars m; cent/cents m
-        USD = dollar américain/dollars américains m; cent/cents m
-        £ = livre/livres f; penny/pence m
-        CHF = franc suisse/francs suisses m; centime/centimes m
-        ¥ = yen/yens m
+        € EUR = euro/euros; centime/centimes
+        $ = dollar/dollars; cent/cents
+        USD = dollar américain/dollars américains; cent/cents
+        £ = livre/livres f; penny/pence
+        CHF = franc suisse/francs suisses; centime/centimes
+        ¥ = yen/yens
     """)
     units = nouns("""
-        kg = kilogramme/kilogrammes m
-        g = gramme/grammes m
-        mg = milligramme/milligrammes m
-        t = tonne/tonnes f
-        km = kilomètre/kilomètres m
-        m = mètre/mètres m
-        cm = centimètre/centimètres m
-        mm = millimètre/millimètres m
-        km/h = kilomètre par heure/kilomètres par heure m
-        m/s = mètre par seconde/mètres par seconde m
-        km² = kilomètre carré/kilomètres carrés m
-        m² = mètre carré/mètres carrés m
-        m³ = mètre cube/mètres cubes m
-        l L = litre/litres m
-        ml = millilitre/millilitres m
-        min mn = minute/minutes f
-        s = seconde/secondes f
-        °C ℃ = degré celsius/degrés celsius m
-        °F = degré fahrenheit/degrés fahrenheit m
-        ° = degré/degrés m
-        kW = kilowatt/kilowatts m
-        kWh = kilowattheure/kilowattheures m
-        Mo = mégaoctet/mégaoctets m
-        Go = gigaoctet/gigaoctets m
-        MB = mégaoctet/mégaoctets m
-        GB = gigaoctet/gigaoctets m
+        kg = kilogramme/kilogrammes, g = gramme/grammes, mg = milligramme/milligrammes,
+        t = tonne/tonnes f, km = kilomètre/kilomètres, m = mètre/mètres,
+        cm = centimètre/centimètres, mm = millimètre/millimètres,
+        km/h = kilomètre par heure/kilomètres par heure,
+        m/s = mètre par seconde/mètres par seconde, km² = kilomètre carré/kilomètres carrés,
+        m² = mètre carré/mètres carrés, m³ = mètre cube/mètres cubes, l L = litre/litres,
+        ml = millilitre/millilitres, min mn = minute/minutes f, s = seconde/secondes f,
+        °C ℃ = degré celsius/degrés celsius, °F = degré fahrenheit/degrés fahrenheit,
+        ° = degré/degrés, kW = kilowatt/kilowatts, kWh = kilowattheure/kilowattheures,
+        Mo = mégaoctet/mégaoctets, Go = gigaoctet/gigaoctets, MB = mégaoctet/mégaoctets,
+        GB = gigaoctet/gigaoctets
     """)
     abbreviations = {
         "M.": "monsieur", "Mme": "madame", "Mlle": "mademoiselle", "MM.": "messieurs",
@@ -194,15 +162,7 @@ class FrenchRules(LanguageRules):
 
     def hours(self, hour: int) -> str:
         """Dix-huit heures."""
-        return f"{self.cardinal(hour, 'f')} {'heure' if hour < 2 else 'heures'}"
-
-    def minutes(self, minute: int) -> str:
-        """Vingt et une."""
-        return self.cardinal(minute, "f")
-
-    def seconds(self, second: int) -> str:
-        """Et cinq secondes."""
-        return f" et {self.cardinal(second, 'f')} secondes"
+        return f"{super().hours(hour)} {'heure' if hour < 2 else 'heures'}"
 
     def phone(self, text: str) -> str:
         """In pairs where it is written in pairs."""
@@ -223,15 +183,11 @@ class FrenchRules(LanguageRules):
         """Plural from two on: 1,5 kilogramme."""
         return noun.one if number.value < 2 else noun.few
 
-    def _ordinal(self, match: re.Match[str]) -> str:
-        return self.ordinal(int(match[1]), "f" if match[2].startswith("r") else "m")
 
-
-class ItalianRules(LanguageRules):
+class ItalianRules(RomanceRules):
     """Italian."""
 
     code = "it"
-    ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     point, minus, plus, to = "virgola", "meno", "più", "a"
     calling = "tel|telefono|chiami|chiama|chiamare|chiami lo|numero|cellulare|fax"
     months = (
@@ -239,45 +195,29 @@ class ItalianRules(LanguageRules):
         "settembre", "ottobre", "novembre", "dicembre",
     )  # fmt: skip
     first_day = "primo"
-    minute_joiner = " e "
+    minute_joiner, second_form = " e ", " e {} secondi"
     clock_words = "ore|alle|dalle|all[ae] ore"
     # 3°, 2ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(º|ª|°(?!\s?[CF]))")
     percent = Noun.of("per cento", "")
     scales = ("mila", "milione", "milioni", "miliardo", "miliardi")
     scale_joiner = " di "
-    money_joiner = " e "
     currencies = moneys("""
-        € EUR = euro m; centesimo/centesimi m
-        $ USD = dollaro/dollari m; centesimo/centesimi m
-        £ = sterlina/sterline f; penny/pence m
-        ¥ = yen m
+        € EUR = euro; centesimo/centesimi
+        $ USD = dollaro/dollari; centesimo/centesimi
+        £ = sterlina/sterline f; penny/pence
+        ¥ = yen
     """)
     units = nouns("""
-        kg = chilogrammo/chilogrammi m
-        g = grammo/grammi m
-        mg = milligrammo/milligrammi m
-        t = tonnellata/tonnellate f
-        km = chilometro/chilometri m
-        m = metro/metri m
-        cm = centimetro/centimetri m
-        mm = millimetro/millimetri m
-        km/h = chilometro orario/chilometri orari m
-        m/s = metro al secondo/metri al secondo m
-        km² = chilometro quadrato/chilometri quadrati m
-        m² mq = metro quadrato/metri quadrati m
-        m³ = metro cubo/metri cubi m
-        l = litro/litri m
-        ml = millilitro/millilitri m
-        h = ora/ore f
-        min = minuto/minuti m
-        s = secondo/secondi m
-        °C ℃ = grado celsius/gradi celsius m
-        °F = grado fahrenheit/gradi fahrenheit m
-        kW = kilowatt m
-        kWh = kilowattora m
-        MB = megabyte m
-        GB = gigabyte m
+        kg = chilogrammo/chilogrammi, g = grammo/grammi, mg = milligrammo/milligrammi,
+        t = tonnellata/tonnellate f, km = chilometro/chilometri, m = metro/metri,
+        cm = centimetro/centimetri, mm = millimetro/millimetri,
+        km/h = chilometro orario/chilometri orari, m/s = metro al secondo/metri al secondo,
+        km² = chilometro quadrato/chilometri quadrati, m² mq = metro quadrato/metri quadrati,
+        m³ = metro cubo/metri cubi, l = litro/litri, ml = millilitro/millilitri, h = ora/ore f,
+        min = minuto/minuti, s = secondo/secondi, °C ℃ = grado celsius/gradi celsius,
+        °F = grado fahrenheit/gradi fahrenheit, kW = kilowatt, kWh = kilowattora, MB = megabyte,
+        GB = gigabyte
     """)
     abbreviations = {
         "Sig.": "signor", "Sig.ra": "signora", "Sig.na": "signorina", "Dott.": "dottor",
@@ -291,7 +231,7 @@ class ItalianRules(LanguageRules):
 
     def cardinal(self, number: int, gender: str = "") -> str:
         """Uno where it counts nothing, un before a masculine noun; ventuno stays whole."""
-        rules = {"m": "cardinal-masculine", "f": "cardinal-feminine"}.get(gender, "numbering")
+        rules = self.cardinals.get(gender, "numbering")
         return spell("it", number, rules if number == 1 else "numbering")
 
     def gender_before(self, after: str) -> str:
@@ -301,28 +241,11 @@ class ItalianRules(LanguageRules):
             return ""
         return "f" if found[1].endswith("a") else "m" if found[1].endswith(("o", "e")) else ""
 
-    def read_times(self, text: str) -> str:
-        """20:15 h."""
-        return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
 
-    def hours(self, hour: int) -> str:
-        """One is feminine: l'una."""
-        return self.cardinal(hour, "f" if hour == 1 else "")
-
-    def seconds(self, second: int) -> str:
-        """E cinque secondi."""
-        return f" e {self.cardinal(second)} secondi"
-
-    def _ordinal(self, match: re.Match[str]) -> str:
-        return self.ordinal(int(match[1]), "f" if match[2] == "ª" else "m")
-
-
-class PortugueseRules(LanguageRules):
+class PortugueseRules(RomanceRules):
     """Portuguese, as in Brazil where the two differ."""
 
     code = "pt"
-    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
-    ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     point, minus, plus, to = "vírgula", "menos", "mais", "a"
     calling = "tel|telefone|ligue|ligar|liga|número|celular|telemóvel|fax"
     months = (
@@ -330,45 +253,29 @@ class PortugueseRules(LanguageRules):
         "outubro", "novembro", "dezembro",
     )  # fmt: skip
     date_joiner, first_day = " de ", "primeiro"
-    clock, minute_joiner = _HOURS, " e "
+    clock, minute_joiner, second_form = _HOURS, " e ", " e {} segundos"
     # 2º, 3ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
     percent = Noun.of("por cento")
     scales = ("mil", "milhão", "milhões", "bilhão", "bilhões", "mil milhões")
-    scale_joiner = " de "
-    money_joiner = " e "
     currencies = moneys("""
-        R$ BRL = real/reais m; centavo/centavos m
-        € EUR = euro/euros m; cêntimo/cêntimos m
-        $ US$ USD = dólar/dólares m; centavo/centavos m
-        £ = libra/libras f; pêni/pence m
-        ¥ = iene/ienes m
+        R$ BRL = real/reais; centavo/centavos
+        € EUR = euro/euros; cêntimo/cêntimos
+        $ US$ USD = dólar/dólares; centavo/centavos
+        £ = libra/libras f; pêni/pence
+        ¥ = iene/ienes
     """)
     units = nouns("""
-        kg = quilograma/quilogramas m
-        g = grama/gramas m
-        mg = miligrama/miligramas m
-        t = tonelada/toneladas f
-        km = quilômetro/quilômetros m
-        m = metro/metros m
-        cm = centímetro/centímetros m
-        mm = milímetro/milímetros m
-        km/h = quilômetro por hora/quilômetros por hora m
-        m/s = metro por segundo/metros por segundo m
-        km² = quilômetro quadrado/quilômetros quadrados m
-        m² = metro quadrado/metros quadrados m
-        m³ = metro cúbico/metros cúbicos m
-        l L = litro/litros m
-        ml = mililitro/mililitros m
-        min = minuto/minutos m
-        s = segundo/segundos m
-        °C ℃ = grau celsius/graus celsius m
-        °F = grau fahrenheit/graus fahrenheit m
-        ° = grau/graus m
-        kW = quilowatt/quilowatts m
-        kWh = quilowatt-hora/quilowatts-hora m
-        MB = megabyte/megabytes m
-        GB = gigabyte/gigabytes m
+        kg = quilograma/quilogramas, g = grama/gramas, mg = miligrama/miligramas,
+        t = tonelada/toneladas f, km = quilômetro/quilômetros, m = metro/metros,
+        cm = centímetro/centímetros, mm = milímetro/milímetros,
+        km/h = quilômetro por hora/quilômetros por hora,
+        m/s = metro por segundo/metros por segundo,
+        km² = quilômetro quadrado/quilômetros quadrados, m² = metro quadrado/metros quadrados,
+        m³ = metro cúbico/metros cúbicos, l L = litro/litros, ml = mililitro/mililitros,
+        min = minuto/minutos, s = segundo/segundos, °C ℃ = grau celsius/graus celsius,
+        °F = grau fahrenheit/graus fahrenheit, ° = grau/graus, kW = quilowatt/quilowatts,
+        kWh = quilowatt-hora/quilowatts-hora, MB = megabyte/megabytes, GB = gigabyte/gigabytes
     """)
     abbreviations = {
         "p. ex.": "por exemplo", "etc.": "etcétera", "nº": "número", "n.º": "número",
@@ -383,23 +290,8 @@ class PortugueseRules(LanguageRules):
         """One, two and hundreds agree with the noun."""
         return _iberian_gender(after)
 
-    def read_times(self, text: str) -> str:
-        """14:30 h, then 14h30 and 9h."""
-        return super().read_times(_HOURS_SIGN.sub(r"\1:\2", text))
-
     def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
         """14h30; 9h are nine hours."""
         if match[2]:
             return self.time(at)
         return f"{self.hours(at.hour)} {'hora' if at.hour == 1 else 'horas'}"
-
-    def hours(self, hour: int) -> str:
-        """Hours are feminine: duas e trinta."""
-        return self.cardinal(hour, "f")
-
-    def seconds(self, second: int) -> str:
-        """E cinco segundos."""
-        return f" e {self.cardinal(second)} segundos"
-
-    def _ordinal(self, match: re.Match[str]) -> str:
-        return self.ordinal(int(match[1]), "f" if match[2] in "ªa" else "m")

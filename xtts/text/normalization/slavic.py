@@ -2,6 +2,8 @@
 ordinals."""
 
 import re
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
 
 from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
@@ -12,10 +14,28 @@ class SlavicRules(LanguageRules):
     """What the three share: a noun has one form behind 1, one behind 2 to 4, one behind the rest,
     and one behind a fraction."""
 
+    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     # Whether 21 and 31 count as 1 does.
     last_one_counts = False
     # Behind a year that is an ordinal; "" where it is a cardinal.
     of_year = ""
+    # The ordinals of 0 to 19 and of tens, and their endings behind a hard and a soft stem, by
+    # gender and case.
+    units_ordinals: ClassVar[Sequence[str]] = ()
+    tens_ordinals: ClassVar[Sequence[str]] = ()
+    endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
+
+    def below_hundred(self, number: int, gender: str) -> str:
+        """The ordinal of 0 to 99: both of its words are ordinals."""
+        tens, units = divmod(number, 10)
+        if tens < 2:
+            return self.declined(self.units_ordinals[number], gender)
+        said = self.declined(self.tens_ordinals[tens - 2], gender)
+        return f"{said} {self.declined(self.units_ordinals[units], gender)}" if units else said
+
+    def declined(self, word: str, gender: str) -> str:
+        """An ordinal with the ending of a gender, or of a gender and a case (`m-gen`)."""
+        return word[:-1] + self.endings[gender][word.endswith(("i", "í"))]
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """By the last two digits."""
@@ -50,7 +70,6 @@ class PolishRules(SlavicRules):
     """Polish."""
 
     code = "pl"
-    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, to = "przecinek", "minus", "do"
     of_year, zero_minute = "roku", "zero "
     # 2. before a word
@@ -64,39 +83,31 @@ class PolishRules(SlavicRules):
     scales = ("tysiąc", "tysiące", "tysięcy", "milion", "miliony", "milionów", "miliardów")
     clock_words = "godz\\.|godzinie|godziny|o"
     scale_nouns = nouns("""
-        tys. = tysiąc/tysiące/tysięcy/tysiąca m
-        mln = milion/miliony/milionów/miliona m
-        mld = miliard/miliardy/miliardów/miliarda m
+        tys. = tysiąc/tysiące/tysięcy/tysiąca, mln = milion/miliony/milionów/miliona,
+        mld = miliard/miliardy/miliardów/miliarda
     """)
     currencies = moneys("""
-        zł PLN = złoty/złote/złotych/złotego m; grosz/grosze/groszy m
-        € EUR = euro/euro/euro/euro m; cent/centy/centów m
-        $ USD = dolar/dolary/dolarów/dolara m; cent/centy/centów m
-        £ = funt/funty/funtów/funta m; pens/pensy/pensów m
+        zł PLN = złoty/złote/złotych/złotego; grosz/grosze/groszy
+        € EUR = euro/euro/euro/euro; cent/centy/centów
+        $ USD = dolar/dolary/dolarów/dolara; cent/centy/centów
+        £ = funt/funty/funtów/funta; pens/pensy/pensów
     """)
     units = nouns("""
-        kg = kilogram/kilogramy/kilogramów/kilograma m
-        g = gram/gramy/gramów/grama m
-        dag = dekagram/dekagramy/dekagramów/dekagrama m
-        mg = miligram/miligramy/miligramów/miligrama m
-        t = tona/tony/ton/tony f
-        km = kilometr/kilometry/kilometrów/kilometra m
-        m = metr/metry/metrów/metra m
-        cm = centymetr/centymetry/centymetrów/centymetra m
-        mm = milimetr/milimetry/milimetrów/milimetra m
-        km/h = kilometr na godzinę/kilometry na godzinę/kilometrów na godzinę/kilometra na godzinę m
-        m² = metr kwadratowy/metry kwadratowe/metrów kwadratowych/metra kwadratowego m
-        l = litr/litry/litrów/litra m
-        ml = mililitr/mililitry/mililitrów/mililitra m
-        godz. = godzina/godziny/godzin/godziny f
-        min min. = minuta/minuty/minut/minuty f
-        sek. = sekunda/sekundy/sekund/sekundy f
-        °C ℃ = stopień Celsjusza/stopnie Celsjusza/stopni Celsjusza/stopnia Celsjusza m
-        ° = stopień/stopnie/stopni/stopnia m
-        kW = kilowat/kilowaty/kilowatów/kilowata m
-        kWh = kilowatogodzina/kilowatogodziny/kilowatogodzin/kilowatogodziny f
-        MB = megabajt/megabajty/megabajtów/megabajta m
-        GB = gigabajt/gigabajty/gigabajtów/gigabajta m
+        kg = kilogram/kilogramy/kilogramów/kilograma, g = gram/gramy/gramów/grama,
+        dag = dekagram/dekagramy/dekagramów/dekagrama,
+        mg = miligram/miligramy/miligramów/miligrama, t = tona/tony/ton/tony f,
+        km = kilometr/kilometry/kilometrów/kilometra, m = metr/metry/metrów/metra,
+        cm = centymetr/centymetry/centymetrów/centymetra,
+        mm = milimetr/milimetry/milimetrów/milimetra,
+        km/h = kilometr na godzinę/kilometry na godzinę/kilometrów na godzinę/kilometra na godzinę,
+        m² = metr kwadratowy/metry kwadratowe/metrów kwadratowych/metra kwadratowego,
+        l = litr/litry/litrów/litra, ml = mililitr/mililitry/mililitrów/mililitra,
+        godz. = godzina/godziny/godzin/godziny f, min min. = minuta/minuty/minut/minuty f,
+        sek. = sekunda/sekundy/sekund/sekundy f,
+        °C ℃ = stopień Celsjusza/stopnie Celsjusza/stopni Celsjusza/stopnia Celsjusza,
+        ° = stopień/stopnie/stopni/stopnia, kW = kilowat/kilowaty/kilowatów/kilowata,
+        kWh = kilowatogodzina/kilowatogodziny/kilowatogodzin/kilowatogodziny f,
+        MB = megabajt/megabajty/megabajtów/megabajta, GB = gigabajt/gigabajty/gigabajtów/gigabajta
     """)
     abbreviations = {
         "np.": "na przykład", "itd.": "i tak dalej", "itp.": "i tym podobne",
@@ -109,12 +120,12 @@ class PolishRules(SlavicRules):
         "hab.": "habilitowany",
     }  # fmt: skip
     fractions = {"½": "pół", "¼": "ćwierć", "¾": "trzy czwarte"}
-    _UNITS = (
+    units_ordinals = (
         "zerowy pierwszy drugi trzeci czwarty piąty szósty siódmy ósmy dziewiąty dziesiąty "
         "jedenasty dwunasty trzynasty czternasty piętnasty szesnasty siedemnasty osiemnasty "
         "dziewiętnasty"
     ).split()
-    _TENS = (
+    tens_ordinals = (
         "dwudziesty trzydziesty czterdziesty pięćdziesiąty sześćdziesiąty siedemdziesiąty "
         "osiemdziesiąty dziewięćdziesiąty"
     ).split()
@@ -122,8 +133,7 @@ class PolishRules(SlavicRules):
         "setny dwusetny trzechsetny czterechsetny pięćsetny sześćsetny siedemsetny osiemsetny "
         "dziewięćsetny"
     ).split()
-    # Endings behind a hard and a soft stem, by gender and case.
-    _ENDINGS = {
+    endings = {
         "m": ("y", "i"), "f": ("a", "a"), "n": ("e", "ie"), "m-gen": ("ego", "iego"),
         "f-gen": ("ej", "iej"), "m-loc": ("ym", "im"), "f-ins": ("ą", "ą"),
     }  # fmt: skip
@@ -131,23 +141,15 @@ class PolishRules(SlavicRules):
     def ordinal(self, number: int, gender: str = "m") -> str:
         """gender: m, f, n, or with a case: m-gen, f-gen, m-loc, f-ins."""
         above, last = divmod(number, 100)
-        said = []
-        if last == 0 and number:
-            if number % 1000 == 0:
-                stem = "tysięczny" if number == 1000 else f"{self._joined(number // 1000)}tysięczny"
-                return self._declined(stem, gender)
-            thousands, hundreds = divmod(above, 10)
-            prefix = f"{self.cardinal(thousands * 1000)} " if thousands else ""
-            return prefix + self._declined(self._HUNDREDS[hundreds - 1], gender)
-        if above:
-            said.append(self.cardinal(above * 100))
-        if last < 20:
-            said.append(self._declined(self._UNITS[last], gender))
-        else:
-            said.append(self._declined(self._TENS[last // 10 - 2], gender))
-            if last % 10:
-                said.append(self._declined(self._UNITS[last % 10], gender))
-        return " ".join(said)
+        if last or not number:
+            before = f"{self.cardinal(above * 100)} " if above else ""
+            return before + self.below_hundred(last, gender)
+        if number % 1000 == 0:
+            stem = "tysięczny" if number == 1000 else f"{self._joined(number // 1000)}tysięczny"
+            return self.declined(stem, gender)
+        thousands, hundreds = divmod(above, 10)
+        before = f"{self.cardinal(thousands * 1000)} " if thousands else ""
+        return before + self.declined(self._HUNDREDS[hundreds - 1], gender)
 
     def _joined(self, thousands: int) -> str:
         known = {2: "dwu", 3: "trzy", 4: "cztero"}
@@ -155,14 +157,11 @@ class PolishRules(SlavicRules):
             "pl", thousands, "cardinal-masculine-genitive"
         ).replace(" ", "")
 
-    def _declined(self, word: str, gender: str) -> str:
-        soft = word.endswith("i")
-        stem, ending = word[:-1], self._ENDINGS[gender][soft]
-        if soft and word == "drugi":
-            ending = {"a": "a", "ą": "ą", "ie": "ie"}.get(ending, ending)
-        elif soft and ending in ("a", "ą"):
-            stem += "i"
-        return stem + ending
+    def declined(self, word: str, gender: str) -> str:
+        """A soft stem stays soft before a and ą: trzecia, but druga."""
+        found = super().declined(word, gender)
+        soft = word.endswith("i") and word != "drugi" and found.endswith(("a", "ą"))
+        return f"{found[:-1]}i{found[-1]}" if soft else found
 
     def read_named_dates(self, text: str) -> str:
         """As in `LanguageRules`, with what stands behind the year."""
@@ -212,7 +211,6 @@ class CzechRules(SlavicRules):
     """Czech."""
 
     code = "cs"
-    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, to = "celá", "minus", "až"
     zero_minute = "nula "
     # 2. before a word
@@ -225,38 +223,29 @@ class CzechRules(SlavicRules):
     percent = Noun.of("procento/procenta/procent/procenta", "n")
     scales = ("tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
     scale_nouns = nouns("""
-        tis. = tisíc/tisíce/tisíc/tisíce m
-        mil. mil = milion/miliony/milionů/milionu m
+        tis. = tisíc/tisíce/tisíc/tisíce, mil. mil = milion/miliony/milionů/milionu,
         mld. mld = miliarda/miliardy/miliard/miliardy f
     """)
     currencies = moneys("""
-        Kč CZK = koruna/koruny/korun/koruny f; haléř/haléře/haléřů m
-        € EUR = euro/eura/eur/eura n; cent/centy/centů m
-        $ USD = dolar/dolary/dolarů/dolaru m; cent/centy/centů m
-        £ = libra/libry/liber/libry f; pence m
+        Kč CZK = koruna/koruny/korun/koruny f; haléř/haléře/haléřů
+        € EUR = euro/eura/eur/eura n; cent/centy/centů
+        $ USD = dolar/dolary/dolarů/dolaru; cent/centy/centů
+        £ = libra/libry/liber/libry f; pence
     """)
     units = nouns("""
-        kg = kilogram/kilogramy/kilogramů/kilogramu m
-        g = gram/gramy/gramů/gramu m
-        dkg = dekagram/dekagramy/dekagramů/dekagramu m
-        mg = miligram/miligramy/miligramů/miligramu m
-        t = tuna/tuny/tun/tuny f
-        km = kilometr/kilometry/kilometrů/kilometru m
-        m = metr/metry/metrů/metru m
-        cm = centimetr/centimetry/centimetrů/centimetru m
-        mm = milimetr/milimetry/milimetrů/milimetru m
-        km/h = kilometr za hodinu/kilometry za hodinu/kilometrů za hodinu/kilometru za hodinu m
-        m² = metr čtvereční/metry čtvereční/metrů čtverečních/metru čtverečního m
-        l = litr/litry/litrů/litru m
-        ml = mililitr/mililitry/mililitrů/mililitru m
-        h hod. = hodina/hodiny/hodin/hodiny f
-        min min. = minuta/minuty/minut/minuty f
-        °C ℃ = stupeň Celsia/stupně Celsia/stupňů Celsia/stupně Celsia m
-        ° = stupeň/stupně/stupňů/stupně m
-        kW = kilowatt/kilowatty/kilowattů/kilowattu m
-        kWh = kilowatthodina/kilowatthodiny/kilowatthodin/kilowatthodiny f
-        MB = megabajt/megabajty/megabajtů/megabajtu m
-        GB = gigabajt/gigabajty/gigabajtů/gigabajtu m
+        kg = kilogram/kilogramy/kilogramů/kilogramu, g = gram/gramy/gramů/gramu,
+        dkg = dekagram/dekagramy/dekagramů/dekagramu, mg = miligram/miligramy/miligramů/miligramu,
+        t = tuna/tuny/tun/tuny f, km = kilometr/kilometry/kilometrů/kilometru,
+        m = metr/metry/metrů/metru, cm = centimetr/centimetry/centimetrů/centimetru,
+        mm = milimetr/milimetry/milimetrů/milimetru,
+        km/h = kilometr za hodinu/kilometry za hodinu/kilometrů za hodinu/kilometru za hodinu,
+        m² = metr čtvereční/metry čtvereční/metrů čtverečních/metru čtverečního,
+        l = litr/litry/litrů/litru, ml = mililitr/mililitry/mililitrů/mililitru,
+        h hod. = hodina/hodiny/hodin/hodiny f, min min. = minuta/minuty/minut/minuty f,
+        °C ℃ = stupeň Celsia/stupně Celsia/stupňů Celsia/stupně Celsia,
+        ° = stupeň/stupně/stupňů/stupně, kW = kilowatt/kilowatty/kilowattů/kilowattu,
+        kWh = kilowatthodina/kilowatthodiny/kilowatthodin/kilowatthodiny f,
+        MB = megabajt/megabajty/megabajtů/megabajtu, GB = gigabajt/gigabajty/gigabajtů/gigabajtu
     """)
     abbreviations = {
         "např.": "například", "atd.": "a tak dále", "apod.": "a podobně", "tj.": "to jest",
@@ -266,12 +255,14 @@ class CzechRules(SlavicRules):
         "tel.": "telefon", "sv.": "svatý", "Ing.": "inženýr", "Mgr.": "magistr", "MUDr.": "doktor",
     }  # fmt: skip
     fractions = {"½": "půl", "¼": "čtvrt", "¾": "tři čtvrtě"}
-    _UNITS = (
+    units_ordinals = (
         "nultý první druhý třetí čtvrtý pátý šestý sedmý osmý devátý desátý jedenáctý dvanáctý "
         "třináctý čtrnáctý patnáctý šestnáctý sedmnáctý osmnáctý devatenáctý"
     ).split()
-    _TENS = ("dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý devadesátý").split()
-    _ENDINGS = {
+    tens_ordinals = (
+        "dvacátý třicátý čtyřicátý padesátý šedesátý sedmdesátý osmdesátý devadesátý"
+    ).split()
+    endings = {
         "m": ("ý", "í"), "f": ("á", "í"), "n": ("é", "í"), "m-gen": ("ého", "ího"),
         "m-loc": ("ém", "ím"), "f-gen": ("é", "í"), "f-loc": ("é", "í"),
     }  # fmt: skip
@@ -279,23 +270,10 @@ class CzechRules(SlavicRules):
     def ordinal(self, number: int, gender: str = "m") -> str:
         """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc."""
         above, last = divmod(number, 100)
-        said = [self.cardinal(above * 100)] if above and last else []
-        if last < 20 and (last or not above):
-            said.append(self._declined(self._UNITS[last], gender))
-        elif last:
-            said.append(self._declined(self._TENS[last // 10 - 2], gender))
-            if last % 10:
-                said.append(self._declined(self._UNITS[last % 10], gender))
-        elif above == 10:
-            said.append(self._declined("tisící", gender))
-        else:
-            return self.cardinal(number)
-        if number == 100:
-            return self._declined("stý", gender)
-        return " ".join(said)
-
-    def _declined(self, word: str, gender: str) -> str:
-        return word[:-1] + self._ENDINGS[gender][word.endswith("í")]
+        if last or not number:
+            before = f"{self.cardinal(above * 100)} " if above else ""
+            return before + self.below_hundred(last, gender)
+        return self.declined("tisící", gender) if number == 1000 else self.cardinal(number)
 
     def cardinal(self, number: int, gender: str = "") -> str:
         """Milion is short."""
@@ -338,7 +316,6 @@ class RussianRules(SlavicRules):
     """Russian."""
 
     code = "ru"
-    cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     point, minus, plus, to = "запятая", "минус", "плюс", "тире"
     last_one_counts = True
     of_year, zero_minute = "года", "ноль "
@@ -354,37 +331,29 @@ class RussianRules(SlavicRules):
     percent = Noun.of("процент/процента/процентов/процента")
     scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
     scale_nouns = nouns("""
-        тыс. = тысяча/тысячи/тысяч/тысячи f
-        млн млн. = миллион/миллиона/миллионов/миллиона m
-        млрд млрд. = миллиард/миллиарда/миллиардов/миллиарда m
+        тыс. = тысяча/тысячи/тысяч/тысячи f, млн млн. = миллион/миллиона/миллионов/миллиона,
+        млрд млрд. = миллиард/миллиарда/миллиардов/миллиарда
     """)
     currencies = moneys("""
-        ₽ руб. RUB = рубль/рубля/рублей/рубля m; копейка/копейки/копеек f
-        € EUR = евро/евро/евро/евро m; цент/цента/центов m
-        $ USD = доллар/доллара/долларов/доллара m; цент/цента/центов m
-        £ = фунт/фунта/фунтов/фунта m; пенс/пенса/пенсов m
+        ₽ руб. RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f
+        € EUR = евро/евро/евро/евро; цент/цента/центов
+        $ USD = доллар/доллара/долларов/доллара; цент/цента/центов
+        £ = фунт/фунта/фунтов/фунта; пенс/пенса/пенсов
     """)
     units = nouns("""
-        кг kg = килограмм/килограмма/килограммов/килограмма m
-        г g = грамм/грамма/граммов/грамма m
-        мг = миллиграмм/миллиграмма/миллиграммов/миллиграмма m
-        т = тонна/тонны/тонн/тонны f
-        км km = километр/километра/километров/километра m
-        м m = метр/метра/метров/метра m
-        см cm = сантиметр/сантиметра/сантиметров/сантиметра m
-        мм mm = миллиметр/миллиметра/миллиметров/миллиметра m
-        км/ч = километр в час/километра в час/километров в час/километра в час m
-        м² = квадратный метр/квадратных метра/квадратных метров/квадратного метра m
-        л = литр/литра/литров/литра m
-        мл = миллилитр/миллилитра/миллилитров/миллилитра m
-        ч = час/часа/часов/часа m
-        мин мин. = минута/минуты/минут/минуты f
-        сек сек. = секунда/секунды/секунд/секунды f
-        °C °С ℃ = градус Цельсия/градуса Цельсия/градусов Цельсия/градуса Цельсия m
-        ° = градус/градуса/градусов/градуса m
-        кВт = киловатт/киловатта/киловатт/киловатта m
-        МБ = мегабайт/мегабайта/мегабайт/мегабайта m
-        ГБ = гигабайт/гигабайта/гигабайт/гигабайта m
+        кг kg = килограмм/килограмма/килограммов/килограмма, г g = грамм/грамма/граммов/грамма,
+        мг = миллиграмм/миллиграмма/миллиграммов/миллиграмма, т = тонна/тонны/тонн/тонны f,
+        км km = километр/километра/километров/километра, м m = метр/метра/метров/метра,
+        см cm = сантиметр/сантиметра/сантиметров/сантиметра,
+        мм mm = миллиметр/миллиметра/миллиметров/миллиметра,
+        км/ч = километр в час/километра в час/километров в час/километра в час,
+        м² = квадратный метр/квадратных метра/квадратных метров/квадратного метра,
+        л = литр/литра/литров/литра, мл = миллилитр/миллилитра/миллилитров/миллилитра,
+        ч = час/часа/часов/часа, мин мин. = минута/минуты/минут/минуты f,
+        сек сек. = секунда/секунды/секунд/секунды f,
+        °C °С ℃ = градус Цельсия/градуса Цельсия/градусов Цельсия/градуса Цельсия,
+        ° = градус/градуса/градусов/градуса, кВт = киловатт/киловатта/киловатт/киловатта,
+        МБ = мегабайт/мегабайта/мегабайт/мегабайта, ГБ = гигабайт/гигабайта/гигабайт/гигабайта
     """)
     abbreviations = {
         "и т. д.": "и так далее", "и т. п.": "и тому подобное", "т. е.": "то есть",

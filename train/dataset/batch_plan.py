@@ -1,16 +1,28 @@
-"""Groups clips of similar length into batches and shards them over ranks. Pure.
+"""Which clips go together in a batch: by length, within the budget BATCH_SECONDS, over ranks. Pure.
 
-Shuffle, sort by length inside windows, cut at the budget, shuffle the groups, deal them to ranks.
+The budget is halved after out-of-memory. A halving is known by where it happened: (epoch, batches
+of it done). From there on the batches of that epoch's plan are cut again, and later epochs are
+planned with the smaller budget; so the same halvings always make the same batches, and a resumed
+run goes on bit for bit.
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 # Clips are sorted by length inside windows of so many batches: long enough that a batch holds clips
 # of one length, short enough that an epoch stays well mixed.
 WINDOW_BATCHES = 16
 
 Group = tuple[int, ...]
+
+
+class OomBackoff(NamedTuple):
+    """From epoch `epoch` (from 1), behind `batch` of its batches, the budget is `seconds`."""
+
+    epoch: int
+    batch: int
+    seconds: float
 
 
 def grouped(
@@ -21,7 +33,8 @@ def grouped(
     *,
     bucketing: bool,
 ) -> list[Group]:
-    """Every one of `clips` once. seconds: how long each clip is, by its number."""
+    """Every one of `clips` once: shuffled, sorted by length inside windows, cut at the budget, the
+    groups shuffled. seconds: how long each clip is, by its number."""
     order = list(clips)
     draw.shuffle(order)
     if not bucketing:
@@ -68,3 +81,32 @@ def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
     if left := [clip for group in groups[whole:] for clip in group]:
         own.append(tuple(left[rank::world_size]))
     return own
+
+
+def at_epoch(began_with: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
+    """The budget in seconds with which `epoch` is planned."""
+    return min([began_with, *(one.seconds for one in halvings if one.epoch < epoch)])
+
+
+def recut(
+    groups: list[Group], seconds: Sequence[float], halvings: Iterable[OomBackoff], epoch: int
+) -> list[Group]:
+    """The plan of `epoch` with the halvings inside it; seconds: of each clip."""
+    for one in (one for one in halvings if one.epoch == epoch):
+        done, left = groups[: one.batch], groups[one.batch :]
+        groups = done + [
+            smaller
+            for group in left
+            for smaller in cut(sorted(group, key=seconds.__getitem__), seconds, one.seconds)
+        ]
+    return groups
+
+
+def halve_budget(
+    group: Sequence[int], seconds: Sequence[float], budget_seconds: float
+) -> float | None:
+    """Half the budget, or so much less that this group is cut; None for a single clip."""
+    if len(group) < 2:
+        return None
+    taken = max(seconds[clip] for clip in group) * len(group)
+    return min(budget_seconds, taken) / 2

@@ -1,0 +1,162 @@
+"""Datasets without a transcript of ours: texts beside recordings, and Coqui's formatters by name.
+
+    a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
+
+Recordings without any text, and recordings that are longer than a clip, are answered with the line
+that cuts them. The readers of `TTS.tts.datasets.formatters` say nothing of what they skip, join
+paths without looking at them, and write `.wav` where a corpus is published as FLAC or MP3: what
+they give is checked here as our own rows are.
+"""
+
+import inspect
+import shlex
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from train.dataset.entries import (
+    DEFAULT_SPEAKER,
+    EXTENSIONS,
+    SOUND_EXTENSIONS,
+    DatasetError,
+    TranscriptEntry,
+    read_text,
+    unsafe,
+)
+
+# Of recordings whose headers are read before a folder counts as one of long recordings.
+_MOST_LOOKED_AT = 16
+_MOST_NAMED = 3
+# Where a formatter that asks for a transcript by name may find it.
+_TRANSCRIPTS = (
+    "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
+    "validated.tsv",
+)  # fmt: skip
+
+
+def read_pairs(folder: Path, language: str, longest_seconds: float) -> list[TranscriptEntry]:
+    """An entry for each recording in `folder` and below, in the order of their names; one without
+    a text file has an empty text, for which it will be refused by name. Hidden files are left
+    alone.
+
+    Raises DatasetError, with the line that cuts, when there is no text or no clip among them.
+    """
+    recordings = sorted(
+        path
+        for path in folder.rglob("*")
+        if path.suffix.lower() in SOUND_EXTENSIONS
+        and path.is_file()
+        and not any(part.startswith(".") for part in path.relative_to(folder).parts)
+    )
+    if not recordings:
+        raise DatasetError(
+            f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. Write "
+            "metadata.csv with a row `id|text` for each clip wavs/id.wav, or name another "
+            "DATASET_FORMAT."
+        )
+    texts = {path: _text_file(path) for path in recordings}
+    some = [path for path, text in texts.items() if text]
+    if not some:
+        raise DatasetError(
+            f"{folder} holds {_counted(recordings)} and no transcript: neither metadata.csv nor "
+            "metadata_train.csv nor a .txt file beside a recording. Cut them into clips, which "
+            f"writes metadata.csv too: {cut_line(recordings, folder, language)}"
+        )
+    words = {path: " ".join(read_text(text).split()) for path, text in texts.items() if text}
+    if all(_is_long(path, longest_seconds) for path in some[:_MOST_LOOKED_AT]):
+        raise DatasetError(
+            f"{folder} holds {_counted(some)} with text, longer than the {longest_seconds:g} s of "
+            f"a clip. Cut {'it' if len(some) == 1 else 'each'} into clips first: "
+            f"{cut_line(some[:1], folder, language, some[0].with_suffix('.txt'))}"
+        )
+    return [
+        TranscriptEntry(
+            path.relative_to(folder).as_posix(), path, words.get(path, ""), DEFAULT_SPEAKER,
+            language,
+        )
+        for path in recordings
+    ]  # fmt: skip
+
+
+def cut_line(
+    recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None
+) -> str:
+    """The command that makes a dataset of these recordings: at most a few are named, of more the
+    shell's pattern for the first one's folder."""
+    names = [shlex.quote(str(path)) for path in recordings]
+    if len(names) > _MOST_NAMED:
+        first = recordings[0]
+        names = [f"{shlex.quote(str(first.parent))}/*{first.suffix}"]
+    aim = folder.with_name(f"{folder.name or 'recording'}-clips")
+    words = ["python -m train cut", *names, "--to", shlex.quote(str(aim))]
+    words += ["--text", shlex.quote(str(text))] if text else []
+    return " ".join([*words, *(["--language", language] if language != "en" else [])])
+
+
+def _text_file(recording: Path) -> Path | None:
+    texts = (recording.with_suffix(".txt"), recording.with_name(f"{recording.name}.txt"))
+    return next((path for path in texts if path.is_file()), None)
+
+
+def _is_long(path: Path, longest_seconds: float) -> bool:
+    from xtts.audio import AudioError, facts  # imports torch, which a table does without
+
+    try:
+        return facts(path).seconds > longest_seconds
+    except AudioError:
+        return False
+
+
+def _counted(recordings: Sequence[Path]) -> str:
+    return "1 recording" if len(recordings) == 1 else f"{len(recordings)} recordings"
+
+
+def read_by_formatter(folder: Path, name: str, language: str) -> list[TranscriptEntry]:
+    """The rows that TTS's reader `name` finds in `folder`.
+
+    Raises DatasetError for an unknown name, a missing transcript, a reader that fails, and a
+    recording outside the folder.
+    """
+    from TTS.tts.datasets import formatters
+
+    formatter: Any = getattr(formatters, name, None)
+    own = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
+    if not own or name.startswith(("_", "register_")):
+        raise DatasetError(
+            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, columns, pairs, or a "
+            "formatter of TTS such as vctk, mailabs, common_voice."
+        )
+    transcript = next((name for name in _TRANSCRIPTS if (folder / name).is_file()), None)
+    asked = list(inspect.signature(formatter).parameters.values())[1]
+    if transcript is None and asked.default is inspect.Parameter.empty:
+        raise DatasetError(
+            f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. It may be called "
+            f"{', '.join(_TRANSCRIPTS)}."
+        )
+    try:
+        rows = list(formatter(str(folder), *([transcript] if transcript else [])))
+        entries = [_entry_of(row, folder, language) for row in rows]
+    except DatasetError:
+        raise
+    except Exception as error:
+        raise DatasetError(
+            f"DATASET_FORMAT={name} cannot read {folder} ({type(error).__name__}: {error}). "
+            "Check that the folder is laid out as that format asks."
+        ) from error
+    # Without a transcript the rows come as the file system lists them: not the same everywhere.
+    return entries if transcript else sorted(entries, key=lambda entry: entry.name)
+
+
+def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> TranscriptEntry:
+    path = Path(row["audio_file"])
+    # Readers join with the folder; an absolute name in the transcript throws the folder away.
+    name = path.relative_to(folder).as_posix() if path.is_relative_to(folder) else str(path)
+    if fault := unsafe(name):
+        raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
+    # A corpus may be published with another extension than its reader writes.
+    spellings = (path, *(path.with_suffix(extension) for extension in EXTENSIONS))
+    published = next((spelling for spelling in spellings if spelling.is_file()), path)
+    return TranscriptEntry(
+        name, published, row["text"].strip(), row.get("speaker_name") or DEFAULT_SPEAKER,
+        row.get("language") or language,
+    )  # fmt: skip
