@@ -51,8 +51,7 @@ def run(
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     else:
-        models = suspects.models_of(settings, context)
-        suspects.look(context.data, replace(models, with_likelihood=with_likelihood))
+        suspects.look(settings, context, with_likelihood=with_likelihood)
     return 0
 
 

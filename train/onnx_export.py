@@ -36,7 +36,7 @@ def run(
     found = voice_to_export(settings, checkpoint, base)
     source = exporter.ExportSource(
         found.folder, sha256_of(found.weights), found.state, found.reference,
-        normalizer=found.normalizer, speaker=found.speaker,
+        normalizer=found.normalizer, decoder=found.decoder,
     )  # fmt: skip
     voice = exporter.export(source, to, KINDS[kinds])
     log.info(

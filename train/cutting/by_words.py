@@ -1,6 +1,7 @@
 """Cuts with an English text, word by word, by what pocketsphinx hears of it."""
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -8,9 +9,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 
-from train.cutting import causes
-from train.cutting.cutter import CutJob, CutRecording, CutResult, cut_one
-from train.cutting.journal import HeardJournal
+from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
 from train.cutting.manuscript import Manuscript
 from train.cutting.profile import SoundProfile, SpokenChunk, find_detector, listen
 from train.cutting.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
@@ -21,7 +20,7 @@ from train.cutting.recordings import (
     check_unchanged,
     stretches,
 )
-from train.cutting.steps import Steps, in_order
+from train.cutting.steps import HeardJournal, Steps, in_order
 from train.cutting.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
@@ -39,6 +38,8 @@ from xtts.audio import resample
 _EXPECTATION_STEP = 600
 _LEAST_SHARE = 0.2
 _FEWEST_WORDS = 5
+# Shorter sentences are heard by chance in any recording.
+_FEWEST_WORDS_OF_SENTENCE = 4
 
 
 class _BegunChunk(NamedTuple):
@@ -144,7 +145,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             bounds.append(len(listener.heard))
         listener.follower.finish()
         places = trusted(listener.follower.matches, listener.heard, text)
-        cause = causes.clipping(profiles) or causes.wrong_order(listener.heard, text)
+        cause = clipping(profiles) or wrong_order(listener.heard, text)
         counts = (len(listener.heard), len(text.words))
         _refuse_other_text(len(places), *counts, job.recordings, cause)
         done, sure, num_placed = list[CutRecording](), set[int](), 0
@@ -167,7 +168,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
         for number, words in enumerate(text.words_of_sentence)
         if 2 * sum(word in sure for word in words) < len(words)
     ]
-    moved = frozenset(unheard) & set(causes.heard_whole(listener.heard, text))
+    moved = frozenset(unheard) & set(heard_whole(listener.heard, text))
     return CutResult(done, unheard, moved)
 
 
@@ -209,3 +210,38 @@ def _refuse_other_text(
             f"The text does not fit {recordings[0].path}: {found} of its {written:,} words were "
             f"found in their order among {heard:,} heard ones.{cause} Nothing was written."
         )
+
+
+def heard_whole(heard: Sequence[HeardWord], text: Manuscript) -> list[int]:
+    """The sentences that are heard word by word exactly once, in the order of the recording, be it
+    that of the text or not."""
+    said = [one.text for one in heard]
+    places: dict[tuple[str, ...], list[int]] = {}
+    for words in text.words_of_sentence:
+        if len(words) >= _FEWEST_WORDS_OF_SENTENCE:
+            places.setdefault(tuple(text.words[word] for word in words), [])
+    for length in {len(words) for words in places}:
+        for place in range(len(said) - length + 1):
+            if (found := places.get(tuple(said[place : place + length]))) is not None:
+                found.append(place)
+    at = {}
+    for number, words in enumerate(text.words_of_sentence):
+        found = places.get(tuple(text.words[word] for word in words), [])
+        if len(found) == 1:
+            at[number] = found[0]
+    return sorted(at, key=lambda number: at[number])
+
+
+def wrong_order(heard: Sequence[HeardWord], text: Manuscript) -> str:
+    """A sentence where most of the text is heard, in another order than it is written; else ""."""
+    order = heard_whole(heard, text)
+    if 2 * len(order) < len(text.sentences):
+        return ""
+    for early, later in itertools.pairwise(order):
+        if later < early:
+            return (
+                " Its sentences are spoken in another order than they are written: sentence "
+                f"{early + 1} before sentence {later + 1}. Put the text in the order of the "
+                "recording."
+            )
+    return ""

@@ -1,24 +1,24 @@
 """What judging a run may cost and what it will: how many sentences, epochs and blends fit.
 
 Judging may take `TIME_SHARE` of the time of learning, and `LEAST_SECONDS` in any case: the base,
-epochs, blends, the learned speaker embedding and its check together. What that costs is known
+epochs, blends, the learned decoder and its check together. What that costs is known
 from a trial on this machine before it begins, and from the candidates that were judged afterwards.
 """
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
-from train.dataset.dataset import Clip
-from train.evaluation.statistics import FEWEST
+from train.evaluation.judges import FEWEST
+from train.evaluation.plan import EvaluationPlan
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS
 from xtts.voices.evaluation_file import Evaluation
+from xtts.workers.decoder_learning import BATCH, ROW_CODES
 from xtts.workers.requests import LEARNING_STEPS, SLOTS, SpeakingSpeed
-from xtts.workers.speaker_learning import BATCH, SEGMENT_CODES
 
 TIME_SHARE = 0.15
 LEAST_SECONDS = 180.0
-# Of a learned embedding: more steps find nothing more, fewer find next to nothing.
+# Of a learned decoder: fewer steps than this share find next to nothing.
 MOST_LEARNING_SECONDS = 300.0
 LEAST_LEARNING_SHARE = 0.25
 # A group lasts as long as its longest sentence, which few candidates say as fast as the person.
@@ -35,7 +35,7 @@ class JudgingPlan:
         sentences: Of each candidate; 0 where nothing is judged.
         epochs: So many of those that are still to come.
         shares: Blends.
-        learning_seconds: For the speaker embedding; 0 for none.
+        learning_seconds: For the decoder; 0 for none.
         seconds: Of all of it.
     """
 
@@ -46,50 +46,32 @@ class JudgingPlan:
     seconds: float
 
 
-@dataclass(frozen=True)
-class JudgingCosts:
-    """base, candidate: seconds for so many sentences; learning: of the embedding's steps; checked:
-    whether the embedding is heard again."""
-
-    base: Callable[[int], float]
-    candidate: Callable[[int], float]
-    learning: float
-    checked: bool
-
-    def total(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
-        """Of all of it; sentences: 0 judges nothing."""
-        if not sentences:
-            return 0.0
-        heard = epochs + blends + (1 if learning and self.checked else 0)
-        return self.base(sentences) + heard * self.candidate(sentences) + learning
-
-
 def planned(
-    costs: JudgingCosts, allowed_seconds: float, epochs: int, shares: Sequence[float],
-    sentences: Sequence[int],
+    seconds: Callable[[int, int, int, float], float], allowed: float, epochs: int,
+    shares: tuple[float, ...], learning: float, sentences: Sequence[int],
 ) -> JudgingPlan:  # fmt: skip
     """The most that is allowed: first sentences go, then blends but one, then steps of the
-    embedding, then epochs. Pure.
+    decoder, then epochs. Pure.
 
-    epochs: still to come; shares: of blends, the middle one is kept longest; sentences: how many
-    each candidate may speak, the most first.
+    Args:
+        seconds: What so many sentences, epochs and blends take, with so many seconds of learning.
+        allowed: Seconds.
+        epochs: Still to come.
+        shares: Of blends; the middle one is kept longest.
+        learning: seconds for all steps of the decoder.
+        sentences: How many each candidate may speak, the most first.
     """
-    middle = tuple(shares[len(shares) // 2 : len(shares) // 2 + 1])
-    fewest = sentences[-1]
-    ways = [(count, tuple(shares), costs.learning) for count in sentences]
-    ways += [(fewest, middle, costs.learning)]
-    ways += [(fewest, middle, costs.learning * share) for share in (0.5, LEAST_LEARNING_SHARE, 0.0)]
-    ways += [(fewest, (), 0.0)]
-    for count, blends, learning in ways:
-        total = costs.total(count, epochs, len(blends), learning)
-        if total <= allowed_seconds:
-            return JudgingPlan(count, epochs, blends, learning, total)
-    left = allowed_seconds - costs.base(fewest)
-    several = int(left / max(costs.candidate(fewest), 1e-9))
-    if several < 1:
-        return JudgingPlan(0, 0, (), 0.0, 0.0)
-    several = min(several, epochs)
-    return JudgingPlan(fewest, several, (), 0.0, costs.total(fewest, several, 0, 0.0))
+    middle, fewest = shares[len(shares) // 2 :][:1], sentences[-1]
+    ways = [(count, epochs, shares, learning) for count in sentences]
+    ways += [
+        (fewest, epochs, middle, learning * share)
+        for share in (1.0, 0.5, LEAST_LEARNING_SHARE, 0.0)
+    ]
+    ways += [(fewest, few, (), 0.0) for few in range(epochs, min(epochs, 1) - 1, -1)]
+    for count, several, blends, steps in ways:
+        if (total := seconds(count, several, len(blends), steps)) <= allowed:
+            return JudgingPlan(count, several, blends, steps, total)
+    return JudgingPlan(0, 0, (), 0.0, 0.0)
 
 
 def counts(wanted: int, known: int | None = None) -> tuple[int, ...]:
@@ -105,24 +87,18 @@ class JudgingBudget:
     """Keeps the account of a run.
 
     Attributes:
-        texts: All sentences, in their order.
-        clips: The person's, for how long they speak.
+        judged_by: What candidates speak, and the person's clips, for how long that takes.
         num_epochs: That the run will have.
         saved: Those of them that are saved.
-        sounded_every: One sentence in so many goes through the vocoder.
-        heard: Whether a recogniser listens.
         epoch_seconds: How long an epoch is learned.
         limits: What is left out to stay within the account, by kind.
     """
 
-    texts: Sequence[str]
-    clips: Sequence[Clip]
+    judged_by: EvaluationPlan
     num_epochs: int
     saved: Sequence[int]
     shares: tuple[float, ...]
-    learns_speaker: bool
-    sounded_every: int
-    heard: bool
+    learns_decoder: bool
     epoch_seconds: float = 0.0
     spent_seconds: float = 0.0
     speed: SpeakingSpeed | None = None
@@ -133,6 +109,16 @@ class JudgingBudget:
     _known: Evaluation | None = None
     # What was measured, in times of what the trial foretold.
     _correction: float = 1.0
+
+    @property
+    def texts(self) -> list[str]:
+        """All sentences, in their order."""
+        return [one.request.text for one in self.judged_by.sentences]
+
+    @property
+    def heard(self) -> bool:
+        """Whether a recogniser listens."""
+        return bool(self.judged_by.recogniser)
 
     @property
     def allowed_seconds(self) -> float:
@@ -173,15 +159,15 @@ class JudgingBudget:
             self._before_seconds = sum(one.seconds for one in known.candidates)
             self.spent_seconds += self._before_seconds
 
-    def judged(self, known: Evaluation, seconds: float) -> None:
-        """Another candidate was judged."""
+    def judged(self, known: Evaluation) -> None:
+        """Another candidate was judged, the last one."""
         newest = known.candidates[-1]
         if self.speed is not None:
             count, base = len(newest.sentences), newest.kind == "base"
             foretold = self._base_seconds(count) if base else self.candidate_seconds(count)
-            self._correction *= seconds / max(foretold, 1e-6)
+            self._correction *= newest.seconds / max(foretold, 1e-6)
         self._known = known
-        self.spend(seconds)
+        self.spend(newest.seconds)
 
     def spend(self, seconds: float) -> None:
         """So much of what was planned is done."""
@@ -203,19 +189,14 @@ class JudgingBudget:
         if self.speed is None and spoken is None:
             return None
         known = spoken or fixed
-        costs = JudgingCosts(
-            base=(lambda _: 0.0) if spoken else self._base_seconds,
-            candidate=self.candidate_seconds,
-            learning=self.learning_seconds() if self.learns_speaker else 0.0,
-            checked=self.heard,
-        )
+        learning = self.learning_seconds() if self.learns_decoder else 0.0
         few = counts(wanted, known)
-        self.plan = planned(costs, self.room_seconds, epochs, self.shares, few)
+        self.plan = planned(self._seconds, self.room_seconds, epochs, self.shares, learning, few)
         # What the base spoke stays so, whatever there is room for later; and so do the epochs that
         # were left out, when blends are planned.
         stays = [name for name, still in (("sentences", known), ("epochs", not epochs)) if still]
         kept = {name: self.limits[name] for name in stays if name in self.limits}
-        self.limits = kept | _left_out(self.plan, epochs, self.shares, few[0], costs)
+        self.limits = kept | self._left_out(self.plan, epochs, few[0], learning)
         return self.plan
 
     def judges_epoch(self, epoch: int) -> bool:
@@ -237,10 +218,10 @@ class JudgingBudget:
         return sentences * sum(seconds) / max(1, len(seconds))
 
     def learning_seconds(self) -> float:
-        """Of the speaker embedding, without the look at its words."""
+        """Of the decoder, without the look at its words."""
         if self.speed is None:
             return MOST_LEARNING_SECONDS / 2
-        steps = _LEARNING_STEP * LEARNING_STEPS * BATCH * SEGMENT_CODES * self.speed.sound
+        steps = _LEARNING_STEP * LEARNING_STEPS * BATCH * ROW_CODES * self.speed.sound
         return min(MOST_LEARNING_SECONDS, self._correction * (steps + 2 * self.speed.loading))
 
     def learning_room(self) -> float:
@@ -256,6 +237,12 @@ class JudgingBudget:
         codes = sum(map(self._codes, self.texts)) / len(self.texts)
         return self.speed.loading + codes * (self.speed.step + self.speed.sound)
 
+    def _seconds(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
+        """Of so much; the base too, where it has not spoken. An embedding is heard once more."""
+        heard = epochs + blends + (1 if learning and self.heard else 0)
+        base = 0.0 if self._known else self._base_seconds(sentences)
+        return base + heard * self.candidate_seconds(sentences) + learning
+
     def _base_seconds(self, sentences: int) -> float:
         """By the codes that the person would need; a group lasts as long as its longest."""
         speed = self.speed
@@ -264,7 +251,7 @@ class JudgingBudget:
         codes = [self._codes(text) for text in self.texts[:sentences]]
         groups = [codes[first : first + SLOTS] for first in range(0, len(codes), SLOTS)]
         steps = sum(_LONGEST_SENTENCE * max(group) for group in groups)
-        sounded = sum(codes[:: self.sounded_every])
+        sounded = sum(codes[:: self.judged_by.sounded_every])
         words = sum(
             count * min(len(text.split()), MOST_WORDS)
             for count, text in zip(codes, self.texts, strict=False)
@@ -277,24 +264,27 @@ class JudgingBudget:
         )
 
     def _codes(self, text: str) -> float:
-        spoken = sum(clip.seconds for clip in self.clips) * CODE_RATE / SAMPLES_PER_CODE
-        return len(text) * spoken / max(1, sum(len(clip.text) for clip in self.clips))
+        clips = self.judged_by.clips
+        spoken = sum(clip.seconds for clip in clips) * CODE_RATE / SAMPLES_PER_CODE
+        return len(text) * spoken / max(1, sum(len(clip.text) for clip in clips))
 
-
-def _left_out(
-    plan: JudgingPlan, epochs: int, shares: Sequence[float], wanted: int, costs: JudgingCosts
-) -> dict[str, str]:
-    if not plan.sentences:
-        least = costs.total(FEWEST, 1, 0, 0.0)
-        return {"all": f"nothing is judged (the base and one epoch take about {least:.0f} s)"}
-    found = {}
-    if plan.sentences < wanted:
-        found["sentences"] = f"{plan.sentences} sentences of {wanted}"
-    if len(plan.shares) < len(shares):
-        found["blends"] = f"{len(plan.shares)} blends of {len(shares)}"
-    if plan.epochs < epochs:
-        found["epochs"] = f"{plan.epochs} epochs of {epochs}"
-    if plan.learning_seconds < costs.learning:
-        seconds = f"{plan.learning_seconds:.0f} s of {costs.learning:.0f}"
-        found["speaker"] = f"{seconds} for learning a speaker embedding"
-    return found
+    def _left_out(
+        self, plan: JudgingPlan, epochs: int, wanted: int, learning: float
+    ) -> dict[str, str]:
+        """By kind, what there is no room for."""
+        if not plan.sentences:
+            least = self._seconds(FEWEST, 1, 0, 0.0)
+            return {"all": f"nothing is judged (the base and one epoch take about {least:.0f} s)"}
+        found = {
+            kind: f"{done} {kind} of {asked}"
+            for kind, done, asked in (
+                ("sentences", plan.sentences, wanted),
+                ("blends", len(plan.shares), len(self.shares)),
+                ("epochs", plan.epochs, epochs),
+            )
+            if done < asked
+        }
+        if plan.learning_seconds < learning:
+            seconds = f"{plan.learning_seconds:.0f} s of {learning:.0f}"
+            found["decoder"] = f"{seconds} for learning a decoder"
+        return found

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from functools import partial
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,19 +18,11 @@ from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges, sentences
 from train.evaluation.budget import TIME_SHARE, JudgingBudget
-from train.evaluation.candidates import (
-    candidate,
-    compared,
-    folder_of,
-    smallest_differences,
-    wav_of,
-)
 from train.evaluation.person import Person, describe
 from train.evaluation.plan import EvaluationPlan
-from train.evaluation.statistics import paired_difference
 from train.evaluation.verdict import decide
 from train.progress import Progress
-from train.sampling.sampler import MeasuringFailed, Sampler
+from train.sampling.sampler import Sampler
 from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
@@ -40,12 +32,12 @@ from xtts.voices.evaluation_file import (
     write_evaluation,
 )
 from xtts.voices.run_folder import RunFolder, Verified
+from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
-    SpokenFacts,
     TrialRequest,
 )
 
@@ -82,10 +74,9 @@ class Evaluator:
         self.checkpoints = checkpoints
         self.run: RunFolder = checkpoints.run
         self.failures = 0
-        self._told = told
         self.budget = budget
         self.progress: Progress | None = None
-        self._person: Person | None = None
+        self._told = told
 
     @property
     def working(self) -> bool:
@@ -96,16 +87,15 @@ class Evaluator:
     def foresee(self, first_epoch: int) -> None:
         """Finds out how fast this machine speaks, and says what judging the run from an epoch on
         will cost."""
-        if self.working and self.budget:
-            self._submit(partial(self._foresee, first_epoch))
+        if self.budget:
+            self._submit(self._foresee, first_epoch)
 
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
         """Judges a saved epoch, and the base first where it was not judged yet.
 
         epoch_seconds: how long it was learned, which decides how much time there is.
         """
-        if self.working:
-            self._submit(partial(self._judge_if_due, epoch, epoch_seconds))
+        self._submit(self._judge_if_due, epoch, epoch_seconds)
 
     def judge_missing(self) -> None:
         """Judges what a kill or a fault left out, the newest epochs where not all fit."""
@@ -116,37 +106,31 @@ class Evaluator:
             if budget.plan:
                 missing = missing[len(missing) - budget.plan.epochs :]
         for epoch in missing:
-            self._submit(partial(self._judge, epoch, 0.0))
+            self._submit(self._judge, epoch, 0.0)
 
     def blends(self, shares: Sequence[float]) -> None:
         """Judges blends of the base and the epoch that comes nearest to the person."""
-        if self.working:
-            self._submit(partial(self._blends, shares))
+        self._submit(self._blends, shares)
 
     def missing(self) -> list[Verified]:
         """Whole epochs that were not judged, or are other weights than those that were."""
         known = self._known()
-        found = []
-        for number in self.run.epochs():
-            epoch = self.run.verified(number)
-            own = known.find("epoch", number) if known else None
-            if epoch and (own is None or own.checkpoint_sha256 != epoch.sha256):
-                found.append(epoch)
-        return found
+        whole = filter(None, map(self.run.verified, self.run.epochs()))
+        return [one for one in whole if not known or _is_new(known, "epoch", one, 1.0)]
 
-    def word_errors_with(self, verdict: Verdict, speaker: Sequence[float]) -> MeanInterval | None:
+    def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
         """How many more of the words are misheard when the verdict's weights speak with another
-        speaker embedding; None where no recogniser listened to both. Raises MeasuringFailed."""
+        decoder; None where no recogniser listened to both. Raises WorkerFailed."""
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
         found = self.weights_of(verdict)
-        if own is None or found is None or not self.plan.recognition.name:
+        if own is None or found is None or not self.plan.recogniser:
             return None
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
         asked = self._request(*found, len(before))
         tasks = tuple(replace(one, out=None) for one in asked.sentences)
-        said = self.sampler.ask(replace(asked, sentences=tasks, speaker=tuple(speaker)))
-        return paired_difference([one.word_errors for one in said.sentences], before)
+        said = self.sampler.ask(replace(asked, sentences=tasks, decoder=decoder))
+        return judges.paired_difference([one.word_errors for one in said.sentences], before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
         """The checkpoint that a verdict's weights are read from, and which share of it: of the
@@ -162,8 +146,9 @@ class Evaluator:
 
     # One candidate
 
-    def _submit(self, work: Callable[[], None]) -> None:
-        self.sampler.submit(partial(self._forgiving, work))
+    def _submit(self, work: Callable[..., None], *arguments: Any) -> None:
+        if self.working:
+            self.sampler.submit(partial(self._forgiving, partial(work, *arguments)))
 
     def _forgiving(self, work: Callable[[], None]) -> None:
         try:
@@ -172,7 +157,7 @@ class Evaluator:
         except GpuLost:
             raise
         except Exception as error:  # whatever it is, it costs an evaluation and not the run
-            if isinstance(error, MeasuringFailed) and error.stopped:
+            if isinstance(error, WorkerFailed) and error.reason_code == "interrupted":
                 log.info("The evaluation is left for the next start.")
                 return
             self.failures += 1
@@ -201,11 +186,11 @@ class Evaluator:
         assert self.budget is not None
         known = self._known()
         self.budget.know(known)
-        if known is None and self.plan.sentences:
-            first, reference = self.plan.sentences[0], self.plan.reference.path
+        if known is None:
+            first, reference = self.plan.sentences[0].request, self.plan.reference.path
             # The worker starts meanwhile, which its first sample would wait for as well.
             self.budget.speed = self.sampler.ask(
-                TrialRequest(first.request, reference, self.plan.recognition.name)
+                TrialRequest(first, reference, self.plan.recogniser)
             )
         self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
 
@@ -223,7 +208,7 @@ class Evaluator:
         if known is None or chosen is None:
             self._left_blend(known)
             return
-        shares = [share for share in shares if share < 1 and _is_new(known, chosen, share)]
+        shares = [share for share in shares if _is_new(known, "blend", chosen, share)]
         if budget := self.budget:
             budget.know(known)
             budget.shares = tuple(shares)
@@ -232,7 +217,7 @@ class Evaluator:
             known = replace(known, left_out=list(budget.limits.values()))
             write_evaluation(self.run.evaluation_file, known)
         for share in shares:
-            known = self._add(known, "blend", chosen, share, None)
+            known = self._add(known, "blend", chosen, share)
         if not budget and known.left_out and not self.missing():
             write_evaluation(self.run.evaluation_file, replace(known, left_out=[]))
 
@@ -240,7 +225,9 @@ class Evaluator:
         """How many candidates are still to be judged, blends of these shares among them."""
         known, missing = self._known(), self.missing()
         chosen = self.source_of_blends(known) if known and not missing else None
-        new = [one for one in shares if not (known and chosen) or _is_new(known, chosen, one)]
+        new = [
+            one for one in shares if not (known and chosen) or _is_new(known, "blend", chosen, one)
+        ]
         return len(missing) + len(new) + (known is None)
 
     def _left_blend(self, known: Evaluation | None) -> None:
@@ -251,13 +238,13 @@ class Evaluator:
         known = known or self._judge_base(left, 0.0)
         share = float(left.manifest.blend["share"])
         if known.find("blend", left.epoch, share) is None:
-            self._add(known, "blend", left, share, None)
+            self._add(known, "blend", left, share)
 
     def source_of_blends(self, known: Evaluation) -> Verified | None:
         """The whole epoch that comes nearest to the person: what is wrong with its words is what a
         blend may mend."""
         epochs = [one for one in known.candidates if one.kind == "epoch"]
-        order = sorted(epochs, key=lambda one: -_mean(one, judges.VOICE))
+        order = sorted(epochs, key=lambda one: -one.mean(judges.VOICE))
         for one in sorted(order, key=lambda one: 2 * one.astray > len(one.sentences)):
             found = self.run.verified(one.epoch)
             if found and found.sha256 == one.checkpoint_sha256:
@@ -272,16 +259,16 @@ class Evaluator:
         count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
         if judged is None and plan and self.budget and "sentences" in self.budget.limits:
             count = plan.sentences  # exactly what the rest of the plan was made with
-        said, seconds = self._spoken(self._request(epoch.checkpoint, 0.0, count, budget))
-        person, usual = self._known_person(), judges.base_evidence(said)
-        base = self._candidate("base", 0, 0.0, said, usual, seconds=seconds)
-        log.info("Evaluation: %d sentences in %.0f s.", len(said), seconds)
+        request = self._request(epoch.checkpoint, 0.0, count, budget)
+        base, usual = self._candidate("base", 0, 0.0, request)
+        log.info("Evaluation: %d sentences in %.0f s.", len(base.sentences), base.seconds)
+        person = self.person
         found = Evaluation(
             made_at=_now(),
             language=self.plan.reference.language,
             base=self.plan.base,
             sentence_set=self.plan.sentence_set,
-            judges=judges.descriptions(person, self.plan.recognition),
+            judges=judges.descriptions(person, self.plan.recogniser, self.plan.no_recogniser),
             person={
                 "clips": person.clips,
                 "reference": self.plan.reference.path.name,
@@ -294,27 +281,21 @@ class Evaluator:
             candidates=[base],
         )
         if self.budget:
-            self.budget.judged(found, seconds)
+            self.budget.judged(found)
         return found
 
     def _add(
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
-        loss: float | None,
+        loss: float | None = None,
     ) -> Evaluation:  # fmt: skip
-        count = len(known.candidates[0].sentences)
         blended = epoch.manifest.blend  # of best.pt; an epoch's own file is never blended
         sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
-        asked = self._request(
-            epoch.checkpoint,
-            1.0 if blended else share,
-            count,
-            sounds=folder_of(kind, epoch.epoch, share),
-        )
-        facts, seconds = self._spoken(asked)
+        request = self._request(
+            epoch.checkpoint, 1.0 if blended else share, len(known.candidates[0].sentences),
+            sounds=judges.folder_of(kind, epoch.epoch, share),
+        )  # fmt: skip
         usual = float(known.person["base_nats_per_token"])
-        own = self._candidate(
-            kind, epoch.epoch, share, facts, usual, sha256=sha256, loss=loss, seconds=seconds
-        )
+        own, _ = self._candidate(kind, epoch.epoch, share, request, usual, sha256=sha256, loss=loss)
         others = [
             one
             for one in known.candidates
@@ -324,22 +305,21 @@ class Evaluator:
         ]  # fmt: skip
         known = replace(known, candidates=[*others, own])
         if self.budget:
-            self.budget.judged(known, seconds)
+            self.budget.judged(known)
             known = replace(known, left_out=list(self.budget.limits.values()))
-        found = self.decided(known)
+        found = self._decided(known)
         crash_point("before evaluation")
         write_evaluation(self.run.evaluation_file, found)
         crash_point("after evaluation")
         if found.verdict and found.verdict.kind != "blend":
             self.checkpoints.publish_best()
-        told = found.find(kind, epoch.epoch, share)
-        if self._told and told:
-            self._told(found, told)
+        if self._told:
+            self._told(found, found.candidates[-1])
         return found
 
-    def decided(self, known: Evaluation) -> Evaluation:
+    def _decided(self, known: Evaluation) -> Evaluation:
         """With intervals against the base, and the verdict."""
-        candidates = compared(known.candidates)
+        candidates = judges.compared(known.candidates)
         there, blend = set(self.run.epochs()), self.run.whole_blend()
         kept = blend.manifest.blend if blend else {}
         gone = {
@@ -350,7 +330,7 @@ class Evaluator:
         told, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
             known, made_at=_now(), candidates=told, verdict=verdict,
-            smallest_difference=smallest_differences(told),
+            smallest_difference=judges.smallest_differences(told),
         )  # fmt: skip
 
     def _known(self) -> Evaluation | None:
@@ -387,31 +367,32 @@ class Evaluator:
             SentenceTask(
                 one.request,
                 sounded=number % self.plan.sounded_every == 0,
-                out=self.run.folder / wav if (wav := wav_of(sounds, number)) else None,
+                out=self.run.folder / wav if (wav := judges.wav_of(sounds, number)) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
         )
+        plan = self.budget.plan if self.budget else None
+        fewest = plan.sentences if plan else self._fewest(budget)
         return EvaluateRequest(
-            tasks, self.plan.reference.path, weights, share, self._known_person().rate, budget,
-            at_least=min(count, self._at_least(budget)), recogniser=self.plan.recognition.name,
+            tasks, self.plan.reference.path, weights, share, self.person.rate, budget,
+            at_least=min(count, fewest), recogniser=self.plan.recogniser,
         )  # fmt: skip
-
-    def _spoken(self, request: EvaluateRequest) -> tuple[list[SpokenFacts], float]:
-        """What a candidate said, and how many seconds that took."""
-        started = time.perf_counter()
-        found = self.sampler.ask(request).sentences
-        if self.progress is not None:
-            self.progress.add()
-        return found, time.perf_counter() - started
 
     def _candidate(
-        self, kind: CandidateKind, epoch: int, share: float, facts: Sequence[SpokenFacts],
-        usual: float, **more: Any,
-    ) -> Candidate:  # fmt: skip
-        return candidate(
-            kind, epoch, share, self.plan.sentences, facts, self._known_person(), usual,
-            device=self.sampler.plan.device, **more,
-        )  # fmt: skip
+        self, kind: CandidateKind, epoch: int, share: float, request: EvaluateRequest,
+        usual: float | None = None, **more: Any,
+    ) -> tuple[Candidate, float]:  # fmt: skip
+        """A candidate that speaks and is judged, and the evidence that it was judged by; None is
+        its own (`judges.base_evidence`)."""
+        started = time.perf_counter()
+        facts = self.sampler.ask(request).sentences
+        if self.progress is not None:
+            self.progress.add()
+        usual = judges.base_evidence(facts) if usual is None else usual
+        return judges.candidate(
+            kind, epoch, share, self.plan.sentences, facts, self.person, usual,
+            seconds=time.perf_counter() - started, device=self.sampler.plan.device, **more,
+        ), usual  # fmt: skip
 
     def _base_budget(self, epoch_seconds: float) -> float | None:
         """How long the base may go on beyond the fewest sentences; None without a limit."""
@@ -419,44 +400,31 @@ class Evaluator:
             return None
         return min(max(SHORT_SECONDS, TIME_SHARE * epoch_seconds), self.budget.candidate_share)
 
-    def _at_least(self, budget: float | None) -> int:
-        plan = self.budget.plan if self.budget else None
-        return plan.sentences if plan else self._fewest(budget)
-
     def _fewest(self, budget: float | None) -> int:
         """So many are wanted: of a long epoch less, whose share of time is to be kept."""
         long = budget is not None and budget > SHORT_SECONDS
-        return FEWEST_HEARD if long and self.plan.recognition.name else FEWEST_SENTENCES
+        return FEWEST_HEARD if long and self.plan.recogniser else FEWEST_SENTENCES
 
-    def _known_person(self) -> Person:
-        if self._person is None:
-            own = [clip.path for clip in self.plan.recordings]
-            others = sorted(OTHER_VOICES.glob("*.flac"))
-            heard = self.sampler.ask(ListenRequest((*own, *others)))
-            count = len(own)
-            self._person = describe(
-                self.plan.clips,
-                replace(heard, recordings=heard.recordings[:count]),
-                replace(heard, recordings=heard.recordings[count:]),
-            )
-        return self._person
+    @cached_property
+    def person(self) -> Person:
+        """What the person's clips say. Raises WorkerFailed, GpuLost."""
+        own = [clip.path for clip in self.plan.recordings]
+        heard = self.sampler.ask(ListenRequest((*own, *sorted(OTHER_VOICES.glob("*.flac")))))
+        return describe(self.plan.clips, heard, len(own))
 
 
-def _is_new(known: Evaluation, chosen: Verified, share: float) -> bool:
-    """Whether this blend was not judged yet."""
-    done = known.find("blend", chosen.epoch, share)
-    return done is None or done.checkpoint_sha256 != chosen.sha256
+def _is_new(known: Evaluation, kind: CandidateKind, epoch: Verified, share: float) -> bool:
+    """Whether an epoch, or a share of it, was not judged yet, or with other weights."""
+    done = known.find(kind, epoch.epoch, share)
+    return done is None or done.checkpoint_sha256 != epoch.sha256
 
 
 def shares_of(blend: float | str) -> tuple[float, ...]:
-    """The shares that BLEND asks to be judged, from the largest."""
+    """The shares that BLEND asks to be judged, from the largest; a whole one is the epoch."""
     if blend == "off":
         return ()
-    return (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)
-
-
-def _mean(one: Candidate, judge: str) -> float:
-    return one.judges[judge].mean if judge in one.judges else 0.0
+    shares = (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)
+    return tuple(share for share in shares if share < 1)
 
 
 def _now() -> str:

@@ -62,14 +62,16 @@ def recordings_of(data: Dataset, speaker: str, beside: Clip) -> list[Clip]:
     return [clip for *_, clip in chosen]
 
 
-def describe(clips: Sequence[Clip], heard: HeardRecordings, others: HeardRecordings) -> Person:
-    """The person from their clips (all), what was heard of some of them, and of other people."""
-    voices = others.base_voices or [one.embedding for one in others.recordings if one.embedding]
-    scale, absent = voice_scale(heard.recordings, voices)
-    pitches = [one.pitch_hz for one in heard.recordings if one.pitch_hz]
+def describe(clips: Sequence[Clip], heard: HeardRecordings, count: int) -> Person:
+    """The person from their clips (all) and what was heard: so many recordings of the person, then
+    those of other people."""
+    own, others = heard.recordings[:count], heard.recordings[count:]
+    voices = heard.base_voices or [one.embedding for one in others if one.embedding]
+    scale, absent = voice_scale(own, voices)
+    pitches = [one.pitch_hz for one in own if one.pitch_hz]
     return Person(
         speaking_rate([(clip.seconds, len(clip.tokens)) for clip in clips]),
-        scale, absent, statistics.median(pitches) if pitches else None, len(heard.recordings),
+        scale, absent, statistics.median(pitches) if pitches else None, count,
     )  # fmt: skip
 
 

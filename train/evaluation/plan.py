@@ -28,16 +28,6 @@ FEWEST_VALIDATION_CLIPS = 5
 
 
 @dataclass(frozen=True)
-class Recognition:
-    """name: as `EvaluateRequest.recogniser`, "" for none; told: what to call it; absent: why there
-    is none, or None."""
-
-    name: str
-    told: str
-    absent: str | None
-
-
-@dataclass(frozen=True)
 class EvaluationPlan:
     """What is spoken by everybody, and by whom it is compared.
 
@@ -46,7 +36,8 @@ class EvaluationPlan:
         clips: All of the person's clips, for the rate.
         recordings: Those that are listened to.
         base: {name, sha256} as in a manifest.
-        recognition: What listens to the sentences.
+        recogniser: What listens to the sentences, as `EvaluateRequest.recogniser`; "" is none.
+        no_recogniser: Why there is none, or None.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -54,19 +45,18 @@ class EvaluationPlan:
     clips: Sequence[Clip]
     recordings: Sequence[Clip]
     base: dict[str, str]
-    recognition: Recognition
+    recogniser: str
+    no_recogniser: str | None
 
     @property
     def sentence_set(self) -> str:
         """What makes two evaluations comparable."""
-        return sentences.set_sha256(
-            self.sentences, sha256_of(self.reference.path), self.recognition.name
-        )
+        return sentences.set_sha256(self.sentences, sha256_of(self.reference.path), self.recogniser)
 
     @property
     def sounded_every(self) -> int:
         """One sentence in so many goes through the vocoder; all where a recogniser listens."""
-        return 1 if self.recognition.name else SOUNDED_EVERY
+        return 1 if self.recogniser else SOUNDED_EVERY
 
 
 def plan_of(
@@ -79,8 +69,8 @@ def plan_of(
     recordings = recordings_of(data, spoken_from.speaker, spoken_from)
     own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
     texts = sentences.planned(own, reference.language, recordings, settings.seed)
-    recognition = recognition_of(settings.evaluate_recogniser, reference.language)
-    return EvaluationPlan(texts, reference, clips, recordings, base, recognition)
+    recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
+    return EvaluationPlan(texts, reference, clips, recordings, base, *recogniser)
 
 
 def warn_of_few_clips(data: Dataset) -> None:
@@ -93,27 +83,25 @@ def warn_of_few_clips(data: Dataset) -> None:
         )  # fmt: skip
 
 
-def recognition_of(setting: str, language: str) -> Recognition:
-    """By the setting and the language of the sentences.
+def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
+    """As in `EvaluationPlan`, by the setting and the language of the sentences.
 
     Raises EvaluationError for a folder that holds no Whisper model.
     """
     if setting == "off":
-        return Recognition("", "", "EVALUATE_RECOGNISER is off")
+        return "", "EVALUATE_RECOGNISER is off"
     if setting != "auto":
         folder = Path(setting)
         try:
             check_folder(folder)
         except RecogniserError as error:
             raise EvaluationError(f"EVALUATE_RECOGNISER: {error}") from error
-        return Recognition(str(folder), f"Whisper ({folder.name})", None)
+        return str(folder), None
     if language.split("-")[0] != "en":
-        return Recognition(
-            "", "", f"none comes with the package for {language}; EVALUATE_RECOGNISER names one"
-        )
+        return "", f"none comes with the package for {language}; EVALUATE_RECOGNISER names one"
     if not can_hear_english():
-        return Recognition(
-            "", "", "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or "
-            "EVALUATE_RECOGNISER names a Whisper model",
-        )  # fmt: skip
-    return Recognition(POCKETSPHINX, POCKETSPHINX, None)
+        return "", (
+            "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or "
+            "EVALUATE_RECOGNISER names a Whisper model"
+        )
+    return POCKETSPHINX, None

@@ -21,8 +21,7 @@ Validation loss decides nothing where there is a voice to judge: it falls while 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
-from train.evaluation.statistics import paired_difference
+from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS, against
 from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
 # One more sentence astray is chance; two are not, nor a tenth of a large set.
@@ -69,14 +68,6 @@ def decide(
     best = _nearest(learned)
     return told, Verdict(
         best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
-    )
-
-
-def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None:
-    """The difference by a judge, sentence by sentence, over what both finished."""
-    return paired_difference(
-        [sentence.judges.get(judge) for sentence in one.sentences],
-        [sentence.judges.get(judge) for sentence in other.sentences],
     )
 
 
@@ -178,16 +169,16 @@ def _nearest(left: Sequence[Candidate]) -> Candidate:
     recognised = [one for one in heard if WORD_ERRORS in one.judges]
     if recognised:
         heard = _alike(
-            recognised, min(recognised, key=lambda one: _mean(one, WORD_ERRORS)), WORD_ERRORS
+            recognised, min(recognised, key=lambda one: one.mean(WORD_ERRORS)), WORD_ERRORS
         )
-    close = _alike(heard, max(heard, key=lambda one: one.judges[VOICE].mean), VOICE)
+    close = _alike(heard, max(heard, key=lambda one: one.mean(VOICE)), VOICE)
     if not recognised:
-        most = max(close, key=lambda one: (_mean(one, WORDS), one.judges[VOICE].mean))
+        most = max(close, key=lambda one: (one.mean(WORDS), one.mean(VOICE)))
         close = _alike(close, most, WORDS)
     return min(
         close,
-        key=lambda one: (one.share, _mean(one, WORD_ERRORS), -_mean(one, WORDS),
-                         -one.judges[VOICE].mean),
+        key=lambda one: (one.share, one.mean(WORD_ERRORS), -one.mean(WORDS),
+                         -one.mean(VOICE)),
     )  # fmt: skip
 
 
@@ -247,19 +238,15 @@ def _nearer_rate(best: Candidate, base: Candidate) -> bool:
     return abs(usual.mean) - abs(own.mean) >= NEARER_RATE
 
 
-def _mean(one: Candidate, judge: str) -> float:
-    return one.judges[judge].mean if judge in one.judges else 0.0
-
-
 def _why(best: Candidate, base: Candidate) -> str:
     # What no judge tells from the base is no better than it.
     told = "is taken" if best.indistinguishable_from_base else "is the best"
     parts = [f"{best.name} {told}", _why_the_voice(best, base)]
     if WORD_ERRORS in best.judges and WORD_ERRORS in base.judges:
-        own, usual = best.judges[WORD_ERRORS].mean, base.judges[WORD_ERRORS].mean
+        own, usual = best.mean(WORD_ERRORS), base.mean(WORD_ERRORS)
         parts.append(f"with word errors of {own:.0%} (the base {usual:.0%})")
     elif WORDS in best.judges and WORDS in base.judges:
-        own, usual = best.judges[WORDS].mean, base.judges[WORDS].mean
+        own, usual = best.mean(WORDS), base.mean(WORDS)
         parts.append(f"with {own:.0%} of the words (the base {usual:.0%})")
     told = f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
     worse = ", ".join(_got_worse(best, base))
@@ -274,11 +261,10 @@ def _got_worse(best: Candidate, base: Candidate) -> list[str]:
         (PITCH_DRIFT, "pitch", "{:+.1f} %"),
     )  # fmt: skip
     return [
-        f"{name} ({form.format(best.judges[judge].mean)}, the base "
-        f"{form.format(base.judges[judge].mean)})"
+        f"{name} ({form.format(best.mean(judge))}, the base {form.format(base.mean(judge))})"
         for judge, name, form in judges
         if (gap := against(best, base, judge)) is not None
-        and _is_worse(judge, best.judges[judge].mean - gap.mean, gap)
+        and _is_worse(judge, best.mean(judge) - gap.mean, gap)
     ]
 
 
@@ -295,11 +281,11 @@ def _why_the_voice(best: Candidate, base: Candidate) -> str:
     voice = against(best, base, VOICE)
     if voice is None:
         return "with the lowest validation loss of those that speak as well as the base"
-    told = f"voice {best.judges[VOICE].mean:.2f}, the base {base.judges[VOICE].mean:.2f}"
+    told = f"voice {best.mean(VOICE):.2f}, the base {base.mean(VOICE):.2f}"
     if voice.low > 0:
         return f"nearest to the person ({told})"
     if _nearer_rate(best, base):
-        own, usual = best.judges[RATE_DRIFT].mean, base.judges[RATE_DRIFT].mean
+        own, usual = best.mean(RATE_DRIFT), base.mean(RATE_DRIFT)
         return (
             f"not measurably further from the person than the base ({told}), and nearer to "
             f"their rate ({own:+.0f} %, the base {usual:+.0f} %)"
@@ -349,5 +335,5 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
     passing = [one for one in others if one.ruled_out is None]
     if passing:
         return f"{_nearest(passing).name} speaks as well, but is not measurably better."
-    nearest = max(others, key=lambda one: (-one.astray, _mean(one, WORDS)))
+    nearest = max(others, key=lambda one: (-one.astray, one.mean(WORDS)))
     return f"{nearest.name} comes nearest. {nearest.ruled_out}"

@@ -1,17 +1,16 @@
-"""From measurements of all clips to findings: which clips are suspect, and why. Pure.
+"""From measurements of all clips to findings: which clips are suspect, and why; who speaks. Pure.
 
 Some limits are absolute: nobody wants 3 s of silence around a sentence. Others go by the dataset
 itself, as median and MAD (median absolute deviation), so that a slow speaker is not suspect among
-their own clips. Limits were chosen on flite's slt; figures on other voices are in
-docs/benchmarks.md, "Suspect clips".
+their own clips. Limits were chosen on flite's slt, those of voices with kal16; figures on other
+voices are in docs/benchmarks.md, "Suspect clips".
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 
-from train.inspection.likelihood import Likelihood
 from train.inspection.sound import SoundFacts
 
 # Fewer clips have no usual way of speaking.
@@ -35,18 +34,27 @@ NATS_SIGMAS, NATS_MORE = 5.0, 0.5
 # A base that explains codes no better by their own text knows nothing of the language.
 LEAST_USUAL_EVIDENCE = 0.1
 EVIDENCE_SHARE = 0.25
-SPEAKER_SIGMAS = 6.0
+# Fewer clips of somebody else are no group: any two are nearer to each other than to the rest.
+FEWEST_IN_GROUP = 3
+# Mean silhouette of two groups: up to 0.57 of 9 to 40 clips of one person, 0.77 and more of two.
+LEAST_SEPARATION = 0.6
+# Below the usual likeness to the centre, in MADs as standard deviations, and in cosine.
+OUTLIER_SIGMAS, OUTLIER_COSINE = 6.0, 0.2
+_ROUNDS = 20
 
 
 @dataclass(frozen=True)
 class Measurements:
-    """All that was measured of one clip. letters: of its text as it is read; copy_of: another
-    clip's name; voice: likeness to most clips of its speaker, 1 the same; spoof: a score."""
+    """All that was measured of one clip. letters: of its text as it is read; nats: mean negative
+    log-likelihood of a code by the base; evidence: by how many nats a code its own text makes it
+    likelier than another clip's; copy_of: another clip's name; voice: likeness to most clips of its
+    speaker, 1 the same; spoof: a score."""
 
     name: str
     letters: int
     sound: SoundFacts
-    likelihood: Likelihood | None = None
+    nats: float | None = None
+    evidence: float | None = None
     copy_of: str = ""
     other_voice: str = ""
     voice: float | None = None
@@ -67,7 +75,7 @@ class SuspectClip:
     """A clip with its findings, worst first."""
 
     name: str
-    findings: tuple[ClipFinding, ...] = field(default=())
+    findings: tuple[ClipFinding, ...]
 
     @property
     def severity(self) -> float:
@@ -104,9 +112,8 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     rates = {one.name: _log_rate(one) for one in clips}
     usual_rate = _Usual.of(list(rates.values()))
     usual_level = _Usual.of([one.sound.level_db for one in clips])
-    known = [one.likelihood for one in clips if one.likelihood]
-    usual_nats = _Usual.of([one.nats for one in known])
-    usual_evidence = _Usual.of([one.evidence for one in known])
+    usual_nats = _Usual.of([one.nats for one in clips if one.nats is not None])
+    usual_evidence = _Usual.of([one.evidence for one in clips if one.evidence is not None])
     suspects = []
     for clip in clips:
         # What is no speech fails everything else too, which tells nothing more.
@@ -114,7 +121,8 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
             *_faults(clip.sound),
             *_level(clip.sound, usual_level),
             *_rate(rates[clip.name], usual_rate),
-            *_likely(clip.likelihood, usual_nats, usual_evidence),
+            *_words(clip, usual_evidence),
+            *_likely(clip, usual_nats),
             *_others(clip),
         ]
         if found:
@@ -123,9 +131,13 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     return sorted(suspects, key=lambda one: (-one.severity, one.name))
 
 
+def is_speech(sound: SoundFacts) -> bool:
+    """Syllables make speech rise and fall."""
+    return sound.dynamics_db >= LEAST_DYNAMICS_DB
+
+
 def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
-    """Whether it is speech at all: syllables make it rise and fall."""
-    if sound.dynamics_db >= LEAST_DYNAMICS_DB:
+    if is_speech(sound):
         return []
     severity = 20 * LEAST_DYNAMICS_DB / max(sound.dynamics_db, 1.0)
     if sound.flatness > NOISE_FLATNESS:
@@ -138,31 +150,24 @@ def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
 
 def _faults(sound: SoundFacts) -> list[ClipFinding]:
     """What the recording or its cutting did to it."""
-    found = []
-    if sound.noise_db < LEAST_SNR_DB:
-        seen = f"Noise stands only {sound.noise_db:.0f} dB below the voice."
-        found.append(ClipFinding("snr", LEAST_SNR_DB / max(sound.noise_db, 1.0), seen))
-    if sound.clipped > MOST_CLIPPED:
-        seen = f"{sound.clipped:.1%} of its samples are clipped: recorded too loud."
-        found.append(ClipFinding("clipping", sound.clipped / MOST_CLIPPED, seen))
-    if sound.heard_hz < LEAST_HEARD_HZ:
-        seen = f"Nothing is heard above {sound.heard_hz / 1000:.1f} kHz, as by telephone."
-        found.append(ClipFinding("band", LEAST_HEARD_HZ / max(sound.heard_hz, 100.0), seen))
     silence = max(sound.lead_seconds, sound.tail_seconds)
-    if silence > MOST_SILENCE_SECONDS:
-        seen = (
-            f"There are {sound.lead_seconds:.1f} s before the speech and "
-            f"{sound.tail_seconds:.1f} s behind it."
-        )
-        found.append(ClipFinding("silence", silence / MOST_SILENCE_SECONDS, seen))
-    for what, level in (("begins", sound.start_db), ("ends", sound.end_db)):
-        if level > CUT_DB:
-            seen = f"It {what} in the middle of sound ({level:.0f} dB): a word may be cut."
-            found.append(ClipFinding("cut", 1 + (level - CUT_DB) / 10, seen))
-    if abs(sound.offset) > MOST_OFFSET:
-        seen = f"Its samples stand off zero by {sound.offset:+.3f} of full scale (DC offset)."
-        found.append(ClipFinding("offset", abs(sound.offset) / MOST_OFFSET, seen))
-    return found
+    limits = [
+        ("snr", sound.noise_db < LEAST_SNR_DB, LEAST_SNR_DB / max(sound.noise_db, 1.0),
+         f"Noise stands only {sound.noise_db:.0f} dB below the voice."),
+        ("clipping", sound.clipped > MOST_CLIPPED, sound.clipped / MOST_CLIPPED,
+         f"{sound.clipped:.1%} of its samples are clipped: recorded too loud."),
+        ("band", sound.heard_hz < LEAST_HEARD_HZ, LEAST_HEARD_HZ / max(sound.heard_hz, 100.0),
+         f"Nothing is heard above {sound.heard_hz / 1000:.1f} kHz, as by telephone."),
+        ("silence", silence > MOST_SILENCE_SECONDS, silence / MOST_SILENCE_SECONDS,
+         f"There are {sound.lead_seconds:.1f} s before the speech and "
+         f"{sound.tail_seconds:.1f} s behind it."),
+        *(("cut", level > CUT_DB, 1 + (level - CUT_DB) / 10,
+           f"It {what} in the middle of sound ({level:.0f} dB): a word may be cut.")
+          for what, level in (("begins", sound.start_db), ("ends", sound.end_db))),
+        ("offset", abs(sound.offset) > MOST_OFFSET, abs(sound.offset) / MOST_OFFSET,
+         f"Its samples stand off zero by {sound.offset:+.3f} of full scale (DC offset)."),
+    ]  # fmt: skip
+    return [ClipFinding(kind, severity, seen) for kind, failed, severity, seen in limits if failed]
 
 
 def _level(sound: SoundFacts, usual: _Usual | None) -> list[ClipFinding]:
@@ -196,33 +201,125 @@ def _rate(log_rate: float, usual: _Usual | None) -> list[ClipFinding]:
     return [ClipFinding("rate", sigmas / RATE_SIGMAS, seen)]
 
 
-def _likely(
-    found: Likelihood | None, nats: _Usual | None, evidence: _Usual | None
-) -> list[ClipFinding]:
-    if found is None or nats is None or evidence is None:
+def _words(clip: Measurements, usual: _Usual | None) -> list[ClipFinding]:
+    if clip.evidence is None or usual is None:
         return []
-    findings = []
-    usual = evidence.median
-    if usual >= LEAST_USUAL_EVIDENCE and found.evidence < EVIDENCE_SHARE * usual:
-        seen = (
-            "Its text explains the sound no better than another clip's does "
-            f"({found.evidence:+.2f} nats a code, {usual:+.2f} in most clips): other words?"
-        )
-        findings.append(ClipFinding("words", 1 + (EVIDENCE_SHARE - found.evidence / usual), seen))
-    sigmas, apart = nats.sigmas(found.nats), found.nats - nats.median
-    if sigmas > NATS_SIGMAS and apart > NATS_MORE:
-        seen = (
-            f"The base model finds it unlikely: {found.nats:.1f} nats a code, {nats.median:.1f} in "
-            "most clips."
-        )
-        findings.append(ClipFinding("likelihood", sigmas / NATS_SIGMAS, seen))
-    return findings
+    share = EVIDENCE_SHARE * usual.median
+    if usual.median < LEAST_USUAL_EVIDENCE or clip.evidence >= share:
+        return []
+    seen = (
+        "Its text explains the sound no better than another clip's does "
+        f"({clip.evidence:+.2f} nats a code, {usual.median:+.2f} in most clips): other words?"
+    )
+    return [ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / usual.median), seen)]
+
+
+def _likely(clip: Measurements, usual: _Usual | None) -> list[ClipFinding]:
+    if clip.nats is None or usual is None:
+        return []
+    sigmas, apart = usual.sigmas(clip.nats), clip.nats - usual.median
+    if sigmas <= NATS_SIGMAS or apart <= NATS_MORE:
+        return []
+    seen = (
+        f"The base model finds it unlikely: {clip.nats:.1f} nats a code, {usual.median:.1f} in "
+        "most clips."
+    )
+    return [ClipFinding("likelihood", sigmas / NATS_SIGMAS, seen)]
 
 
 def _others(clip: Measurements) -> list[ClipFinding]:
-    found = []
-    if clip.copy_of:
-        found.append(ClipFinding("copy", 1.5, f"It is the same sound as {clip.copy_of}."))
-    if clip.other_voice:
-        found.append(ClipFinding("voice", 2.0, clip.other_voice))
+    copy = ClipFinding("copy", 1.5, f"It is the same sound as {clip.copy_of}.")
+    voice = ClipFinding("voice", 2.0, clip.other_voice)
+    return [*([copy] if clip.copy_of else []), *([voice] if clip.other_voice else [])]
+
+
+# Whether the clips of one speaker are of one person
+
+
+@dataclass(frozen=True)
+class VoiceGroups:
+    """likeness: cosine of each clip to the centre of the larger group; others: indices of clips
+    that sound like somebody else; separation: 0 one group, 1 two points far apart."""
+
+    likeness: tuple[float, ...]
+    others: tuple[int, ...]
+    separation: float
+
+    @property
+    def two_people(self) -> bool:
+        """Whether the others are a group of their own, not single clips."""
+        return self.separation >= LEAST_SEPARATION
+
+
+def group_voices(embeddings: Sequence[np.ndarray]) -> VoiceGroups:
+    """Judges the clips of one speaker by embeddings `[width]` of any one model: a few clips of
+    somebody else stand out from the centre of the others; many make two groups."""
+    if len(embeddings) < FEWEST_CLIPS:
+        return VoiceGroups((1.0,) * len(embeddings), (), 0.0)
+    points = _unit(np.asarray(embeddings, dtype=np.float64))
+    near = _two_groups(points)
+    if near.sum() < len(near) / 2:
+        near = ~near
+    separation = _separation(points, near)
+    if separation >= LEAST_SEPARATION:
+        likeness = points @ _centre(points[near])
+        others = np.flatnonzero(~near)
+    else:
+        likeness = points @ _trimmed_centre(points)
+        others = np.flatnonzero(_outliers(likeness))
+        separation = 0.0
+    return VoiceGroups(tuple(map(float, likeness)), tuple(map(int, others)), float(separation))
+
+
+def _two_groups(points: np.ndarray) -> np.ndarray:
+    """Spherical 2-means `[clips]` bool, begun at the clips that are least alike."""
+    first = int(np.argmin(points @ _centre(points)))
+    second = int(np.argmin(points @ points[first]))
+    centres = points[[first, second]]
+    group = np.zeros(len(points), bool)
+    for _ in range(_ROUNDS):
+        new = points @ centres[1] > points @ centres[0]
+        if (new == group).all() or new.all() or not new.any():
+            break
+        group = new
+        centres = np.stack((_centre(points[~group]), _centre(points[group])))
+    return group
+
+
+def _separation(points: np.ndarray, group: np.ndarray) -> float:
+    """The mean silhouette of two groups, by cosine distance to their centres; 0 where one has too
+    few clips. A clip takes no part in the centre of its own group: of a few it would be a good
+    part, and any of them would seem near to it."""
+    if min(group.sum(), (~group).sum()) < FEWEST_IN_GROUP:
+        return 0.0
+    inside, outside = np.empty(len(points)), np.empty(len(points))
+    for side in (group, ~group):
+        own = points[side]
+        without = _unit(own.sum(0) - own)
+        inside[side] = 1 - (own * without).sum(1)
+        outside[side] = 1 - own @ _centre(points[~side])
+    width = (outside - inside) / np.maximum(np.maximum(inside, outside), 1e-9)
+    # By group: a few clips of somebody else count as much as the many.
+    return float(min(width[group].mean(), width[~group].mean()))
+
+
+def _outliers(likeness: np.ndarray) -> np.ndarray:
+    median = np.median(likeness)
+    sigma = max(_MAD_TO_SIGMA * float(np.median(np.abs(likeness - median))), 1e-3)
+    below = median - likeness
+    return (below > OUTLIER_SIGMAS * sigma) & (below > OUTLIER_COSINE)
+
+
+def _trimmed_centre(points: np.ndarray) -> np.ndarray:
+    """The centre of the half that is nearest to the centre of all."""
+    near = np.argsort(-(points @ _centre(points)))[: (len(points) + 1) // 2]
+    return _centre(points[near])
+
+
+def _centre(points: np.ndarray) -> np.ndarray:
+    return _unit(points.mean(0))
+
+
+def _unit(points: np.ndarray) -> np.ndarray:
+    found: np.ndarray = points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-9)
     return found

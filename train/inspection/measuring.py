@@ -1,165 +1,170 @@
 """Measures every clip of a dataset: sound, copies, likelihood, voices. What was found is kept.
 
-Each figure is kept under the hash of its recording and of the model that gave it, so that a second
-look computes what is new only. Judging is `train.inspection.judging`'s.
+Each recording is decoded once, for all that is not known of it. Each figure is kept under the hash
+of its recording and of the model that gave it, so that a second look computes what is new only.
+Judging is `train.inspection.judging`'s.
 """
 
 import base64
 import hashlib
-import itertools
 import logging
+import os
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict
+from functools import cache
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 
-from machine.devices.selection import Choice
+from machine.devices.selection import choose_feature_device
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
 from train.dataset import features
-from train.dataset.dataset import Clip, Dataset
-from train.inspection import people
-from train.inspection.duplicates import find_copies, fingerprint
-from train.inspection.judging import Measurements, find_suspects
-from train.inspection.likelihood import Likelihood, likelihood
+from train.dataset.dataset import Clip
+from train.inspection.judging import Measurements, group_voices, is_speech
 from train.inspection.outside_models import OutsideModel
-from train.inspection.sound import SoundFacts, measure
+from train.inspection.sound import SoundFacts, find_copies, fingerprint, measure
 from train.progress import with_progress
+from train.run_context import RunContext
+from train.settings import TrainSettings
 from xtts.audio import SPEAKER_RATE, AudioError, facts, read, resample
-from xtts.model.config import ModelConfig
+from xtts.evaluation.word_evidence import log_likelihoods
+from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.model.vocoder import load_speaker_encoder
-from xtts.text.tokenizer import Tokenizer
 
 log = logging.getLogger("train")
 
 # Another number where a figure is measured otherwise.
 VERSION = 1
-_PORTION = 16
-T = TypeVar("T")
 _OTHER_TEXTS = 2
-# Sounds that are no speech at all have no voice.
-_NO_VOICE = {"noise", "tone", "steady"}
 _LEAST_VOICE_SECONDS = 0.7
-_OURS = "the base's speaker encoder"
+# What is asked of each waveform, in the words that a person reads.
+_OURS, _SPEAKER, _SPOOF = "the base's speaker encoder", "SPEAKER_MODEL", "SPOOF_MODEL"
+
+# Of each of those: the key of its answers in the cache, and what answers, of `[samples]` at 16 kHz.
+Models = dict[str, tuple[str, Callable[[torch.Tensor], Any]]]
 
 
-@dataclass(frozen=True)
-class InspectionModels:
-    """What a look is taken with. device: of the GPT; with_likelihood: whether it is asked;
-    features_on: where codes and mels are computed that are not there."""
-
-    base: Path
-    config: ModelConfig
-    tokenizer: Tokenizer
-    device: str
-    cache_dir: Path
-    with_likelihood: bool = True
-    speaker_model: Path | None = None
-    spoof_model: Path | None = None
-    features_on: Choice = features.ON_CPU
-
-
-@dataclass(frozen=True)
-class Inspection:
-    """measured: of each clip, in the dataset's order; notes: sentences about the whole dataset."""
-
-    measured: tuple[Measurements, ...]
-    notes: tuple[str, ...]
-
-
-def inspect(data: Dataset, models: InspectionModels) -> Inspection:
-    """Measures all clips of a dataset. What can no longer be decoded is left out.
+def inspect(
+    settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
+) -> tuple[list[Measurements], list[str]]:
+    """All clips of a dataset but those that can no longer be decoded, in its order; and sentences
+    about the whole dataset. with_likelihood: asks the base model of each clip.
 
     Raises:
         OutsideModelError: SPEAKER_MODEL or SPOOF_MODEL is of another shape.
     """
-    speaker = _outside("SPEAKER_MODEL", models.speaker_model)
-    spoof = _outside("SPOOF_MODEL", models.spoof_model)
-    cache = FileCache(models.cache_dir / f"inspection-{VERSION}.json")
+    models = _models(settings, context)
+    answers: dict[str, dict[str, Any]] = {name: {} for name in models}
+    kept = FileCache(settings.cache_dir / f"inspection-{VERSION}.json")
     try:
-        sounds = _sounds(data.clips, cache)
-        clips = [clip for clip in data.clips if clip.audio_sha256 in sounds]
-        measured = [
-            Measurements(clip.name, _letters(clip, models.tokenizer), sounds[clip.audio_sha256][0])
-            for clip in clips
-        ]
-        measured = _with_copies(measured, [sounds[clip.audio_sha256][1] for clip in clips])
-        if models.with_likelihood:
-            measured = _with_likelihood(measured, clips, data, models, cache)
-        measured, notes = _with_voices(measured, clips, models, speaker, cache)
-        if spoof:
-            scores = _each(clips, "Spoof scores", f"spoof-{_hash(models.spoof_model)}", cache,
-                           lambda clip: spoof.spoof_score(_heard(clip)))  # fmt: skip
-            measured = [replace(m, spoof=s) for m, s in zip(measured, scores, strict=True)]
-        return Inspection(tuple(measured), tuple(notes))
+        found = _listen(context.data.clips, models, kept, answers)
+        clips = [clip for clip in context.data.clips if clip.audio_sha256 in found]
+        sounds = [found[clip.audio_sha256] for clip in clips]
+        copies = _copies(clips, [print_ for _, print_ in sounds])
+        likely = _likelihoods(settings, context, clips, kept) if with_likelihood else {}
+        likeness, others, notes = _judge_voices(clips, answers)
+        scores = answers.get(_SPOOF, {})
+        measured = []
+        for number, clip in enumerate(clips):
+            said = context.tokenizer.show_transcript(clip.text, clip.language)
+            nats, evidence = likely.get(number, (None, None))
+            measured.append(
+                Measurements(
+                    clip.name, sum(map(str.isalnum, said)), SoundFacts(**sounds[number][0]), nats,
+                    evidence, copies.get(number, ""), others.get(number, ""),
+                    likeness.get(number), scores.get(clip.audio_sha256),
+                )
+            )  # fmt: skip
+        return measured, notes
     finally:
-        cache.save()
+        # Behind the others, model by model: the same file whatever was computed first.
+        for name, values in answers.items():
+            for sha256, value in values.items():
+                if kept.get(f"{models[name][0]}|{sha256}") is None:
+                    kept.put(f"{models[name][0]}|{sha256}", value)
+        kept.save()
 
 
-def _outside(setting: str, path: Path | None) -> OutsideModel | None:
-    return OutsideModel(setting, path) if path else None
+# One pass over the recordings
 
 
-def _hash(path: Path | None) -> str:
-    return sha256_of(path)[:16] if path else ""
+def _models(settings: TrainSettings, context: RunContext) -> Models:
+    @cache  # loaded when the first clip is not known
+    def encoder() -> torch.nn.Module:
+        return load_speaker_encoder(read_tensors(context.base / "model.pth"), context.config)
+
+    @torch.inference_mode()
+    def embed(waveform: torch.Tensor) -> str:
+        return _packed(encoder()(waveform[None]).flatten().numpy())
+
+    models: Models = {_OURS: (f"voice|{_base_hash(settings, context)}", embed)}
+    if settings.speaker_model:
+        path = Path(settings.speaker_model)
+        speaker = OutsideModel(_SPEAKER, path)
+        models[_SPEAKER] = (
+            f"voice|{sha256_of(path)[:16]}", lambda sound: _packed(speaker.embedding(sound)),
+        )  # fmt: skip
+    if settings.spoof_model:
+        path = Path(settings.spoof_model)
+        spoof = OutsideModel(_SPOOF, path)
+        models[_SPOOF] = f"spoof-{sha256_of(path)[:16]}", spoof.spoof_score
+    return models
 
 
-def _letters(clip: Clip, tokenizer: Tokenizer) -> int:
-    read_text = tokenizer.show_transcript(clip.text, clip.language)
-    return sum(map(str.isalnum, read_text))
+def _listen(
+    clips: Sequence[Clip], models: Models, kept: FileCache, answers: dict[str, dict[str, Any]]
+) -> dict[str, Any]:
+    """Decodes what is not known, and puts the answers of the models into `answers`; SHA-256 ->
+    (facts, fingerprint), as JSON values, of every recording that can be decoded."""
 
+    def all_answered(sha256: str, sound: Any, waveform: torch.Tensor | None = None) -> bool:
+        """Asks what is not known, where there is a waveform."""
+        measured = SoundFacts(**sound[0])
+        # Sounds that are no speech, and very short ones, have no voice.
+        voiced = is_speech(measured) and measured.spoken_seconds >= _LEAST_VOICE_SECONDS
+        for name in (name for name in models if voiced or name == _SPOOF):
+            key, ask = models[name]
+            answer = kept.get(f"{key}|{sha256}")
+            if answer is None:
+                if waveform is None:
+                    return False
+                answer = ask(waveform)
+            answers[name][sha256] = answer
+        return True
 
-def _each(
-    clips: Sequence[Clip], what: str, key: str, cache: FileCache, compute: Callable[[Clip], T]
-) -> list[T]:
-    """A JSON value for each clip, from the cache where it is there."""
-    known = [cache.get(f"{key}|{clip.audio_sha256}") for clip in clips]
-    missing = [clip for clip, one in zip(clips, known, strict=True) if one is None]
-    for clip in with_progress(missing, len(missing), what, patience_seconds=2.0):
-        cache.put(f"{key}|{clip.audio_sha256}", compute(clip))
-    return [cache.get(f"{key}|{clip.audio_sha256}") for clip in clips]  # type: ignore[misc]
-
-
-# Sound and copies
-
-
-def _sounds(clips: Sequence[Clip], cache: FileCache) -> dict[str, tuple[SoundFacts, np.ndarray]]:
-    """SHA-256 -> (facts, fingerprint) of every recording that can be decoded."""
-    missing = [clip for clip in clips if cache.get(f"sound|{clip.audio_sha256}") is None]
-    portions = [missing[at : at + _PORTION] for at in range(0, len(missing), _PORTION)]
-    with ThreadPoolExecutor() as pool:  # decoding and FFTs leave the interpreter's lock
-        done = itertools.chain.from_iterable(pool.map(_measured_all, portions))
-        for clip, one in zip(
-            missing, with_progress(done, len(missing), "Sound", patience_seconds=2.0), strict=True
-        ):
-            if one is not None:
-                cache.put(f"sound|{clip.audio_sha256}", one)
-    found = {}
-    for clip in clips:
-        if kept := cache.get(f"sound|{clip.audio_sha256}"):
-            print_ = np.frombuffer(base64.b64decode(kept[1]), np.uint32)
-            found[clip.audio_sha256] = SoundFacts(**kept[0]), print_
-    return found
-
-
-def _measured_all(clips: Sequence[Clip]) -> list[list[Any] | None]:
-    return [_measured(clip) for clip in clips]
-
-
-def _measured(clip: Clip) -> list[Any] | None:
-    """[facts, fingerprint] as JSON values; None for a file that can no longer be read."""
-    try:
+    def decoded(clip: Clip) -> tuple[Any, torch.Tensor]:
         rate = facts(clip.path).rate
-        samples = read(clip.path, rate).numpy()
-    except (AudioError, OSError) as error:
-        log.warning("%s can no longer be read and is not looked at: %s", clip.name, error)
-        return None
+        samples = read(clip.path, rate)
+        sound = kept.get(f"sound|{clip.audio_sha256}") or _sound(samples.numpy(), rate)
+        return sound, resample(samples, rate, SPEAKER_RATE)
+
+    found = {clip.audio_sha256: kept.get(f"sound|{clip.audio_sha256}") for clip in clips}
+    missing = [
+        clip
+        for clip in clips
+        if not (sound := found[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
+    ]
+    shown = with_progress(missing, len(missing), "Sound", patience_seconds=2.0)
+    for clip, result in features.read_ahead(shown, decoded, os.cpu_count() or 1):
+        try:
+            sound, waveform = result()
+        except (AudioError, OSError) as error:
+            log.warning("%s can no longer be read and is not looked at: %s", clip.name, error)
+            found[clip.audio_sha256] = None
+            continue
+        found[clip.audio_sha256] = sound
+        kept.put(f"sound|{clip.audio_sha256}", sound)
+        all_answered(clip.audio_sha256, sound, waveform)
+    return {sha256: sound for sha256, sound in found.items() if sound}
+
+
+def _sound(samples: np.ndarray, rate: int) -> list[Any]:
+    """[facts, fingerprint] as JSON values."""
     found = measure(samples, rate)
     first = round(found.lead_seconds * rate)
     last = len(samples) - round(found.tail_seconds * rate)
@@ -168,61 +173,86 @@ def _measured(clip: Clip) -> list[Any] | None:
     return [rounded, base64.b64encode(bits).decode()]
 
 
-def _with_copies(
-    measured: Sequence[Measurements], prints: Sequence[np.ndarray]
-) -> list[Measurements]:
+def _copies(clips: Sequence[Clip], prints: Sequence[str]) -> dict[int, str]:
+    """Place of a copy -> name of the clip that it is a copy of."""
+    unpacked = [np.frombuffer(base64.b64decode(one), np.uint32) for one in prints]
     first: dict[int, int] = {}
-    for one, other, _ in find_copies(prints):
+    for one, other, _ in find_copies(unpacked):
         first.setdefault(other, first.get(one, one))
-    return [
-        replace(clip, copy_of=measured[first[number]].name) if number in first else clip
-        for number, clip in enumerate(measured)
-    ]
+    return {other: clips[one].name for other, one in first.items()}
 
 
 # Likelihood
 
 
-def _with_likelihood(
-    measured: Sequence[Measurements],
-    clips: Sequence[Clip],
-    data: Dataset,
-    models: InspectionModels,
-    cache: FileCache,
-) -> list[Measurements]:
-    base = sha256_of(models.base / "model.pth", kept_in=models.cache_dir / "base_sha256")[:16]
+def _base_hash(settings: TrainSettings, context: RunContext) -> str:
+    path = context.base / "model.pth"
+    return sha256_of(path, kept_in=settings.cache_dir / "base_sha256")[:16]
+
+
+def _likelihoods(
+    settings: TrainSettings, context: RunContext, clips: Sequence[Clip], kept: FileCache
+) -> dict[int, tuple[float, float]]:
+    """Place of a clip -> what `likelihood` says of it."""
+    base, device = _base_hash(settings, context), context.device.value
     others = _other_texts(clips)
-    keys = [
-        f"likelihood|{base}|{clip.audio_sha256}|{_hash_of(clip.tokens, *texts)}"
-        for clip, texts in zip(clips, others, strict=True)
-    ]
-    missing = [number for number, key in enumerate(keys) if cache.get(key) is None]
+    keys = []
+    for clip, texts in zip(clips, others, strict=True):
+        content = repr([tuple(text) for text in (clip.tokens, *texts)]).encode()
+        digest = hashlib.sha256(content).hexdigest()[:16]
+        keys.append(f"likelihood|{base}|{clip.audio_sha256}|{digest}")
+    missing = [number for number, key in enumerate(keys) if kept.get(key) is None]
     if missing:
         started = time.monotonic()
         known = features.build(
-            data, models.base, models.config, models.cache_dir, models.features_on
-        )
-        gpt = load_gpt(read_tensors(models.base / "model.pth"), models.config, device=models.device)
+            context.data, context.base, context.config, settings.cache_dir,
+            choose_feature_device(context.machine, device),
+        )  # fmt: skip
+        gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, device=device)
         gpt.eval().requires_grad_(False)
-        places = {clip.name: number for number, clip in enumerate(data.clips)}
+        places = {clip.name: number for number, clip in enumerate(context.data.clips)}
         for number in with_progress(missing, len(missing), "Likelihood", patience_seconds=2.0):
             index = places[clips[number].name]
             if known.present([index]):
                 found = likelihood(
                     gpt, known.codes(index), known.mel(index), clips[number].tokens, others[number]
                 )
-                cache.put(keys[number], [round(found.nats, 4), round(found.evidence, 4)])
+                kept.put(keys[number], [round(one, 4) for one in found])
         taken = time.monotonic() - started
         log.info("Likelihood: %d clips in %.1f s, kept for the next time.", len(missing), taken)
-    return [
-        replace(one, likelihood=Likelihood(*kept)) if (kept := cache.get(key)) else one
-        for one, key in zip(measured, keys, strict=True)
-    ]
+    return {number: one for number, key in enumerate(keys) if (one := kept.get(key))}
 
 
-def _hash_of(*texts: Sequence[int]) -> str:
-    """A short name for these token ids."""
-    return hashlib.sha256(repr([tuple(text) for text in texts]).encode()).hexdigest()[:16]
+@torch.inference_mode()
+def likelihood(
+    gpt: GPT, codes: np.ndarray, mel: np.ndarray, tokens: tuple[int, ...],
+    others: list[tuple[int, ...]],
+) -> tuple[float, float]:  # fmt: skip
+    """Scores one clip by the base's GPT, in one padded pass. Teacher-forced: no recogniser is
+    needed, and every language of the base is judged. Codes that a base finds unlikely are a poor
+    recording or an unheard way of speaking; codes that are no likelier with their own text than
+    with another clip's are not what the text says.
+
+    Args:
+        gpt: The base's, in evaluation mode.
+        codes: `[n]`, of the whole clip; what is beyond the model's positions is left out.
+        mel: Conditioning mel `[80, frames]` of the clip itself.
+        tokens: Of its text.
+        others: Tokens of other texts.
+
+    Returns:
+        (mean negative log-likelihood of a code given its text, in nats; by how many nats a code its
+        own text makes it likelier than the best of the other texts).
+    """
+    device = gpt.mel_head.weight.device
+    latents = gpt.conditioning_latents(torch.from_numpy(np.array(mel, np.float32)).to(device)[None])
+    most = gpt.shape.max_codes
+    heard = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
+    own, *foreign = (
+        float(one) / len(heard)
+        for one in log_likelihoods(gpt, latents, [tokens, *others], heard, stopped=False)
+    )
+    return -own, own - max(foreign, default=own)
 
 
 def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
@@ -240,76 +270,33 @@ def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
 # Voices
 
 
-def _heard(clip: Clip) -> torch.Tensor:
-    rate = facts(clip.path).rate
-    return resample(read(clip.path, rate), rate, SPEAKER_RATE)
-
-
-def _with_voices(
-    measured: Sequence[Measurements],
-    clips: Sequence[Clip],
-    models: InspectionModels,
-    speaker: OutsideModel | None,
-    cache: FileCache,
-) -> tuple[list[Measurements], list[str]]:
-    """Judges the clips of each speaker, by our speaker encoder and by SPEAKER_MODEL."""
-    odd = {
-        one.name for one in find_suspects(measured) if _NO_VOICE & {f.kind for f in one.findings}
-    }
-    usable = [
-        number
-        for number, one in enumerate(measured)
-        if one.name not in odd and one.sound.spoken_seconds >= _LEAST_VOICE_SECONDS
-    ]
-    chosen = [clips[number] for number in usable]
-    views: dict[str, list[np.ndarray]] = {_OURS: _our_embeddings(chosen, models, cache)}
-    if speaker:
-        key = f"voice|{_hash(models.speaker_model)}"
-        packed = _each(chosen, "Voices (SPEAKER_MODEL)", key, cache,
-                       lambda clip: _packed(speaker.embedding(_heard(clip))))  # fmt: skip
-        views["SPEAKER_MODEL"] = [_unpacked(one) for one in packed]
-    found, notes = list(measured), []
-    for name in sorted({clip.speaker for clip in chosen}):
-        own = [place for place, clip in enumerate(chosen) if clip.speaker == name]
-        for model, embeddings in views.items():
-            groups = people.group_voices([embeddings[place] for place in own])
-            numbers = [usable[place] for place in own]
-            _mark(found, numbers, groups, model)
+def _judge_voices(
+    clips: Sequence[Clip], answers: Mapping[str, Mapping[str, str]]
+) -> tuple[dict[int, float], dict[int, str], list[str]]:
+    """By place, the likeness of each clip to most of its speaker's by our encoder, and a sentence
+    for each that sounds like somebody else; and sentences about speakers who sound like two."""
+    likeness: dict[int, float] = {}
+    others: dict[int, str] = {}
+    notes = []
+    voiced = [number for number, clip in enumerate(clips) if clip.audio_sha256 in answers[_OURS]]
+    for speaker in sorted({clips[number].speaker for number in voiced}):
+        own = [number for number in voiced if clips[number].speaker == speaker]
+        for model in (name for name in answers if name != _SPOOF):
+            packed = [answers[model][clips[number].audio_sha256] for number in own]
+            groups = group_voices([_unpacked(one) for one in packed])
+            for number, value in zip(own, groups.likeness, strict=True):
+                likeness.setdefault(number, value)
+            for place in groups.others:
+                value = groups.likeness[place]
+                told = f"It sounds like somebody else than most clips by {model} ({value:.2f})."
+                others.setdefault(own[place], told)
             if groups.two_people:
                 notes.append(
-                    f"The {len(own)} clips of {name!r} sound like two people by {model} "
+                    f"The {len(own)} clips of {speaker!r} sound like two people by {model} "
                     f"(separation {groups.separation:.2f}): {len(groups.others)} of them differ "
                     "from the others. Give each a speaker's name of their own, or leave them out."
                 )
-    return found, notes
-
-
-def _mark(
-    measured: list[Measurements], numbers: Sequence[int], groups: people.VoiceGroups, model: str
-) -> None:
-    others = {numbers[place] for place in groups.others}
-    for number, likeness in zip(numbers, groups.likeness, strict=True):
-        one = measured[number]
-        reason = f"It sounds like somebody else than most clips by {model} ({likeness:.2f})."
-        told = one.other_voice or (reason if number in others else "")
-        voice = one.voice if one.voice is not None else likeness
-        measured[number] = replace(one, other_voice=told, voice=voice)
-
-
-def _our_embeddings(
-    clips: Sequence[Clip], models: InspectionModels, cache: FileCache
-) -> list[np.ndarray]:
-    base = sha256_of(models.base / "model.pth", kept_in=models.cache_dir / "base_sha256")[:16]
-    encoder: list[torch.nn.Module] = []
-
-    @torch.inference_mode()
-    def embed(clip: Clip) -> str:
-        if not encoder:  # loaded when the first clip is not known
-            state = read_tensors(models.base / "model.pth")
-            encoder.append(load_speaker_encoder(state, models.config))
-        return _packed(encoder[0](_heard(clip)[None]).flatten().numpy())
-
-    return [_unpacked(one) for one in _each(clips, "Voices", f"voice|{base}", cache, embed)]
+    return likeness, others, notes
 
 
 def _packed(embedding: np.ndarray) -> str:

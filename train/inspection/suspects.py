@@ -1,71 +1,125 @@
 """Which clips of a dataset are suspect: listed by `train check`, reported at the start of a run,
-left out by SUSPECT_CLIPS.
+left out by SUSPECT_CLIPS. A table for a person, worst first, and a CSV file with every figure.
 
 Called by `train.check` and `train.setup`.
 """
 
 import logging
-from dataclasses import replace
+from collections.abc import Sequence
 from pathlib import Path
 
-from machine.devices.selection import choose_feature_device
+from machine import text
+from machine.storage.atomic import make_folder, replace_file
+from machine.storage.csv_table import csv_bytes
 from train.dataset.dataset import Dataset, RejectedClip
-from train.inspection import report
-from train.inspection.judging import SuspectClip, find_suspects
-from train.inspection.measuring import InspectionModels, inspect
+from train.inspection.judging import Measurements, SuspectClip, find_suspects
+from train.inspection.measuring import inspect
 from train.run_context import RunContext
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
+TABLE_NAME = "inspection.csv"
+_MOST_SHOWN = 20
+_WORST_SHOWN = 3
+_HEADER = (
+    "clip", "severity", "kinds", "reasons", "characters_a_second", "nats_a_code", "text_evidence",
+    "snr_db", "level_db", "clipped", "heard_hz", "lead_seconds", "tail_seconds", "dc_offset",
+    "voice", "spoof_score", "copy_of",
+)  # fmt: skip
 
-def look(data: Dataset, models: InspectionModels) -> list[SuspectClip]:
+
+def look(
+    settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
+) -> list[SuspectClip]:
     """Measures and judges every clip, logs the table, writes the CSV file; the suspect clips.
 
     Raises OutsideModelError, WriteError.
     """
-    inspection = inspect(data, models)
-    suspects = find_suspects(inspection.measured)
-    path = models.cache_dir / report.TABLE_NAME
-    report.write(path, inspection, suspects)
-    log.info(report.table(inspection, suspects, path))
+    measured, notes = inspect(settings, context, with_likelihood=with_likelihood)
+    suspects = find_suspects(measured)
+    path = settings.cache_dir / TABLE_NAME
+    _write(path, measured, suspects)
+    log.info("\n".join([*notes, *_table(len(measured), suspects, path)]))
     return suspects
 
 
-def report_kept(data: Dataset, models: InspectionModels) -> list[SuspectClip]:
-    """SUSPECT_CLIPS=keep: logs how many clips are suspect and the worst of them by name; the
-    suspect clips. The base model is not asked of each clip, which takes the longest.
+def report_kept(settings: TrainSettings, context: RunContext) -> None:
+    """SUSPECT_CLIPS=keep: logs how many clips are suspect and the worst of them by name. The base
+    model is not asked of each clip, which takes the longest.
 
     Raises OutsideModelError.
     """
-    inspection = inspect(data, replace(models, with_likelihood=False))
-    suspects = find_suspects(inspection.measured)
-    for line in report.worst(inspection, suspects):
-        log.warning(line)
-    return suspects
+    measured, notes = inspect(settings, context, with_likelihood=False)
+    suspects = find_suspects(measured)
+    for note in notes:
+        log.warning(note)
+    if suspects:
+        shown = "\n".join(f"  {one.name}: {one.reasons}" for one in suspects[:_WORST_SHOWN])
+        some = "The worst:" if len(suspects) > _WORST_SHOWN else "They are:"
+        log.warning(
+            f"Suspect clips: {len(suspects)} of {len(measured)}, trained on all the "
+            f"same (SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
+            "`python -m train check` lists all of them and compares texts and sound."
+        )
 
 
-def left_out(data: Dataset, models: InspectionModels) -> Dataset:
+def left_out(settings: TrainSettings, context: RunContext) -> Dataset:
     """The dataset without its suspect clips, which are among the refused with their reasons.
 
     Raises DatasetError when nothing is left to learn from, OutsideModelError, WriteError.
     """
-    reasons = {one.name: one.reasons for one in look(data, models)}
-    rejected = [
+    reasons = {one.name: one.reasons for one in look(settings, context)}
+    return context.data.without([
         RejectedClip(clip.name, reasons[clip.name], "SUSPECT_CLIPS=keep")
-        for clip in data.clips
+        for clip in context.data.clips
         if clip.name in reasons
-    ]
-    return data.without(rejected)
+    ])  # fmt: skip
 
 
-def models_of(settings: TrainSettings, context: RunContext) -> InspectionModels:
-    """What to look with, by the settings: the GPT on the device of the run."""
-    speaker, spoof = (
-        Path(place) if place else None for place in (settings.speaker_model, settings.spoof_model)
+def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]:
+    """What is printed. path: of the file with all the figures."""
+    if not suspects:
+        return [f"Suspect clips: none of {total}. Every figure is in {path}."]
+    rows = [(one.name, f"{one.severity:8.1f}", one.reasons) for one in suspects[:_MOST_SHOWN]]
+    lines = list(text.table([("suspect clip", "severity", "why"), *rows]))
+    if len(suspects) > _MOST_SHOWN:
+        lines.append(f"… and {len(suspects) - _MOST_SHOWN} more")
+    lines.append(
+        f"Suspect clips: {len(suspects)} of {total}, to be heard; nothing was changed. "
+        f"SUSPECT_CLIPS=leave_out trains without them. Every figure is in {path}."
     )
-    device = context.device.value
-    return InspectionModels(
-        context.base, context.config, context.tokenizer, device, settings.cache_dir, True, speaker,
-        spoof, choose_feature_device(context.machine, device),
-    )  # fmt: skip
+    return lines
+
+
+def _write(path: Path, measured: Sequence[Measurements], suspects: Sequence[SuspectClip]) -> None:
+    """Writes every clip with its figures, suspect ones first, as CSV. Raises WriteError."""
+    known = {one.name: one for one in suspects}
+    order = {one.name: number for number, one in enumerate(suspects)}
+    rows = sorted(measured, key=lambda one: order.get(one.name, len(order)))
+    content = csv_bytes(_HEADER, (_row(one, known.get(one.name)) for one in rows))
+    make_folder(path.parent)
+    replace_file(path, lambda file: file.write(content))
+
+
+def _row(clip: Measurements, suspect: SuspectClip | None) -> list[object]:
+    sound = clip.sound
+    return [
+        clip.name,
+        round(suspect.severity, 2) if suspect else 0,
+        " ".join(dict.fromkeys(one.kind for one in suspect.findings)) if suspect else "",
+        suspect.reasons if suspect else "",
+        round(clip.letters / max(sound.spoken_seconds, 0.1), 2),
+        "" if clip.nats is None else clip.nats,
+        "" if clip.evidence is None else clip.evidence,
+        round(sound.noise_db, 1),
+        round(sound.level_db, 1),
+        sound.clipped,
+        round(sound.heard_hz),
+        sound.lead_seconds,
+        sound.tail_seconds,
+        sound.offset,
+        "" if clip.voice is None else round(clip.voice, 3),
+        "" if clip.spoof is None else round(clip.spoof, 3),
+        clip.copy_of,
+    ]

@@ -44,29 +44,6 @@ class SamplingPlan:
         return self.mode.endswith("subprocess")
 
 
-@dataclass(frozen=True)
-class SamplingFailure:
-    """Why a sample was not spoken, without the frames that an error holds.
-
-    code: a word for the sidecar; elsewhere: another place might speak it.
-    """
-
-    code: str
-    sentence: str
-    fault: DeviceFault | None = None
-    elsewhere: bool = True
-
-    @property
-    def transient(self) -> bool:
-        """Worth one more try in the same place."""
-        return self.fault is not None and self.fault.transient
-
-    @property
-    def first_line(self) -> str:
-        """What a reason quotes of it."""
-        return (self.sentence.splitlines() or [self.code])[0].rstrip(".")
-
-
 def plan(
     machine: Environment, wish: str, training_device: str, asked: ComputeConfig
 ) -> SamplingPlan:
@@ -86,7 +63,7 @@ def plan(
     return _on_cpu(asked, but + _why_cpu(machine, own), beside_gpu)
 
 
-def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | None:
+def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
     """Where to speak after a fault; None when no other place would help.
 
     A step down at a time: what failed is left out, then the process, then the GPU.
@@ -108,27 +85,24 @@ def after_fault(plan: SamplingPlan, failure: SamplingFailure) -> SamplingPlan | 
     return _on_cpu(compute, why, plan.beside_gpu)
 
 
-def failure_of(error: Exception, poison: str = "") -> SamplingFailure:
-    """What an error while speaking means. poison: what the device says when it is asked again."""
-    sentence = str(error) or type(error).__name__
+def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
+    """What an error while speaking means, without the frames that it holds. poison: what the device
+    says when it is asked again."""
+    if isinstance(error, WorkerFailed) and not poison:
+        return error.with_traceback(None)
+    sentence, known = str(error) or type(error).__name__, cuda_errors.classify(error)
     if poison:
-        known = cuda_errors.classify(error)
         code = known.code if known and known.sticky else None
-        return SamplingFailure(
-            "gpu_fault", sentence, DeviceFault(Outcome.STICKY, "context", code, poison)
-        )
-    if isinstance(error, WorkerFailed):
-        # What it refused, a text or a recording, no device would speak.
-        refused = error.reason_code in ("refused", "interrupted")
-        return SamplingFailure(error.reason_code, sentence, error.fault, not refused)
+        dead = DeviceFault(Outcome.STICKY, "context", code, poison)
+        return WorkerFailed("gpu_fault", sentence, dead)
     if isinstance(error, NotFinite):
-        return SamplingFailure("not_finite", sentence)
+        return WorkerFailed("not_finite", sentence)
     if isinstance(error, SotaqueError):
-        return SamplingFailure("error", sentence, elsewhere=False)
-    return SamplingFailure("error", sentence, cuda_errors.classify(error))
+        return WorkerFailed("error", sentence, elsewhere=False)
+    return WorkerFailed("error", sentence, known)
 
 
-def surprising(plan: SamplingPlan, failure: SamplingFailure) -> bool:
+def surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
     """Whether the check should have foretold it. A full GPU says nothing of how it computes, and a
     device that is left out of a plan is not asked."""
     if not plan.device.startswith("cuda") or not failure.elsewhere:
@@ -138,33 +112,28 @@ def surprising(plan: SamplingPlan, failure: SamplingFailure) -> bool:
 
 def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
     """The best GPU for a process of its own, if any allows one."""
-    fit = [
-        gpu
-        for gpu in machine.gpus
-        if gpu.speaks_in_own_process() and not (gpu is own and gpu.exclusive)
-    ]
-    order = sorted(fit, key=lambda gpu: (not gpu.speaks(), bool(gpu.surprise), bool(gpu.verdict)))
-    return order[0] if order else None
+    return min(
+        (
+            gpu
+            for gpu in machine.gpus
+            if gpu.speaks_in_own_process() and not (gpu is own and gpu.exclusive)
+        ),
+        key=lambda gpu: (not gpu.speaks(), bool(gpu.surprise), bool(gpu.verdict)),
+        default=None,
+    )
 
 
 def _on(
     gpu: GpuHealth, asked: ComputeConfig, mode: str, reason: str, own: GpuHealth | None
 ) -> SamplingPlan:
     return SamplingPlan(
-        mode,
-        asked.on(gpu),
-        reason,
-        overlap=own is not None and gpu is not own,
-        beside_gpu=own is not None,
-        is_single_process=gpu is own and gpu.exclusive,
-    )
+        mode, asked.on(gpu), reason, overlap=own is not None and gpu is not own,
+        beside_gpu=own is not None, is_single_process=gpu is own and gpu.exclusive,
+    )  # fmt: skip
 
 
 def _on_cpu(asked: ComputeConfig, reason: str, beside_gpu: bool) -> SamplingPlan:
-    compute = asked.on_cpu()
-    return SamplingPlan(
-        "cpu_subprocess", compute, reason, overlap=beside_gpu, beside_gpu=beside_gpu
-    )
+    return SamplingPlan("cpu_subprocess", asked.on_cpu(), reason, beside_gpu, beside_gpu)
 
 
 def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 from machine.storage.reading import read_json
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
+from xtts.model.shapes import VOCODER_RATE
 from xtts.voices.run_folder import RunFolder
 
 # A reference of this length tells a voice well, and its text is soon spoken.
@@ -50,21 +51,14 @@ class SampleSidecar:
     device: str
     mode: str
     reason: str
-    seconds: float | None
-    audio_seconds: float | None
-    sample_rate: int
-    similarity: float | None
+    seconds: float | None = None
+    audio_seconds: float | None = None
+    sample_rate: int = VOCODER_RATE
+    similarity: float | None = None
     ending: str | None = None
     ending_reason: str = ""
     attempts: int = 1
     words: list[dict[str, Any]] | None = None
-
-
-def named_words(words: Sequence[tuple[str, float, float]] | None) -> list[dict[str, Any]] | None:
-    """(word, start, end) as a sidecar has them."""
-    if words is None:
-        return None
-    return [{"word": word, "start_time": start, "end_time": end} for word, start, end in words]
 
 
 def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
@@ -99,21 +93,6 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
     clip = min(fitting or clips, key=lambda clip: clip.sha256)
     return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)
-
-
-def sample_of(files: SampleFiles) -> tuple[int, str, dict[str, Any]] | None:
-    """(epoch, SHA-256 of its checkpoint; kind, share and whether a speaker embedding was learned)
-    of what best_output.wav was spoken by; None where nothing was."""
-    told = read_json(files.sidecar)
-    try:
-        more = {
-            "kind": told["kind"],
-            "share": told["share"],
-            "learned_speaker": told.get("learned_speaker", False),
-        }
-        return told["epoch"], told["checkpoint_sha256"], more if told["mode"] != "skipped" else {}
-    except KeyError:
-        return None
 
 
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:

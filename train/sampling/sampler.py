@@ -13,40 +13,32 @@ from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, Protocol
+from typing import Any
 
 from machine.devices import cuda_errors
 from machine.devices.probe.runner import report_surprise
 from machine.devices.selection import Environment
-from machine.errors import SotaqueError
 from machine.storage.atomic import crash_point, write_json
+from machine.storage.reading import read_json
 from train.resilience import lost_gpu
 from train.run_context import RunContext
 from train.sampling import placement
-from train.sampling.placement import (
-    SamplingFailure,
-    SamplingPlan,
-    after_fault,
-    failure_of,
-    surprising,
-)
+from train.sampling.placement import SamplingPlan, after_fault, failure_of, surprising
 from train.sampling.sample_files import (
     SampleFiles,
     SampleReference,
     SampleSidecar,
-    named_words,
     of_best,
     of_epoch,
     reference_of,
-    sample_of,
 )
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices import learned_speaker
-from xtts.voices.learned_speaker import base_speaker, speaker_beside
+from xtts.voices.learned_decoder import learned_for
 from xtts.voices.run_folder import BestWeights, RunError, RunFolder
+from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.file_worker import START_SECONDS, Worker
 from xtts.workers.requests import Answer, Request, SpeakRequest, SpokenFile
@@ -59,24 +51,6 @@ SPEAK_SECONDS = 900.0
 NICE_BESIDE_TRAINING = 5
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
-
-
-class MeasuringFailed(SotaqueError):
-    """Sentences or recordings that could not be measured. stopped: because the run is to stop."""
-
-    def __init__(self, sentence: str, *, stopped: bool = False) -> None:
-        super().__init__(sentence)
-        self.stopped = stopped
-
-
-class Speaks(Protocol):
-    """What answers a sampler: a `Worker`, or an `InProcessSpeaker`."""
-
-    def start(self) -> None: ...
-    def ask(
-        self, request: Request[Answer], timeout_seconds: float, interrupted: Callable[[], bool]
-    ) -> Answer: ...
-    def close(self) -> None: ...
 
 
 class Sampler:
@@ -92,7 +66,7 @@ class Sampler:
         chosen: SamplingPlan,
         run: RunFolder,
         reference: SampleReference,
-        new_speaker: Callable[[SamplingPlan], Speaks],
+        new_speaker: "Callable[[SamplingPlan], Worker | InProcessSpeaker]",
         *,
         seed: int = 0,
         heard: Callable[[int, SampleSidecar], None] | None = None,
@@ -136,18 +110,18 @@ class Sampler:
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
-        path = speaker_beside(best.weights) if best.weights else base_speaker(self.run)
-        learned = learned_speaker.read(path) if path else None
-        speaker = tuple(learned.speaker_embedding) if learned else None
-        told = {"kind": best.kind, "share": best.share, "learned_speaker": speaker is not None}
+        decoder = learned_for(self.run, best.weights)
+        told = {"kind": best.kind, "share": best.share, "learned_decoder": decoder is not None}
+        wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **told}
         files = of_best(self.run)
-        if self.plan.mode == "skipped" or sample_of(files) == (best.epoch, best.sha256, told):
-            return
-        self.submit(
-            lambda: self._sample(
-                best.epoch, best.weights, best.sha256, files, None, told, speaker=speaker
+        before = {"mode": "skipped", "learned_decoder": False, **read_json(files.sidecar)}
+        same = before["mode"] != "skipped" and wanted.items() <= before.items()
+        if self.plan.mode != "skipped" and not same:
+            self.submit(
+                lambda: self._sample(
+                    best.epoch, best.weights, best.sha256, files, None, told, decoder
+                )
             )
-        )
 
     def submit(self, work: Callable[[], None]) -> None:
         """Does some work of speaking behind what is being spoken; beside a training GPU, without
@@ -160,16 +134,16 @@ class Sampler:
     def ask(self, request: Request[Answer]) -> Answer:
         """Has something measured or learned where samples are spoken, inside `submit`.
 
-        Raises MeasuringFailed, and GpuLost as a sample.
+        Raises WorkerFailed (`interrupted` where the run is to stop), and GpuLost as a sample.
         """
         found = self._asked(request)
-        if not isinstance(found, SamplingFailure):
+        if not isinstance(found, WorkerFailed):
             return found
         if self._stopping():
-            raise MeasuringFailed("The run is to stop.", stopped=True)
+            raise WorkerFailed("interrupted", "The run is to stop.")
         if self._lost(found):
             raise lost_gpu.gone(self.plan.device, found.first_line)
-        raise MeasuringFailed(found.sentence)
+        raise found
 
     def finish(self) -> None:
         """Waits for what is still being spoken."""
@@ -184,27 +158,25 @@ class Sampler:
         files: SampleFiles,
         heard: Callable[[int, SampleSidecar], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
-        *,
-        speaker: tuple[float, ...] | None = None,
+        decoder: Path | None = None,
     ) -> None:
-        out = files.output
-        text = SynthesisRequest(self.reference.text, self.reference.language, self.seed)
-        request = SpeakRequest(text, self.reference.path, out, checkpoint, speaker)
-        told, failure = self._nothing(epoch, sha256), None
+        person, plan, failure = self.reference, self.plan, None
+        text = SynthesisRequest(person.text, person.language, self.seed)
+        request = SpeakRequest(text, person.path, files.output, checkpoint, decoder)
+        told = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
         # Also of a run that speaks no samples: whoever speaks with an epoch needs its person.
         unread = self._write_reference(files.reference)
-        if self.plan.mode != "skipped":
+        if plan.mode != "skipped":
             told, failure = self._spoken(request, told, unread)
         elif unread:
-            path = self.reference.path
-            log.warning("The recording %s cannot be kept: %s", path, unread.sentence)
+            log.warning("The recording %s cannot be kept: %s", person.path, unread)
         if self._stopping():
             log.info("The sample of epoch %d is left for the next start.", epoch)
             return
         crash_point("mid-sample")
         try:
             if told.mode == "skipped":  # an older attempt's wav is not of these weights
-                out.unlink(missing_ok=True)
+                files.output.unlink(missing_ok=True)
             files.sidecar.parent.mkdir(parents=True, exist_ok=True)
             write_json(files.sidecar, {**asdict(told), **more})
             if heard:
@@ -215,11 +187,11 @@ class Sampler:
             raise lost_gpu.gone(self.plan.device, failure.first_line)
 
     def _spoken(
-        self, request: SpeakRequest, nothing: SampleSidecar, unread: SamplingFailure | None
-    ) -> tuple[SampleSidecar, SamplingFailure | None]:
+        self, request: SpeakRequest, nothing: SampleSidecar, unread: WorkerFailed | None
+    ) -> tuple[SampleSidecar, WorkerFailed | None]:
         """Speaks, unless the reference is `unread`; the failure is the one that ended it."""
-        found: SpokenFile | SamplingFailure = self._asked(request) if unread is None else unread
-        if isinstance(found, SamplingFailure):
+        found: SpokenFile | WorkerFailed = self._asked(request) if unread is None else unread
+        if isinstance(found, WorkerFailed):
             if self._stopping():
                 return nothing, None
             return self._failed(nothing, found), found
@@ -238,17 +210,20 @@ class Sampler:
             seconds=round(found.seconds, 3), audio_seconds=round(found.audio_seconds, 3),
             similarity=None if found.similarity is None else round(found.similarity, 4),
             ending=found.ending, ending_reason=found.ending_reason, attempts=found.attempts,
-            words=named_words(found.words),
+            words=None if found.words is None else [
+                {"word": word, "start_time": start, "end_time": end}
+                for word, start, end in found.words
+            ],
         ), None  # fmt: skip
 
-    def _asked(self, request: Request[Answer]) -> Answer | SamplingFailure:
+    def _asked(self, request: Request[Answer]) -> Answer | WorkerFailed:
         """Asks by one plan after another; a failure is the one that ended it."""
         tried_again = False
-        while isinstance(found := self._try(request), SamplingFailure) and not self._stopping():
+        while isinstance(found := self._try(request), WorkerFailed) and not self._stopping():
             if found.transient and not tried_again:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
-                    log.warning("%s once more, after: %s", request.out.name, found.sentence)
+                    log.warning("%s once more, after: %s", request.out.name, found)
                 cuda_errors.free_after_fault(self.plan.device)
                 continue
             if isinstance(request, SpeakRequest) and surprising(self.plan, found):
@@ -261,7 +236,7 @@ class Sampler:
             tried_again = False
         return found
 
-    def _try(self, request: Request[Answer]) -> Answer | SamplingFailure:
+    def _try(self, request: Request[Answer]) -> Answer | WorkerFailed:
         """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
         try:
             return self.worker.ask(request, SPEAK_SECONDS, self._stopping)
@@ -269,7 +244,7 @@ class Sampler:
             here = self.plan.mode == "in_process"
             return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
 
-    def _lost(self, failure: SamplingFailure) -> bool:
+    def _lost(self, failure: WorkerFailed) -> bool:
         """Whether this process, and training with it, has lost its GPU."""
         sticky = failure.fault is not None and failure.fault.sticky
         return sticky and self.plan.mode == "in_process"
@@ -282,32 +257,26 @@ class Sampler:
         self.plan = other
         self.worker = self._new_speaker(other)
 
-    def _failed(self, nothing: SampleSidecar, failure: SamplingFailure) -> SampleSidecar:
+    def _failed(self, nothing: SampleSidecar, failure: WorkerFailed) -> SampleSidecar:
         self.failures_in_a_row += 1
-        reason = f"{failure.code}: {failure.sentence}"
+        code = failure.reason_code
+        reason = f"{code}: {failure}"
         if self.plan.reason.startswith("speaking on"):  # why it was not spoken where it should be
             reason += f" Before that, {self.plan.reason}."
-        log.warning("No sample of epoch %d (%s): %s", nothing.epoch, failure.code, failure.sentence)
+        log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
         if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self._lost(failure):
-            last = f"the last one: {failure.sentence}"
-            ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, {last}"
+            ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
             log.warning("Sampling ends for this run: %s Training goes on.", ends)
             self._change(SamplingPlan("skipped", self.plan.compute.on_cpu(), ends))
         return replace(nothing, reason=reason)
 
-    def _write_reference(self, path: Path) -> SamplingFailure | None:
+    def _write_reference(self, path: Path) -> WorkerFailed | None:
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
             audio.write_wav(path, audio.read(self.reference.path, audio.VOCODER_RATE))
         except Exception as error:
             return failure_of(error)
         return None
-
-    def _nothing(self, epoch: int, sha256: str) -> SampleSidecar:
-        return SampleSidecar(
-            epoch, sha256, self.reference.text, self.plan.device, "skipped", self.plan.reason,
-            None, None, audio.VOCODER_RATE, None,
-        )  # fmt: skip
 
 
 class InProcessSpeaker:
@@ -339,7 +308,9 @@ class InProcessSpeaker:
         self._speaker = None
 
 
-def new_speaker(chosen: SamplingPlan, base: Path, machine: Environment) -> Speaks:
+def new_speaker(
+    chosen: SamplingPlan, base: Path, machine: Environment
+) -> Worker | InProcessSpeaker:
     """What a plan asks for: this process, or a worker with all cores when training waits and all
     but one beside it."""
     if chosen.mode == "in_process":

@@ -21,8 +21,7 @@ from xtts.inference.voice import Voice
 from xtts.model import loading, low_memory
 from xtts.model.loading import Model
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_speaker
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices import learned_decoder
 from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
@@ -31,8 +30,8 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
     """weights_file: the file of the learning part; reference: a recording of the voice;
-    latents_folder: where its latents are kept, and which heads follow the text; speaker: a speaker
-    embedding that was learned for these weights, in the place of the recording's."""
+    latents_folder: where its latents are kept, and which heads follow the text; decoder: whether
+    its vocoder is one that was learned for it."""
 
     model: Model
     folder: Path
@@ -41,7 +40,7 @@ class LoadedTorchVoice(LoadedVoice):
     bundle_licence: str | None = None
     latents_folder: Path | None = None
     guarded: bool = True
-    speaker: LearnedSpeaker | None = None
+    learned_decoder: bool = False
 
     @property
     def licence(self) -> str:
@@ -109,16 +108,10 @@ class LoadedTorchVoice(LoadedVoice):
     def _own_latents(self) -> Voice | None:
         if self.reference is None:
             return None
-        found = self._latents_of(self.reference)
-        if self.speaker is None:
-            return found
-        return replace(found, speaker=self.speaker.tensor().to(found.speaker))
-
-    def _latents_of(self, recording: Path) -> Voice:
         if self.latents_folder is not None:
-            return self.voice_of(recording, self.latents_folder)
+            return self.voice_of(self.reference, self.latents_folder)
         # Read as for the samples of a run, so that both are the same to the bit.
-        heard = voice.read_reference(self.model.config, recording)
+        heard = voice.read_reference(self.model.config, self.reference)
         return voice.voice_from_reference(self.model, heard)
 
 
@@ -132,13 +125,18 @@ def load_torch_voice(
     """
     same = None
     if files.state is not None:
-        same = next((one.model for one in others if one.folder == files.folder), None)
-    model = _reading(replace(same) if same else _load_model(files.folder, where), files)
+        of_base = [one for one in others if isinstance(one, LoadedTorchVoice)]
+        same = next((one for one in of_base if one.folder == files.folder), None)
+    model = _reading(replace(same.model) if same else _load_model(files.folder, where), files)
     if files.state is not None:
         model.load_gpt(files.state)
+    if files.decoder is not None:
+        model.load_decoder(learned_decoder.read_tensors(files.decoder))
+    elif same and same.learned_decoder:
+        model.load_decoder(loading.read_tensors(files.folder / "model.pth"))
     return LoadedTorchVoice(
         model, files.folder, files.weights, files.reference, files.licence, where.latents_folder,
-        where.guard, learned_speaker.read(files.speaker) if files.speaker else None,
+        where.guard, files.decoder is not None,
     )  # fmt: skip
 
 

@@ -88,6 +88,13 @@ class Model:
         self.gpt = gpt.eval().requires_grad_(False)
         self.listener = self.listener and self.listener.of(state)
 
+    def load_decoder(self, state: Mapping[str, Tensor]) -> None:
+        """Takes another vocoder (`xtts.voices.learned_decoder`), to speak as this one would."""
+        vocoder = load_vocoder(state, self.config).to(self.device)
+        if (dtype := self.vocoder.laid_out_as) is not None:
+            vocoder.lay_out(dtype)
+        self.vocoder = vocoder
+
     def unload_gpt(self) -> None:
         """Gives its memory back; `load_gpt` is needed before the next word."""
         with without_weights():

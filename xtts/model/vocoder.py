@@ -28,6 +28,9 @@ from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import DVAEShape, VocoderShape
 
+# Of its tensors in a `model.pth`.
+WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
+
 
 class Vocoder(nn.Module):
     """GPT latents to a waveform."""
@@ -102,6 +105,11 @@ class Vocoder(nn.Module):
         return reason
 
     @property
+    def laid_out_as(self) -> torch.dtype | None:
+        """The type of numbers of a layout other than the published one; None in that one."""
+        return self._laid_out_as
+
+    @property
     def laid_out(self) -> bool:
         """Whether it speaks in another layout than the published one."""
         return self._laid_out_as is not None
@@ -150,11 +158,30 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
     speaker_width = config.speaker_encoder.embedding_width
     vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
     decoder = vocoder.waveform_decoder
-    decoder.load_state_dict(_part(state, "hifigan_decoder.waveform_decoder."))
+    decoder.load_state_dict(_part(state, WAVEFORM_DECODER))
     for module in decoder.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
     return vocoder.eval().requires_grad_(False)
+
+
+def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The vocoder's tensors as a `model.pth` names them, on the CPU: where `like`, the base's, has
+    weight norm, a weight is a direction and its length.
+
+    Not of a vocoder that is laid out.
+    """
+    own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
+    found = {}
+    for name in like:
+        if not name.startswith(WAVEFORM_DECODER):
+            continue
+        inner, _, normed = name.removeprefix("hifigan_decoder.").partition(".parametrizations.")
+        weight = own[f"{inner}.weight" if normed else inner]
+        if normed.endswith("original0"):
+            weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
+        found[name] = weight.contiguous()
+    return found
 
 
 class SpeakerEncoder(nn.Module):

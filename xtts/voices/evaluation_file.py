@@ -107,6 +107,10 @@ class Candidate:
         """Sentences that did not finish as they should."""
         return self.unfinished + self.cut + self.babbling
 
+    def mean(self, judge: str) -> float:
+        """A judge's figure; 0 where it did not judge."""
+        return self.judges[judge].mean if judge in self.judges else 0.0
+
 
 @dataclass(frozen=True)
 class Verdict:

@@ -16,26 +16,35 @@ _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot a
 
 
 class WorkerFailed(SotaqueError):
-    """The worker did not speak.
+    """Something was not spoken, read or measured.
 
     reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused, interrupted,
-    text_process (the one that reads its texts did not answer);
+    error (in this process), text_process (the one that reads texts did not answer);
     fault: what it says of the device, where it says something; of_device: whether the device may be
-    the reason. An error that the process raised and did not take for one of its device is not.
+    the reason: not an error that the process raised and did not take for one of its device;
+    elsewhere: whether another place might succeed.
     """
 
     def __init__(
-        self,
-        reason_code: str,
-        reason: str,
-        fault: DeviceFault | None = None,
-        *,
-        of_device: bool = True,
-    ) -> None:
+        self, reason_code: str, reason: str, fault: DeviceFault | None = None, *,
+        of_device: bool = True, elsewhere: bool = True,
+    ) -> None:  # fmt: skip
         super().__init__(reason)
         self.reason_code = reason_code
         self.fault = fault
         self.of_device = of_device
+        # What was refused, a text or a recording, is refused on every device.
+        self.elsewhere = elsewhere and reason_code not in ("refused", "interrupted")
+
+    @property
+    def transient(self) -> bool:
+        """Worth one more try in the same place."""
+        return self.fault is not None and self.fault.transient
+
+    @property
+    def first_line(self) -> str:
+        """What a reason quotes of it."""
+        return (str(self).splitlines() or [self.reason_code])[0].rstrip(".")
 
 
 def answer_of(error: Exception, device: str) -> dict[str, Any] | None:

@@ -27,7 +27,7 @@ from xtts.workers.requests import (
     SpokenSet,
     TrialRequest,
 )
-from xtts.workers.tuned_model import TunedModel, with_speaker
+from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -125,8 +125,7 @@ def evaluate(tuned: TunedModel, request: EvaluateRequest) -> SpokenSet:
     recogniser = tuned.recogniser(request.recogniser, language)
     with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
         weights = None if request.of_base else request.weights
-        model, heard = tuned.speaking(reading, reference, weights, request.share)
-        whose = with_speaker(heard, request.speaker)
+        model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
         facts, spoken = _speak_all(model, whose, request, started, hearing)
         if not request.of_base:
             base, heard = tuned.speaking(reading, reference, None)

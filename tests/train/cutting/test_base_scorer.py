@@ -7,9 +7,8 @@ import pytest
 import torch
 
 from tests.train.cutting.recordings import demo_texts, join_demo
-from train.cutting.base_scorer import CODES_A_SECOND, BaseScorer, ScoringBase
+from train.cutting.base_alignment import CODES_A_SECOND, BaseScorer, Breath, ScoringBase
 from train.cutting.recordings import SourceRecording, open_recording
-from train.cutting.spans import Breath
 from train.dataset.features import features_of
 from xtts.audio import CODE_RATE, read
 from xtts.evaluation.word_evidence import log_likelihoods

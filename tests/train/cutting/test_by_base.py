@@ -9,9 +9,9 @@ import pytest
 
 from tests.train.cutting.recordings import demo_texts, hashes, join_demo
 from train.__main__ import main
+from train.cutting.base_alignment import SpanMatch, SpanScore
 from train.cutting.by_base import TextPiece, pieces_of, sure_matches
 from train.cutting.manuscript import Cue, manuscript_of
-from train.cutting.spans import SpanMatch, SpanScore
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7]
@@ -42,7 +42,7 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
         return main([*asked, "--text", str(tmp_path / "text.txt"), "--device", "cpu"])
 
     # Stopped in the middle, and begun again: what the model has said is not asked again.
-    from train.cutting.base_scorer import BaseScorer
+    from train.cutting.base_alignment import BaseScorer
 
     real, asked = BaseScorer.score, list[int]()
 

@@ -2,7 +2,9 @@
 
 import numpy as np
 
-from train.cutting import causes
+from train.cutting.by_words import heard_whole, wrong_order
+from train.cutting.command import little_kept, summed
+from train.cutting.cutter import clipping
 from train.cutting.manuscript import Cue, Manuscript, manuscript_of
 from train.cutting.planning import IN_A_CLIP, SILENCE, UNSURE
 from train.cutting.profile import SoundProfile
@@ -30,30 +32,30 @@ def profile(clipped_share: float) -> SoundProfile:
 
 
 def test_clipping_is_a_cause_from_a_twentieth_of_the_speech() -> None:
-    assert causes.clipping([profile(0.02)]) == ""
-    assert "50% of the speech is clipped" in causes.clipping([profile(0.5)])
-    assert "25% of" in causes.clipping([profile(0.5), profile(0.0)])
+    assert clipping([profile(0.02)]) == ""
+    assert "50% of the speech is clipped" in clipping([profile(0.5)])
+    assert "25% of" in clipping([profile(0.5), profile(0.0)])
     silent = SoundProfile(np.full(320, -80.0), np.zeros(100), np.ones(320, bool))
-    assert causes.clipping([silent]) == ""
+    assert clipping([silent]) == ""
 
 
 def test_another_order_is_a_cause_where_most_is_heard() -> None:
     text = text_of(*SENTENCES)
     one, two, three, short = SENTENCES
-    assert causes.wrong_order(heard_of(one, two, three, short), text) == ""
-    assert "sentence 3 before sentence 1." in causes.wrong_order(heard_of(three, one, two), text)
-    assert "sentence 2 before sentence 1." in causes.wrong_order(heard_of(two, one), text)
-    assert causes.wrong_order(heard_of("A foreign text."), text) == ""
-    assert causes.heard_whole(heard_of(three, short, one), text) == [2, 0]
+    assert wrong_order(heard_of(one, two, three, short), text) == ""
+    assert "sentence 3 before sentence 1." in wrong_order(heard_of(three, one, two), text)
+    assert "sentence 2 before sentence 1." in wrong_order(heard_of(two, one), text)
+    assert wrong_order(heard_of("A foreign text."), text) == ""
+    assert heard_whole(heard_of(three, short, one), text) == [2, 0]
     # What is heard twice says nothing of its place.
-    assert causes.heard_whole(heard_of(two, one, two), text) == [0]
+    assert heard_whole(heard_of(two, one, two), text) == [0]
 
 
 def test_little_is_less_than_half_of_the_speech() -> None:
     much = {IN_A_CLIP: 110.0, UNSURE: 100.0, SILENCE: 900.0}
-    assert causes.little_kept([much]) == ""
+    assert little_kept([much]) == ""
     little = {IN_A_CLIP: 10.0, UNSURE: 200.0, "clipped": 10.0, SILENCE: 900.0}
-    found = causes.little_kept([little])
+    found = little_kept([little])
     assert "10 of 220 s" in found and "(200 s)" in found and "compare the text" in found
-    assert causes.little_kept([little, {IN_A_CLIP: 300.0}]) == ""
-    assert causes.summed([much, little])[IN_A_CLIP] == 120.0
+    assert little_kept([little, {IN_A_CLIP: 300.0}]) == ""
+    assert summed([much, little])[IN_A_CLIP] == 120.0

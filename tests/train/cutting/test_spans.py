@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from train.cutting.spans import Breath, SpanMatch, SpanScore, best_matches
+from train.cutting.base_alignment import Breath, SpanMatch, SpanScore, best_matches
 
 NATS_A_CODE, CODES = 2.5, 20
 

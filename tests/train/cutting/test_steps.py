@@ -19,12 +19,11 @@ from tests.train.cutting.recordings import demo_texts, hashes, join_demo
 from train.__main__ import main
 from train.cutting import by_words
 from train.cutting.by_words import TextListener
-from train.cutting.journal import HeardJournal
 from train.cutting.manuscript import Cue, manuscript_of
 from train.cutting.profile import SpokenChunk
 from train.cutting.recogniser import HeardWord
 from train.cutting.recordings import CuttingError, SourceRecording
-from train.cutting.steps import Steps, in_order, ray_workers, steps_for
+from train.cutting.steps import HeardJournal, Steps, in_order, ray_workers, steps_for
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40

@@ -10,8 +10,8 @@ import soundfile
 
 from tests.train.cutting.recordings import account_of, join_demo
 from train.__main__ import main
-from train.cutting import transcribing
-from train.cutting.transcribing import transcript
+from train.cutting import cutter
+from train.cutting.cutter import transcript
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7, 8]
@@ -44,7 +44,7 @@ def test_a_cut_says_how_far_it_is_and_what_is_left(
     join_demo(tmp_path / "fita.wav", NUMBERS)
     seconds = soundfile.info(str(tmp_path / "fita.wav")).duration
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr("train.cutting.transcribing.opened", lambda *_: Ear())
+    monkeypatch.setattr("train.cutting.cutter.opened", lambda *_: Ear())
     folder = folder_of_weights(tmp_path)
     asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
     with caplog.at_level("INFO", "train"):
@@ -65,7 +65,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(
         asked.append((name, language))
         return ear
 
-    monkeypatch.setattr(transcribing, "opened", opened)
+    monkeypatch.setattr(cutter, "opened", opened)
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
     command = ["cut", str(tmp_path / "fita.wav"), "--to", str(to), "--language", "pt"]
     with caplog.at_level("INFO"):
@@ -86,7 +86,7 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(
     join_demo(tmp_path / "tape.wav", NUMBERS)
     folder = folder_of_weights(tmp_path)
     ears = [Ear(fails_at=3), Ear(), Ear()]
-    monkeypatch.setattr(transcribing, "opened", lambda *_: ears[0])
+    monkeypatch.setattr(cutter, "opened", lambda *_: ears[0])
 
     def cut(to: str) -> int:
         command = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / to)]

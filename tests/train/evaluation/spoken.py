@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from train.evaluation.candidates import candidate as candidate_of
-from train.evaluation.candidates import compared
+from train.evaluation.judges import candidate as candidate_of
+from train.evaluation.judges import compared
 from train.evaluation.person import Person, VoiceScale
 from train.evaluation.sentences import EvaluationSentence
 from train.evaluation.verdict import decide

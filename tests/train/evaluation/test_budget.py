@@ -13,10 +13,13 @@ from train.evaluation.budget import (
     LEAST_SECONDS,
     TIME_SHARE,
     JudgingBudget,
-    JudgingCosts,
     counts,
     planned,
 )
+from train.evaluation.plan import EvaluationPlan
+from train.evaluation.sentences import EvaluationSentence
+from train.sampling.sample_files import SampleReference
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.requests import SpeakingSpeed
 
 SHARES = (0.7, 0.5, 0.3)
@@ -25,9 +28,9 @@ SLOW = SpeakingSpeed(loading=5.0, step=0.25, sound=0.02, hearing=0.005, word=0.0
 FAST = SpeakingSpeed(loading=0.1, step=0.004, sound=0.001, hearing=0.001, word=0.0001)
 
 
-def costs(each: float, learning: float = 0.0) -> JudgingCosts:
-    """Of so many seconds a sentence."""
-    return JudgingCosts(lambda n: each * n, lambda n: each * n, learning, checked=True)
+def seconds(sentences: int, epochs: int, blends: int, learning: float) -> float:
+    """A second a sentence: the base's, and what judges an embedding, too."""
+    return sentences * (1 + epochs + blends + bool(learning)) + learning
 
 
 @pytest.mark.parametrize(
@@ -47,7 +50,7 @@ def costs(each: float, learning: float = 0.0) -> JudgingCosts:
 def test_sentences_go_first_then_blends_then_the_embedding(
     allowed: float, sentences: int, epochs: int, shares: Sequence[float], learning: float
 ) -> None:
-    found = planned(costs(1.0, 60.0), allowed, 1, SHARES, counts(16))
+    found = planned(seconds, allowed, 1, SHARES, 60.0, counts(16))
     assert (found.sentences, found.epochs, found.shares, found.learning_seconds) == (
         sentences, epochs, shares, learning,
     )  # fmt: skip
@@ -55,7 +58,7 @@ def test_sentences_go_first_then_blends_then_the_embedding(
 
 
 def test_of_many_epochs_as_many_as_fit_evenly_spread() -> None:
-    found = planned(costs(1.0), 20.0, 10, SHARES, counts(16))
+    found = planned(seconds, 20.0, 10, SHARES, 0.0, counts(16))
     assert (found.sentences, found.epochs, found.shares) == (4, 4, ())
     kept = budget(num_epochs=10)
     judged = []
@@ -64,7 +67,7 @@ def test_of_many_epochs_as_many_as_fit_evenly_spread() -> None:
         if kept.judges_epoch(epoch):
             judged.append(epoch)
     assert judged[-1] == 10 and 3 <= len(judged) <= 4
-    kept.plan = planned(costs(1.0), 1000.0, 10, SHARES, counts(16))
+    kept.plan = planned(seconds, 1000.0, 10, SHARES, 0.0, counts(16))
     assert all(kept.judges_epoch(epoch) for epoch in range(1, 11))
 
 
@@ -77,18 +80,13 @@ def clip(name: str) -> Clip:
     return Clip(name, Path(name), "a" * 50, "anna", "en", 3.0, name, (1,) * 30)
 
 
-def budget(num_epochs: int = 1, **changes: object) -> JudgingBudget:
-    options: dict[str, object] = {
-        "texts": ["one two three four five six seven eight nine ten"] * 24,
-        "clips": [clip("a"), clip("b")],
-        "num_epochs": num_epochs,
-        "saved": range(1, num_epochs + 1),
-        "shares": SHARES,
-        "learns_speaker": True,
-        "sounded_every": 1,
-        "heard": True,
-    }
-    return JudgingBudget(**options | changes)  # type: ignore[arg-type]
+def budget(num_epochs: int = 1, *, heard: bool = True) -> JudgingBudget:
+    text = SynthesisRequest("one two three four five six seven eight nine ten", "en")
+    plan = EvaluationPlan(
+        [EvaluationSentence(text, "own")] * 24, SampleReference(Path("a"), "", "en"),
+        [clip("a"), clip("b")], [], {}, "pocketsphinx" if heard else "", None,
+    )  # fmt: skip
+    return JudgingBudget(plan, num_epochs, range(1, num_epochs + 1), SHARES, learns_decoder=True)
 
 
 def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so() -> None:

@@ -19,23 +19,22 @@ from train.dataset.dataset import Clip
 from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
-from train.evaluation.plan import Recognition
+from train.evaluation.judges import FEWEST
 from train.evaluation.sentences import EvaluationSentence
-from train.evaluation.statistics import FEWEST
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
-from train.sampling.sampler import MeasuringFailed
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import write_evaluation
 from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
+from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
+    DecoderLearned,
     EvaluateRequest,
-    LearnSpeakerRequest,
-    SpeakerLearned,
+    LearnDecoderRequest,
     SpeakingSpeed,
     SpokenSet,
     TrialRequest,
@@ -58,7 +57,7 @@ class Speaking:
         self.best: list[BestWeights] = []
         self.fault: Exception | None = None
         self.requests: list[EvaluateRequest] = []
-        self.learned: list[LearnSpeakerRequest] = []
+        self.learned: list[LearnDecoderRequest] = []
         self.distance_after = 1.5
         self.errors_with_learned: float | None = None
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
@@ -68,8 +67,8 @@ class Speaking:
     def ask(self, request: Any) -> Any:
         if isinstance(request, TrialRequest):
             return self.speed
-        if isinstance(request, LearnSpeakerRequest):
-            return self.learn_speaker(request)
+        if isinstance(request, LearnDecoderRequest):
+            return self.learn_decoder(request)
         return self.evaluate(request)
 
     def submit(self, work: Any) -> None:
@@ -81,12 +80,13 @@ class Speaking:
     def sample_best(self, best: BestWeights) -> None:
         self.best.append(best)
 
-    def learn_speaker(self, request: LearnSpeakerRequest) -> SpeakerLearned:
+    def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
         if self.fault is not None:
             raise self.fault
         self.learned.append(request)
         self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
-        return SpeakerLearned([0.5] * 512, 2.0, self.distance_after, 40, 60, 1.0, "cpu")
+        request.out.write_bytes(b"tensors")
+        return DecoderLearned(2.0, self.distance_after, 40, 250, 1.0, "cpu")
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:
@@ -96,7 +96,7 @@ class Speaking:
         self.asked.append(_asked(request))
         epoch = self.asked[-1][0]
         sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
-        if request.speaker is not None:
+        if request.decoder is not None:
             sound = {**sound, "errors": self.errors_with_learned}
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
@@ -120,7 +120,7 @@ class Ground:
     def __init__(self, folder: Path, base: Path, sounds: dict[tuple[int, float], Any]) -> None:
         (folder / "clip.wav").write_bytes(b"a recording")
         self.base = base
-        self.recognition = Recognition("", "", "EVALUATE_RECOGNISER is off")
+        self.recogniser: tuple[str, str | None] = ("", "EVALUATE_RECOGNISER is off")
         self.run = RunFolder(folder / "output")
         self.checkpoints = Checkpoints(self.run, keep=1)
         self.speaking = Speaking(sounds)
@@ -135,25 +135,25 @@ class Ground:
         """The next start's."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
         sentences = [
-            EvaluationSentence(SynthesisRequest(f"text {i}", "en", i), "built_in")
+            EvaluationSentence(
+                SynthesisRequest(f"{i:2} is a text of thirty letters", "en", i), "built_in"
+            )
             for i in range(count)
         ]
         plan = EvaluationPlan(
             sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
-            {"name": "tiny", "sha256": "b"}, self.recognition,
+            {"name": "tiny", "sha256": "b"}, *self.recogniser,
         )  # fmt: skip
         speaking: Any = self.speaking
         found = Evaluator(plan, speaking, self.checkpoints)
-        found._person = PERSON
+        found.person = PERSON
         return found
 
     def save(self, epoch: int, loss: float = 2.0) -> Verified:
         """An epoch's checkpoint."""
         shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
-        provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
-        self.checkpoints.save_epoch(
-            epoch, epoch, shifted, None, {"validation_audio_loss": loss}, provenance
-        )
+        self.checkpoints.provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
+        self.checkpoints.save_epoch(epoch, epoch, shifted, None, {"validation_audio_loss": loss})
         found = self.run.verified(epoch)
         assert found is not None
         return found
@@ -195,10 +195,8 @@ def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: G
 def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
     """Of a run of the ground, which speaks 24 sentences."""
     found = JudgingBudget(
-        texts=["a text of some thirty characters"] * 24, clips=ground.evaluator.plan.clips,
-        num_epochs=num_epochs, saved=range(1, num_epochs + 1), shares=(0.7, 0.5, 0.3),
-        learns_speaker=True, sounded_every=ground.evaluator.plan.sounded_every,
-        heard=bool(ground.recognition.name),
+        ground.evaluator.plan, num_epochs, range(1, num_epochs + 1), (0.7, 0.5, 0.3),
+        learns_decoder=True,
     )  # fmt: skip
     ground.evaluator.budget = found
     return found
@@ -216,7 +214,7 @@ def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground: Ground) -
 def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(
     ground: Ground,
 ) -> None:
-    ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
+    ground.recogniser = ("pocketsphinx", None)
     for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
         for path in (ground.run.evaluation_file, ground.run.best_file):
             path.unlink(missing_ok=True)
@@ -239,7 +237,7 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
     speaking.seconds_a_sentence = 9.0
     clock = SimpleNamespace(perf_counter=lambda: speaking.now)
     monkeypatch.setattr("train.evaluation.evaluator.time", clock)
-    monkeypatch.setattr("train.evaluation.person_speaker.time", clock)
+    monkeypatch.setattr("train.evaluation.person_decoder.time", clock)
     with caplog.at_level(logging.INFO, "train"):
         ground.evaluator.foresee(1)
         (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
@@ -326,7 +324,7 @@ def test_judging_without_a_limit_says_how_far_it_is(
 
 def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
     ground.evaluator.judge(ground.save(1))
-    ground.recognition = Recognition("pocketsphinx", "pocketsphinx", None)
+    ground.recogniser = ("pocketsphinx", None)
     ground.evaluator = ground.another()
     ground.evaluator.judge(ground.save(2))
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0), (0, 0.0), (2, 1.0)]
@@ -513,7 +511,7 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     epoch = ground.save(1)
-    ground.speaking.fault = MeasuringFailed("The worker was ended.")
+    ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
     with caplog.at_level(logging.INFO, "train"):
         for _ in range(5):
             ground.evaluator.judge(epoch)
@@ -527,7 +525,7 @@ def test_a_stop_leaves_the_evaluation_for_the_next_start(
     ground: Ground, caplog: pytest.LogCaptureFixture
 ) -> None:
     epoch = ground.save(1)
-    ground.speaking.fault = MeasuringFailed("The run is to stop.", stopped=True)
+    ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
     with caplog.at_level(logging.INFO, "train"):
         ground.evaluator.judge(epoch)
     assert "left for the next start" in caplog.text and ground.evaluator.failures == 0

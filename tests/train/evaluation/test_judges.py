@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from tests.train.evaluation.spoken import PERSON, embedding, facts
+from tests.train.evaluation.spoken import PERSON, candidate, embedding, facts
 from train.evaluation import judges
+from train.evaluation.judges import mean_interval, paired_difference
 from train.evaluation.person import LEAST_SCALE, speaking_rate, voice_scale
-from train.evaluation.statistics import mean_interval, paired_difference
 from xtts.workers.requests import RecordingFacts, SpokenFacts
 
 
@@ -28,20 +28,20 @@ def test_a_sentence_ends_where_it_should(
     length: float, tokens: int, finished: bool, outcome: str
 ) -> None:
     usual = [spoken(1.0) for _ in range(9)]
-    found = judges.judged([*usual, spoken(length, tokens=tokens, finished=finished)], PERSON, 18.0)
+    found = candidate([*usual, spoken(length, tokens=tokens, finished=finished)]).sentences
     assert found[-1].outcome == outcome
-    assert bool(found[-1].figures) is (outcome == "finished")
+    assert bool(found[-1].judges) is (outcome == "finished")
 
 
 def test_a_slow_speaker_is_slow_and_not_babbling() -> None:
-    found = judges.judged([spoken(1.2)] * 9, PERSON, 18.0)
+    found = candidate([spoken(1.2)] * 9).sentences
     assert {one.outcome for one in found} == {"finished"}
-    drift = found[0].figures[judges.RATE_DRIFT]
+    drift = found[0].judges[judges.RATE_DRIFT]
     assert drift is not None and drift == pytest.approx(100 * (1 / 1.2 - 1), abs=2)
 
 
 def test_who_is_twice_as_slow_babbles() -> None:
-    assert {one.outcome for one in judges.judged([spoken(2.0)] * 9, PERSON, 18.0)} == {"babbling"}
+    assert {one.outcome for one in candidate([spoken(2.0)] * 9).sentences} == {"babbling"}
 
 
 @pytest.mark.parametrize(
@@ -106,8 +106,6 @@ def test_a_difference_is_taken_sentence_by_sentence() -> None:
 
 
 def test_likeness_is_measured_on_the_persons_scale() -> None:
-    found = judges.judged(facts(voice=0.7), PERSON, 18.0)
-    values = [one.figures[judges.VOICE] for one in found if one.figures]
-    assert np.mean([value for value in values if value]) == pytest.approx(0.7, abs=0.05)
+    assert candidate(facts(voice=0.7)).mean(judges.VOICE) == pytest.approx(0.7, abs=0.05)
     assert PERSON.voice is not None
     assert PERSON.voice.likeness(embedding(0.0)) == pytest.approx(0.0)

@@ -5,7 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from train.evaluation.plan import recognition_of
+from tests.train.evaluation.spoken import PERSON
+from train.evaluation.judges import WORD_ERRORS, descriptions
+from train.evaluation.plan import recogniser_of
 from train.evaluation.sentences import EvaluationError
 
 
@@ -26,14 +28,16 @@ def test_which_recogniser_listens_or_why_none_does(
         monkeypatch.setattr("train.evaluation.plan.can_hear_english", lambda: True)
     else:
         monkeypatch.setitem(sys.modules, "pocketsphinx", None)
-    found = recognition_of(setting, language)
-    assert (found.name, found.told) == (name, name)
-    assert found.absent is None if reason is None else reason in (found.absent or "")
+    found = recogniser_of(setting, language)
+    assert found[0] == name
+    assert found[1] is None if reason is None else reason in (found[1] or "")
 
 
 def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path: Path) -> None:
     with pytest.raises(EvaluationError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
-        recognition_of(str(tmp_path / "none"), "pt")
+        recogniser_of(str(tmp_path / "none"), "pt")
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
-    found = recognition_of(str(tmp_path), "pt")
-    assert found.name == str(tmp_path) and found.told == f"Whisper ({tmp_path.name})"
+    found = recogniser_of(str(tmp_path), "pt")
+    assert found == (str(tmp_path), None)
+    told = descriptions(PERSON, *found)[WORD_ERRORS].meaning
+    assert f"Words that Whisper ({tmp_path.name}) hears wrong" in told

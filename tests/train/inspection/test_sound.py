@@ -1,10 +1,10 @@
-"""What is measured of a clip, on sounds of which it is known."""
+"""What is measured of a clip, on sounds of which it is known; copies of one sound are found."""
 
 import numpy as np
 import pytest
 
 from tests.datasets import a_sound
-from train.inspection.sound import SoundFacts, measure
+from train.inspection.sound import SoundFacts, find_copies, fingerprint, measure
 
 RATE = 22_050
 
@@ -66,3 +66,17 @@ def test_an_edge_in_the_middle_of_sound():
 def test_very_short_and_silent_sounds_are_measured_too():
     assert np.isfinite(list(vars(facts(words()[:50])).values())).all()
     assert np.isfinite(list(vars(facts(np.zeros(RATE))).values())).all()
+
+
+def test_copies_are_found_at_another_level_shift_and_rate():
+    sounds = [a_sound(2, RATE, seed=seed, pitch=90 + 17 * seed) for seed in range(6)]
+    shifted = np.concatenate((np.zeros(4_321, np.float32), 0.3 * sounds[2]))
+    noise = np.random.default_rng(3).standard_normal(len(sounds[4])).astype(np.float32)
+    prints = [fingerprint(one, RATE) for one in (*sounds, shifted, sounds[4] + 0.003 * noise)]
+    assert [(one, other) for one, other, _ in find_copies(prints)] == [(2, 6), (4, 7)]
+
+
+def test_nothing_is_no_copy_of_nothing():
+    assert find_copies([]) == []
+    short = fingerprint(np.zeros(10, np.float32), RATE)
+    assert find_copies([short, short]) == []

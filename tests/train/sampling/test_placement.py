@@ -9,14 +9,7 @@ import torch
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, Outcome
 from tests.machines import GPUS, SOUND, failing, machine
-from train.sampling.placement import (
-    SamplingFailure,
-    SamplingPlan,
-    after_fault,
-    failure_of,
-    plan,
-    surprising,
-)
+from train.sampling.placement import SamplingPlan, after_fault, failure_of, plan, surprising
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.decoding import DecodingError
@@ -125,22 +118,22 @@ ALONE = replace(IN, is_single_process=True)
 BESIDE = replace(IN, mode="gpu_subprocess")
 GPU = replace(BESIDE, beside_gpu=False)
 CPU = SamplingPlan("cpu_subprocess", ASKED, "no GPU")
-FFT = SamplingFailure(
+FFT = WorkerFailed(
     "error",
     "cuFFT error: CUFFT_INVALID_SIZE\nand more",
     DeviceFault(Outcome.BUILD, "fft", None, ""),
 )
-DNN = SamplingFailure("error", "cuDNN error", DeviceFault(Outcome.BUILD, "convolution", None, ""))
-FULL = SamplingFailure(
+DNN = WorkerFailed("error", "cuDNN error", DeviceFault(Outcome.BUILD, "convolution", None, ""))
+FULL = WorkerFailed(
     "out_of_memory", "CUDA out of memory.", DeviceFault(Outcome.TRANSIENT, "memory", None, "")
 )
-DEAD = SamplingFailure("gpu_fault", "CUDA error", DeviceFault(Outcome.STICKY, "context", 710, ""))
+DEAD = WorkerFailed("gpu_fault", "CUDA error", DeviceFault(Outcome.STICKY, "context", 710, ""))
 CRASH, HANG = (
-    SamplingFailure("crashed", "The worker ended by SIGSEGV."),
-    SamplingFailure("hang", "The worker…"),
+    WorkerFailed("crashed", "The worker ended by SIGSEGV."),
+    WorkerFailed("hang", "The worker…"),
 )
-NAN = SamplingFailure("not_finite", "The vocoder's waveform is not finite.")
-REFUSED = SamplingFailure("refused", "The reference is silent.", elsewhere=False)
+NAN = WorkerFailed("not_finite", "The vocoder's waveform is not finite.")
+REFUSED = WorkerFailed("refused", "The reference is silent.")
 
 
 @pytest.mark.parametrize(
@@ -167,7 +160,7 @@ REFUSED = SamplingFailure("refused", "The reference is silent.", elsewhere=False
     ],
 )
 def test_where_to_speak_after_a_fault(
-    chosen: SamplingPlan, failure: SamplingFailure, changes: dict[str, Any] | str | None
+    chosen: SamplingPlan, failure: WorkerFailed, changes: dict[str, Any] | str | None
 ) -> None:
     found = after_fault(chosen, failure)
     if changes is None:
@@ -187,7 +180,7 @@ def test_where_to_speak_after_a_fault(
 
 @pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
 @pytest.mark.parametrize("chosen", [IN, ALONE, BESIDE, GPU])
-def test_faults_end_somewhere(chosen: SamplingPlan, failure: SamplingFailure) -> None:
+def test_faults_end_somewhere(chosen: SamplingPlan, failure: WorkerFailed) -> None:
     """Down a step at a time, to the CPU in at most four, and there it stays."""
     steps = [chosen]
     while (following := after_fault(steps[-1], failure)) is not None:
@@ -223,16 +216,16 @@ def test_what_an_error_is(
     error: Exception, poison: str, code: str, outcome: Outcome | None, elsewhere: bool
 ) -> None:
     found = failure_of(error, poison)
-    assert (found.code, found.elsewhere) == (code, elsewhere)
+    assert (found.reason_code, found.elsewhere) == (code, elsewhere)
     assert (found.fault.outcome if found.fault else None) is outcome
-    assert found.sentence == str(error)
+    assert str(found) == str(error)
 
 
 def test_what_the_check_should_have_foretold() -> None:
     assert all(surprising(GPU, failure) for failure in (FFT, DNN, DEAD, CRASH, HANG, NAN))
     assert not surprising(GPU, FULL) and not surprising(GPU, REFUSED)
     assert not any(surprising(CPU, failure) for failure in (FFT, DEAD, CRASH))
-    data = SamplingFailure("error", "", DeviceFault(Outcome.DATA, "fft", None, ""))
+    data = WorkerFailed("error", "", DeviceFault(Outcome.DATA, "fft", None, ""))
     assert not surprising(GPU, data)
 
 

@@ -9,7 +9,7 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -39,14 +39,14 @@ from xtts.onnx.export import graphs, weights
 from xtts.onnx.export.tracing import OPSET, traced
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_speaker
+from xtts.voices import learned_decoder
 
 
 @dataclass(frozen=True)
 class ExportSource:
     """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
     own; weights: the SHA-256 of the file that they are from; licence, normalizer: None is the
-    model's; speaker: a speaker embedding that was learned for these weights."""
+    model's; decoder: one that was learned for these weights."""
 
     folder: Path
     weights: str
@@ -54,7 +54,7 @@ class ExportSource:
     reference: Path | None = None
     licence: str | None = None
     normalizer: str | None = None
-    speaker: Path | None = None
+    decoder: Path | None = None
 
 
 def source_of_folder(folder: Path) -> ExportSource:
@@ -62,12 +62,10 @@ def source_of_folder(folder: Path) -> ExportSource:
     ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
     sha256 = sha256_of(folder / "model.pth")
-    speaker = folder / learned_speaker.NAME
     return ExportSource(
         folder,
         sha256,
         reference=reference if reference.is_file() else None,
-        speaker=speaker if speaker.is_file() else None,
     )
 
 
@@ -78,6 +76,8 @@ def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS)
     """
     _refuse_others(to)
     spoken = mapped(source.folder, source.learned)
+    if source.decoder is not None:
+        spoken.load_decoder(learned_decoder.read_tensors(source.decoder))
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -151,16 +151,9 @@ def _files(
     if source.reference is not None:
         recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
         path = part / folders.VOICE
-        latents_file.write(
-            path, _with_learned(source, voice.voice_from_reference(spoken, recording))
-        )
+        latents_file.write(path, voice.voice_from_reference(spoken, recording))
         files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
     return files
-
-
-def _with_learned(source: ExportSource, heard: voice.Voice) -> voice.Voice:
-    learned = learned_speaker.read(source.speaker) if source.speaker else None
-    return replace(heard, speaker=learned.tensor()) if learned else heard
 
 
 def _step(part: Path, gpt: GPT, kinds: Sequence[str]) -> dict[str, Written]:

@@ -15,7 +15,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         from machine.storage.hashes import sha256_of
         from xtts.onnx.export import exporter
-        from xtts.voices.learned_speaker import speaker_beside
+        from xtts.voices.learned_decoder import decoder_beside
         from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
 
         if asked.checkpoint is None:
@@ -26,7 +26,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             source = exporter.ExportSource(
                 asked.folder, sha256, found.model, reference,
                 normalizer=normalizer_of(found.provenance),
-                speaker=speaker_beside(asked.checkpoint),
+                decoder=decoder_beside(asked.checkpoint),
             )  # fmt: skip
         exporter.export(source, asked.to, asked.kinds)
     except SotaqueError as error:

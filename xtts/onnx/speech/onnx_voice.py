@@ -172,8 +172,8 @@ def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
         asked = files.folder if files.state is None else files.weights
         raise OnnxError(f"{asked} is no ONNX voice, and there is nowhere to keep an export of it.")
     sha256 = sha256_of(files.weights)
-    if files.speaker is not None:  # the same weights may have been exported without it
-        sha256 = hashlib.sha256((sha256 + sha256_of(files.speaker)).encode()).hexdigest()
+    if files.decoder is not None:  # the same weights may have been exported without it
+        sha256 = hashlib.sha256((sha256 + sha256_of(files.decoder)).encode()).hexdigest()
     width = ModelConfig.read(files.folder).gpt.width
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
     checkpoint = files.weights if files.state is not None else None

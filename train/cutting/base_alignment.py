@@ -1,14 +1,19 @@
-"""How well a piece of text fits a span of a recording, by the base model's own GPT.
+"""Which piece of a text is said in which span of a recording, by the base model's own GPT.
 
 Teacher-forced: the log-likelihood of the span's codes with the text, and of STOP behind them, less
 that of the codes with other words. One pass tells it for all ends of a span, as each code depends
 on those before it only. Any language of the base is aligned so, XTTS-v2's seventeen for one.
+
+Breaths, which have a pause on both sides, are gone through in the order of time. Any run of them
+may say the next pieces, be passed over (other speech), or the text may be passed over (not said).
+Dynamic programming with pruning (beam search, Lowerre 1976); sums of log-likelihood ratios decide,
+so what neither says nor belongs to the text costs next to nothing.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -16,7 +21,6 @@ from torch import Tensor
 
 from machine.storage.hashes import sha256_of
 from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
-from train.cutting.spans import Breath, SpanScore
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, resample
 from xtts.evaluation.word_evidence import code_log_likelihoods
 from xtts.model.config import ModelConfig
@@ -46,6 +50,53 @@ _LEAST_ADDED = 20.0
 # Of many groups those that begin as the first seconds do are asked about in full.
 _MANY, _KEPT, _FIRST_CODES = 6, 2, 56
 _VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
+# Nats: what it costs to pass over a breath, or a piece of the text, and to take two pieces for one
+# span where there may be a pause between them.
+_PASS_BREATH, _PASS_PIECE, _JOIN = 2.0, 1.0, 2.0
+# A second of sound that is what the text says gives about 55 nats (2.6 a code); nothing gives more.
+_MOST_NATS_A_SECOND = 90.0
+# Readings at the same moment that are worse by more than this are given up.
+_BEAM = 80.0
+# So many pieces ahead are looked for, and one more for each breath that said none of them.
+_AHEAD, _MOST_AHEAD = 3, 40
+_MOST_JOINED = 3
+
+
+class Breath(NamedTuple):
+    """Sound between two pauses, in seconds."""
+
+    start: float
+    end: float
+
+
+class SpanScore(NamedTuple):
+    """From a first breath to before `last`: nats: how much likelier with the text than without;
+    weakest: the least mean of them a code along 0.75 s."""
+
+    last: int
+    nats: float
+    codes: int
+    weakest: float
+
+
+@dataclass(frozen=True)
+class SpanMatch:
+    """Breaths `first` to before `last` say the pieces `first_piece` to before `last_piece`."""
+
+    first: int
+    last: int
+    first_piece: int
+    last_piece: int
+    score: SpanScore
+
+    @property
+    def nats_a_code(self) -> float:
+        """The evidence for it."""
+        return self.score.nats / max(self.score.codes, 1)
+
+    def follows(self, other: "SpanMatch") -> bool:
+        """Whether nothing is between them, neither in the text nor in the sound."""
+        return (self.first, self.first_piece) == (other.last, other.last_piece)
 
 
 @dataclass(frozen=True)
@@ -256,3 +307,103 @@ def _weakest(evidence: np.ndarray) -> float:
         return float(evidence.mean()) if len(evidence) else 0.0
     sums = np.cumsum(np.concatenate(([0.0], evidence)))
     return float((sums[_WINDOW_CODES:] - sums[:-_WINDOW_CODES]).min() / _WINDOW_CODES)
+
+
+# The likeliest reading. Pure
+
+
+class _Reading(NamedTuple):
+    """A way to read what came before a moment. since: breaths passed over behind the last match."""
+
+    nats: float
+    since: int
+    matches: tuple["_Reading", SpanMatch] | None
+
+
+def best_matches(
+    breaths: Sequence[Breath], num_pieces: int,
+    score: Callable[[int, Sequence[range]], list[list[SpanScore]]],
+    may_join: Callable[[range], bool],
+) -> list[SpanMatch]:  # fmt: skip
+    """The matches of the likeliest reading, in their order.
+
+    Args:
+        score: Of a first breath and groups of pieces, how well each group fits each end that is
+            plausible. Asked once for each breath that a piece may begin with, in their order.
+        may_join: Whether so many pieces may be one span.
+    """
+    waiting: list[dict[int, _Reading]] = [{} for _ in range(len(breaths) + 1)]
+    waiting[0][0] = _Reading(0.0, 0, None)
+    best_after = [float("-inf")] * (len(breaths) + 1)
+    for first, breath in enumerate(breaths):
+        alive = dict(_alive(waiting[first], breath, breaths, first, best_after))
+        waiting[first] = {}
+        for piece, reading in alive.items():
+            passed = reading._replace(nats=reading.nats - _PASS_BREATH, since=reading.since + 1)
+            _offer(waiting, best_after, first + 1, piece, passed)
+        starts = _starts(alive, num_pieces)
+        groups = [
+            range(piece, piece + count)
+            for piece in starts
+            for count in range(1, _MOST_JOINED + 1)
+            if piece + count <= num_pieces and may_join(range(piece, piece + count))
+        ]
+        for group, scores in zip(groups, score(first, groups) if groups else []):
+            before = starts[group.start]
+            for one in scores:
+                if one.nats > 0:
+                    match = SpanMatch(first, one.last, group.start, group.stop, one)
+                    nats = before.nats + one.nats - _JOIN * (len(group) - 1)
+                    reading = _Reading(nats, 0, (before, match))
+                    _offer(waiting, best_after, one.last, group.stop, reading)
+    return list(_traced(max(waiting[-1].values(), key=lambda one: one.nats)))
+
+
+def _alive(
+    readings: dict[int, _Reading], breath: Breath, breaths: Sequence[Breath], first: int,
+    best_after: Sequence[float],
+) -> Iterator[tuple[int, _Reading]]:  # fmt: skip
+    """Those that may still become the best: neither far behind another at this moment, nor behind
+    one that is ahead in time by more than the sound between can give."""
+    if not readings:
+        return
+    least = max(one.nats for one in readings.values()) - _BEAM
+    for later in range(first + 1, min(first + 40, len(breaths))):
+        gain = _MOST_NATS_A_SECOND * (breaths[later].start - breath.start)
+        least = max(least, best_after[later] - gain)
+    for piece, reading in readings.items():
+        if reading.nats >= least:
+            yield piece, reading
+
+
+def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
+    """The pieces that may come next, each with the best reading before it."""
+    found = dict[int, _Reading]()
+    if not alive:
+        return found
+    least = max(one.nats for one in alive.values()) - _BEAM
+    for piece, reading in alive.items():
+        ahead = min(_AHEAD + reading.since, _MOST_AHEAD)
+        for later in range(piece, min(piece + ahead, num_pieces)):
+            nats = reading.nats - _PASS_PIECE * (later - piece)
+            if nats >= least and (later not in found or found[later].nats < nats):
+                found[later] = reading._replace(nats=nats)
+    return found
+
+
+def _offer(
+    waiting: list[dict[int, _Reading]], best_after: list[float], place: int, piece: int,
+    reading: _Reading,
+) -> None:  # fmt: skip
+    known = waiting[place].get(piece)
+    if known is None or known.nats < reading.nats:
+        waiting[place][piece] = reading
+        best_after[place] = max(best_after[place], reading.nats)
+
+
+def _traced(reading: _Reading) -> list[SpanMatch]:
+    found = list[SpanMatch]()
+    while reading.matches is not None:
+        reading, match = reading.matches
+        found.append(match)
+    return found[::-1]

@@ -9,8 +9,8 @@ from train.cutting.recordings import (
     BLOCK_SECONDS,
     LISTENING_RATE,
     SourceRecording,
-    listening_blocks,
     open_recording,
+    resampled_blocks,
     stretches,
 )
 from xtts.audio import resample
@@ -33,7 +33,7 @@ def read(recording: SourceRecording) -> np.ndarray:
 
 
 def test_blocks_are_the_whole_recording_at_another_rate(recording: SourceRecording) -> None:
-    blocks = list(listening_blocks(recording))
+    blocks = list(resampled_blocks(recording, LISTENING_RATE))
     assert [len(block) for block in blocks[:2]] == [BLOCK_SECONDS * LISTENING_RATE] * 2
     whole = resample(torch.from_numpy(read(recording)), RATE, LISTENING_RATE).numpy()
     assert np.allclose(np.concatenate(blocks), whole, atol=1e-4)
