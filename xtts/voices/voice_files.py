@@ -4,11 +4,13 @@ Importing this module imports no torch.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xtts import arguments
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
@@ -48,14 +50,32 @@ class VoiceSpec:
     """
 
     name: str
-    base: str | None = None
+    base: str | Path | None = None
     xtts_v2: str = "train/xtts_v2"
     tos_agreed: bool = False
     reference: Path | None = None
     latents: Path | None = None
-    pronunciations: str | None = None
+    pronunciations: str | Path | None = None
     allow_base_reference: bool = False
     base_only: bool = False
+
+    @staticmethod
+    def asked(
+        name: "str | os.PathLike[str]",
+        *,
+        tos_agreed: bool = False,
+        **paths: "str | os.PathLike[str] | None",
+    ) -> "VoiceSpec":
+        """The voice that a person asks for, from Python or on the command line. paths: of a
+        VoiceSpec. Raises ArgumentError for what is no path, or no switch."""
+        known: dict[str, Any] = {
+            key: arguments.path(key, one) for key, one in paths.items() if one is not None
+        }
+        return VoiceSpec(
+            str(arguments.path("name", name)),
+            tos_agreed=arguments.switch("tos_agreed", tos_agreed),
+            **known,
+        )
 
     @property
     def path(self) -> Path:
