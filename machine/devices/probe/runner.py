@@ -29,6 +29,7 @@ from machine.devices.probe import cache as probe_cache
 from machine.devices.probe.cache import ProbeMoment
 from machine.devices.probe.verdict import ProbeEnding, gpu_of
 from machine.process import run_with_timeout
+from machine.storage.file_cache import cache_folder
 from machine.text import last_line
 
 COLD_SECONDS = 60.0
@@ -63,7 +64,7 @@ def probe(
     in, by default one under the home folder.
     """
     child = child or ProbeChild()
-    cache = cache or cache_file()
+    cache = cache or _cache_file()
     key = probe_cache.key_of(probe_cache.facts(child.environment))
     if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
         return found
@@ -81,7 +82,7 @@ def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
     """Reports a fault at run time that the check did not predict: the next start checks again, and
     for a day that GPU is not trusted beside a model in training."""
     index = int(device.partition(":")[2] or 0)
-    probe_cache.surprised(cache or cache_file(), index, words, ProbeMoment.present())
+    probe_cache.surprised(cache or _cache_file(), index, words, ProbeMoment.present())
 
 
 def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -90,13 +91,8 @@ def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str
     return {name: value for name, value in whole.items() if name not in _FOREIGN}
 
 
-def cache_file() -> Path:
-    """Where checks are kept: the user's cache folder; a container's ends with it."""
-    kept = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    folder = Path(kept)
-    with contextlib.suppress(RuntimeError):  # a user without a home
-        folder = folder.expanduser()
-    return folder / "sotaque" / "gpus.json"
+def _cache_file() -> Path:
+    return cache_folder(os.environ) / "gpus.json"
 
 
 @contextlib.contextmanager
