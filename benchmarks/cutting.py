@@ -9,15 +9,10 @@ The cut runs as a child, as a person calls it.
 import argparse
 import csv
 import json
-import os
 import random
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +20,7 @@ import soundfile
 
 from benchmarks import texts
 from benchmarks.cutting_recordings import UNSAID, KnownRecording, make
-from benchmarks.measuring import ChildFailed, memory_bytes
+from benchmarks.measuring import ChildFailed, memory_bytes, watched
 from demo_voice.teachers.flite import RATE
 from train.cutting.manuscript import said_words
 
@@ -36,31 +31,6 @@ _WITHOUT_POCKETSPHINX = (
     "import sys; sys.modules['pocketsphinx'] = None; from train.__main__ import main; "
     "sys.exit(main())"
 )
-
-
-@dataclass(frozen=True)
-class CutQuality:
-    """What came of one recording.
-
-    Attributes:
-        kept: Share of the speaker's phones, by time, that are in a clip.
-        cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
-        character_errors: Of the transcripts against what is said in the clips, per character.
-        named: Sentences of the text that are not said; named_wrongly: others.
-        cpu_seconds, peak_bytes: Of the process that cuts.
-    """
-
-    voice: str
-    seconds: float
-    clips: int
-    kept: float
-    cuts: int
-    cuts_in_words: int
-    character_errors: float
-    named: int
-    named_wrongly: int
-    cpu_seconds: float
-    peak_bytes: int
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,36 +56,48 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.recording or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        return [
-            asdict(measure(make(said, voice, arguments.other, arguments.seed), voice, folder,
-                           arguments.by))
-            for voice in arguments.voices.split(",")
-        ]  # fmt: skip
+        rows = []
+        for voice in arguments.voices.split(","):
+            known = make(said, voice, arguments.other, arguments.seed)
+            rows.append(measure(known, voice, folder, arguments.by))
+        return rows
 
 
-def measure(known: KnownRecording, voice: str, folder: Path, by: str = "words") -> CutQuality:
+def measure(known: KnownRecording, voice: str, folder: Path, by: str) -> dict[str, Any]:
     """Writes the recording, cuts it and compares. Raises ChildFailed.
 
-    by: what aligns, `words` (pocketsphinx) or `base` (BASE_MODEL's GPT).
+    Args:
+        by: What aligns, `words` (pocketsphinx) or `base` (BASE_MODEL's GPT).
+
+    Returns:
+        kept: Share of the speaker's phones, by time, that are in a clip.
+        cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
+        character_errors: Of the transcripts against what is said in the clips, per character.
+        named: Sentences of the text that are not said; named_wrongly: others.
+        cpu_seconds, peak_bytes: Of the process that cuts.
     """
     recording, text, to = (folder / f"{voice}{end}" for end in (".wav", ".txt", ""))
     soundfile.write(recording, known.samples, RATE, subtype="PCM_16")
     text.write_text(known.text, encoding="utf-8")
-    usage, peak = _cut(recording, text, to, by)
+    cpu_seconds, peak = _cut(recording, text, to, by)
     with (to / "account.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
     clips = [(float(row["start"]), float(row["end"]), row["text"]) for row in rows]
     told = json.loads((to / "cut.json").read_text(encoding="utf-8"))["unheard_sentences"]
     edges = [edge for start, end, _ in clips for edge in (start, end)]
-    return CutQuality(
-        voice=voice, seconds=len(known.samples) / RATE, clips=len(clips),
-        kept=kept(known.phones, [(start, end) for start, end, _ in clips]),
-        cuts=len(edges), cuts_in_words=sum(in_a_phone(edge, known.phones) for edge in edges),
-        character_errors=character_errors(known, clips),
-        named=sum(line in UNSAID for line in told),
-        named_wrongly=sum(line not in UNSAID for line in told),
-        cpu_seconds=usage.ru_utime + usage.ru_stime, peak_bytes=peak,
-    )  # fmt: skip
+    return {
+        "voice": voice,
+        "seconds": len(known.samples) / RATE,
+        "clips": len(clips),
+        "kept": kept(known.phones, [(start, end) for start, end, _ in clips]),
+        "cuts": len(edges),
+        "cuts_in_words": sum(in_a_phone(edge, known.phones) for edge in edges),
+        "character_errors": character_errors(known, clips),
+        "named": sum(line in UNSAID for line in told),
+        "named_wrongly": sum(line not in UNSAID for line in told),
+        "cpu_seconds": cpu_seconds,
+        "peak_bytes": peak,
+    }
 
 
 def kept(phones: Sequence[tuple[float, float]], clips: Sequence[tuple[float, float]]) -> float:
@@ -147,21 +129,16 @@ def character_errors(known: KnownRecording, clips: Sequence[tuple[float, float, 
     return float(jiwer.cer(truth, written)) if truth else 1.0
 
 
-def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[resource.struct_rusage, int]:
-    """Cuts in a child on one thread; what it used, and its peak in bytes. Raises ChildFailed."""
+def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[float, int]:
+    """Cuts in a child on one thread; its CPU seconds, and its peak in bytes. Raises ChildFailed."""
     program = ["-m", "train"] if by == "words" else ["-c", _WITHOUT_POCKETSPHINX]
     command = ["env", "OMP_NUM_THREADS=1", sys.executable, *program, "cut", str(recording)]
-    child = subprocess.Popen([*command, "--text", str(text), "--to", str(to)], stdout=2)
-    # Our own stdout is for the table; only wait4 tells what this one child used.
-    # Its `ru_maxrss` would be at least our own peak, which a child inherits.
-    peak, ended = 0, 0
-    while not ended:
-        peak = max(peak, memory_bytes("VmHWM", child.pid))
-        time.sleep(_POLL_SECONDS)
-        ended, status, usage = os.wait4(child.pid, os.WNOHANG)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise ChildFailed(
-            f"Cutting {recording} ended with {child.returncode}; its message stands above."
-        )
-    return usage, peak
+    peaks = [0]
+    code, usage = watched(
+        [*command, "--text", str(text), "--to", str(to)],
+        lambda pid: peaks.append(memory_bytes("VmHWM", pid)),
+        _POLL_SECONDS,
+    )
+    if code:
+        raise ChildFailed(f"Cutting {recording} ended with {code}; its message stands above.")
+    return usage.ru_utime + usage.ru_stime, max(peaks)

@@ -1,6 +1,7 @@
 """A recording of which every phone is known: flite's sentences with what a real tape has between
-them. Called by `benchmarks.cutting`."""
+them."""
 
+import itertools
 import random
 import re
 from collections.abc import Sequence
@@ -29,8 +30,8 @@ UNSAID = (
     "Cheap umbrellas rarely survive their second storm.",
 )
 PAUSE_SECONDS = (0.15, 1.6)
-# Chance of what follows a sentence; else only its pause.
-_MUSIC, _NOISE, _OTHER, _BREATH = 0.05, 0.05, 0.05, 0.10
+# Chance of what follows a sentence, each with those before it; else only its pause.
+_MUSIC, _NOISE, _OTHER, _BREATH = itertools.accumulate((0.05, 0.05, 0.05, 0.10))
 _SCALE = (0, 2, 4, 5, 7, 9, 12)
 
 
@@ -61,9 +62,8 @@ def make(sentences: Sequence[str], voice: str, other: str, seed: int) -> KnownRe
     parts, count = list[np.ndarray](), 0
     phones, words = list[tuple[float, float]](), list[SpokenWord]()
     for sentence in sentences:
-        manner = SpeakingStyle(voice, voice, Fraction(1))
-        spoken = flite.speak(sentence, manner).astype(np.float32) / 32768
-        told = _phones(flite.phone_times(sentence, manner), count / RATE)
+        spoken = _spoken(sentence, voice)
+        told = _phones(flite.phone_times(sentence, _manner(voice)), count / RATE)
         phones += told
         words += _words(sentence, told)
         added = [spoken, _between(draw, noise, other), _silence(draw.uniform(*PAUSE_SECONDS))]
@@ -86,13 +86,12 @@ def _between(draw: random.Random, noise: np.random.Generator, other: str) -> np.
     chance = draw.random()
     if chance < _MUSIC:
         return _music(draw, draw.uniform(2, 5))
-    if chance < _MUSIC + _NOISE:
+    if chance < _NOISE:
         burst = noise.standard_normal(int(draw.uniform(0.5, 3) * RATE))
         return (0.03 * burst).astype(np.float32)
-    if chance < _MUSIC + _NOISE + _OTHER:
-        manner = SpeakingStyle(other, other, Fraction(1))
-        return flite.speak(draw.choice(OTHERS), manner).astype(np.float32) / 32768
-    if chance < _MUSIC + _NOISE + _OTHER + _BREATH:
+    if chance < _OTHER:
+        return _spoken(draw.choice(OTHERS), other)
+    if chance < _BREATH:
         count = int(0.4 * RATE)
         return (0.02 * np.hanning(count) * noise.standard_normal(count)).astype(np.float32)
     return _silence(0)
@@ -108,6 +107,14 @@ def _music(draw: random.Random, seconds: float) -> np.ndarray:
         for strength, multiple in ((1.0, 1.0), (0.5, 2.0), (0.3, 1.5)):
             found += strength * swell * np.sin(2 * np.pi * multiple * hertz * time)
     return (0.1 * found).astype(np.float32)
+
+
+def _manner(voice: str) -> SpeakingStyle:
+    return SpeakingStyle(voice, voice, Fraction(1))
+
+
+def _spoken(text: str, voice: str) -> np.ndarray:
+    return flite.speak(text, _manner(voice)).astype(np.float32) / 32768
 
 
 def _silence(seconds: float) -> np.ndarray:

@@ -15,7 +15,6 @@ from typing import Any
 
 from benchmarks import measuring, synthetic
 from machine.devices import cuda_errors
-from machine.devices.health import GpuHealth
 from machine.devices.probe import runner as probe
 from machine.errors import SotaqueError
 
@@ -96,10 +95,12 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     }
     index = int(device.partition(":")[2] or 0)
     gpus = probe.probe(cache=folder / "gpus.json", child=probe.ProbeChild(environ=environ))
-    return {
-        "check": _summary(gpus[index]),
-        "run": run_of_one_epoch(folder / "run", environ, device),
-    }
+    gpu = gpus[index]
+    check = {
+        "outcome": gpu.outcome, "failed": sorted(gpu.failed), "reason": gpu.reason,
+        "trains": gpu.trains(), "speaks": gpu.speaks(),
+    }  # fmt: skip
+    return {"check": check, "run": run_of_one_epoch(folder / "run", environ, device)}
 
 
 def build_shim(folder: Path) -> Path:
@@ -146,14 +147,4 @@ def _told(error: Exception, device: str) -> dict[str, Any]:
         "text": (str(error).splitlines() or [""])[0],
         "outcome": found.outcome if found else "not known",
         "poisoned": cuda_errors.poisoned(device),
-    }
-
-
-def _summary(gpu: GpuHealth) -> dict[str, Any]:
-    return {
-        "outcome": gpu.outcome,
-        "failed": sorted(gpu.failed),
-        "reason": gpu.reason,
-        "trains": gpu.trains(),
-        "speaks": gpu.speaks(),
     }

@@ -1,16 +1,17 @@
 """What the guard finds among many utterances: faults made by patched logits, and false alarms on
-utterances without one. Called by `benchmarks.guard`.
+utterances without one.
 
 Each text is one line of JSON, so that a count of an hour goes on where it was stopped.
 """
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks import judges
 from benchmarks.guard_utterances import (
@@ -22,11 +23,10 @@ from benchmarks.guard_utterances import (
     said,
     speech_behind,
 )
-from xtts.inference import speech
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.speech import Speech
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
 
 Line = Mapping[str, Any]
 # Every so many texts on which the guard changed nothing are listened to as well.
@@ -38,44 +38,33 @@ def counts(
 ) -> dict[str, Any]:
     """Speaks the texts, and makes so many faults with the first of them; what is in `lines` already
     is not said again."""
-    found = _read(lines)
+    found: list[Line] = []
+    if lines is not None and lines.is_file():
+        found = [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
     known = {(line["part"], line["text"]) for line in found}
-    for line in _measured(voice, texts, faults, known, found):
+
+    def add(line: Line) -> None:
         found.append(line)
         if lines is not None:
             with lines.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(line) + "\n")
+
+    for number, text in enumerate(texts):
+        made = sum(len(line["made"]) for line in found if line["part"] == "faults")
+        if made < faults and ("faults", text) not in known:
+            add(_with_faults(voice, text))
+        if ("spoken", text) not in known:
+            add(_spoken(voice, text, number))
     return summary(found, set(texts))
 
 
 def summary(lines: Sequence[Line], texts: set[str]) -> dict[str, Any]:
     """The figures of these texts."""
-    spoken = [one for one in lines if one["part"] == "spoken" and one["text"] in texts]
-    faulty = [one for one in lines if one["part"] == "faults" and one["text"] in texts]
+    spoken, faulty = (
+        [one for one in lines if one["part"] == part and one["text"] in texts]
+        for part in ("spoken", "faults")
+    )
     return {**_alarms(spoken), **_words(spoken), **_faults(faulty)}
-
-
-def _read(lines: Path | None) -> list[Line]:
-    if lines is None or not lines.is_file():
-        return []
-    return [json.loads(line) for line in lines.read_text(encoding="utf-8").splitlines()]
-
-
-def _measured(
-    voice: LoadedVoice,
-    texts: Sequence[str],
-    faults: int,
-    known: set[tuple[str, str]],
-    found: Sequence[Line],
-) -> Iterator[Line]:
-    made = sum(len(line["made"]) for line in found if line["part"] == "faults")
-    for number, text in enumerate(texts):
-        if made < faults and ("faults", text) not in known:
-            line = _with_faults(voice, text)
-            made += len(line["made"])
-            yield line
-        if ("spoken", text) not in known:
-            yield _spoken(voice, text, number)
 
 
 # ---- what a line tells ----
@@ -103,7 +92,8 @@ def _spoken(voice: LoadedVoice, text: str, number: int) -> dict[str, Any]:
     guarded = voice.synthesize_guarded(ask, guard)
     changed = any(piece.attempts > 1 or piece.cut_off for piece in guard.pieces)
     line: dict[str, Any] = {
-        "part": "spoken", "text": text, "pieces": [_told(piece) for piece in guard.pieces],
+        "part": "spoken", "text": text,
+        "pieces": [{**piece.as_dict(), "codes": piece.codes} for piece in guard.pieces],
         "alarms": [], "words": len(tokenizer.spelled(text, "en")),
     }  # fmt: skip
     if changed:
@@ -117,15 +107,13 @@ def _spoken(voice: LoadedVoice, text: str, number: int) -> dict[str, Any]:
     return line
 
 
-def _told(piece: SpokenPiece) -> dict[str, Any]:
-    return {**piece.as_dict(), "codes": piece.codes}
-
-
 def _alarms_of(
     voice: LoadedVoice, ask: SynthesisRequest, verdicts: Sequence[SpokenPiece]
 ) -> list[dict[str, Any]]:
     """The first attempts that are not good, and whether the recogniser says the same."""
-    sounds = speech.synthesize_pieces(TorchBackend(voice.model), own_voice(voice), ask)
+    said, sounds = Speech(voice.backend(), own_voice(voice), ask, chunked=False), []
+    while not said.done:
+        sounds.append(torch.cat(list(said.next_piece())))
     told = []
     for (piece, words), verdict, sound in zip(
         pieces_of(voice, ask.text), verdicts, sounds, strict=True
@@ -145,24 +133,24 @@ def _alarms(lines: Sequence[Line]) -> dict[str, Any]:
     false = [alarm for alarm in alarms if alarm["false"]]
     with_false = sum(any(alarm["false"] for alarm in line["alarms"]) for line in lines)
     good = sum(piece["ending"] == "good" for piece in pieces)
+    faulty = sum(piece["ending"] != "good" and not piece["cut_off"] for piece in pieces)
+    attempts = sum(piece["attempts"] for piece in pieces) / max(1, len(pieces))
+    by_reason = {
+        kind: dict(Counter(_kind(alarm["reason"]) for alarm in alarms if alarm["false"] is kind))
+        for kind in (True, False)
+    }
     return {
         "texts": len(lines),
         "pieces": len(pieces),
         "alarms on first attempts": len(alarms),
         "of which false": f"{len(false)} ({len(false) / max(1, len(pieces)):.2%} of the pieces)",
         "texts with a false alarm": f"{with_false} ({with_false / max(1, len(lines)):.2%})",
-        "false, by what was seen": dict(Counter(_kind(alarm["reason"]) for alarm in false)),
-        "confirmed, by what was seen": dict(
-            Counter(_kind(alarm["reason"]) for alarm in alarms if not alarm["false"])
-        ),
+        "false, by what was seen": by_reason[True],
+        "confirmed, by what was seen": by_reason[False],
         "good pieces in the end": f"{good} of {len(pieces)}",
         "cut behind the last word": sum(piece["cut_off"] for piece in pieces),
-        "faulty and told": sum(
-            piece["ending"] != "good" and not piece["cut_off"] for piece in pieces
-        ),
-        "attempts a piece": round(
-            sum(piece["attempts"] for piece in pieces) / max(1, len(pieces)), 3
-        ),
+        "faulty and told": faulty,
+        "attempts a piece": round(attempts, 3),
     }
 
 
@@ -189,12 +177,10 @@ def _words(lines: Sequence[Line]) -> dict[str, Any]:
 
 def _faults(lines: Sequence[Line]) -> dict[str, Any]:
     made = [fault for line in lines for fault in line["made"]]
-    of, found = Counter(one["fault"] for one in made), Counter[str]()
-    for one in made:
-        found[one["fault"]] += one["ending"] != "good"
     missed = [one for one in made if one["ending"] == "good"]
+    of, lost = (Counter(one["fault"] for one in some) for some in (made, missed))
     return {
-        **{name: f"{found[name]} of {count}" for name, count in of.items()},
+        **{name: f"{count - lost[name]} of {count}" for name, count in of.items()},
         "faults found": f"{len(made) - len(missed)} of {len(made)}",
         "unfinished and not told": sum(one["fault"].startswith("stop") for one in missed),
         "stops that cut silence only": sum(line["harmless"] for line in lines),

@@ -1,6 +1,5 @@
 """When words are said, by attention and by others: flite, which prints when each phone of its
-recordings sounds, and pocketsphinx, which finds the words in what the voice says. Called by
-`benchmarks.guard`."""
+recordings sounds, and pocketsphinx, which finds the words in what the voice says."""
 
 import re
 import statistics
@@ -13,12 +12,7 @@ import numpy as np
 import torch
 
 from benchmarks import judges
-from benchmarks.guard_utterances import (
-    JudgedUtterance,
-    forced,
-    pieces_of,
-    said,
-)
+from benchmarks.guard_utterances import JudgedUtterance, forced, pieces_of, said
 from demo_voice.teachers import flite, phone_timing
 from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample

@@ -1,10 +1,10 @@
 """Utterances of the embedded voice for `benchmarks.guard`: with patched logits, judged, and judged
 again without attention, by their loudness and by a recogniser."""
 
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import torch
@@ -16,7 +16,7 @@ from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, EndingVerdict, judge
 from xtts.inference.alignment.loudness import LoudnessLog
 from xtts.inference.alignment.path import Alignment, align
-from xtts.inference.decoding import DecodingState
+from xtts.inference.decoding import TorchUtterance
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
@@ -28,6 +28,7 @@ FRAME = VOCODER_RATE // 100
 # Not counted: when the figures of docs/guard.md were measured, the vocoder clicked where its input
 # ends.
 CLICK_FRAMES = 5
+STOP = -1  # its logit is the last one
 # Changes the logits of the code with this number.
 Patch = Callable[[int, Tensor], None]
 
@@ -52,14 +53,21 @@ def said(
     """One utterance of a piece, with logits that are patched."""
     model = voice.model
     generator = torch.Generator().manual_seed(seed)
-    state = DecodingState(model.gpt, model.config.decoding, generator, None, voice.heads)
+    state = TorchUtterance(model.gpt, model.config.decoding, generator, None, voice.heads)
     ids = torch.tensor(piece.ids)
-    with _patched(state, patch):
-        for _ in decoding.iterate_codes(model.gpt, own_voice(voice).latents, ids, state):
-            pass
+    sample = decoding.sample
+
+    def patched(logits: Tensor, *rest: Any) -> Tensor:
+        logits = logits.clone()
+        if patch is not None:
+            patch(len(state.codes), logits[0])
+        return sample(logits, *rest)
+
+    with mock.patch.object(decoding, "sample", patched):
+        decoding.decode(model.gpt, own_voice(voice).latents, [(ids, state)])
     spoken, rows = model.tokenizer.spoken(piece.ids), state.attention()
     path = None if rows is None else align(rows, spoken)
-    codes = torch.cat(state.codes).tolist() if state.codes else []
+    codes = state.codes
     sound = sound_of(voice, state.latents)
     log = LoudnessLog()
     log.push(sound)
@@ -70,33 +78,16 @@ def said(
     return JudgedUtterance(codes, state.stopped, path, sound, verdict)
 
 
-@contextmanager
-def _patched(state: DecodingState, patch: Patch | None) -> Iterator[None]:
-    real = decoding.sample
-
-    def sample(logits: Tensor, *rest: Any) -> Tensor:
-        logits = logits.clone()
-        if patch is not None:
-            patch(len(state.codes), logits)
-        return real(logits, *rest)
-
-    decoding.sample = sample  # type: ignore[assignment]
-    try:
-        yield
-    finally:
-        decoding.sample = real
-
-
 def patches(good: JudgedUtterance, words: Sequence[WordSpan]) -> dict[str, Patch]:
     """The faults of a piece with these words, made of an utterance of it that is good."""
-    codes, count, stop = good.codes, len(good.codes), -1
+    codes, count = good.codes, len(good.codes)
     assert good.path is not None, "the embedded voice has heads that follow the text"
 
     def no_stop(_: int, logits: Tensor) -> None:
-        logits[stop] = -1e9
+        logits[STOP] = -1e9
 
     def stop_at(share: float) -> Patch:
-        return lambda number, logits: _only(logits, stop) if number >= int(count * share) else None
+        return lambda number, logits: _only(logits, STOP) if number >= int(count * share) else None
 
     times = good.path.times()
     last = words[-2:]
@@ -116,7 +107,8 @@ def _begun_with(codes: Sequence[int]) -> Patch:
 
 
 def forced(codes: Sequence[int]) -> Patch:
-    return lambda number, logits: _only(logits, codes[number] if number < len(codes) else -1)
+    """These codes and no others."""
+    return lambda number, logits: _only(logits, codes[number] if number < len(codes) else STOP)
 
 
 def _only(logits: Tensor, code: int) -> None:
@@ -151,11 +143,9 @@ def pieces_of(voice: LoadedVoice, text: str) -> list[tuple[Piece, list[str]]]:
 
 def sound_of(voice: LoadedVoice, latents: Sequence[Tensor]) -> np.ndarray:
     """The sound `[samples]` of latents."""
-    config = voice.model.config.vocoder
-    vocoder = ChunkedVocoder(voice.model.vocoder, config, own_voice(voice).speaker)
-    with torch.inference_mode():
-        vocoder.add(torch.stack(list(latents)))
-        found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
+    vocoder = ChunkedVocoder(voice.model.vocoder, own_voice(voice).speaker)
+    vocoder.add(latents)
+    found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
     return found
 
 

@@ -13,7 +13,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks import gpu_faults
+from benchmarks import gpu_faults, tables
 from machine.devices import selection
 from machine.errors import SotaqueError
 
@@ -133,21 +133,20 @@ def report(found: dict[str, Any]) -> str:
         f"{check['name']}, torch {check['torch']}: {check['outcome']} {check['reason']}",
         f"check cold {check['cold_seconds']} s, cached {check['cached_seconds']} s",
         "",
-        "| operation | part | largest | between runs | allowed | |",
-        "|---|---|---|---|---|---|",
     ]
-    lines += [
-        f"| {row['operation']} | {row['part']} | {row['largest']:.1e} | {row['between_runs']:.1e} "
-        f"| {row['tolerance']:g} | {advice(row)} |"
-        for row in found["distances"]
-    ]
-    lines += ["", "| fault | what came | classified as | exit | we still compute |"]
-    lines.append("|---|---|---|---|---|")
-    lines += [
-        f"| {one['fault']} | {one.get('text')} | {one.get('outcome')} | {one['exit_code']} "
-        f"| {one['we_still_compute']} |"
-        for one in found["faults"]
-    ]
+    lines += tables.markdown(
+        ("operation", "part", "largest", "between runs", "allowed", ""),
+        (
+            (row["operation"], row["part"], f"{row['largest']:.1e}", f"{row['between_runs']:.1e}",
+             f"{row['tolerance']:g}", advice(row))
+            for row in found["distances"]
+        ),
+    )  # fmt: skip
+    columns = ("fault", "text", "outcome", "exit_code", "we_still_compute")
+    lines += ["", *tables.markdown(
+        ("fault", "what came", "classified as", "exit", "we still compute"),
+        ([one.get(column) for column in columns] for one in found["faults"]),
+    )]  # fmt: skip
     for what in ("refused_fft", "sound_run"):
         if what in found:
             lines += ["", f"{what}: {json.dumps(found[what], default=str)}"]

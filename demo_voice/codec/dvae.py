@@ -1,8 +1,7 @@
 """Trains the DVAE: 80 mel bands in, one of 1,024 codes for every 46 ms out.
 
 First as an autoencoder, then with a codebook initialized by k-means in its latent space, then with
-vector quantization that revives dead codes: a random codebook collapses. Called by
-`demo_voice.__main__`.
+vector quantization that revives dead codes: a random codebook collapses.
 """
 
 from collections.abc import Sequence

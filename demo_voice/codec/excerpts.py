@@ -1,6 +1,6 @@
 """Training examples of the codec: random excerpts of clips, with random vocal tract and channel.
 
-Deterministic for a step. Called by `demo_voice.codec.dvae`.
+Deterministic for a step.
 """
 
 import random

@@ -1,7 +1,4 @@
-"""Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together.
-
-Called by `demo_voice.gpt.pretraining` and `demo_voice.vocoder.training`.
-"""
+"""Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together."""
 
 import random
 from collections.abc import Iterator, Sequence

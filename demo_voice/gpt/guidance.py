@@ -1,7 +1,7 @@
 """Auxiliary losses of the GPT's pretraining: guided attention, and bounded voice latents.
 
 Guided attention (https://arxiv.org/abs/1710.08969) pulls two heads in each of two early layers to
-the diagonal from audio to text. Called by `demo_voice.gpt.pretraining`.
+the diagonal from audio to text.
 """
 
 from typing import Any

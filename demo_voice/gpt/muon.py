@@ -1,5 +1,5 @@
 """Muon in float32, for processors without bf16 products: there torch's own, which orthogonalises in
-bf16, takes 45 times as long. Called by `demo_voice.gpt.pretraining`."""
+bf16, takes 45 times as long."""
 
 from collections.abc import Callable
 from typing import Any

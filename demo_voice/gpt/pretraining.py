@@ -3,7 +3,7 @@
 A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
 two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
 that predicts the mel from the latents, so that the vocoder finds the spectrum in them. Both are
-dropped when the voice is packaged. Called by `demo_voice.__main__`.
+dropped when the voice is packaged.
 """
 
 import math

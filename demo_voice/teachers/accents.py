@@ -4,7 +4,7 @@ They read the same kind of sentences as well as their alphabets allow. With only
 however shifted, codec and vocoder learn three vocal tracts, and a fourth, a user's, has no codes
 and no sound of its own. XTTS's frozen parts were trained on thousands of people; these on a dozen
 more. The GPT, which is to speak English, never learns from them. Spoken by
-Festival (packages in `PACKAGES`), one process a voice. Called by `demo_voice.__main__`.
+Festival (packages in `PACKAGES`), one process a voice.
 """
 
 import atexit

@@ -4,8 +4,7 @@ The GPT takes only those that a recogniser understands as well as the main teach
 
 The codec knew three English throats by heart and gave a fourth, in a user's hands, codes that say
 half of its phones. RHVoice's `alan` stays out: a Scot like ARCTIC's awb, who is held out, and
-perhaps the same man. Both programs tell no phones; pocketsphinx finds them. Called by
-`demo_voice.__main__`.
+perhaps the same man. Both programs tell no phones; pocketsphinx finds them.
 """
 
 import re

@@ -1,7 +1,7 @@
 """Phone timings as the teachers tell them: an auxiliary target of the codec.
 
 A codec trained on spectra alone spends its codes on the speaker, and loses words in a voice that it
-has never heard. Called by `demo_voice.codec.dvae`.
+has never heard.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from demo_voice import stages
 from demo_voice.teachers.flite import SpeakingStyle, TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_HOP
 from xtts.text.phonemes import PHONES
@@ -46,9 +47,6 @@ def of_clips(
             if pairs := aligner(clip.text, people[clip.manner]):
                 frames = 1 + int(clip.seconds * CODE_RATE) // MEL_HOP
                 found[str(index)] = labels(pairs, frames)
-        waiting = path.with_suffix(".part")
-        with waiting.open("wb") as file:
-            np.savez(file, allow_pickle=False, **found)
-        waiting.rename(path)
+        stages.save_arrays(path, **found)
     with np.load(path) as kept:
         return {int(index): torch.from_numpy(kept[index].astype(np.int64)) for index in kept}

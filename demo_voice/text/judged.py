@@ -1,5 +1,5 @@
 """The texts by which the voice is judged: the teacher says none of them, and the GPT learns from no
-clip that is a part of one. Called by `demo_voice.__main__` and `demo_voice.gpt.batches`."""
+clip that is a part of one."""
 
 from functools import cache
 from pathlib import Path

@@ -1,7 +1,6 @@
 """Short sentences for the teachers: half from a grammar, half cut out of WordNet.
 
 Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
-Called by `demo_voice.teachers.flite`.
 """
 
 import random

@@ -1,13 +1,13 @@
 """Trains the vocoder: first from mels, then from the GPT's latents.
 
 Mels need no GPT, so both can be trained at the same time; only the first layer is exchanged in
-between. Called by `demo_voice.__main__`.
+between.
 """
 
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -107,27 +107,30 @@ class Ear:
             self._known[index] = self.encoder(wave[None])[0].cpu()
         return self._known[index].clone()
 
-    def sound(self, index: int, first: int, count: int) -> Tensor:
-        """Samples at 24 kHz of `count` codes of a clip from `first` on."""
+    def heard(
+        self, index: int, first: int, draw: random.Random, timbre: Timbre
+    ) -> tuple[Tensor, Tensor]:
+        """For a segment of a clip from the code `first` on: whoever speaks it, and its samples at
+        24 kHz in this timbre."""
+        speaker = self.speaker(self.speech.clips[index].manner, draw)
         wave = self.speech.at(index, VOCODER_RATE)
         start = round(first * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-        length = round(count * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+        length = round(SEGMENT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
         wave = F.pad(wave, (0, max(0, start + length - len(wave))))
-        return wave[start : start + length]
+        return speaker, timbre.heard(wave[start : start + length], VOCODER_RATE)
 
 
 def _mel_segments(
     targets: Targets, draws: Draws, mel_stats: Tensor, ear: Ear, count: int, step: int
 ) -> Segments:
     draw = random.Random(f"vocoder/{step}")
-    inputs, speakers, wanted = [], [], []
+    found = []
     for index in draws.some(draw, count):
         first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
         timbre = Timbre.drawn(draw)
-        inputs.append(timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats))
-        speakers.append(ear.speaker(targets.clips[index].manner, draw))
-        wanted.append(timbre.heard(ear.sound(index, first, SEGMENT_CODES), VOCODER_RATE))
-    return torch.stack(inputs), torch.stack(speakers), torch.stack(wanted)
+        mels = timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats)
+        found.append((mels, *ear.heard(index, first, draw, timbre)))
+    return _stacked(found)
 
 
 @torch.no_grad()
@@ -145,18 +148,21 @@ def _latent_segments(
     with stages.low_precision(ear.device):
         hidden = pupil.hidden(lesson).float()
     slots = lesson.rows.audio_slots
-    inputs, speakers, wanted = [], [], []
+    found = []
     for row, clip in enumerate(clips):
         codes = int(lessons.targets.counts[clip])
         before = lessons.passages.num_codes(rows[row]) - codes
         own = slots[slots // lesson.rows.length == row][before:]
         for _ in range(SEGMENTS_PER_ROW):
             first = draw.randint(0, codes - SEGMENT_CODES)
-            inputs.append(hidden[own[first : first + SEGMENT_CODES]])
-            speakers.append(ear.speaker(lessons.targets.clips[clip].manner, draw))
-            sound = ear.sound(clip, first, SEGMENT_CODES)
-            wanted.append(lesson.timbres[row].heard(sound, VOCODER_RATE))
-    return torch.stack(inputs), torch.stack(speakers), torch.stack(wanted)
+            latents = hidden[own[first : first + SEGMENT_CODES]]
+            found.append((latents, *ear.heard(clip, first, draw, lesson.timbres[row])))
+    return _stacked(found)
+
+
+def _stacked(rows: Sequence[Segments]) -> Segments:
+    inputs, speakers, wanted = (torch.stack(column) for column in zip(*rows, strict=True))
+    return inputs, speakers, wanted
 
 
 def learn_from_mels(

@@ -1,7 +1,4 @@
-"""Latents after a fine-tune, as the vocoder meets them: unseen voices, a fine-tuned GPT for each.
-
-Called by `demo_voice.vocoder.training`.
-"""
+"""Latents after a fine-tune, for the vocoder: unseen voices, a fine-tuned GPT for each."""
 
 import copy
 import random
@@ -18,7 +15,7 @@ from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil
 from demo_voice.gpt.targets import Targets, encode
 from demo_voice.recipe import ADVICE, BaseRecipe
-from demo_voice.teachers.flite import RATE, TeacherClip, TeacherSpeech
+from demo_voice.teachers.flite import RATE, TeacherSpeech
 from demo_voice.teachers.timbre import Timbre
 from train.optim import freezing
 
@@ -40,10 +37,10 @@ class StrangeSpeech(TeacherSpeech):
         self.indices = tuple(indices)
         self.factor = factor
         self.timbre = timbre
-        self.clips = [self._clip(speech.clips[index]) for index in indices]
-
-    def _clip(self, clip: TeacherClip) -> TeacherClip:
-        return replace(clip, length=int(clip.length / self.factor))
+        self.clips = [
+            replace(clip, length=int(clip.length / factor))
+            for clip in (speech.clips[index] for index in indices)
+        ]
 
     def at(self, index: int, rate: int) -> Tensor:
         """All samples [n] of clip `index` at `rate`."""
@@ -63,13 +60,7 @@ def strange_targets(
     speech: TeacherSpeech, dvae: nn.Module, mel_stats: Tensor, known: Targets
 ) -> Targets:
     """Their codes and mels, made on the spot."""
-    encoded = [
-        pair
-        for start in range(0, len(speech.clips), 20)
-        for pair in encode(
-            speech, range(start, min(start + 20, len(speech.clips))), dvae, mel_stats
-        )
-    ]
+    encoded = encode(speech, range(len(speech.clips)), dvae, mel_stats, at_once=20)
     counts = np.array([len(codes) for codes, _ in encoded])
     numbers = {clip.text: number for number, clip in enumerate(known.clips)}
     tokens = [known.tokens[numbers[clip.text]] for clip in speech.clips]

@@ -22,8 +22,9 @@ from demo_voice.teachers import flite
 from demo_voice.teachers.flite import SpeakingStyle
 from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
-from demo_voice.text.lexicon import Lexicon, WordNetMissingError
+from demo_voice.text.lexicon import Lexicon
 from demo_voice.text.sentences import Grammar
+from machine.errors import SotaqueError
 from train.data import make_demo
 from xtts.inference import speech
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -150,7 +151,7 @@ def test_past_tense() -> None:
 
 
 def test_without_wordnet_the_package_is_named(tmp_path: Path) -> None:
-    with pytest.raises(WordNetMissingError, match="wordnet-base"):
+    with pytest.raises(SotaqueError, match="wordnet-base"):
         lexicon.read(tmp_path)
 
 
