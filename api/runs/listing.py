@@ -21,9 +21,9 @@ from api.response_schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTi
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
-from xtts.voices import learned_speaker
+from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Evaluation, read_evaluation
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
 
 CURRENT = "current"
@@ -42,8 +42,8 @@ CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
 @dataclass(frozen=True)
 class EpochSummary:
     """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
-    None where its manifest does not fit it at a first look (`state` says why); speaker: the digest
-    of an embedding learned for these weights, "" without one."""
+    None where its manifest does not fit it at a first look (`state` says why); decoder: the digest
+    of one that was learned for these weights, "" without one."""
 
     number: int
     manifest: Manifest | None
@@ -52,7 +52,7 @@ class EpochSummary:
     output: Path | None
     reference: Path | None
     state: CheckpointState = "whole"
-    speaker: str = ""
+    decoder: str = ""
 
     @property
     def sha256(self) -> str:
@@ -71,7 +71,7 @@ class EpochSummary:
 @dataclass(frozen=True)
 class RunSummary:
     """A run and its epochs, by number. evaluation: None where nothing was judged; learned: what
-    best_speaker.json says."""
+    best_decoder.json says."""
 
     id: str
     folder: RunFolder
@@ -79,7 +79,7 @@ class RunSummary:
     epochs: Mapping[int, EpochSummary]
     training: bool
     evaluation: Evaluation | None = None
-    learned: LearnedSpeaker | None = None
+    learned: LearnedDecoder | None = None
 
     @property
     def best(self) -> int | None:
@@ -129,7 +129,7 @@ def _run(name: str, folder: RunFolder) -> RunSummary:
     with contextlib.suppress(OSError):  # of a pruned epoch its sample is left
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(found[1]) for found in named if found)
-    learned = learned_speaker.in_use(folder.best_speaker)
+    learned = learned_decoder.read(folder)
     epochs = {number: _epoch(folder, number, learned) for number in sorted(numbers)}
     training = name == CURRENT and is_training(folder)
     return RunSummary(
@@ -137,7 +137,7 @@ def _run(name: str, folder: RunFolder) -> RunSummary:
     )
 
 
-def _epoch(folder: RunFolder, number: int, learned: LearnedSpeaker | None) -> EpochSummary:
+def _epoch(folder: RunFolder, number: int, learned: LearnedDecoder | None) -> EpochSummary:
     manifest = None
     with contextlib.suppress(ManifestError):
         manifest = read_manifest(folder.manifest_path(number))
@@ -151,7 +151,7 @@ def _epoch(folder: RunFolder, number: int, learned: LearnedSpeaker | None) -> Ep
     whole = checkpoint if state == "whole" else None
     found = EpochSummary(number, manifest, whole, sample, output, reference, state)
     if learned and learned.share == 1 and learned.checkpoint_sha256 == found.sha256:
-        return replace(found, speaker=learned.digest)
+        return replace(found, decoder=learned.digest)
     return found
 
 
