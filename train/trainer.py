@@ -215,7 +215,8 @@ class Trainer:
         if self._save_due(epoch):
             self._save(epoch, validation)
             if not self._stop_requested():
-                self._sample(epoch)
+                self.unsampled.append(epoch)
+                self._sample_saved()
             # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
             if self._stop_requested():
                 return False
@@ -360,7 +361,9 @@ class Trainer:
                 step = self.learner.step
                 beside = self.writer.background
                 state = {
-                    "model": self.learner.unsaved_state() if beside else self.learner.model_state(),
+                    "model": self.learner.weights.unsaved_state()
+                    if beside
+                    else self.learner.model_state(),
                     "trainer": self._trainer_state(),
                 }
                 self.writer.write(
@@ -400,15 +403,9 @@ class Trainer:
             "patience": self.early_stopping.state(),
         }
 
-    def _sample(self, epoch: int) -> None:
-        """Has an epoch speak, its sample and what it is judged by, as soon as its checkpoint is
-        whole."""
-        self.unsampled.append(epoch)
-        self._sample_saved()
-
     def _sample_saved(self) -> None:
-        """Speaks what waits for a checkpoint, once that is written. Raises what writing it
-        raised."""
+        """Has an epoch speak, its sample and what it is judged by, once its checkpoint is whole.
+        Raises what writing it raised."""
         if not self.unsampled or not self.writer.idle:
             return
         self.metrics.flush()  # a sample is no part of an interval's steps
@@ -417,26 +414,13 @@ class Trainer:
             if saved := self.writer.finish():
                 if self._sample_due(epoch):
                     self.sampler.sample(epoch, saved.path, saved.sha256)
-                self._evaluate(epoch)
+                if self.evaluator and (whole := self.checkpoints.run.verified(epoch)):
+                    self.evaluator.judge(whole, self.epoch_seconds.get(epoch, 0.0))
             self.world.barrier()
-
-    def _evaluate(self, epoch: int) -> None:
-        """Has the epoch judged against the base."""
-        if self.evaluator and (saved := self.checkpoints.run.verified(epoch)):
-            self.evaluator.judge(saved, self.epoch_seconds.get(epoch, 0.0))
 
     def _judging_seconds(self) -> float:
         budget = self.evaluator.budget if self.evaluator else None
         return budget.spent_seconds if budget else 0.0
-
-    def _conclude(self) -> None:
-        """Judges blends, keeps the best and says which it is."""
-        if self.evaluator and not self.stop.requested:
-            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
-                conclude(
-                    self.evaluator, self.settings.blend, self.base,
-                    learn_speaker=self.settings.learn_speaker,
-                )  # fmt: skip
 
     def _sample_missing(self) -> None:
         """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
@@ -450,11 +434,17 @@ class Trainer:
                 self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
     def _finish(self) -> int:
-        """Waits for what is still being written and spoken, and concludes; the exit code."""
+        """Waits for what is still being written and spoken; judges blends, keeps the best and says
+        which it is. The exit code."""
         self._finish_writing()
         with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
-        self._conclude()
+        if self.evaluator and not self.stop.requested:
+            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
+                conclude(
+                    self.evaluator, self.settings.blend, self.base,
+                    learn_speaker=self.settings.learn_speaker,
+                )  # fmt: skip
         # All is saved; what was not judged yet is left for the next start.
         return self.stop.exit_code if self.stop.requested else 0
 

@@ -211,14 +211,6 @@ def test_validation_is_the_mean_over_tokens_not_over_batches():
     assert both.audio_loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_norms_biases_and_embeddings_do_not_decay():
-    decayed, kept = a_learner().optimizer.param_groups
-    assert decayed["weight_decay"] == 0.01 and kept["weight_decay"] == 0.0
-    assert all(parameter.dim() > 1 for parameter in decayed["params"])
-    width, ids = SHAPE.width, SHAPE.text_ids
-    assert (ids, width) in {tuple(parameter.shape) for parameter in kept["params"]}
-
-
 def test_neighbouring_seeds_steps_and_ranks_share_no_number() -> None:
     found = {mix_seed(s, t, r) for s in range(20) for t in range(20) for r in range(4)}
     assert len(found) == 1600 and all(0 <= one < 2**63 for one in found)
