@@ -155,7 +155,8 @@ class Learner:
     def gradient_norm(self) -> Tensor:
         """The 2-norm over all gradients, before clipping, on their device."""
         self.scaler.unscale_(self.optimizer)
-        return optimization.gradient_norm(self.weights.learning)
+        gradients = [one.grad for one in self.weights.learning if one.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
 
     def over_all_ranks(self, numbers: Tensor) -> Tensor:
         """Text loss, audio loss, loss and gradient norm `[4]` of the whole step, on their device:
