@@ -142,7 +142,19 @@ def export(found: VoiceFiles, to: Path) -> str:
         config = replace(config, normalizer=found.normalizer or config.normalizer)
         files = _write_files(part, state, found, config)
         _keep_pronunciations(part, to, found.pronunciations)
-        bundle.write(part, _bundle(found.provenance, files, config))
+        made = found.provenance
+        bundle.write(
+            part,
+            bundle.Bundle(
+                files=files,
+                base=dict(made["base"]),
+                data_sha256=str(made["fingerprint"]["data_sha256"]),
+                epoch=int(made["epoch"]),
+                licence=config.licence,
+                made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                speaks_in_coqui=config.speaks_in_coqui,
+            ),
+        )
         _give_name(part, to)
     except OSError as error:
         raise WriteError(f"{to} could not be written ({error.strerror}).") from error
@@ -276,20 +288,6 @@ def _write_config(folder: Path, config: dict[str, Any]) -> Written:
     """As Coqui writes it: some of its values are `Infinity`, which strict JSON has not."""
     text = json.dumps(config, indent=4, ensure_ascii=False)
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
-
-
-def _bundle(
-    provenance: Mapping[str, Any], files: dict[str, Written], config: ModelConfig
-) -> bundle.Bundle:
-    return bundle.Bundle(
-        files=files,
-        base=dict(provenance["base"]),
-        data_sha256=str(provenance["fingerprint"]["data_sha256"]),
-        epoch=int(provenance["epoch"]),
-        licence=config.licence,
-        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        speaks_in_coqui=config.speaks_in_coqui,
-    )
 
 
 def refuse_earlier(to: Path, mark: str, *, force: bool) -> None:

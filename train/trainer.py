@@ -320,10 +320,6 @@ class Trainer:
             log.info(self.early_stopping.reason)
         return self.early_stopping.over
 
-    def _validation_due(self, epoch: int) -> bool:
-        """VALIDATION_EVERY, and always the last epoch."""
-        return epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
-
     def _save_due(self, epoch: int) -> bool:
         """SAVE_EVERY, and always the last epoch."""
         return self.checkpoints.due(epoch, self.num_epochs) or self.early_stopping.over
@@ -336,9 +332,11 @@ class Trainer:
     # Validation, checkpoints, samples
 
     def _validate(self, epoch: int) -> Validation | None:
-        """The losses on the validation clips, where they are due; of no worth after a stop."""
+        """The losses on the validation clips, where they are due: VALIDATION_EVERY, and always the
+        last epoch. Of no worth after a stop."""
         self.metrics.flush()
-        if self.validation is None or not self._validation_due(epoch):
+        due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
+        if self.validation is None or not due:
             return None
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
         found = self.learner.evaluate(
