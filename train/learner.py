@@ -190,7 +190,7 @@ class Learner:
             optimization.step_unless(self.optimizer, non_finite)
             return
         self.scaler.step(self.optimizer)
-        self.weights.moved(self.step + 1)
+        self.weights.after_step(self.step + 1)
 
     def count_step(self, result: StepResult) -> None:
         """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
@@ -220,7 +220,7 @@ class Learner:
         """Mean losses without dropout, of the weights that are saved; nothing of it stays."""
         self.gpt.eval()
         sums = torch.zeros(4, dtype=torch.float64)
-        with self.weights.heard():
+        with self.weights.as_saved():
             for batch in batches:
                 with self.autocast():
                     found = self.gpt.losses(batch.rows.to(self.device))

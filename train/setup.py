@@ -87,7 +87,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every, provenance)
         resumed = find_start(settings, checkpoints, fingerprint, rate, world)
         if world.is_main:
-            disk_space.ask(settings, context, run, resumed, num_epochs)
+            disk_space.check(settings, context, run, resumed, num_epochs)
 
         # 5. The batches, then what learns from them: it depends on the longest clip.
         batches, validation = build_batches(settings, context, resumed, world)

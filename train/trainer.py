@@ -162,7 +162,7 @@ class Trainer:
             log.info(nothing_left(self.first_epoch - 1, self.first_batch, self.num_epochs))
         else:
             if self.evaluator:  # what judging costs is part of the time that is left
-                with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
+                with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
                     self.evaluator.foresee(self.first_epoch)
             log.info("Ready to learn after %.1f s.", time.perf_counter() - self.started_at)
         return self.train()
@@ -315,7 +315,7 @@ class Trainer:
                 judged = {one.epoch for one in known.candidates if one.kind == "epoch"}
                 newer = range(max(judged, default=0) + 1, trained + 1)
                 unjudged = sum(self.checkpoints.due(epoch, self.num_epochs) for epoch in newer)
-                self.early_stopping.hear_verdict(known.verdict.epoch, judged, unjudged)
+                self.early_stopping.record_verdict(known.verdict.epoch, judged, unjudged)
         if self.early_stopping.over:
             log.info(self.early_stopping.reason)
         return self.early_stopping.over
@@ -343,7 +343,7 @@ class Trainer:
             itertools.takewhile(lambda _: not self.stop.requested, batches)
         )
         if not self.stop.requested:
-            self.early_stopping.hear(epoch, found.audio_loss)
+            self.early_stopping.record_loss(epoch, found.audio_loss)
         return found
 
     def _save(self, epoch: int, validation: Validation | None) -> None:
@@ -354,7 +354,7 @@ class Trainer:
             "validation_text_loss": validation.text_loss if validation else None,
             "validation_audio_loss": validation.audio_loss if validation else None,
         }
-        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             if self.world.is_main:
                 step = self.learner.step
                 beside = self.writer.background
@@ -379,7 +379,7 @@ class Trainer:
 
     def _save_interrupted(self, epoch: int, batch: int) -> Literal[False]:
         """Writes the state inside an epoch, `batch` of whose batches are done."""
-        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.metrics.flush()
             self.writer.finish()
             saved = None
@@ -408,7 +408,7 @@ class Trainer:
             return
         self.metrics.flush()  # a sample is no part of an interval's steps
         epoch = self.unsampled.pop()
-        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 if self._sample_due(epoch):
                     self.sampler.sample(epoch, saved.path, saved.sha256)
@@ -428,17 +428,17 @@ class Trainer:
             return
         if sample_is_missing(run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
-            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
                 self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
     def _finish(self) -> int:
         """Waits for what is still being written and spoken; judges blends, keeps the best and says
         which it is. The exit code."""
         self._finish_writing()
-        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
         if self.evaluator and not self.stop.requested:
-            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
+            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(
                     self.evaluator, self.settings.blend, self.base,
                     learn_speaker=self.settings.learn_speaker,
@@ -447,7 +447,7 @@ class Trainer:
         return self.stop.exit_code if self.stop.requested else 0
 
     def _finish_writing(self) -> None:
-        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.writer.finish()
         self._sample_saved()
 

@@ -63,13 +63,13 @@ class TrainableWeights:
         every = sum(parameter.numel() for parameter in self.gpt.parameters())
         return sum(weight.numel() for weight in self.learning) / every
 
-    def moved(self, step: int) -> None:
-        """Behind optimizer step `step` (from 1)."""
+    def after_step(self, step: int) -> None:
+        """After optimizer step `step` (from 1)."""
         if self.averages:
             self.averages.add(step)
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def as_saved(self) -> Iterator[None]:
         """Inside, the GPT computes with the weights that are saved."""
         with self.averages.in_place() if self.averages else nullcontext():
             yield
@@ -78,14 +78,14 @@ class TrainableWeights:
     def unsaved_state(self) -> dict[str, Tensor]:
         """What `model_state` is made of, where it stands, for who copies it before the next step:
         `xtts.model.gpt.to_coqui` makes the one of the other."""
-        with self.heard():
+        with self.as_saved():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
             return {name: tensor.detach() for name, tensor in state.items()}
 
     @torch.no_grad()
     def model_state(self) -> dict[str, Tensor]:
         """What is saved and evaluated: on the CPU, in Coqui's names and orientation, merged."""
-        with self.heard():
+        with self.as_saved():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
             # Averages are swapped out again: what shares their memory would change with them.
             copied = self.averages is not None
