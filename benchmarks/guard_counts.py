@@ -18,15 +18,15 @@ from torch import Tensor
 
 from benchmarks import judges
 from xtts.audio import SPEAKER_RATE, VOCODER_RATE, resample
-from xtts.inference import decoding, speech
+from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, EndingVerdict, judge
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.alignment.loudness import LoudnessLog
 from xtts.inference.alignment.path import Alignment, align
-from xtts.inference.decoding import DecodingState
+from xtts.inference.decoding import TorchUtterance
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.speech import Speech
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.text.tokenizer import Piece, WordSpan
@@ -123,7 +123,9 @@ def _alarms_of(
     voice: LoadedVoice, ask: SynthesisRequest, verdicts: Sequence[SpokenPiece]
 ) -> list[dict[str, Any]]:
     """The first attempts that are not good, and whether the recogniser says the same."""
-    sounds = speech.synthesize_pieces(TorchBackend(voice.model), own_voice(voice), ask)
+    speech, sounds = Speech(voice.backend(), own_voice(voice), ask, chunked=False), []
+    while not speech.done:
+        sounds.append(torch.cat(list(speech.next_piece())))
     told = []
     for (piece, words), verdict, sound in zip(
         pieces_of(voice, ask.text), verdicts, sounds, strict=True
@@ -218,22 +220,21 @@ def said(
     """One utterance of a piece, with logits that are patched."""
     model = voice.model
     generator = torch.Generator().manual_seed(seed)
-    state = DecodingState(model.gpt, model.config.decoding, generator, None, voice.heads)
+    state = TorchUtterance(model.gpt, model.config.decoding, generator, None, voice.heads)
     ids = torch.tensor(piece.ids)
     sample = decoding.sample
 
     def patched(logits: Tensor, *rest: Any) -> Tensor:
         logits = logits.clone()
         if patch is not None:
-            patch(len(state.codes), logits)
+            patch(len(state.codes), logits[0])
         return sample(logits, *rest)
 
     with mock.patch.object(decoding, "sample", patched):
-        for _ in decoding.iterate_codes(model.gpt, own_voice(voice).latents, ids, state):
-            pass
+        decoding.decode(model.gpt, own_voice(voice).latents, [(ids, state)])
     spoken, rows = model.tokenizer.spoken(piece.ids), state.attention()
     path = None if rows is None else align(rows, spoken)
-    codes = torch.cat(state.codes).tolist() if state.codes else []
+    codes = state.codes
     sound = sound_of(voice, state.latents)
     log = LoudnessLog()
     log.push(sound)
@@ -309,11 +310,9 @@ def pieces_of(voice: LoadedVoice, text: str) -> list[tuple[Piece, list[str]]]:
 
 def sound_of(voice: LoadedVoice, latents: Sequence[Tensor]) -> np.ndarray:
     """The sound `[samples]` of latents."""
-    config = voice.model.config.vocoder
-    vocoder = ChunkedVocoder(voice.model.vocoder, config, own_voice(voice).speaker)
-    with torch.inference_mode():
-        vocoder.add(torch.stack(list(latents)))
-        found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
+    vocoder = ChunkedVocoder(voice.model.vocoder, own_voice(voice).speaker)
+    vocoder.add(latents)
+    found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
     return found
 
 

@@ -435,7 +435,7 @@ class Trainer:
             with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(
                     self.evaluator, self.settings.blend, self.base,
-                    learn_speaker=self.settings.learn_speaker,
+                    learn_decoder=self.settings.learn_decoder,
                 )  # fmt: skip
 
     def _sample_missing(self) -> None:

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from api.datasets import uploads
-from api.datasets.clips import Clips
+from api.datasets import clips, uploads
 from api.datasets.store import (
     Datasets,
     Job,
@@ -59,14 +58,13 @@ class CutQueue:
     """
 
     def __init__(
-        self, datasets: Datasets, clips: Clips, changed: Callable[[str], None],
+        self, datasets: Datasets, changed: Callable[[str], None],
         module: str = MODULE, recogniser: str | None = None,
     ) -> None:  # fmt: skip
         self.module = module
         self.niceness = NICENESS
         self._recogniser = recogniser
         self._datasets = datasets
-        self._clips = clips
         self._changed = changed
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -171,7 +169,7 @@ class CutQueue:
             # Between a correction and what training reads of it, a kill may have come.
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)
-                self._clips.write_metadata(dataset)
+                clips.write_metadata(dataset)
         return True
 
     async def _cut(self, dataset: UploadedDataset) -> None:
@@ -264,7 +262,7 @@ class CutQueue:
         with changing(dataset):
             if state == "done":
                 adopt(dataset)
-                self._clips.write_metadata(dataset)
+                clips.write_metadata(dataset)
             write_job(dataset, state=state, ended=now(), message=message)
         log.info("Cut of %s: %s. %s", dataset.id, state, message)
 

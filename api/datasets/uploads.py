@@ -23,7 +23,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from api.dataset_schemas import RecordingRow
-from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
+from api.datasets.store import Datasets, UploadedDataset, changing, free_id, now
 from api.errors import APIError, shown
 from api.shared_folder import ID, read, read_all
 from machine.storage.atomic import is_full, replace_file, sync_folder, write_json
@@ -124,11 +124,7 @@ def announce(
             raise APIError(409, "too_many_recordings", text)
         check_room(datasets, num_bytes, most_bytes)
         folder, taken = dataset.folder / "recordings", {one.id for one in known}
-        plain = slug(Path(name).stem, "recording")
-        numbered = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
-        identity = (
-            plain if plain not in taken else next(one for one in numbered if one not in taken)
-        )
+        identity = free_id(Path(name).stem, "recording", taken)
         made = UploadedRecording(folder, identity, name, num_bytes, now())
         about = asdict(made)
         del about["folder"]
@@ -297,23 +293,14 @@ def check_text(content: bytes) -> None:
         raise APIError(422, "not_a_text", text)
 
 
-def put_text(dataset: UploadedDataset, kind: str, content: bytes) -> None:
-    """Takes the place of any text before. Raises APIError."""
+def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes = b"") -> None:
+    """Takes the place of any text before, which without a kind is only deleted. Raises APIError."""
     with changing(dataset, uncut=True):
-        replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
-        _remove_texts(dataset, but=kind)
-
-
-def remove_text(dataset: UploadedDataset) -> None:
-    """Deletes it. Raises APIError."""
-    with changing(dataset, uncut=True):
-        _remove_texts(dataset)
-
-
-def _remove_texts(dataset: UploadedDataset, but: str = "") -> None:
-    for kind in TEXT_KINDS:
-        if kind != but:
-            (dataset.folder / f"text.{kind}").unlink(missing_ok=True)
+        if kind is not None:
+            replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
+        for other in TEXT_KINDS:
+            if other != kind:
+                (dataset.folder / f"text.{other}").unlink(missing_ok=True)
 
 
 def signature(dataset: UploadedDataset) -> str:

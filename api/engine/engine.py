@@ -26,7 +26,7 @@ from api.engine.speech_stream import (
     refusal_of,
 )
 from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
-from api.errors import APIError, closing, without_paths
+from api.errors import APIError, closing, starting, without_paths
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
@@ -98,7 +98,7 @@ class Engine:
         source = f"{voice.name}/{recording or ''}"
         self._welcome(ask, source, caller)
         if self.child is None or self.standing is None:
-            raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+            raise starting()
         async with self.previews.held(voice) as opened:
             digest = self._welcome(ask, source, caller)  # seconds have passed
             return self._take_in(ask, recording, digest, opened, caller)
@@ -133,7 +133,7 @@ class Engine:
         """
         if self.child is None or self.standing is None:
             self.wanted = voice
-            raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+            raise starting()
         self.previews.release()
         key = f"v{next(self._names)}"
         answer = await self._opened(key, voice)
@@ -147,7 +147,7 @@ class Engine:
     async def listen(self, recording: str) -> None:
         """Has the child take a voice from a recording. Raises APIError."""
         if self.standing is None:
-            raise APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+            raise starting()
         await self._ask({"do": "listen", "key": self.standing.key, "recording": recording})
 
     def forget(self, recording: str) -> None:
@@ -403,9 +403,9 @@ class Engine:
         self.waiting.slots = slots
         log.info("Starts to speak: %s", self.condition.message)
         return await SpeakingProcess.start(
-            ("--slots", str(slots), *found.compute.command_line()),
-            command=how.command, clean_libraries=found.compute.clean_libraries,
-        )  # fmt: skip
+            (*how.command, "--slots", str(slots), *found.compute.command_line()),
+            clean_libraries=found.compute.clean_libraries,
+        )
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
         """The voice is opened once the child is ready; returns why it ended."""

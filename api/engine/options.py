@@ -49,12 +49,12 @@ class ChildOptions:
 @dataclass(frozen=True)
 class VoiceTarget:
     """A voice on disk, as `xtts.voices.voice_files.VoiceSpec` takes it, and the name it goes
-    by. speaker: which speaker embedding was learned for it, and is opened with it
-    (`xtts.voices.learned_speaker`); "" for none."""
+    by. decoder: the digest of the one that was learned for it, and is opened with it
+    (`xtts.voices.learned_decoder`); "" for none."""
 
     name: str
     wanted: Mapping[str, Any]
-    speaker: str = ""
+    decoder: str = ""
 
 
 DEMO = VoiceTarget("demo", {"name": "demo"})

@@ -13,8 +13,8 @@ from typing import Any
 import httpx
 import pytest
 
+from api.datasets import clips as clips_of
 from api.datasets import uploads
-from api.datasets.clips import Clips
 from api.datasets.cutting import NICENESS, CutQueue
 from api.datasets.store import Datasets
 from api.errors import APIError
@@ -291,7 +291,7 @@ def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path: P
     for change in (
         lambda: uploads.announce(datasets, gone, "tape.wav", 8, 1 << 30),
         lambda: uploads.put_text(gone, "txt", b"Words."),
-        lambda: Clips().correct(gone, "tape-0001", {"dropped": True}, None),
+        lambda: clips_of.correct(gone, "tape-0001", {"dropped": True}, None),
         lambda: datasets.remove(gone),
     ):
         with pytest.raises(APIError) as refused:
@@ -305,7 +305,7 @@ def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path: Path) -
     dataset = datasets.create("Anna", "en")
     one = uploads.announce(datasets, dataset, "tape.wav", 8, 1 << 30)
     one.path.write_bytes(bytes(8))
-    cuts = CutQueue(datasets, Clips(), lambda _: None)
+    cuts = CutQueue(datasets, lambda _: None)
 
     def ask() -> str:
         try:

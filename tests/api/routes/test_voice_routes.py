@@ -18,7 +18,7 @@ from api.voices.decoding import decoded
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices
 from tests.api.conftest import Running
-from xtts.inference import latents_folder
+from xtts.inference import latents_file
 
 RECORDING = DecodedRecording(b"RIFF", 1.0, {})
 OTHER = DecodedRecording(b"RIFF stays", 1.0, {})
@@ -166,7 +166,7 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> 
     voices = Voices(tmp_path)
     gone, stays = voices.add("x", RECORDING), voices.add("x", OTHER)
     latents = [
-        latents_folder.path_of(voices.latents, weights, voice.sha256)
+        latents_file.path_of(voices.latents, weights, voice.sha256)
         for voice in (gone, stays) for weights in ("a" * 64, "b" * 64)
     ]  # fmt: skip
     # An earlier version kept them side by side, without a word about whose they are.
