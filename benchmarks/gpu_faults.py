@@ -89,7 +89,7 @@ def refused_fft(device: str, folder: Path) -> dict[str, Any]:
     """What the check and a whole run make of a libcufft that refuses every plan."""
     library = build_shim(folder)
     environ = {
-        **probe.ProbeChild().environment,
+        **probe.ProbeChild().environ,
         "LD_PRELOAD": str(library),
         "XDG_CACHE_HOME": str(folder / "cache"),
     }
@@ -135,7 +135,7 @@ def run_of_one_epoch(folder: Path, environ: Mapping[str, str], device: str) -> d
 def sound_run(device: str) -> dict[str, Any]:
     """The same run with nothing in front of libcufft: its sample is spoken in process."""
     with tempfile.TemporaryDirectory() as name:
-        environ = {**probe.ProbeChild().environment, "XDG_CACHE_HOME": name}
+        environ = {**probe.ProbeChild().environ, "XDG_CACHE_HOME": name}
         return run_of_one_epoch(Path(name) / "run", environ, device)
 
 

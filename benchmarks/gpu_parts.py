@@ -132,8 +132,7 @@ def probe(at: Setup) -> Figures:
 def graph(at: Setup) -> Figures:
     """Milliseconds a code with and without a captured step, by rows; whether they say the same
     likeliest codes."""
-    from xtts.inference.cuda_graphs import CudaGraphStep, graphed_step
-    from xtts.inference.decode_step import DecodeStep
+    from xtts.inference.decode_step import CudaGraphStep, DecodeStep, graphed_step
     from xtts.model.gpt import new_gpt
 
     gpt, found = new_gpt(at.shape, seed=0).to(at.device).eval(), Figures()
@@ -253,9 +252,8 @@ def against_coqui(at: Setup) -> Figures:
 def speaking(at: Setup) -> Figures:
     """Codes a second with everything round a step: several numbers of rows, the first cold. No
     guard: there is no text that it could judge."""
-    from xtts.inference.batched_decoding import DecodingSlots
-    from xtts.inference.decoding import DecodingState
-    from xtts.model.config import SamplingParams
+    from xtts.inference.decoding import DecodingSlots, TorchUtterance
+    from xtts.inference.defaults import SamplingParams
     from xtts.model.gpt import new_gpt
     from xtts.model.shapes import NUM_LATENTS
 
@@ -270,7 +268,7 @@ def speaking(at: Setup) -> Figures:
         for slot in range(slots):
             draw = torch.Generator(at.device).manual_seed(slot)
             decoding_slots.enter(
-                latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes)
+                latents, text, TorchUtterance(gpt, SamplingParams(), draw, at.codes)
             )
         started = time.perf_counter()
         while decoding_slots.step():
@@ -287,7 +285,6 @@ def speaking(at: Setup) -> Figures:
 def vocoder(at: Setup) -> Figures:
     """Milliseconds by width: the first time, when plans are made, and after; then the windows in
     which it speaks, recorded. Raises ImportError where there is no TTS."""
-    from xtts.model import streaming_vocoder
     from xtts.model.shapes import VocoderShape
     from xtts.model.vocoder import Vocoder
 
@@ -296,7 +293,7 @@ def vocoder(at: Setup) -> Figures:
     widths = (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]
     for name, steps in itertools.product(("", ", recorded"), widths):
         if name and at.on_gpu:
-            streaming_vocoder.warm_up_widths(made, made.shape, 512)
+            made.warm_up()
         sound = torch.zeros(1, at.shape.width, steps, device=at.device)
 
         def speak(sound: Tensor = sound) -> Tensor:

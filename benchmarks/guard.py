@@ -21,8 +21,8 @@ import torch
 
 from benchmarks import guard_counts, guard_texts, guard_times, texts
 from benchmarks.guard_utterances import own_voice
-from xtts.inference.alignment import head_measurement
 from xtts.inference.alignment.heads import TEXTS, following
+from xtts.inference.alignment.heads import spoken as spoken_by
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def heads(voice: LoadedVoice) -> dict[str, Any]:
     """How well the best heads follow the text, and which config.json names."""
-    spoken = [head_measurement.spoken(voice.model, own_voice(voice), text) for text in TEXTS]
+    spoken = [spoken_by(voice.backend(), own_voice(voice), text) for text in TEXTS]
     marks = {
         f"layer {layer} head {head}": round(
             min(following(rows[layer, head], said) for rows, said in spoken), 3

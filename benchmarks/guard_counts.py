@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 
 from benchmarks import judges
 from benchmarks.guard_utterances import (
@@ -22,11 +23,10 @@ from benchmarks.guard_utterances import (
     said,
     speech_behind,
 )
-from xtts.inference import speech
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
 from xtts.inference.loaded_voice import LoadedVoice
+from xtts.inference.speech import Speech
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
 
 Line = Mapping[str, Any]
 # Every so many texts on which the guard changed nothing are listened to as well.
@@ -111,7 +111,9 @@ def _alarms_of(
     voice: LoadedVoice, ask: SynthesisRequest, verdicts: Sequence[SpokenPiece]
 ) -> list[dict[str, Any]]:
     """The first attempts that are not good, and whether the recogniser says the same."""
-    sounds = speech.synthesize_pieces(TorchBackend(voice.model), own_voice(voice), ask)
+    said, sounds = Speech(voice.backend(), own_voice(voice), ask, chunked=False), []
+    while not said.done:
+        sounds.append(torch.cat(list(said.next_piece())))
     told = []
     for (piece, words), verdict, sound in zip(
         pieces_of(voice, ask.text), verdicts, sounds, strict=True

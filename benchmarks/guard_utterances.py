@@ -16,7 +16,7 @@ from xtts.inference import decoding
 from xtts.inference.alignment.guard import CODE_SECONDS, EndingVerdict, judge
 from xtts.inference.alignment.loudness import LoudnessLog
 from xtts.inference.alignment.path import Alignment, align
-from xtts.inference.decoding import DecodingState
+from xtts.inference.decoding import TorchUtterance
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
@@ -53,22 +53,21 @@ def said(
     """One utterance of a piece, with logits that are patched."""
     model = voice.model
     generator = torch.Generator().manual_seed(seed)
-    state = DecodingState(model.gpt, model.config.decoding, generator, None, voice.heads)
+    state = TorchUtterance(model.gpt, model.config.decoding, generator, None, voice.heads)
     ids = torch.tensor(piece.ids)
     sample = decoding.sample
 
     def patched(logits: Tensor, *rest: Any) -> Tensor:
         logits = logits.clone()
         if patch is not None:
-            patch(len(state.codes), logits)
+            patch(len(state.codes), logits[0])
         return sample(logits, *rest)
 
     with mock.patch.object(decoding, "sample", patched):
-        for _ in decoding.iterate_codes(model.gpt, own_voice(voice).latents, ids, state):
-            pass
+        decoding.decode(model.gpt, own_voice(voice).latents, [(ids, state)])
     spoken, rows = model.tokenizer.spoken(piece.ids), state.attention()
     path = None if rows is None else align(rows, spoken)
-    codes = torch.cat(state.codes).tolist() if state.codes else []
+    codes = state.codes
     sound = sound_of(voice, state.latents)
     log = LoudnessLog()
     log.push(sound)
@@ -144,11 +143,9 @@ def pieces_of(voice: LoadedVoice, text: str) -> list[tuple[Piece, list[str]]]:
 
 def sound_of(voice: LoadedVoice, latents: Sequence[Tensor]) -> np.ndarray:
     """The sound `[samples]` of latents."""
-    config = voice.model.config.vocoder
-    vocoder = ChunkedVocoder(voice.model.vocoder, config, own_voice(voice).speaker)
-    with torch.inference_mode():
-        vocoder.add(torch.stack(list(latents)))
-        found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
+    vocoder = ChunkedVocoder(voice.model.vocoder, own_voice(voice).speaker)
+    vocoder.add(latents)
+    found: np.ndarray = torch.cat(list(vocoder.rest())).float().numpy()
     return found
 
 

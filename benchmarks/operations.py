@@ -26,12 +26,11 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
 from train.trainer import train_step
-from xtts.inference import cuda_graphs, decoding
-from xtts.inference.batched_decoding import DecodingSlots
+from xtts.inference import decode_step
 from xtts.inference.decode_step import DecodeStep
-from xtts.inference.decoding import DecodingState
+from xtts.inference.decoding import DecodingSlots, TorchUtterance
+from xtts.inference.defaults import SamplingParams
 from xtts.model import casting, varlen
-from xtts.model.config import SamplingParams
 from xtts.model.gpt import new_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.transformer import Dropout
@@ -128,7 +127,6 @@ def as_on_a_gpu() -> Iterator[None]:
         mock.patch.object(varlen, "attends_per_clip", lambda _: False),
         mock.patch.object(Dropout, "forward", _dropped),
         mock.patch.object(casting, "counts_launches", lambda _: True),
-        mock.patch.object(decoding, "waits_for_nothing", lambda _: False),
     ):
         yield
 
@@ -156,7 +154,7 @@ def training_step(layers: int) -> tuple[Counter[str], float]:
 def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
     """What a captured step holds; one launch replays it."""
     gpt = new_gpt(small_shape(layers), seed=0).eval()
-    steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
+    steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
     codes, places = torch.zeros(slots, dtype=torch.long), torch.ones(slots, dtype=torch.long)
     plain = DecodeStep(gpt)
     return counts_of(lambda: plain(codes, places, steps.caches))
@@ -169,11 +167,11 @@ def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     gpt = new_gpt(small_shape(layers), seed=0).eval()
     gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
-    steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
-    with mock.patch.object(cuda_graphs, "graphed_step", lambda *_, **__: steps.borrow()):
+    steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
+    with mock.patch.object(decode_step, "graphed_step", lambda *_, **__: steps.borrow()):
         decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
-            utterance = DecodingState(gpt, rules, torch.Generator().manual_seed(slot))
+            utterance = TorchUtterance(gpt, rules, torch.Generator().manual_seed(slot))
             decoding_slots.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
         decoding_slots.step()
         with as_on_a_gpu():

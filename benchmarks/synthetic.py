@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import GPTShape
@@ -27,8 +26,8 @@ if TYPE_CHECKING:
 
     from train.dataset.batches import Batch, Batches
     from train.learner import Learner, OptimizationConfig
+    from xtts.inference.compute_config import ComputeConfig
     from xtts.model.config import ModelConfig
-    from xtts.onnx.speech.loading import OnnxComputeConfig
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
@@ -177,10 +176,9 @@ def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoic
     """low: loaded as LOW_MEMORY=on does."""
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import Voice
-    from xtts.model import loading, low_memory
+    from xtts.model.loading import load_model
 
-    load = low_memory.load_low_memory if low else loading.load_model
-    model = load(folder, precision=precision)
+    model = load_model(folder, precision=precision, low_memory=low)
     model.gpt.mel_head.bias.data[model.gpt.shape.audio_stop] = -1e4
     return FixedVoice(TorchBackend(model), Voice(*voice_latents(model.config.gpt.width)))
 
@@ -188,6 +186,7 @@ def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoic
 def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> FixedVoice:
     """Of the export of `folder`, which `export_onnx` makes; low: opened as LOW_MEMORY=on does. No
     code of its is STOP."""
+    from xtts.inference.speech import Voice
     from xtts.onnx.speech import loading
     from xtts.onnx.speech.backend import OnnxBackend
 
@@ -198,17 +197,15 @@ def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> F
     random = np.random.default_rng(0)
     speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
     latents = random.standard_normal((1, 32, model.config.gpt.width)).astype(np.float32)
-    voice = loading.OnnxLatents(latents, speaker / np.linalg.norm(speaker))
+    voice = Voice(latents, speaker / np.linalg.norm(speaker))
     return FixedVoice(OnnxBackend(model), voice)
 
 
-def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "OnnxComputeConfig":
+def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "ComputeConfig":
     """As it is served with LOW_MEMORY or without."""
-    from xtts.onnx.speech.loading import OnnxComputeConfig, low_memory_config
+    from xtts.inference.compute_config import ComputeConfig
 
-    if low:
-        return replace(low_memory_config(threads), kind=kind)
-    return OnnxComputeConfig(kind, options=OnnxSessionOptions(threads=threads))
+    return ComputeConfig(precision=kind, backend="onnx", low_memory=low, threads=threads)
 
 
 def export_onnx(base: Path) -> Path:

@@ -205,8 +205,7 @@ def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
 
 
 def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
-    from xtts.inference.alignment.spoken_words import words_of_speech
-    from xtts.inference.alignment.words import written
+    from xtts.inference.alignment.words import words_of_speech, written
 
     words = words_of_speech(read, spoken)
     if words is None:

@@ -18,12 +18,11 @@ from train import distributed
 from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
-from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.cuda_graphs import graphed_step
-from xtts.inference.decoding import DecodingState, decode
+from xtts.inference.decode_step import graphed_step
+from xtts.inference.decoding import DecodingSlots, TorchUtterance, decode
+from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.config import SamplingParams
 from xtts.model.gpt import new_gpt
 from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
@@ -94,13 +93,13 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device: str, kind: torch.d
             text = torch.arange(2, 20 + 20 * (number > 0), device=device)
             draw = torch.Generator(device).manual_seed(number)
             limit = 60 if number == 0 else 300
-            state = DecodingState(gpt, SamplingParams(), draw, limit)
-            slot = crowd.enter(latents, text, state)
+            state = TorchUtterance(gpt, SamplingParams(), draw, limit)
+            crowd.enter(latents, text, state)
             if number == 0:
-                first, place = state, slot
+                first = state
         while not first.done:
             crowd.step()
-        return crowd.leave(place).latents
+        return torch.stack(first.latents)
 
     alone = said(0)
     for others in (1, 7, 15):
@@ -126,17 +125,12 @@ def test_a_gpus_features_are_the_cpus(
 
 
 def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device: str) -> None:
-    from xtts.model.streaming_vocoder import vocoder_widths, warm_up_widths
-
-    vocoder, shape = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval(), VocoderShape()
+    vocoder = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval()
     speaker = torch.randn(1, 512, 1, device=device)
-    asked = [
-        torch.randn(1, MEDIUM.width, steps, device=device)
-        for steps in vocoder_widths(vocoder, shape)
-    ]
+    asked = [torch.randn(1, MEDIUM.width, steps, device=device) for steps in vocoder.widths]
     with torch.inference_mode():
         wanted = [vocoder.sound(steps, speaker) for steps in asked]
-        warm_up_widths(vocoder, shape, 512)
+        vocoder.warm_up()
         assert len(vocoder._recorded) == 4
         for _ in range(2):
             found = [vocoder.sound(steps, speaker) for steps in asked]
@@ -151,8 +145,9 @@ def test_codes_are_the_cpus(device: str) -> None:
     for where in ("cpu", device):
         own = copy.deepcopy(gpt).to(where)
         draw = torch.Generator(where).manual_seed(0)
-        said.append(decode(own, latents.to(where), text.to(where), GREEDY, draw, max_codes=120))
-    assert said[0].codes.tolist() == said[1].codes.tolist()
+        one = TorchUtterance(own, GREEDY, draw, 120)
+        said += decode(own, latents.to(where), [(text.to(where), one)])
+    assert said[0].codes == said[1].codes
 
 
 def test_bf16_speaks_near_the_cpus_bf16(device: str) -> None:

@@ -77,7 +77,7 @@ def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:
 
 
 def _words(pieces: "list[Piece]", guard: "Guard | None") -> list[tuple[str, float, float]] | None:
-    from xtts.inference.alignment.spoken_words import words_of_speech
+    from xtts.inference.alignment.words import words_of_speech
 
     found = words_of_speech(pieces, guard.pieces) if guard is not None and guard.pieces else None
     if found is None:

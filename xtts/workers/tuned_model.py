@@ -96,8 +96,9 @@ class TunedModel:
 
     def guard(self, whose: "Voice", seed: int) -> "Guard | None":
         """What judges speech by this voice; None where nothing is to be judged."""
-        from xtts.inference.alignment import head_measurement
+        from xtts.inference.alignment import heads
         from xtts.inference.alignment.guarded_piece import Guard
+        from xtts.inference.torch_backend import TorchBackend
 
         if not self.compute.guard:
             return None
@@ -108,7 +109,7 @@ class TunedModel:
                 self._heads = ()
             elif self._heads is None:
                 # No fine-tuning moves them: once for all that is spoken here.
-                self._heads = head_measurement.measured_heads(self.model, whose)
+                self._heads = heads.measured(TorchBackend(self.model), whose)
         return Guard(self._heads, self.model.tokenizer.spoken, seed)
 
     def recogniser(self, name: str, language: str) -> "Recogniser | None":

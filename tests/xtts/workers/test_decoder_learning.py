@@ -113,19 +113,18 @@ def test_no_time_leaves_the_bases_own(speaker: FileSpeaker, tmp_path: Path) -> N
 
 def test_forced_latents_are_those_of_speaking(speaker: FileSpeaker) -> None:
     """What the GPT says of given codes is what decoding made of them one by one."""
-    from xtts.inference.decoding import decode
+    from xtts.inference.decoding import TorchUtterance, decode
     from xtts.inference.voice import read_reference, voice_from_reference
 
     model = loading.load_model(DEMO)
     whose = voice_from_reference(model, read_reference(model.config, REFERENCE))
     ids = model.tokenizer.split("Good morning.", "en")[0].ids
-    said = decode(
-        model.gpt, whose.latents, torch.tensor(ids), model.config.decoding, torch.Generator()
-    )
+    said = TorchUtterance(model.gpt, model.config.decoding, torch.Generator())
+    decode(model.gpt, whose.latents, [(torch.tensor(ids), said)])
     with torch.no_grad():
         codes = torch.as_tensor(said.codes)
         found = decoder_learning._forced(model, whose, ids, codes)[0]
-    assert torch.allclose(found, torch.as_tensor(said.latents)[: len(codes)], atol=1e-4)
+    assert torch.allclose(found, torch.stack(said.latents)[: len(codes)], atol=1e-4)
 
 
 def test_too_few_clips_are_told(speaker: FileSpeaker, tmp_path: Path) -> None:
