@@ -119,9 +119,12 @@ class TrainSettings(SharedSettings):
     """Share of the fine-tuned weights in checkpoints/best.pt; the rest is the base's. auto judges
     1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. Epochs' own files are never blended.
     """
-    learn_speaker: Switch = True
-    """on learns, when the run ends, the speaker embedding with which the best weights come nearest
-    to the person's own clips; off leaves the one that the speaker encoder hears in a recording."""
+    learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = (
+        "auto"
+    )
+    """auto learns, when the run ends, the vocoder that speaks the best weights most as the person's
+    own clips sound, in the time that judging may take; on takes the time that it needs; off leaves
+    the base's."""
     save_every: Count = 1
     """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[

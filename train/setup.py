@@ -437,7 +437,7 @@ def build_evaluator(
         num_epochs=epochs,
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
         shares=shares_of(settings.blend),
-        learns_speaker=settings.learn_speaker,
+        learns_decoder=settings.learn_decoder != "off",
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:

@@ -441,7 +441,7 @@ class Trainer:
             with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(
                     self.evaluator, self.settings.blend, self.base,
-                    learn_speaker=self.settings.learn_speaker,
+                    learn_decoder=self.settings.learn_decoder,
                 )  # fmt: skip
         # All is saved; what was not judged yet is left for the next start.
         return self.stop.exit_code if self.stop.requested else 0

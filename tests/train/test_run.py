@@ -25,7 +25,7 @@ QUIET = {
     "SAMPLE_DEVICE": "off",
     "TENSORBOARD": "off",
     "EVALUATE_RECOGNISER": "off",
-    "LEARN_SPEAKER": "off",
+    "LEARN_DECODER": "off",
 }
 # Small batches: an epoch of 12 clips has 11 steps.
 COMMON = {"BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu"}

@@ -1,34 +1,36 @@
 """Trains the vocoder: first from mels, then from the GPT's latents.
 
 Mels need no GPT, so both can be trained at the same time; only the first layer is exchanged in
-between. Called by `demo_voice.__main__`.
+between.
 """
 
+import copy
 import itertools
 import random
 from collections import Counter
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from demo_voice import stages
-from demo_voice.gpt.batches import Lessons
+from demo_voice.gpt.batches import Lessons, references
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil
-from demo_voice.gpt.targets import MEL_PER_CODE, Targets
-from demo_voice.recipe import BaseRecipe, StageSchedule
+from demo_voice.gpt.targets import MEL_PER_CODE, Targets, encode
+from demo_voice.recipe import ADVICE, BaseRecipe, StageSchedule
 from demo_voice.speaker_encoder import load as load_listener
 from demo_voice.stages import Workplace
-from demo_voice.teachers.flite import TeacherSpeech
+from demo_voice.teachers.flite import RATE, TeacherSpeech
 from demo_voice.teachers.people import GROUP_OF
 from demo_voice.teachers.timbre import Timbre
-from demo_voice.vocoder import unseen_voices
-from demo_voice.vocoder.unseen_voices import Stranger
+from train.optim import freezing
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
 from xtts.evaluation.spectral_distance import spectral_distance
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
@@ -44,6 +46,12 @@ BEHIND_OTHERS = 0.4
 SHARES = (0.55, 0.2, 0.25)
 # Longer clips are left out: a step costs as much as its longest rows.
 MOST_CODES = 90
+STRANGER_CLIPS, SPLIT = 60, 6
+# As the demo's fine-tune goes, in fewer steps.
+STEPS, LEARNING_RATE, WEIGHT_DECAY, TEXT_WEIGHT = 30, 3e-4, 0.01, 0.01
+FROZEN = freezing.patterns(ADVICE.freeze or "")
+# Pitch, formants and tempo together; a stranger's are none of the pseudo-speakers'.
+SLOWEST, FASTEST = 0.85, 1.18
 
 
 class MelVocoder(nn.Module):
@@ -107,27 +115,39 @@ class Ear:
             self._known[index] = self.encoder(wave[None])[0].cpu()
         return self._known[index].clone()
 
-    def sound(self, index: int, first: int, count: int) -> Tensor:
-        """Samples at 24 kHz of `count` codes of a clip from `first` on."""
+    def heard(
+        self, index: int, first: int, draw: random.Random, timbre: Timbre
+    ) -> tuple[Tensor, Tensor]:
+        """For a segment of a clip from the code `first` on: whoever speaks it, and its samples at
+        24 kHz in this timbre."""
+        speaker = self.speaker(self.speech.clips[index].manner, draw)
         wave = self.speech.at(index, VOCODER_RATE)
         start = round(first * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-        length = round(count * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+        length = round(SEGMENT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
         wave = F.pad(wave, (0, max(0, start + length - len(wave))))
-        return wave[start : start + length]
+        return speaker, timbre.heard(wave[start : start + length], VOCODER_RATE)
+
+
+@dataclass(frozen=True)
+class Stranger:
+    """A GPT that was fine-tuned on a voice of its own, that voice's lessons and its recordings."""
+
+    pupil: Pupil
+    lessons: Lessons
+    speech: TeacherSpeech
 
 
 def _mel_segments(
     targets: Targets, draws: Draws, mel_stats: Tensor, ear: Ear, count: int, step: int
 ) -> Segments:
     draw = random.Random(f"vocoder/{step}")
-    inputs, speakers, wanted = [], [], []
+    found = []
     for index in draws.some(draw, count):
         first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
         timbre = Timbre.drawn(draw)
-        inputs.append(timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats))
-        speakers.append(ear.speaker(targets.clips[index].manner, draw))
-        wanted.append(timbre.heard(ear.sound(index, first, SEGMENT_CODES), VOCODER_RATE))
-    return torch.stack(inputs), torch.stack(speakers), torch.stack(wanted)
+        mels = timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats)
+        found.append((mels, *ear.heard(index, first, draw, timbre)))
+    return _stacked(found)
 
 
 @torch.no_grad()
@@ -145,18 +165,21 @@ def _latent_segments(
     with stages.low_precision(ear.device):
         hidden = pupil.hidden(lesson).float()
     slots = lesson.rows.audio_slots
-    inputs, speakers, wanted = [], [], []
+    found = []
     for row, clip in enumerate(clips):
         codes = int(lessons.targets.counts[clip])
         before = lessons.passages.num_codes(rows[row]) - codes
         own = slots[slots // lesson.rows.length == row][before:]
         for _ in range(SEGMENTS_PER_ROW):
             first = draw.randint(0, codes - SEGMENT_CODES)
-            inputs.append(hidden[own[first : first + SEGMENT_CODES]])
-            speakers.append(ear.speaker(lessons.targets.clips[clip].manner, draw))
-            sound = ear.sound(clip, first, SEGMENT_CODES)
-            wanted.append(lesson.timbres[row].heard(sound, VOCODER_RATE))
-    return torch.stack(inputs), torch.stack(speakers), torch.stack(wanted)
+            latents = hidden[own[first : first + SEGMENT_CODES]]
+            found.append((latents, *ear.heard(clip, first, draw, lesson.timbres[row])))
+    return _stacked(found)
+
+
+def _stacked(rows: Sequence[Segments]) -> Segments:
+    inputs, speakers, wanted = (torch.stack(column) for column in zip(*rows, strict=True))
+    return inputs, speakers, wanted
 
 
 def learn_from_mels(
@@ -197,7 +220,7 @@ def tune(
             stages.resumed(at.folder / "pretraining.pt", {"pupil": pupil})
             one = known
         else:
-            one = unseen_voices.meet(number, pupil, lessons, speech, dvae, recipe)
+            one = meet(number, pupil, lessons, speech, dvae, recipe)
         draws = Draws(one.lessons.targets, one.lessons.references, SEGMENT_CODES)
         return one, draws, Ear(one.speech, encoder, at.device)
 
@@ -266,3 +289,84 @@ def load(folder: Path, recipe: BaseRecipe) -> Vocoder:
     vocoder = new(recipe)
     stages.resumed(folder / "tuning.pt", {"net": vocoder})
     return vocoder.eval().requires_grad_(False)
+
+
+class StrangeSpeech(TeacherSpeech):
+    """Some clips of a pseudo-speaker, played faster or slower through a filter."""
+
+    def __init__(
+        self, speech: TeacherSpeech, indices: Sequence[int], factor: float, timbre: Timbre
+    ):
+        self.speech = speech
+        self.indices = tuple(indices)
+        self.factor = factor
+        self.timbre = timbre
+        self.clips = [
+            replace(clip, length=int(clip.length / factor))
+            for clip in (speech.clips[index] for index in indices)
+        ]
+
+    def at(self, index: int, rate: int) -> Tensor:
+        """All samples [n] of clip `index` at `rate`."""
+        wave = self.speech.samples(self.indices[index])
+        length = int(len(wave) * rate / (RATE * self.factor))
+        # Through its spectrum: no filter has to be made for a factor that comes once.
+        spectrum = torch.fft.rfft(wave)[: length // 2 + 1]
+        played = torch.fft.irfft(spectrum, length) * (length / len(wave))
+        return self.timbre.heard(played, rate)
+
+    def samples(self, index: int) -> Tensor:
+        """Samples [n] at 16 kHz."""
+        return self.at(index, RATE)
+
+
+def strange_targets(
+    speech: TeacherSpeech, dvae: nn.Module, mel_stats: Tensor, known: Targets
+) -> Targets:
+    """Their codes and mels, made on the spot."""
+    encoded = encode(speech, range(len(speech.clips)), dvae, mel_stats, at_once=20)
+    counts = np.array([len(codes) for codes, _ in encoded])
+    numbers = {clip.text: number for number, clip in enumerate(known.clips)}
+    tokens = [known.tokens[numbers[clip.text]] for clip in speech.clips]
+    return Targets(speech.clips, tokens, encoded, counts, known.silence)
+
+
+def meet(
+    number: int,
+    pupil: Pupil,
+    known: Lessons,
+    speech: TeacherSpeech,
+    dvae: nn.Module,
+    recipe: BaseRecipe,
+) -> Stranger:
+    """Stranger `number`, always the same; `pupil` stays as it is."""
+    draw = random.Random(f"strangers/{recipe.seed}/{number}")
+    manner = draw.choice([name for name, own in known.references.items() if own])
+    clips = known.short(manner)
+    chosen = draw.sample(clips, min(STRANGER_CLIPS, len(clips)))
+    strange = StrangeSpeech(speech, chosen, draw.uniform(SLOWEST, FASTEST), Timbre.drawn(draw))
+    targets = strange_targets(strange, dvae, known.mel_stats, known.targets)
+    of_one = replace(recipe, pretrained=(manner,))
+    lessons = Lessons(targets, references(strange, (manner,)), known.mel_stats, of_one)
+    return Stranger(_fine_tuned(pupil, lessons, number, recipe), lessons, strange)
+
+
+def _fine_tuned(pupil: Pupil, lessons: Lessons, number: int, recipe: BaseRecipe) -> Pupil:
+    learning = copy.deepcopy(pupil).requires_grad_(True)
+    freezing.freeze(learning.gpt, FROZEN)
+    device = next(learning.parameters()).device
+    weights = [weight for weight in learning.gpt.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(
+        weights, lr=LEARNING_RATE, betas=(0.9, 0.96), weight_decay=WEIGHT_DECAY, fused=True
+    )
+    draw = random.Random(f"strangers/{recipe.seed}/{number}/order")
+    for step in range(min(STEPS, recipe.tuning.steps)):
+        group = draw.sample(range(len(lessons.targets.clips)), min(SPLIT, len(lessons.heard)))
+        lesson = lessons.batch(alone(group), f"stranger/{number}/{step}").to(device)
+        with stages.low_precision(device):
+            losses = learning.losses(lesson)
+        (losses["audio"] + TEXT_WEIGHT * losses["text"]).backward()
+        nn.utils.clip_grad_norm_(weights, 1.0)
+        optimizer.step()
+        optimizer.zero_grad(set_to_none=True)
+    return learning.eval().requires_grad_(False)

@@ -1,4 +1,4 @@
-"""When a speaker embedding is learned for the best weights, when it is kept and who takes it."""
+"""When a decoder is learned for the best weights, when it is kept and who takes it."""
 
 import logging
 from pathlib import Path
@@ -8,8 +8,8 @@ import pytest
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
 from train.evaluation.blending import conclude
-from xtts.voices import learned_speaker, voice_files
-from xtts.voices.learned_speaker import LearnedSpeaker, base_speaker, speaker_beside
+from xtts.voices import learned_decoder, voice_files
+from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
 from xtts.voices.voice_files import VoiceSpec, find_voice
 from xtts.workers.failures import WorkerFailed
 
@@ -23,8 +23,8 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
     return found
 
 
-def kept(ground: Ground) -> LearnedSpeaker | None:
-    return learned_speaker.read(ground.run.best_speaker)
+def kept(ground: Ground) -> LearnedDecoder | None:
+    return learned_decoder.read(ground.run)
 
 
 def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Ground) -> None:
@@ -34,9 +34,9 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Gro
     assert request.weights == ground.run.checkpoint_path(2)
     assert request.share == ground.best()["share"]
     found = kept(ground)
-    assert found is not None and found.speaker_embedding == [0.5] * 512
-    assert speaker_beside(ground.run.best_blend) == ground.run.best_speaker
-    assert speaker_beside(ground.run.checkpoint_path(2)) is None
+    assert found is not None and found.fault(ground.run.best_decoder) is None
+    assert decoder_beside(ground.run.best_blend) == ground.run.best_decoder
+    assert decoder_beside(ground.run.checkpoint_path(2)) is None
     ground.conclude()
     assert len(ground.speaking.learned) == 1
 
@@ -47,8 +47,8 @@ def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
     ground.speaking.distance_after = 2.0
     with caplog.at_level(logging.INFO, "train"):
         ground.conclude()
-    assert "No speaker embedding nearer to the person was found" in caplog.text
-    assert speaker_beside(ground.run.best_blend) is None
+    assert "No decoder nearer to the person was found" in caplog.text
+    assert decoder_beside(ground.run.best_blend) is None and not ground.run.best_decoder.exists()
     ground.evaluator = ground.another()
     ground.conclude()
     assert len(ground.speaking.learned) == 1  # the answer was kept
@@ -71,23 +71,25 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
         ground.conclude("off")
     assert ground.best()["kind"] == ("base" if of_base else "epoch")
     found, asked = kept(ground), ground.speaking.requests[-1]
-    assert found is not None and asked.speaker == (0.5,) * 512 and asked.of_base == of_base
+    assert (
+        found is not None and asked.decoder == ground.run.best_decoder and asked.of_base == of_base
+    )
     assert all(one.out is None for one in asked.sentences)
     assert found.harder == harder and found.more_word_errors is not None
     assert (found.more_word_errors > 0.3) == harder
     assert ("It is harder to understand and is left out." in caplog.text) == harder
-    assert learned_speaker.in_use(ground.run.best_speaker) == (None if harder else found)
+    assert (found.file is None) == harder != ground.run.best_decoder.is_file()
 
 
 def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:
     ground.conclude("off")
     first = kept(ground)
     assert first is not None and first.share == 1
-    assert speaker_beside(ground.run.checkpoint_path(first.epoch)) == ground.run.best_speaker
+    assert decoder_beside(ground.run.checkpoint_path(first.epoch)) == ground.run.best_decoder
     ground.conclude()
     second = kept(ground)
     assert second is not None and second.share < 1
-    assert speaker_beside(ground.run.checkpoint_path(first.epoch)) is None
+    assert decoder_beside(ground.run.checkpoint_path(first.epoch)) is None
 
 
 def test_where_the_base_is_best_one_is_learned_for_the_base(
@@ -101,25 +103,25 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(
     assert ground.best()["kind"] == "base"
     (request,) = ground.speaking.learned
     assert request.weights is None and request.share == 0
-    assert base_speaker(ground.run) == ground.run.best_speaker
-    assert speaker_beside(ground.run.checkpoint_path(2)) is None
+    assert learned_for(ground.run, None) == ground.run.best_decoder
+    assert decoder_beside(ground.run.checkpoint_path(2)) is None
 
     monkeypatch.setattr(voice_files, "base_of", lambda *_: base_folder)
     run, other = str(ground.run.folder), tmp_path / "other.wav"
-    assert find_voice(VoiceSpec(run)).speaker == ground.run.best_speaker
-    assert find_voice(VoiceSpec(run, reference=other)).speaker is None
+    assert find_voice(VoiceSpec(run)).decoder == ground.run.best_decoder
+    assert find_voice(VoiceSpec(run, reference=other)).decoder is None
     # As the API opens it: by an epoch of the run.
     epoch = str(ground.run.checkpoint_path(2))
     of_run = ground.run.samples / "epoch_2_reference.wav"
-    for recording, expected in ((of_run, ground.run.best_speaker), (other, None)):
+    for recording, expected in ((of_run, ground.run.best_decoder), (other, None)):
         spec = VoiceSpec(epoch, reference=recording, base_only=True)
-        assert find_voice(spec).speaker == expected
+        assert find_voice(spec).decoder == expected
     ground.conclude("off")
     assert len(ground.speaking.learned) == 1
 
 
 def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
-    assert in_child(ground.conclude, crash_at="before speaker") == -9
+    assert in_child(ground.conclude, crash_at="before decoder") == -9
     assert kept(ground) is None and not ground.run.best_blend.exists()
     ground.evaluator = ground.another()
     ground.conclude()
@@ -128,17 +130,27 @@ def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None
 
 def test_off_leaves_none_behind(ground: Ground) -> None:
     ground.conclude()
-    conclude(ground.evaluator, "auto", ground.base, learn_speaker=False)
+    conclude(ground.evaluator, "auto", ground.base, learn_decoder="off")
     assert kept(ground) is None and len(ground.speaking.learned) == 1
+    assert not ground.run.best_decoder.exists()
 
 
-def test_a_fault_costs_the_embedding_and_not_the_best(
+def test_a_fault_costs_the_decoder_and_not_the_best(
     ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     def refuse(_: object) -> None:
         raise WorkerFailed("refused", "Too few clips.")
 
-    monkeypatch.setattr(ground.speaking, "learn_speaker", refuse)
+    monkeypatch.setattr(ground.speaking, "learn_decoder", refuse)
     ground.conclude()
-    assert "No speaker embedding was learned: Too few clips." in caplog.text
+    assert "No decoder was learned: Too few clips." in caplog.text
     assert ground.run.best_blend.is_file() and kept(ground) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"other tensors"])
+def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, damage: bytes) -> None:
+    ground.conclude()
+    ground.run.best_decoder.write_bytes(damage)
+    assert decoder_beside(ground.run.best_blend) is None
+    ground.conclude()
+    assert decoder_beside(ground.run.best_blend) is not None and len(ground.speaking.learned) == 2
