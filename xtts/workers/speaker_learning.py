@@ -101,7 +101,6 @@ def learn(tuned: TunedModel, request: LearnSpeakerRequest) -> SpeakerLearned:
         clips=len(learned_from),
         steps=steps,
         seconds=time.perf_counter() - started,
-        device=tuned.compute.device,
     )
 
 
