@@ -32,7 +32,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 def serve(
     settings: ApiSettings, how: "ChildOptions | None" = None, limits: "EngineLimits | None" = None
 ) -> int:
-    """Runs uvicorn in this thread: the speaking child ends with it. Raises PortTaken.
+    """Runs uvicorn in this thread: the speaking child ends with it. Raises SotaqueError where a
+    port is taken.
 
     how, limits: others in tests.
     """

@@ -100,6 +100,11 @@ def closing() -> APIError:
     return APIError(503, "closing", "The service is being stopped.", retry_after=5)
 
 
+def starting() -> APIError:
+    """Of a service that has no voice yet, or none again."""
+    return APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+
+
 def problem(refusal: APIError, request_id: str, *, speech: bool = False) -> dict[str, Any]:
     """The body of a refusal. speech: also as OpenAI's clients read it."""
     body: dict[str, Any] = {

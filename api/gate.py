@@ -13,7 +13,7 @@ import ipaddress
 import re
 import secrets
 import time
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from urllib.parse import urlsplit
@@ -25,6 +25,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import APIError, closing, response
 from api.http.connections import OVER_LIMIT
 from api.metrics import ServiceMetrics
+from api.recent import Recent
 
 # Open without a key: the page asks for it, and probes have none.
 OPEN = frozenset({"/", "/livez", "/readyz"})
@@ -272,19 +273,17 @@ class RateLimiter:
     """
 
     per_minute: int | None
-    buckets: "OrderedDict[str, tuple[float, float]]" = field(default_factory=OrderedDict)
+    buckets: Recent[str, tuple[float, float]] = field(default_factory=lambda: Recent(_MOST_BUCKETS))
 
     def take(self, caller: str, now: float) -> float:
         """0.0 when the caller may ask, else how many seconds to wait."""
         if self.per_minute is None:
             return 0.0
         full = float(self.per_minute)
-        tokens, at = self.buckets.pop(caller, (full, now))
+        tokens, at = self.buckets.get(caller, (full, now))
         tokens = min(full, tokens + (now - at) * self.per_minute / 60)
         fits = tokens >= 1
         self.buckets[caller] = (tokens - fits, now)
-        while len(self.buckets) > _MOST_BUCKETS:
-            self.buckets.popitem(last=False)
         return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
 
     def count_length(self, caller: str, characters: int) -> None:

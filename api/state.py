@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -13,10 +12,9 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
 from api import encoding
-from api.datasets.clips import Clips
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
-from api.dialects.memory import CallerSettings, KeptSounds
+from api.dialects.memory import KeptSounds, TtsSettings
 from api.engine.engine import Engine
 from api.engine.options import ChildOptions, EngineLimits
 from api.engine.speech_stream import SpeechStream
@@ -25,6 +23,7 @@ from api.events import Events
 from api.gate import UNIT_CHARACTERS, RateLimiter
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
+from api.recent import Recent
 from api.response_schemas import Queue, Status
 from api.runs.following import VoiceFollower
 from api.settings import ApiSettings
@@ -32,6 +31,7 @@ from api.voices.store import Voices
 
 PAGE = Path(__file__).parent / "page"
 _DECODERS = 2
+_MOST_CALLERS = 1_000
 _MOST_UNUSED = 200
 log = logging.getLogger("api")
 
@@ -52,20 +52,15 @@ class AppState:
         self.voices = Voices(settings.voices_dir)
         self.decoding = asyncio.Semaphore(_DECODERS)
         self.datasets = Datasets(settings.datasets_dir)
-        self.clips = Clips()
         self.cuts = CutQueue(
-            self.datasets, self.clips, lambda dataset: self.events.tell("dataset", {"id": dataset}),
+            self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
         )  # fmt: skip
-        self.caller_settings = CallerSettings()
+        # One person's sliders do not change what another one hears.
+        self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
         self.kept_sounds = KeptSounds()
         self._unused: set[str] = set()
         self._last_languages: tuple[str, ...] = ()
-
-    @property
-    def started_text(self) -> str:
-        """When this process began, as ISO 8601."""
-        return datetime.fromtimestamp(self.started_at, UTC).isoformat(timespec="seconds")
 
     @property
     def served_name(self) -> str:

@@ -8,26 +8,27 @@ The cut runs as a child, as a person calls it.
 
 import argparse
 import csv
+import itertools
 import json
-import os
 import random
-import resource
-import subprocess
+import re
 import sys
 import tempfile
-import time
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import soundfile
 
 from benchmarks import texts
-from benchmarks.cutting_recordings import UNSAID, KnownRecording, make
-from benchmarks.measuring import ChildFailed, memory_bytes
-from demo_voice.teachers.flite import RATE
+from benchmarks.measuring import ChildFailed, memory_bytes, watched
+from demo_voice.teachers import flite
+from demo_voice.teachers.flite import RATE, SpeakingStyle
 from train.cutting.manuscript import said_words
+from xtts.text.phonemes import to_phones
 
 # Nearer to a phone's edge than this is at its edge: what flite prints is rounded.
 _EDGE_SECONDS = 0.005
@@ -36,31 +37,44 @@ _WITHOUT_POCKETSPHINX = (
     "import sys; sys.modules['pocketsphinx'] = None; from train.__main__ import main; "
     "sys.exit(main())"
 )
+# What another person says between; the text has none of it.
+OTHERS = (
+    "It was a long way to the river and nobody had brought a map.",
+    "Please remember to lock the garage before you leave tonight.",
+    "The committee will publish its findings in the second week of March.",
+)
+# What is in the text and not in the recording.
+UNSAID = (
+    "The astronomers photographed a comet above the southern desert.",
+    "Eleven violins were stolen from the concert hall in August.",
+    "My grandmother never trusted the elevator in our building.",
+    "A frozen lake is no place for a heavy truck.",
+    "Cheap umbrellas rarely survive their second storm.",
+)
+PAUSE_SECONDS = (0.15, 1.6)
+# Chance of what follows a sentence, each with those before it; else only its pause.
+_MUSIC, _NOISE, _OTHER, _BREATH = itertools.accumulate((0.05, 0.05, 0.05, 0.10))
+_SCALE = (0, 2, 4, 5, 7, 9, 12)
 
 
 @dataclass(frozen=True)
-class CutQuality:
-    """What came of one recording.
+class SpokenWord:
+    """A word as it is said, with its begin and end in seconds."""
 
-    Attributes:
-        kept: Share of the speaker's phones, by time, that are in a clip.
-        cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
-        character_errors: Of the transcripts against what is said in the clips, per character.
-        named: Sentences of the text that are not said; named_wrongly: others.
-        cpu_seconds, peak_bytes: Of the process that cuts.
-    """
+    text: str
+    start: float
+    end: float
 
-    voice: str
-    seconds: float
-    clips: int
-    kept: float
-    cuts: int
-    cuts_in_words: int
-    character_errors: float
-    named: int
-    named_wrongly: int
-    cpu_seconds: float
-    peak_bytes: int
+
+@dataclass(frozen=True)
+class KnownRecording:
+    """samples: `[n]` at 16 kHz; phones: begin and end in seconds, of the speaker alone; text: what
+    the speaker says, with the sentences of `UNSAID` in it."""
+
+    samples: np.ndarray
+    phones: list[tuple[float, float]]
+    words: list[SpokenWord]
+    text: str
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -86,36 +100,48 @@ def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with tempfile.TemporaryDirectory() as name:
         folder = arguments.recording or Path(name)
         folder.mkdir(parents=True, exist_ok=True)
-        return [
-            asdict(measure(make(said, voice, arguments.other, arguments.seed), voice, folder,
-                           arguments.by))
-            for voice in arguments.voices.split(",")
-        ]  # fmt: skip
+        rows = []
+        for voice in arguments.voices.split(","):
+            known = make(said, voice, arguments.other, arguments.seed)
+            rows.append(measure(known, voice, folder, arguments.by))
+        return rows
 
 
-def measure(known: KnownRecording, voice: str, folder: Path, by: str = "words") -> CutQuality:
+def measure(known: KnownRecording, voice: str, folder: Path, by: str) -> dict[str, Any]:
     """Writes the recording, cuts it and compares. Raises ChildFailed.
 
-    by: what aligns, `words` (pocketsphinx) or `base` (BASE_MODEL's GPT).
+    Args:
+        by: What aligns, `words` (pocketsphinx) or `base` (BASE_MODEL's GPT).
+
+    Returns:
+        kept: Share of the speaker's phones, by time, that are in a clip.
+        cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
+        character_errors: Of the transcripts against what is said in the clips, per character.
+        named: Sentences of the text that are not said; named_wrongly: others.
+        cpu_seconds, peak_bytes: Of the process that cuts.
     """
     recording, text, to = (folder / f"{voice}{end}" for end in (".wav", ".txt", ""))
     soundfile.write(recording, known.samples, RATE, subtype="PCM_16")
     text.write_text(known.text, encoding="utf-8")
-    usage, peak = _cut(recording, text, to, by)
+    cpu_seconds, peak = _cut(recording, text, to, by)
     with (to / "account.csv").open(newline="", encoding="utf-8") as file:
         rows = [row for row in csv.DictReader(file) if row["reason"] == "in a clip"]
     clips = [(float(row["start"]), float(row["end"]), row["text"]) for row in rows]
     told = json.loads((to / "cut.json").read_text(encoding="utf-8"))["unheard_sentences"]
     edges = [edge for start, end, _ in clips for edge in (start, end)]
-    return CutQuality(
-        voice=voice, seconds=len(known.samples) / RATE, clips=len(clips),
-        kept=kept(known.phones, [(start, end) for start, end, _ in clips]),
-        cuts=len(edges), cuts_in_words=sum(in_a_phone(edge, known.phones) for edge in edges),
-        character_errors=character_errors(known, clips),
-        named=sum(line in UNSAID for line in told),
-        named_wrongly=sum(line not in UNSAID for line in told),
-        cpu_seconds=usage.ru_utime + usage.ru_stime, peak_bytes=peak,
-    )  # fmt: skip
+    return {
+        "voice": voice,
+        "seconds": len(known.samples) / RATE,
+        "clips": len(clips),
+        "kept": kept(known.phones, [(start, end) for start, end, _ in clips]),
+        "cuts": len(edges),
+        "cuts_in_words": sum(in_a_phone(edge, known.phones) for edge in edges),
+        "character_errors": character_errors(known, clips),
+        "named": sum(line in UNSAID for line in told),
+        "named_wrongly": sum(line not in UNSAID for line in told),
+        "cpu_seconds": cpu_seconds,
+        "peak_bytes": peak,
+    }
 
 
 def kept(phones: Sequence[tuple[float, float]], clips: Sequence[tuple[float, float]]) -> float:
@@ -147,21 +173,102 @@ def character_errors(known: KnownRecording, clips: Sequence[tuple[float, float, 
     return float(jiwer.cer(truth, written)) if truth else 1.0
 
 
-def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[resource.struct_rusage, int]:
-    """Cuts in a child on one thread; what it used, and its peak in bytes. Raises ChildFailed."""
+def _cut(recording: Path, text: Path, to: Path, by: str) -> tuple[float, int]:
+    """Cuts in a child on one thread; its CPU seconds, and its peak in bytes. Raises ChildFailed."""
     program = ["-m", "train"] if by == "words" else ["-c", _WITHOUT_POCKETSPHINX]
     command = ["env", "OMP_NUM_THREADS=1", sys.executable, *program, "cut", str(recording)]
-    child = subprocess.Popen([*command, "--text", str(text), "--to", str(to)], stdout=2)
-    # Our own stdout is for the table; only wait4 tells what this one child used.
-    # Its `ru_maxrss` would be at least our own peak, which a child inherits.
-    peak, ended = 0, 0
-    while not ended:
-        peak = max(peak, memory_bytes("VmHWM", child.pid))
-        time.sleep(_POLL_SECONDS)
-        ended, status, usage = os.wait4(child.pid, os.WNOHANG)
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise ChildFailed(
-            f"Cutting {recording} ended with {child.returncode}; its message stands above."
-        )
-    return usage, peak
+    peaks = [0]
+    code, usage = watched(
+        [*command, "--text", str(text), "--to", str(to)],
+        lambda pid: peaks.append(memory_bytes("VmHWM", pid)),
+        _POLL_SECONDS,
+    )
+    if code:
+        raise ChildFailed(f"Cutting {recording} ended with {code}; its message stands above.")
+    return usage.ru_utime + usage.ru_stime, max(peaks)
+
+
+def make(sentences: Sequence[str], voice: str, other: str, seed: int) -> KnownRecording:
+    """The sentences one after the other, with pauses, and here and there a breath, noise, music or
+    another person, over hum and hiss. Raises TeacherError."""
+    draw, noise = random.Random(seed), np.random.default_rng(seed)
+    parts, count = list[np.ndarray](), 0
+    phones, words = list[tuple[float, float]](), list[SpokenWord]()
+    for sentence in sentences:
+        spoken = _spoken(sentence, voice)
+        told = _phones(flite.phone_times(sentence, _manner(voice)), count / RATE)
+        phones += told
+        words += _words(sentence, told)
+        added = [spoken, _between(draw, noise, other), _silence(draw.uniform(*PAUSE_SECONDS))]
+        parts += added
+        count += sum(map(len, added))
+    whole = np.concatenate(parts)
+    hum = 0.002 * np.sin(2 * np.pi * 50 * np.arange(len(whole)) / RATE)
+    whole += (hum + 0.0005 * noise.standard_normal(len(whole))).astype(np.float32)
+    return KnownRecording(whole, phones, words, " ".join(_with_unsaid(sentences)))
+
+
+def _with_unsaid(sentences: Sequence[str]) -> list[str]:
+    found = list(sentences)
+    for number, wrong in enumerate(UNSAID, start=1):
+        found.insert(number * len(sentences) // (len(UNSAID) + 1) + number - 1, wrong)
+    return found
+
+
+def _between(draw: random.Random, noise: np.random.Generator, other: str) -> np.ndarray:
+    chance = draw.random()
+    if chance < _MUSIC:
+        return _music(draw, draw.uniform(2, 5))
+    if chance < _NOISE:
+        burst = noise.standard_normal(int(draw.uniform(0.5, 3) * RATE))
+        return (0.03 * burst).astype(np.float32)
+    if chance < _OTHER:
+        return _spoken(draw.choice(OTHERS), other)
+    if chance < _BREATH:
+        count = int(0.4 * RATE)
+        return (0.02 * np.hanning(count) * noise.standard_normal(count)).astype(np.float32)
+    return _silence(0)
+
+
+def _music(draw: random.Random, seconds: float) -> np.ndarray:
+    """Decaying notes with overtones, two a second."""
+    time = np.arange(int(seconds * RATE)) / RATE
+    found = np.zeros(len(time))
+    for begin in np.arange(0, seconds, 0.5):
+        hertz = 220 * 2 ** (draw.choice(_SCALE) / 12)
+        swell = np.exp(-3 * np.clip(time - begin, 0, None)) * (time >= begin)
+        for strength, multiple in ((1.0, 1.0), (0.5, 2.0), (0.3, 1.5)):
+            found += strength * swell * np.sin(2 * np.pi * multiple * hertz * time)
+    return (0.1 * found).astype(np.float32)
+
+
+def _manner(voice: str) -> SpeakingStyle:
+    return SpeakingStyle(voice, voice, Fraction(1))
+
+
+def _spoken(text: str, voice: str) -> np.ndarray:
+    return flite.speak(text, _manner(voice)).astype(np.float32) / 32768
+
+
+def _silence(seconds: float) -> np.ndarray:
+    return np.zeros(int(seconds * RATE), np.float32)
+
+
+def _phones(told: Sequence[tuple[str, float]], start: float) -> list[tuple[float, float]]:
+    begins = [0.0, *(end for _, end in told)]
+    return [
+        (start + begin, start + end)
+        for begin, (phone, end) in zip(begins, told)
+        if phone != flite.SILENCE
+    ]
+
+
+def _words(sentence: str, phones: Sequence[tuple[float, float]]) -> list[SpokenWord]:
+    """Words get their share of flite's phones by how many the dictionary gives them."""
+    words = said_words(sentence, "en")
+    sizes = [max(len(re.sub(r"\W", "", to_phones(word))), 1) for word in words]
+    bounds = np.rint(np.cumsum([0, *sizes]) / sum(sizes) * len(phones)).astype(int)
+    return [
+        SpokenWord(word, phones[first][0], phones[max(last, first + 1) - 1][1])
+        for word, first, last in zip(words, bounds.clip(max=len(phones) - 1), bounds[1:])
+    ]

@@ -11,26 +11,21 @@ import os
 import re
 import statistics
 import subprocess
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from benchmarks import coqui_training, measuring, synthetic
-from train.dataset import dataset, features
-from train.dataset.batches import Batches, ConditioningChoice
-from train.settings import TrainSettings
-from xtts.model.config import ModelConfig
-from xtts.text.tokenizer import Tokenizer
+from train.dataset.batches import Batches
 
 CLIPS_IN_A_BATCH = 4
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=5)
+    synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--starts", action="store_true", help="two whole starts of a run")
 
@@ -48,27 +43,14 @@ def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, A
     synthetic.write_dataset(folder / "data")
     recipe = coqui_training.CoquiTrainingRecipe(base, folder / "data", synthetic.LEARNING_RATE)
     torch.set_num_threads(threads)  # behind Coqui's import, which sets it to one
-    starts = []
-    for _ in range(2):
-        began = time.perf_counter()
-        batches = ready(base, folder)
-        starts.append(time.perf_counter() - began)
-    group = tuple(range(CLIPS_IN_A_BATCH))
-
-    def timed(made: Callable[[], object]) -> Callable[[], float]:
-        def seconds() -> float:
-            began = time.perf_counter()
-            made()
-            return time.perf_counter() - began
-
-        return seconds
-
+    starts = [measuring.seconds_of(lambda: ready(base, folder)) for _ in range(2)]
+    batches, group = ready(base, folder), tuple(range(CLIPS_IN_A_BATCH))
+    sides: dict[str, Callable[[], object]] = {
+        "coqui": lambda: recipe.features(recipe.load(group)),
+        "ours": lambda: batches.batch(1, group),
+    }
     seen = measuring.in_turns(
-        {
-            "coqui": timed(lambda: recipe.features(recipe.load(group))),
-            "ours": timed(lambda: batches.batch(1, group)),
-        },
-        rounds,
+        {side: partial(measuring.seconds_of, made) for side, made in sides.items()}, rounds
     )
     milliseconds = {side: round(1e3 * statistics.median(seen[side]), 3) for side in seen}
     return {
@@ -95,15 +77,7 @@ def started(base: Path, folder: Path) -> list[float]:
 
 
 def ready(base: Path, folder: Path) -> Batches:
-    """What a start does for its data: judge every clip, build or find the cache, plan an epoch."""
-    config = ModelConfig.read(base)
-    settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
-    data = dataset.read(settings, Tokenizer(config, base), config.gpt)
-    found = features.build(data, base, config, settings.cache_dir)
-    everything = tuple(range(len(data.clips)))
-    batches = Batches(
-        data.clips, everything, found, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
-        conditions=ConditioningChoice("other_clip", everything),
-    )  # fmt: skip
+    """What a start does for its data, an epoch's plan included."""
+    _, batches = synthetic.batches(base, folder / "data", folder / "cache", "other_clip")
     batches.plan(1)
     return batches

@@ -13,7 +13,7 @@ a line of JSON as soon as it is there: `--resume` goes on.
 import argparse
 import json
 import tempfile
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from unittest import mock
 
 import numpy as np
 
-from benchmarks import judges, measuring, texts
+from benchmarks import judges, measuring, tables, texts
 from machine.errors import SotaqueError
 from train.evaluation.judges import WORD_ERRORS
 from train.evaluation.judges import WORDS as WORDS_JUDGE
@@ -44,11 +44,14 @@ SEED = 0
 # The chosen one's word errors may be so much above the fewest, in words of a hundred.
 WITHIN = 2.0
 RESAMPLES = 2000
-_BY_RECOGNISER = ("word errors, epochs", "word errors, epochs and blends")
-
-
-class EvaluationBenchmarkError(SotaqueError):
-    """A run without a verdict, or results that are there already."""
+# The evaluation's figures that are held against the benchmark's recogniser: a judge, and how many
+# words of a hundred its mean says are wrong.
+RANKED = {
+    "": (WORDS_JUDGE, lambda mean: 1 - mean),
+    "word errors, ": (WORD_ERRORS, lambda mean: mean),
+}
+# The run's seed, kind, epoch, share and checkpoint.
+Key = tuple[int, str, int, float, str]
 
 
 @dataclass(frozen=True)
@@ -56,7 +59,7 @@ class HeardCandidate:
     """What the recogniser made of one candidate of one run.
 
     Attributes:
-        seed: Of the run.
+        seed: Of the run; 0 of the base, which is the same in every run.
         kind, epoch, share, checkpoint_sha256: As in evaluation.json.
         set: Of sentences.
         errors, words: Of each sentence: word errors, and words that it has.
@@ -74,9 +77,9 @@ class HeardCandidate:
     unfinished: int
 
     @property
-    def key(self) -> tuple[int, str, int, float, str, str]:
-        """What makes it this one and no other."""
-        return self.seed, self.kind, self.epoch, self.share, self.checkpoint_sha256, self.set
+    def key(self) -> Key:
+        """As `key_of` the candidate."""
+        return self.seed, self.kind, self.epoch, self.share, self.checkpoint_sha256
 
     @property
     def percent(self) -> float:
@@ -84,8 +87,10 @@ class HeardCandidate:
         return 100 * sum(self.errors) / sum(self.words)
 
 
-# A run's seed, what was judged in it, and what the benchmark's recogniser made of it.
-Pair = tuple[int, Candidate, HeardCandidate]
+def key_of(seed: int, one: Candidate) -> Key:
+    """What makes a candidate of a run this one and no other."""
+    of_run = 0 if one.kind == "base" else seed
+    return of_run, one.kind, one.epoch, one.share, one.checkpoint_sha256
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -98,22 +103,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Listens to what was not listened to yet; the figures of all. Raises
-    EvaluationBenchmarkError."""
+    SotaqueError."""
     work: Path = arguments.work
     results = work / "heard.jsonl"
     if results.exists() and not arguments.resume:
-        raise EvaluationBenchmarkError(
+        raise SotaqueError(
             f"{results} holds results already; --resume goes on with them, or name another --work."
         )
     work.mkdir(parents=True, exist_ok=True)
     runs = {}
     for seed in arguments.seeds:
         runs[seed] = evaluated(work, seed)
-        for heard in missing(runs[seed], seed, arguments.set, known(results)):
-            told = listened(
-                work / f"seed_{seed}", runs[seed], heard, arguments,
-                0 if heard.kind == "base" else seed,
-            )  # fmt: skip
+        for candidate in missing(runs[seed], seed, arguments.set, known(results)):
+            told = listened(work / f"seed_{seed}", runs[seed], seed, candidate, arguments)
             with results.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(asdict(told)) + "\n")
     return figures(runs, [one for one in known(results) if one.set == arguments.set])
@@ -131,7 +133,7 @@ def evaluated(work: Path, seed: int) -> Evaluation:
     """The evaluation of a seed's run, which is made or ended where it is not whole; the verdict is
     by today's rule, so that another rule need not speak everything again.
 
-    Raises EvaluationBenchmarkError.
+    Raises SotaqueError.
     """
     folder, log = work / f"seed_{seed}", work / f"seed_{seed}.log"
     measuring.train_once(
@@ -140,7 +142,7 @@ def evaluated(work: Path, seed: int) -> Evaluation:
     )  # fmt: skip
     found = RunFolder(folder).evaluation()
     if found is None or found.verdict is None:
-        raise EvaluationBenchmarkError(f"{folder} has no verdict; see {log}.")
+        raise SotaqueError(f"{folder} has no verdict; see {log}.")
     told, verdict = decide(found.candidates)
     return replace(found, candidates=told, verdict=verdict)
 
@@ -148,20 +150,14 @@ def evaluated(work: Path, seed: int) -> Evaluation:
 def missing(
     run: Evaluation, seed: int, name: str, there: Iterable[HeardCandidate]
 ) -> list[Candidate]:
-    """Candidates that were not listened to yet; blends first, of which most verdicts are. The base
-    is the same whatever the seed of a run."""
-    keys = {one.key for one in there}
-    found = [
-        one
-        for one in run.candidates
-        if (0 if one.kind == "base" else seed, one.kind, one.epoch, one.share,
-            one.checkpoint_sha256, name) not in keys
-    ]  # fmt: skip
+    """Candidates that were not listened to yet; blends first, of which most verdicts are."""
+    keys = {one.key for one in there if one.set == name}
+    found = [one for one in run.candidates if key_of(seed, one) not in keys]
     return sorted(found, key=lambda one: one.kind != "blend")
 
 
 def listened(
-    folder: Path, run: Evaluation, one: Candidate, arguments: argparse.Namespace, seed: int
+    folder: Path, run: Evaluation, seed: int, one: Candidate, arguments: argparse.Namespace
 ) -> HeardCandidate:
     """Has a candidate speak the set as the worker of samples speaks, and the recogniser listen."""
     lines = sentences(arguments.set)
@@ -182,11 +178,9 @@ def listened(
             said = speaker.ask(EvaluateRequest(tasks, reference, weights, one.share, rate))
         heard = [judges.words_heard(audio.read(wav, audio.SPEAKER_RATE)) for wav in wavs]
     counted = [judges.counted_errors(*pair) for pair in zip(lines, heard, strict=True)]
-    return HeardCandidate(
-        seed, one.kind, one.epoch, one.share, one.checkpoint_sha256, arguments.set,
-        [errors for errors, _ in counted], [words for _, words in counted],
-        sum(not spoken.finished for spoken in said.sentences),
-    )  # fmt: skip
+    errors, words = (list(column) for column in zip(*counted, strict=True))
+    unfinished = sum(not spoken.finished for spoken in said.sentences)
+    return HeardCandidate(*key_of(seed, one), arguments.set, errors, words, unfinished)
 
 
 def sentences(name: str) -> list[str]:
@@ -208,33 +202,35 @@ def known(results: Path) -> list[HeardCandidate]:
 def figures(runs: Mapping[int, Evaluation], heard: Sequence[HeardCandidate]) -> dict[str, Any]:
     """How far each verdict is behind the candidate with the fewest word errors, and how `words` and
     the evaluation's own word errors rank the checkpoints of all runs."""
-    rows = [verdict_row(seed, run, heard) for seed, run in runs.items()]
-    pairs = [
-        (seed, one, found)
-        for seed, run in runs.items()
-        for one in run.candidates
-        if one.kind != "base" and judges_words(one) and (found := _of(heard, seed, one))
-    ]
-    epochs = [pair for pair in pairs if pair[1].kind == "epoch"]
-    return {
+    percent = {one.key: one.percent for one in heard}
+    rows = [verdict_row(seed, run, percent) for seed, run in runs.items()]
+    found: dict[str, Any] = {
         "guard": "off",
         "sentences": len(heard[0].words) if heard else 0,
         "words": sum(heard[0].words) if heard else 0,
         "seeds": rows,
         "within": sum(row["behind"] <= WITHIN for row in rows),
-        "epochs": _agreement(epochs, _left_out),
-        "epochs and blends": _agreement(pairs, _left_out),
-        "word errors, epochs": _agreement(_recognised(epochs), _misheard),
-        "word errors, epochs and blends": _agreement(_recognised(pairs), _misheard),
     }
+    for name, (judge, wrong) in RANKED.items():
+        for kinds in (("epoch",), ("epoch", "blend")):
+            # Where nearly all sentences failed `words` is not judged: left out of both.
+            ranked = [
+                (seed, wrong(one.judges[judge].mean), percent[key_of(seed, one)])
+                for seed, run in runs.items()
+                for one in run.candidates
+                if one.kind in kinds and key_of(seed, one) in percent
+                if WORDS_JUDGE in one.judges and judge in one.judges
+            ]
+            found[name + " and ".join(f"{kind}s" for kind in kinds)] = _agreement(ranked)
+    return found
 
 
-def verdict_row(seed: int, run: Evaluation, heard: Sequence[HeardCandidate]) -> dict[str, Any]:
+def verdict_row(seed: int, run: Evaluation, percent: Mapping[Key, float]) -> dict[str, Any]:
     """One run: word errors in percent of every candidate, of the chosen and of the best one."""
     errors = {
-        one.name: round(found.percent, 1)
+        one.name: round(percent[key_of(seed, one)], 1)
         for one in run.candidates
-        if (found := _of(heard, seed, one))
+        if key_of(seed, one) in percent
     }
     chosen = run.best
     assert chosen is not None
@@ -250,54 +246,30 @@ def verdict_row(seed: int, run: Evaluation, heard: Sequence[HeardCandidate]) -> 
     }
 
 
-def judges_words(one: Candidate) -> bool:
-    """Whether `words` were judged of it: not where nearly all sentences failed."""
-    return WORDS_JUDGE in one.judges
-
-
-def _of(heard: Sequence[HeardCandidate], seed: int, one: Candidate) -> HeardCandidate | None:
-    wanted = (0 if one.kind == "base" else seed, one.kind, one.epoch, one.share)
-    return next(
-        (found for found in heard
-         if (found.seed, found.kind, found.epoch, found.share) == wanted
-         and found.checkpoint_sha256 == one.checkpoint_sha256),
-        None,
-    )  # fmt: skip
-
-
-def _left_out(one: Candidate) -> float:
-    return 1 - one.judges[WORDS_JUDGE].mean
-
-
-def _misheard(one: Candidate) -> float:
-    return one.judges[WORD_ERRORS].mean
-
-
-def _recognised(pairs: Sequence[Pair]) -> list[Pair]:
-    """Those that a recogniser listened to when they were evaluated."""
-    return [pair for pair in pairs if WORD_ERRORS in pair[1].judges]
-
-
-def _agreement(pairs: Sequence[Pair], figure: Callable[[Candidate], float]) -> dict[str, Any]:
-    """Spearman's rank correlation of a figure of the evaluation and word errors. Two intervals:
-    checkpoints drawn again, and whole runs drawn again, since checkpoints of a run are alike."""
-    if not pairs:
+def _agreement(ranked: Sequence[tuple[int, float, float]]) -> dict[str, Any]:
+    """Spearman's rank correlation of a figure of the evaluation and word errors, of (a run's seed,
+    figure, word errors). Two intervals: checkpoints drawn again, and whole runs drawn again, since
+    checkpoints of a run are alike."""
+    if not ranked:
         return {"checkpoints": 0}
-    runs = np.array([seed for seed, _, _ in pairs])
-    left_out = np.array([figure(one) for _, one, _ in pairs])
-    errors = np.array([found.percent for *_, found in pairs])
+    runs, figure, errors = (np.array(column) for column in zip(*ranked, strict=True))
     draw = np.random.default_rng(0)
-    single = [draw.integers(0, len(pairs), len(pairs)) for _ in range(RESAMPLES)]
+    single = [draw.integers(0, len(ranked), len(ranked)) for _ in range(RESAMPLES)]
     by_run = [np.flatnonzero(runs == seed) for seed in np.unique(runs)]
     whole = [
         np.concatenate([by_run[number] for number in draw.integers(0, len(by_run), len(by_run))])
         for _ in range(RESAMPLES)
     ]
+
+    def interval(draws: Sequence[np.ndarray]) -> list[float]:
+        found = [spearman(figure[drawn], errors[drawn]) for drawn in draws]
+        return [round(float(end), 3) for end in np.percentile(found, [2.5, 97.5])]
+
     return {
-        "checkpoints": len(pairs),
-        "spearman": round(spearman(left_out, errors), 3),
-        "interval": _interval([spearman(left_out[drawn], errors[drawn]) for drawn in single]),
-        "interval_over_runs": _interval([spearman(left_out[d], errors[d]) for d in whole]),
+        "checkpoints": len(ranked),
+        "spearman": round(spearman(figure, errors), 3),
+        "interval": interval(single),
+        "interval_over_runs": interval(whole),
     }
 
 
@@ -311,25 +283,18 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float:
     return float(np.corrcoef(*ranks)[0, 1])
 
 
-def _interval(values: Sequence[float]) -> list[float]:
-    return [round(float(end), 3) for end in np.percentile(values, [2.5, 97.5])]
-
-
 def report(found: Mapping[str, Any]) -> str:
     """The tables as they stand in docs/benchmarks.md."""
     names = list(dict.fromkeys(name for row in found["seeds"] for name in row["errors"]))
-    lines = [
-        f"{found['sentences']} sentences, {found['words']} words, guard {found['guard']}",
-        "| seed | sentences spoken | " + " | ".join(names) + " | chosen | behind the best |",
-        "|---" * (len(names) + 4) + "|",
-    ]
-    for row in found["seeds"]:
-        errors = [str(row["errors"].get(name, "")) for name in names]
-        lines.append(
-            f"| {row['seed']} | {row['spoken']} | " + " | ".join(errors)
-            + f" | {row['chosen']} | {row['behind']} ({row['best']}) |"
-        )  # fmt: skip
+    lines = [f"{found['sentences']} sentences, {found['words']} words, guard {found['guard']}"]
+    lines += tables.markdown(
+        ("seed", "sentences spoken", *names, "chosen", "behind the best"),
+        (
+            (row["seed"], row["spoken"], *(row["errors"].get(name, "") for name in names),
+             row["chosen"], f"{row['behind']} ({row['best']})")
+            for row in found["seeds"]
+        ),
+    )  # fmt: skip
     lines.append(f"within {WITHIN} points: {found['within']} of {len(found['seeds'])}")
-    for name in ("epochs", "epochs and blends", *_BY_RECOGNISER):
-        lines.append(f"{name}: {found[name]}")
+    lines += [f"{name}: {told}" for name, told in found.items() if "epochs" in name]
     return "\n".join(lines)

@@ -11,10 +11,11 @@ import argparse
 import json
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from benchmarks import measuring
+from benchmarks import measuring, tables
 from machine.devices.current_gpu import make_current
 from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
@@ -55,8 +56,11 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
     from benchmarks.gpu_parts import PARTS
 
     began, out = time.monotonic(), arguments.out
-    found = _read(out) if arguments.resume else {}
-    found = {"schema": SCHEMA, "parts": {}, **found}
+    found: dict[str, Any] = {"schema": SCHEMA, "parts": {}}
+    if arguments.resume:
+        with suppress(OSError, ValueError):
+            there = json.loads(out.read_text(encoding="utf-8"))
+            found = there if there.get("schema") == SCHEMA else found
     wanted = arguments.only.split(",") if arguments.only else PARTS
     for name in ["machine", *(name for name in PARTS if name in wanted)]:
         if "seconds" in found["parts"].get(name, {}):
@@ -120,36 +124,27 @@ def machine(device: str) -> dict[str, Any]:
 
 def report(found: dict[str, Any]) -> str:
     """For docs/benchmarks.md: a row for each figure."""
-    told = found["parts"].get("machine", {}).get("figures", {})
+    parts = dict(found["parts"])
+    told = parts.pop("machine", {}).get("figures", {})
     head = ", ".join(f"{name} {value}" for name, value in told.items())
-    lines = [head, "", "| part | what | figures |", "|---|---|---|"]
-    for name, part in found["parts"].items():
-        if name == "machine":
-            continue
+    rows: list[tuple[str, str, str]] = []
+    for name, part in parts.items():
         if "figures" not in part:
-            why = part.get("not_run") or part.get("failed", "")
-            lines.append(f"| {name} | {'not run' if 'not_run' in part else 'failed'} | {why} |")
+            kind, why = ("not run", "not_run") if "not_run" in part else ("failed", "failed")
+            rows.append((name, kind, part.get(why, "")))
             continue
+        kept = {k: v for k, v in part["figures"].items() if isinstance(v, dict) and k != "most"}
         plain = {k: v for k, v in part["figures"].items() if not isinstance(v, dict)}
-        rows = {"": plain} if plain else {}
-        rows |= {k: v for k, v in part["figures"].items() if isinstance(v, dict) and k != "most"}
         if name == "probe":  # only what its limit does not fit
-            rows = {k: v for k, v in rows.items() if v["fits"] in ("FAILS", "too tight")}
-            rows[""] = {"operations": len(part["figures"]), "of which below": len(rows)}
-        lines += [f"| {name} | {what} | {_figures(row)} |" for what, row in rows.items()]
-    return "\n".join(lines)
+            kept = {k: v for k, v in kept.items() if v["fits"] in ("FAILS", "too tight")}
+            kept[""] = {"operations": len(part["figures"]), "of which below": len(kept)}
+        every = ({"": plain} if plain else {}) | kept
+        rows += [(name, what, _figures(row)) for what, row in every.items()]
+    return "\n".join([head, "", *tables.markdown(("part", "what", "figures"), rows)])
 
 
 def _figures(row: dict[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in row.items() if value not in (None, ""))
-
-
-def _read(path: Path) -> dict[str, Any]:
-    try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return {}
-    return found if isinstance(found, dict) and found.get("schema") == SCHEMA else {}
 
 
 if __name__ == "__main__":

@@ -5,11 +5,12 @@ events on a GPU, a clock on a CPU. Whatever is missing on a machine is imported 
 that the others run.
 """
 
-import functools
+import itertools
 import statistics
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -63,30 +64,26 @@ def attention(at: Setup) -> Figures:
     heads, width = at.shape.heads, at.shape.width // at.shape.heads
     found: Figures = {}
     for name, attend in _backends(at).items():
-        rows: Figures = {}
-        for shapes in ("fixed", "changing"):
-            milliseconds = []
-            for turn in range(at.rounds + 1):
-                longest = 240 + (3 * turn if shapes == "changing" else 0)
-                parts = [
-                    torch.randn(4, longest, heads, width, device=at.device, dtype=kind)
-                    for _ in range(3)
-                ]
-                leaves = [part.requires_grad_() for part in parts]
-                try:
-                    took = timed(at, functools.partial(_both_ways, attend, leaves))
-                except (RuntimeError, NotImplementedError) as error:
-                    rows["not_run"] = str(error).splitlines()[0][:100]
-                    break
-                milliseconds += [took] if turn else []
-            if milliseconds:
-                rows[shapes] = round(statistics.median(milliseconds), 4)
-        found[name] = rows
+        rows = found[name] = Figures()
+
+        def both_ways(length: int, attend: Any = attend) -> float:
+            shape = (4, length, heads, width)
+            leaves = [
+                torch.randn(shape, device=at.device, dtype=kind).requires_grad_() for _ in range(3)
+            ]
+            return timed(at, lambda: attend(*leaves).sum().backward())
+
+        try:
+            for shapes, growth in (("fixed", 0), ("changing", 3)):
+                lengths = [240 + growth * turn for turn in range(at.rounds + 1)]
+                rows[shapes] = _median([both_ways(length) for length in lengths][1:])
+        except (RuntimeError, NotImplementedError) as error:
+            rows["not_run"] = str(error).splitlines()[0][:100]
     return found
 
 
-def _both_ways(attend: Callable[..., Tensor], leaves: Sequence[Tensor]) -> None:
-    attend(*leaves).sum().backward()
+def _median(milliseconds: Sequence[float]) -> float:
+    return round(statistics.median(milliseconds), 4)
 
 
 def _backends(at: Setup) -> dict[str, Callable[[Tensor, Tensor, Tensor], Tensor]]:
@@ -135,45 +132,40 @@ def probe(at: Setup) -> Figures:
 def graph(at: Setup) -> Figures:
     """Milliseconds a code with and without a captured step, by rows; whether they say the same
     likeliest codes."""
-    from xtts.inference.cuda_graphs import CudaGraphStep, graphed_step
-    from xtts.inference.decode_step import DecodeStep
+    from xtts.inference.decode_step import CudaGraphStep, DecodeStep, graphed_step
     from xtts.model.gpt import new_gpt
 
-    gpt, found = new_gpt(at.shape, seed=0).to(at.device).eval(), {}
+    gpt, found = new_gpt(at.shape, seed=0).to(at.device).eval(), Figures()
     for slots in at.slots:
         # On a CPU the same path, with a capture that computes each time.
         captured = graphed_step(gpt, slots) or CudaGraphStep(gpt, slots, _recomputed)
-        plain, caches = DecodeStep(gpt), CudaGraphStep(gpt, slots, _recomputed).caches
-        ways: dict[str, Callable[[Tensor, Tensor], Any]] = {
-            "graph": captured, "eager": functools.partial(_plain, plain, caches),
-        }  # fmt: skip
-        _enter_all(gpt, slots, (captured.caches, caches), at)
-        said, rows = list[list[list[int]]](), Figures()
-        for name, way in ways.items():
-            taken = torch.full((slots,), 5, device=at.device)
-            codes, milliseconds = [], []
-            for turn in range(1, at.codes + 1):
-                place, kept = torch.full_like(taken, turn), list[Tensor]()
-
-                def step(way: Any = way, taken: Any = taken, place: Any = place) -> None:
-                    with torch.inference_mode():
-                        kept.append(way(taken, place)[1].argmax(-1))  # noqa: B023
-
-                milliseconds.append(timed(at, step))
-                taken = kept[0]
-                codes.append(taken.tolist())
-            said.append(codes)
-            rows[name] = round(statistics.median(milliseconds), 4)
+        cache = CudaGraphStep(gpt, slots, _recomputed).caches
+        plain = partial(DecodeStep(gpt), cache=cache)
+        _enter_all(gpt, slots, (captured.caches, cache), at)
+        codes, milliseconds = _spoken(at, slots, captured)
+        eager_codes, eager = _spoken(at, slots, plain)
         found[f"{slots} rows"] = {
-            **rows, "same": said[0] == said[1], "reason": captured.reason,
-            "rtf_a_stream": round(rows["graph"] / 1e3 / CODE_SECONDS, 4),
+            "graph": milliseconds, "eager": eager,
+            "same": codes == eager_codes, "reason": captured.reason,
+            "rtf_a_stream": round(milliseconds / 1e3 / CODE_SECONDS, 4),
         }  # fmt: skip
         captured.release()
     return found
 
 
-def _plain(step: Any, caches: Any, codes: Tensor, places: Tensor) -> Any:
-    return step(codes, places, caches)
+@torch.inference_mode()
+def _spoken(
+    at: Setup, slots: int, step: Callable[[Tensor, Tensor], Any]
+) -> tuple[list[list[int]], float]:
+    """The likeliest codes of every row, and the median of milliseconds a code."""
+    taken = torch.full((slots,), 5, device=at.device)
+    codes, milliseconds = [], []
+    for turn in range(1, at.codes + 1):
+        place, said = torch.full_like(taken, turn), list[Tensor]()
+        milliseconds.append(timed(at, lambda: said.append(step(taken, place)[1].argmax(-1))))  # noqa: B023
+        taken = said[0]
+        codes.append(taken.tolist())
+    return codes, _median(milliseconds)
 
 
 @torch.inference_mode()
@@ -260,9 +252,8 @@ def against_coqui(at: Setup) -> Figures:
 def speaking(at: Setup) -> Figures:
     """Codes a second with everything round a step: several numbers of rows, the first cold. No
     guard: there is no text that it could judge."""
-    from xtts.inference.batched_decoding import DecodingSlots
-    from xtts.inference.decoding import DecodingState
-    from xtts.model.config import SamplingParams
+    from xtts.inference.decoding import DecodingSlots, TorchUtterance
+    from xtts.inference.defaults import SamplingParams
     from xtts.model.gpt import new_gpt
     from xtts.model.shapes import NUM_LATENTS
 
@@ -277,7 +268,7 @@ def speaking(at: Setup) -> Figures:
         for slot in range(slots):
             draw = torch.Generator(at.device).manual_seed(slot)
             decoding_slots.enter(
-                latents, text, DecodingState(gpt, SamplingParams(), draw, at.codes)
+                latents, text, TorchUtterance(gpt, SamplingParams(), draw, at.codes)
             )
         started = time.perf_counter()
         while decoding_slots.step():
@@ -294,16 +285,15 @@ def speaking(at: Setup) -> Figures:
 def vocoder(at: Setup) -> Figures:
     """Milliseconds by width: the first time, when plans are made, and after; then the windows in
     which it speaks, recorded. Raises ImportError where there is no TTS."""
-    from xtts.model import streaming_vocoder
     from xtts.model.shapes import VocoderShape
     from xtts.model.vocoder import Vocoder
 
     made = Vocoder(at.shape.width, 512, VocoderShape()).to(at.device).eval()
     speaker, found = torch.zeros(1, 512, 1, device=at.device), {}
     widths = (64, 96, 128, 192)[: 1 + 3 * at.on_gpu]
-    for steps, name in [(one, "") for one in widths] + [(one, ", recorded") for one in widths]:
+    for name, steps in itertools.product(("", ", recorded"), widths):
         if name and at.on_gpu:
-            streaming_vocoder.warm_up_widths(made, made.shape, 512)
+            made.warm_up()
         sound = torch.zeros(1, at.shape.width, steps, device=at.device)
 
         def speak(sound: Tensor = sound) -> Tensor:
@@ -311,9 +301,8 @@ def vocoder(at: Setup) -> Figures:
                 return made.sound(sound, speaker)
 
         times = [timed(at, speak) for _ in range(at.rounds + 1)]
-        found[f"{steps} steps{name}"] = {
-            "first": round(times[0], 3), "after": round(statistics.median(times[1:]), 3),
-        }  # fmt: skip
+        first, after = round(times[0], 3), round(statistics.median(times[1:]), 3)
+        found[f"{steps} steps{name}"] = {"first": first, "after": after}
     return found
 
 
@@ -368,9 +357,9 @@ def memory(at: Setup) -> Figures:
 
     found = {}
     shape = synthetic.FULL_SHAPE if at.on_gpu else cards.SMALL
-    for mode in cards.MODES if at.on_gpu else cards.MODES[:1]:
+    for mode in [*cards.MODES][: None if at.on_gpu else 1]:
         one = cards.measure(shape, mode, at.precision)
-        found[mode.settings] = {"peak_gb": round(one.peak_bytes / 1e9, 3)}
+        found[mode] = {"peak_gb": round(one.peak_bytes / 1e9, 3)}
     return found
 
 

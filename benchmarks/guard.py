@@ -20,9 +20,9 @@ from typing import Any
 import torch
 
 from benchmarks import guard_counts, guard_texts, guard_times, texts
-from benchmarks.guard_utterances import own_voice
-from xtts.inference.alignment import head_measurement
+from benchmarks.guard_counts import own_voice
 from xtts.inference.alignment.heads import TEXTS, following
+from xtts.inference.alignment.heads import spoken as spoken_by
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -65,7 +65,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def heads(voice: LoadedVoice) -> dict[str, Any]:
     """How well the best heads follow the text, and which config.json names."""
-    spoken = [head_measurement.spoken(voice.model, own_voice(voice), text) for text in TEXTS]
+    spoken = [spoken_by(voice.backend(), own_voice(voice), text) for text in TEXTS]
     marks = {
         f"layer {layer} head {head}": round(
             min(following(rows[layer, head], said) for rows, said in spoken), 3
@@ -79,9 +79,8 @@ def heads(voice: LoadedVoice) -> dict[str, Any]:
 def cost(voice: LoadedVoice, sentences: Sequence[str], pairs: int) -> dict[str, Any]:
     """Processor time of speaking with the guard for that without, in turns, over sentences of which
     the guard changes nothing: the median of so many pairs, with its 95 % interval."""
-    asks = [
-        ask for ask in (SynthesisRequest(text, "en") for text in sentences) if _good(voice, ask)
-    ]
+    asks = [SynthesisRequest(text, "en") for text in sentences]
+    asks = [ask for ask in asks if _good(voice, ask)]
     ratios = list[float]()
     for number in range(pairs):
         seconds = {True: 0.0, False: 0.0}
@@ -91,7 +90,10 @@ def cost(voice: LoadedVoice, sentences: Sequence[str], pairs: int) -> dict[str, 
                 voice.synthesize_guarded(ask, voice.guard(ask) if guarded else None)
                 seconds[guarded] += time.process_time() - started
         ratios.append(seconds[True] / seconds[False])
-    low, high = _interval(ratios)
+    # Of the median, by the bootstrap (https://doi.org/10.1214/aos/1176344552).
+    draw = random.Random(0)
+    medians = sorted(statistics.median(draw.choices(ratios, k=pairs)) for _ in range(RESAMPLES))
+    low, high = medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]
     return {
         "sentences": len(asks),
         "pairs": pairs,
@@ -104,12 +106,3 @@ def _good(voice: LoadedVoice, ask: SynthesisRequest) -> bool:
     guard = voice.guard(ask)
     voice.synthesize_guarded(ask, guard)
     return guard is not None and all(piece.attempts == 1 for piece in guard.pieces)
-
-
-def _interval(ratios: Sequence[float]) -> tuple[float, float]:
-    """Of the median, by the bootstrap (https://doi.org/10.1214/aos/1176344552)."""
-    draw = random.Random(0)
-    medians = sorted(
-        statistics.median(draw.choices(ratios, k=len(ratios))) for _ in range(RESAMPLES)
-    )
-    return medians[int(0.025 * RESAMPLES)], medians[int(0.975 * RESAMPLES)]

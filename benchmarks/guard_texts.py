@@ -1,19 +1,17 @@
 """Texts for the guard's counts: 1 to 40 words, endings of every kind, numbers, single words.
 
 Drawn, always the same for a set. The sets `choosing` and `reporting` share no text: which one a
-text belongs to follows from its words. Called by `benchmarks.guard`.
+text belongs to follows from its words.
 """
 
 import random
 import re
 import zlib
-from collections.abc import Callable
 
 from benchmarks.texts import sentences
 from demo_voice.text import lexicon as words
-from demo_voice.text.judged import is_part
 from demo_voice.text.lexicon import Lexicon
-from demo_voice.text.sentences import Grammar, plain
+from demo_voice.text.sentences import Grammar, is_judged, plain
 
 SETS = ("choosing", "reporting")
 MOST_WORDS = 40
@@ -64,17 +62,13 @@ def drawn(name: str, count: int) -> list[str]:
     grammar = Grammar(_lexicon(), f"guard/sentences/{name}")
     makers = [(_word, 10), (_few, 12), (_sentence, 33), (_long, 30), (_number, 15)]
     kinds, weights = zip(*makers, strict=True)
-    found, seen = list[str](), set[str]()
+    found: dict[str, str] = {}
     while len(found) < count:
-        maker: Callable[[random.Random, Grammar], str] = draw.choices(kinds, weights)[0]
-        text = maker(draw, grammar)
-        known = _key(text)
-        if known in seen or set_of(text) != name or is_part(plain(text)) or _length(text) < 1:
-            continue
-        if _length(text) <= MOST_WORDS:
-            seen.add(known)
-            found.append(text)
-    return found
+        text = draw.choices(kinds, weights)[0](draw, grammar)
+        fits = 1 <= _length(text) <= MOST_WORDS and set_of(text) == name
+        if fits and not is_judged(plain(text)):
+            found.setdefault(_key(text), text)
+    return [*found.values()]
 
 
 def set_of(text: str) -> str:
@@ -92,9 +86,8 @@ def _length(text: str) -> int:
 
 def _lexicon() -> Lexicon:
     nouns = (*words.THINGS, *words.PEOPLE, *words.PLACES)
-    pasts: dict[str, tuple[str, ...]] = {
-        verb: (past,) for verb, past in zip(PASTS[::2], PASTS[1::2], strict=True)
-    }
+    pasts: dict[str, tuple[str, ...]] = {}
+    pasts.update((verb, (past,)) for verb, past in zip(PASTS[::2], PASTS[1::2], strict=True))
     return Lexicon(nouns, tuple(VERBS), tuple(ADJECTIVES), tuple(words.WAYS), pasts, ())
 
 
@@ -141,21 +134,23 @@ def _number(draw: random.Random, _: Grammar) -> str:
     whole, hour, minute = draw.randint(2, 999), draw.randint(1, 12), draw.randint(10, 59)
     thing, name = draw.choice(words.THINGS), draw.choice(words.NAMES)
     year, month = draw.randint(1700, 2030), draw.choice(MONTHS)
-    return _ended(
-        draw,
-        draw.choice(
-            [
-                f"{whole}", f"room {whole}", f"page {whole} of {whole + draw.randint(1, 900)}",
-                f"the {thing} costs ${draw.randint(2, 90)}.{minute}", f"{name} was born in {year}",
-                f"the train leaves at {hour}:{minute} pm", f"we have {whole} {thing}s left",
-                f"{name} came on {month} {draw.randint(1, 28)}, {year}",
-                f"call 555-{draw.randint(1000, 9999)}", f"it is {whole} miles to the harbor",
-                f"only {draw.randint(2, 99)}% of them know {name}",
-                f"{name} lives at {whole} Garden Street", f"the {draw.randint(4, 19)}th {thing}",
-                f"number {hour}, {minute}, and {draw.randint(60, 99)}",
-            ]
-        ),
-    )  # fmt: skip
+    kinds = [
+        f"{whole}",
+        f"room {whole}",
+        f"page {whole} of {whole + draw.randint(1, 900)}",
+        f"the {thing} costs ${draw.randint(2, 90)}.{minute}",
+        f"{name} was born in {year}",
+        f"the train leaves at {hour}:{minute} pm",
+        f"we have {whole} {thing}s left",
+        f"{name} came on {month} {draw.randint(1, 28)}, {year}",
+        f"call 555-{draw.randint(1000, 9999)}",
+        f"it is {whole} miles to the harbor",
+        f"only {draw.randint(2, 99)}% of them know {name}",
+        f"{name} lives at {whole} Garden Street",
+        f"the {draw.randint(4, 19)}th {thing}",
+        f"number {hour}, {minute}, and {draw.randint(60, 99)}",
+    ]
+    return _ended(draw, draw.choice(kinds))
 
 
 def texts(name: str, count: int) -> list[str]:
@@ -163,9 +158,5 @@ def texts(name: str, count: int) -> list[str]:
     are drawn; fewer are the first of more."""
     known = sentences(name)
     made = iter(drawn(name, count))
-    draw = random.Random(f"guard/order/{name}")
-    draw.shuffle(known)
-    found = list[str]()
-    for number in range(count):
-        found.append(known.pop() if known and number % 5 == 4 else next(made))
-    return found
+    random.Random(f"guard/order/{name}").shuffle(known)
+    return [known.pop() if known and number % 5 == 4 else next(made) for number in range(count)]

@@ -2,15 +2,13 @@
 
 Offline: pocketsphinx brings its English model, and the voices to compare with are spoken by flite
 and RHVoice.
-Called by `benchmarks.voice`.
 """
 
 import math
 import re
-import subprocess
 import tempfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -19,8 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from demo_voice.teachers import neighbours
-from machine.errors import SotaqueError
+from demo_voice.teachers import flite, neighbours
 from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
 
@@ -31,37 +28,21 @@ LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
 
 
-class JudgeError(SotaqueError):
-    """A judge's own tool is missing."""
-
-
 def teacher(voice: str, text: str) -> Tensor:
-    """`text` by flite's or RHVoice's `voice`: [samples] at 16 kHz. Raises JudgeError."""
+    """`text` by flite's or RHVoice's `voice`: [samples] at 16 kHz. Raises TeacherError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
-        packages, command, given = "flite", ["flite", "-voice", voice, "-t", text], None
         if voice in FURTHER:
-            packages, command, given = (
-                "rhvoice rhvoice-english",
-                ["RHVoice-test", "-p", voice],
-                text,
-            )
-        try:
-            subprocess.run(
-                [*command, "-o", str(path)],
-                input=given, check=True, capture_output=True, text=True,
-            )  # fmt: skip
-            return read(path, RATE)
-        except (OSError, subprocess.CalledProcessError, SotaqueError) as error:
-            raise JudgeError(
-                f"{command[0]} did not speak ({error}). The judges compare with its voices; "
-                f"install it with: apt-get install {packages}"
-            ) from error
+            command, packages = ["RHVoice-test", "-p", voice], "rhvoice rhvoice-english"
+        else:
+            command, packages = ["flite", "-voice", voice, "-t", text], "flite"
+        flite.run([*command, "-o", str(path)], text, packages, given=text)
+        return read(path, RATE)
 
 
 def words_heard(waveform: Tensor) -> str:
     """What pocketsphinx understands of [samples] at 16 kHz. Raises TeacherError."""
-    decoder = _recogniser()
+    decoder = _recogniser("words")
     neighbours.hear(decoder, _padded(waveform))
     found = decoder.hyp()
     return found.hypstr if found else ""
@@ -70,7 +51,7 @@ def words_heard(waveform: Tensor) -> str:
 def words_found(waveform: Tensor, words: Sequence[str]) -> list[tuple[float, float]]:
     """Where pocketsphinx finds these words in [samples] at 16 kHz: begin and end of each in
     seconds; none where it lacks a word or does not find them all. Raises TeacherError."""
-    decoder = _aligner()
+    decoder = _recogniser("alignment")
     try:
         decoder.set_align_text(" ".join(words))
         neighbours.hear(decoder, _padded(waveform))
@@ -94,13 +75,8 @@ def _padded(waveform: Tensor) -> bytes:
 
 
 @cache
-def _recogniser() -> Any:
-    return neighbours.open_recogniser()
-
-
-@cache
-def _aligner() -> Any:
-    """Apart from the recogniser: a text to align would stay its task."""
+def _recogniser(_: str) -> Any:
+    """One for each task: a text to align would stay its task."""
     return neighbours.open_recogniser()
 
 
@@ -175,9 +151,9 @@ class VoiceJudge:
 
     means: Mapping[str, np.ndarray]
     precision: np.ndarray
-    near: float
-    far: float
     wanted: str
+    near: float = 0.0
+    far: float = 1.0
 
     @staticmethod
     def learn(clips: Mapping[str, Sequence[Tensor]], wanted: str) -> "VoiceJudge":
@@ -187,10 +163,10 @@ class VoiceJudge:
         means = {name: of.mean(0) for name, of in shown.items()}
         spread = np.concatenate([of - means[name] for name, of in shown.items()])
         covariance = np.cov(spread.T) + 1e-3 * np.eye(spread.shape[1])
-        judge = VoiceJudge(means, np.linalg.inv(covariance), 0.0, 1.0, wanted)
+        judge = VoiceJudge(means, np.linalg.inv(covariance), wanted)
         held = {name: [judge._away(face, wanted) for face in of[::5]] for name, of in drawn.items()}
         far = float(np.mean([np.mean(of) for name, of in held.items() if name != wanted]))
-        return VoiceJudge(means, judge.precision, float(np.mean(held[wanted])), far, wanted)
+        return replace(judge, near=float(np.mean(held[wanted])), far=far)
 
     def name(self, waveform: Tensor) -> str:
         """The voice that it is nearest to."""
@@ -226,16 +202,16 @@ def distance(found: Tensor, wanted: Tensor) -> float:
 def mfccs(waveform: Tensor) -> Tensor:
     """[frames, 24] of [samples] at 16 kHz, 10 ms apart, of 80 mel bands in dB, at most 80 dB under
     the loudest."""
-    from torchaudio.transforms import MFCC
-
-    shape = {"n_fft": 512, "hop_length": RATE // 100, "win_length": 400, "n_mels": 80}
-    found: Tensor = _mfcc(MFCC, tuple(shape.items()))(waveform)
+    found: Tensor = _mfcc()(waveform)
     return found.T
 
 
 @cache
-def _mfcc(kind: Any, shape: tuple[tuple[str, int], ...]) -> Any:
-    return kind(RATE, n_mfcc=24, melkwargs=dict(shape))
+def _mfcc() -> Any:
+    from torchaudio.transforms import MFCC
+
+    shape = {"n_fft": 512, "hop_length": RATE // 100, "win_length": 400, "n_mels": 80}
+    return MFCC(RATE, n_mfcc=24, melkwargs=shape)
 
 
 def _warped(one: Tensor, other: Tensor) -> float:

@@ -19,8 +19,7 @@ SIDES = ("torch alone", "coqui", "ours fp32", "ours auto")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=5)
+    synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--codes", type=int, default=40)
 
 

@@ -17,7 +17,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,24 +26,15 @@ from benchmarks.synthetic import TEXT
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 
-
-@dataclass(frozen=True)
-class Row:
-    """low: as LOW_MEMORY=on loads and speaks."""
-
-    backend: str
-    precision: str = "fp32"
-    low: bool = False
-
-
+# Backend and precision of each; LOW_MEMORY: as it loads and speaks where that is on.
 ROWS = {
-    "coqui": Row("coqui"),
-    "torch fp32": Row("torch"),
-    "torch int8": Row("torch", "int8"),
-    "torch LOW_MEMORY": Row("torch", "int8", low=True),
-    "onnx fp32": Row("onnx"),
-    "onnx int8": Row("onnx", "int8"),
-    "onnx LOW_MEMORY": Row("onnx", "int8", low=True),
+    "coqui": ("coqui", "fp32"),
+    "torch fp32": ("torch", "fp32"),
+    "torch int8": ("torch", "int8"),
+    "torch LOW_MEMORY": ("torch", "int8"),
+    "onnx fp32": ("onnx", "fp32"),
+    "onnx int8": ("onnx", "int8"),
+    "onnx LOW_MEMORY": ("onnx", "int8"),
 }
 _WORDS = (
     "the old man walked slowly along the river and thought about the long day while his dog ran in "
@@ -55,13 +45,12 @@ Says = Callable[[SynthesisRequest], int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
+    synthetic.add_base_arguments(parser, rounds=1)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--coqui", action="store_true", help="Coqui's Xtts too")
     parser.add_argument("--rows", help="words, by commas: only rows that hold one of them")
     parser.add_argument("--codes", type=int, help="how many each says")
     parser.add_argument("--sentences", type=int, help="so many, by the embedded voice")
-    parser.add_argument("--rounds", type=int, default=1)
-    parser.add_argument("--threads", type=int, default=2)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
@@ -89,7 +78,7 @@ def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         base = Path(folder) / "base"
         base.symlink_to(DEMO)
-        if ROWS[name].backend == "onnx":
+        if ROWS[name][0] == "onnx":
             synthetic.export_onnx(base)
         found = measuring.ask("benchmarks.low_memory", name, base, -sentences, threads)
     seen = found.pop("resident_mb")
@@ -103,9 +92,8 @@ def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
 
 def _row(name: str, folder: Path, codes: int, threads: int) -> dict[str, Any]:
     """Figures of one row, in seconds and 10^9 bytes. codes: below 0, so many sentences instead."""
-    row = ROWS[name]
     began = time.perf_counter()
-    says = {"coqui": _coqui, "torch": _torch, "onnx": _onnx}[row.backend](row, folder, threads)
+    says = _says(name, folder, threads)
     loaded = time.perf_counter()
     if codes < 0:
         return _sentences(says, -codes)
@@ -139,10 +127,19 @@ def sentence(number: int) -> SynthesisRequest:
     return SynthesisRequest(" ".join(words), "en", number, max_codes=6 + 11 * number % 60)
 
 
-def _coqui(_: Row, folder: Path, threads: int) -> Says:
+def _says(name: str, folder: Path, threads: int) -> Says:
+    (backend, precision), low = ROWS[name], "LOW_MEMORY" in name
+    if backend == "onnx":
+        return synthetic.onnx_voice(folder, precision, threads, low=low).say
     import torch
 
     torch.set_num_threads(threads)
+    if backend == "coqui":
+        return _coqui(folder)
+    return synthetic.torch_voice(folder, precision, low=low).say
+
+
+def _coqui(folder: Path) -> Says:
     # Its limit is set when it is loaded; ours comes with each request.
     xtts = synthetic.load_coqui(folder, 0)
     voice = synthetic.voice_latents(xtts.config.model_args.gpt_n_model_channels)
@@ -152,17 +149,6 @@ def _coqui(_: Row, folder: Path, threads: int) -> Says:
         return len(xtts.inference(request.text, "en", *voice, repetition_penalty=5.0)["wav"])
 
     return says
-
-
-def _torch(row: Row, folder: Path, threads: int) -> Says:
-    import torch
-
-    torch.set_num_threads(threads)
-    return synthetic.torch_voice(folder, row.precision, low=row.low).say
-
-
-def _onnx(row: Row, folder: Path, threads: int) -> Says:
-    return synthetic.onnx_voice(folder, row.precision, threads, low=row.low).say
 
 
 if __name__ == "__main__":

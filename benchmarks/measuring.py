@@ -3,9 +3,12 @@
 Importing this imports no torch, for the processes whose memory is measured.
 """
 
+import os
+import resource
 import statistics
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -34,6 +37,13 @@ def in_turns(
     return seen
 
 
+def seconds_of(work: Callable[[], object]) -> float:
+    """How long it takes, by the clock."""
+    began = time.perf_counter()
+    work()
+    return time.perf_counter() - began
+
+
 def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Of each figure, over rows that have the same."""
     return {name: round(statistics.median(row[name] for row in rows), 3) for name in rows[0]}
@@ -45,6 +55,25 @@ def memory_bytes(name: str, pid: int | str = "self") -> int:
     status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8", errors="replace")
     sizes = [line.split()[1] for line in status.splitlines() if line.startswith(f"{name}:")]
     return int(sizes[0]) * 1024 if sizes else 0
+
+
+def watched(
+    command: Sequence[str], look: Callable[[int], None], seconds: float
+) -> tuple[int, resource.struct_rusage]:
+    """A child to its end, looked at (by its process id) every so many seconds: its exit status, and
+    what it used. Its stdout is ours to stderr: our own is for the table.
+
+    Only wait4 tells what this one child used; its `ru_maxrss` is at least our own peak, which a
+    child inherits.
+    """
+    child = subprocess.Popen(command, stdout=2)
+    ended = 0
+    while not ended:
+        look(child.pid)
+        time.sleep(seconds)
+        ended, status, usage = os.wait4(child.pid, os.WNOHANG)
+    child.returncode = os.waitstatus_to_exitcode(status)
+    return child.returncode, usage
 
 
 def ask(module: str, *words: object, limit_seconds: float = 3600.0) -> Any:

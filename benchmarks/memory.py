@@ -11,12 +11,11 @@ once) of the trainer and every process under it, twice a second.
 
 import argparse
 import gc
-import subprocess
-import sys
 import tempfile
 import time
 import weakref
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,8 +26,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from benchmarks import measuring, synthetic
+from train.memory.estimate import tensor_bytes
 from train.optim.lora import LoraShape
-from train.optim.optimizer import state_bytes
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
@@ -43,22 +42,14 @@ SMALL = GPTShape(text_ids=200, text_start=198, layers=4, width=128, heads=4)
 LORA = LoraShape(rank=16, alpha=32)
 
 
-@dataclass(frozen=True)
-class Mode:
-    """A way of training, by its settings."""
-
-    settings: str
-    learning: TrainableParts
-    optimizer: str = "adamw"
-
-
-MODES = (
-    Mode("GRADIENT_CHECKPOINTING=off", TrainableParts()),
-    Mode("GRADIENT_CHECKPOINTING=on", TrainableParts(recompute=True)),
-    Mode("OPTIMIZER=adamw8bit", TrainableParts(recompute=True), "adamw8bit"),
-    Mode("LORA_RANK=16", TrainableParts(lora=LORA)),
-    Mode("LORA_RANK=16 with checkpointing", TrainableParts(lora=LORA, recompute=True)),
-)
+# Each way of training: what learns of the model, and the optimizer.
+MODES = {
+    "GRADIENT_CHECKPOINTING=off": (TrainableParts(), "adamw"),
+    "GRADIENT_CHECKPOINTING=on": (TrainableParts(recompute=True), "adamw"),
+    "OPTIMIZER=adamw8bit": (TrainableParts(recompute=True), "adamw8bit"),
+    "LORA_RANK=16": (TrainableParts(lora=LORA), "adamw"),
+    "LORA_RANK=16 with checkpointing": (TrainableParts(lora=LORA, recompute=True), "adamw"),
+}
 
 
 @dataclass(frozen=True)
@@ -92,7 +83,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     elif not torch.ops.mkldnn._is_mkldnn_bf16_supported():
         precision = "fp32"
     shape = synthetic.FULL_SHAPE if arguments.full else SMALL
-    modes = MODES if arguments.only is None else (MODES[arguments.only],)
+    modes = [*MODES] if arguments.only is None else [[*MODES][arguments.only]]
     found = [asdict(measure(shape, mode, precision)) for mode in modes]
     return {"how": how, "precision": precision, "modes": found}
 
@@ -151,13 +142,13 @@ class Allocations(TorchDispatchMode):
         self.peak_bytes = max(self.peak_bytes, self.live_bytes)
 
 
-def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
+def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
     """The second of two steps: the optimizer's states are there then."""
     on_gpu = torch.cuda.is_available()
+    (learning, optimizer), device = MODES[mode], "cuda" if on_gpu else "cpu"
     learner = synthetic.new_learner(
-        shape, precision, "cuda" if on_gpu else "cpu",
-        optimizer=mode.optimizer, learning=mode.learning,
-    )  # fmt: skip
+        shape, precision, device, optimizer=optimizer, learning=learning
+    )
     codes = int(CLIP_SECONDS * CODE_RATE / SAMPLES_PER_CODE)
     batch = synthetic.noise_batch(shape, [(TEXT_IDS, codes, CONDITIONING_FRAMES)], CLIP_SECONDS)
     gc.collect()
@@ -170,10 +161,10 @@ def measure(shape: GPTShape, mode: Mode, precision: str) -> Measured:
                 train_step(learner, batch)
         peak = counted.peak_bytes
     return Measured(
-        settings=mode.settings,
+        settings=mode,
         learning=sum(weight.numel() for weight in learner.weights.learning),
         weights_bytes=sum(tensor.nbytes for tensor in learner.gpt.state_dict().values()),
-        states_bytes=state_bytes(learner.optimizer.state_dict()),
+        states_bytes=tensor_bytes(learner.optimizer.state_dict()),
         peak_bytes=peak,
         card_bytes=peak + CONTEXT_BYTES,
     )
@@ -200,17 +191,18 @@ def run_memory(base: str, folder: Path) -> dict[str, float | int | str]:
         sample_text="One two three.", log_every=1,
     )  # fmt: skip
     started = time.monotonic()
-    process = subprocess.Popen(command, stdout=sys.stderr)
-    peak, trainer = 0, 0
-    while process.poll() is None:
-        sizes = {pid: pss_bytes(pid) for pid in tree(process.pid)}
-        peak = max(peak, sum(sizes.values()))
-        trainer = max(trainer, sizes.get(process.pid, 0))
-        time.sleep(LOOK_SECONDS)
+    trainers, all_of_it = [0], [0]
+
+    def look(pid: int) -> None:
+        sizes = [pss_bytes(one) for one in tree(pid)]
+        trainers.append(sizes[0])
+        all_of_it.append(sum(sizes))
+
+    code, _ = measuring.watched(command, look, LOOK_SECONDS)
     samples = list((folder / "output" / "samples").glob("epoch_1_output.wav"))
     return {
-        "base": base, "exit_code": process.returncode, "samples": len(samples),
-        "peak_pss_bytes": peak, "trainer_pss_bytes": trainer,
+        "base": base, "exit_code": code, "samples": len(samples),
+        "peak_pss_bytes": max(all_of_it), "trainer_pss_bytes": max(trainers),
         "seconds": round(time.monotonic() - started, 1),
     }  # fmt: skip
 
@@ -218,21 +210,17 @@ def run_memory(base: str, folder: Path) -> dict[str, float | int | str]:
 def tree(pid: int) -> list[int]:
     """A process and everything under it."""
     found = [pid]
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError):
         for task in Path(f"/proc/{pid}/task").iterdir():
             for child in (task / "children").read_text().split():
                 found += tree(int(child))
-    except (FileNotFoundError, ProcessLookupError):
-        pass
     return found
 
 
 def pss_bytes(pid: int) -> int:
     """The proportional set size of a process; 0 when it has gone."""
-    try:
+    with suppress(FileNotFoundError, ProcessLookupError, PermissionError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
                 return int(line.split()[1]) * 1024
-    except (FileNotFoundError, ProcessLookupError, PermissionError):
-        pass
     return 0

@@ -13,8 +13,9 @@ layers of small width and drawn on to 30, XTTS-v2's.
 import argparse
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any
 from unittest import mock
 
@@ -24,15 +25,13 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from benchmarks import synthetic
-from train.dataset.batches import Batch
 from train.trainer import train_step
-from xtts.inference import cuda_graphs, decoding
-from xtts.inference.batched_decoding import DecodingSlots
+from xtts.inference import decode_step
 from xtts.inference.decode_step import DecodeStep
-from xtts.inference.decoding import DecodingState
+from xtts.inference.decoding import DecodingSlots, TorchUtterance
+from xtts.inference.defaults import SamplingParams
 from xtts.model import casting, varlen
-from xtts.model.config import SamplingParams
-from xtts.model.gpt import GPT, new_gpt
+from xtts.model.gpt import new_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.transformer import Dropout
 
@@ -100,13 +99,11 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 def measured() -> dict[str, Counts]:
     """Every count at XTTS-v2's depth."""
-    return {
-        "training step, full": at_full_depth(training_step),
-        "a code, one row, in the graph": at_full_depth(lambda layers: code_in_graph(layers, 1)),
-        "a code, 16 rows, in the graph": at_full_depth(lambda layers: code_in_graph(layers, 16)),
-        "a code, one row, beside it": at_full_depth(lambda layers: code_beside(layers, 1)),
-        "a code, 16 rows, beside it": at_full_depth(lambda layers: code_beside(layers, 16)),
-    }
+    found = {"training step, full": at_full_depth(training_step)}
+    for where, count in (("in the graph", code_in_graph), ("beside it", code_beside)):
+        for rows, slots in (("one row", 1), ("16 rows", 16)):
+            found[f"a code, {rows}, {where}"] = at_full_depth(partial(count, slots=slots))
+    return found
 
 
 def at_full_depth(counted: Callable[[int], tuple[Counter[str], float]]) -> Counts:
@@ -123,19 +120,14 @@ def small_shape(layers: int) -> GPTShape:
     return GPTShape(text_ids=300, text_start=261, layers=layers, width=64, heads=4)
 
 
-def small(layers: int) -> GPT:
-    """A GPT of `small_shape`."""
-    return new_gpt(small_shape(layers), seed=0)
-
-
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
     """The branches that ask for a CPU take the other one."""
-    with ExitStack() as changed:
-        changed.enter_context(mock.patch.object(varlen, "attends_per_clip", lambda _: False))
-        changed.enter_context(mock.patch.object(Dropout, "forward", _dropped))
-        changed.enter_context(mock.patch.object(casting, "counts_launches", lambda _: True))
-        changed.enter_context(mock.patch.object(decoding, "waits_for_nothing", lambda _: False))
+    with (
+        mock.patch.object(varlen, "attends_per_clip", lambda _: False),
+        mock.patch.object(Dropout, "forward", _dropped),
+        mock.patch.object(casting, "counts_launches", lambda _: True),
+    ):
         yield
 
 
@@ -147,25 +139,22 @@ def _dropped(dropout: torch.nn.Dropout, x: Tensor) -> Tensor:
 
 
 def training_step(layers: int) -> tuple[Counter[str], float]:
-    """The second step in bf16 on four clips, packed: the first makes the optimizer's states."""
+    """The second step in bf16 on four clips of 3 to 7 s, packed: the first makes the optimizer's
+    states."""
     shape = small_shape(layers)
-    learner, batch = synthetic.new_learner(shape, "bf16"), four_clips(shape)
+    sizes = ((30, 65, 260), (45, 90, 300), (60, 120, 350), (70, 150, 400))
+    batch = synthetic.noise_batch(shape, sizes, 20.0)
+    learner = synthetic.new_learner(shape, "bf16")
     with as_on_a_gpu():
         train_step(learner, batch, deferred=True)
         return counts_of(lambda: train_step(learner, batch, deferred=True))
 
 
-def four_clips(shape: GPTShape) -> Batch:
-    """Clips of 3 to 7 s, of noise."""
-    sizes = ((30, 65, 260), (45, 90, 300), (60, 120, 350), (70, 150, 400))
-    return synthetic.noise_batch(shape, sizes, 20.0)
-
-
 @torch.inference_mode()
 def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
     """What a captured step holds; one launch replays it."""
-    gpt = small(layers).eval()
-    steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
+    gpt = new_gpt(small_shape(layers), seed=0).eval()
+    steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
     codes, places = torch.zeros(slots, dtype=torch.long), torch.ones(slots, dtype=torch.long)
     plain = DecodeStep(gpt)
     return counts_of(lambda: plain(codes, places, steps.caches))
@@ -175,14 +164,14 @@ def code_in_graph(layers: int, slots: int) -> tuple[Counter[str], float]:
 def code_beside(layers: int, slots: int) -> tuple[Counter[str], float]:
     """What a code costs beside its replay: tokens in, sampling, the stop code; of so many rows that
     all speak. The waits are those of one step of all rows."""
-    gpt = small(layers).eval()
+    gpt = new_gpt(small_shape(layers), seed=0).eval()
     gpt.mel_head.bias[gpt.shape.audio_stop] = -1e4
     rules = SamplingParams(temperature=0.75, top_k=50, top_p=0.85, repetition_penalty=5.0)
-    steps = cuda_graphs.CudaGraphStep(gpt, slots, _replayed)
-    with mock.patch.object(cuda_graphs, "graphed_step", lambda *_, **__: steps.borrow()):
+    steps = decode_step.CudaGraphStep(gpt, slots, _replayed)
+    with mock.patch.object(decode_step, "graphed_step", lambda *_, **__: steps.borrow()):
         decoding_slots = DecodingSlots(gpt, slots)
         for slot in range(slots):
-            utterance = DecodingState(gpt, rules, torch.Generator().manual_seed(slot))
+            utterance = TorchUtterance(gpt, rules, torch.Generator().manual_seed(slot))
             decoding_slots.enter(torch.zeros(1, NUM_LATENTS, 64), torch.arange(2, 20), utterance)
         decoding_slots.step()
         with as_on_a_gpu():

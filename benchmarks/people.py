@@ -28,10 +28,6 @@ SET, LANGUAGE = "reporting", "en"
 WHO = ("base", "served", "last epoch")
 
 
-class PeopleBenchmarkError(SotaqueError):
-    """A run that serves nothing, or a dataset with too few clips."""
-
-
 @dataclass(frozen=True)
 class Spoken:
     """One text by one candidate: word errors and words, distance and distortion from the person's
@@ -91,10 +87,10 @@ def spoken_part(name: str, work: Path) -> tuple[Path, dict[str, Tensor]]:
 
 def folds(dataset: Path, count: int, work: Path) -> list[tuple[Path, dict[str, Tensor]]]:
     """For each of `count` parts of a dataset, a dataset of the other clips, and the recordings that
-    it leaves out. Raises PeopleBenchmarkError and DatasetError."""
+    it leaves out. Raises SotaqueError and DatasetError."""
     rows = read_entries(dataset, "auto", LANGUAGE)
     if len(rows) < count:
-        raise PeopleBenchmarkError(
+        raise SotaqueError(
             f"{dataset} has {len(rows)} clips, too few for {count} parts; --folds says how many."
         )
     clips = [(row.path.stem, row.text, read(row.path, SPEAKER_RATE)) for row in rows]
@@ -127,7 +123,7 @@ def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) ->
     folder = RunFolder(run)
     best, last = folder.best_weights(), folder.epochs()[-1]
     if best is None:
-        raise PeopleBenchmarkError(f"{run} serves nothing; its log is {log}.")
+        raise SotaqueError(f"{run} serves nothing; its log is {log}.")
     reference = run / "samples" / "best_reference.wav"
     bundles = ("demo", str(run), str(folder.checkpoint_path(last)))
     said = list(own)

@@ -7,14 +7,13 @@ the similarity taken. The guard is on, and judges once (`benchmarks.synthetic`).
 
 import argparse
 import statistics
-import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
 import torch
 
-from benchmarks import synthetic
+from benchmarks import measuring, synthetic
 from machine.storage import atomic
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import remember_hash
@@ -30,10 +29,9 @@ from xtts.workers.requests import SpeakRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
-    parser.add_argument("--codes", type=int, default=151)
-    parser.add_argument("--rounds", type=int, default=5)
+    synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--codes", type=int, default=151)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, float]:
@@ -56,12 +54,8 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
     speaker = _JudgedOnce(base, compute, keep_weights=False)
     text = SynthesisRequest(synthetic.TEXT, "en", max_codes=arguments.codes)
     asked = SpeakRequest(text, folder / "reference.wav", folder / "out.wav", saved)
-    seconds = []
-    for _ in range(arguments.rounds + 1):
-        started = time.perf_counter()
-        speaker.ask(asked)
-        seconds.append(time.perf_counter() - started)
-    return seconds[1:]
+    rounds = range(arguments.rounds + 1)
+    return [measuring.seconds_of(lambda: speaker.ask(asked)) for _ in rounds][1:]
 
 
 class _JudgedOnce(FileSpeaker):

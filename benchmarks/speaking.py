@@ -9,7 +9,6 @@ sound.
 
 import argparse
 import statistics
-import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -24,10 +23,9 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
-    parser.add_argument("--codes", type=int, help="how many each says")
-    parser.add_argument("--rounds", type=int, default=5)
+    synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int)
+    parser.add_argument("--codes", type=int, help="how many each says")
     parser.add_argument(
         "--precisions", default="fp32,int8,int4,auto", help="also onnx-fp32 and onnx-int8"
     )
@@ -73,13 +71,13 @@ def _contestants(
 ) -> dict[str, Callable[[], tuple[float, float]]]:
     found, request = {"coqui": _coqui(base, codes)}, SynthesisRequest(TEXT, "en", max_codes=codes)
     for precision in precisions:
-        if precision.startswith("onnx-"):
-            kind = precision.removeprefix("onnx-")
+        kind = precision.removeprefix("onnx-")
+        if kind != precision:
             voice = synthetic.onnx_voice(base, kind, torch.get_num_threads())
-            found[precision] = partial(_timed, voice, request)
         else:
             voice = synthetic.torch_voice(base, precision)
-            found[f"ours {precision}"] = partial(_timed, voice, request)
+        name = f"ours {precision}" if kind == precision else precision
+        found[name] = partial(_timed, voice, request)
     return found
 
 
@@ -89,18 +87,14 @@ def _coqui(folder: Path, codes: int) -> Callable[[], tuple[float, float]]:
 
     def speaks() -> tuple[float, float]:
         torch.manual_seed(0)
-        started = time.perf_counter()
-        xtts.inference(TEXT, "en", latents, speaker, repetition_penalty=5.0)
-        seconds = time.perf_counter() - started
+        seconds = measuring.seconds_of(
+            lambda: xtts.inference(TEXT, "en", latents, speaker, repetition_penalty=5.0)
+        )
         return seconds, seconds  # the whole is its first sound
 
     return speaks
 
 
 def _timed(voice: synthetic.FixedVoice, request: SynthesisRequest) -> tuple[float, float]:
-    started = time.perf_counter()
-    voice.say(request)
-    seconds = time.perf_counter() - started
-    started = time.perf_counter()
-    voice.begin(request)
-    return seconds, time.perf_counter() - started
+    whole = measuring.seconds_of(lambda: voice.say(request))
+    return whole, measuring.seconds_of(lambda: voice.begin(request))

@@ -17,7 +17,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.inference.alignment.guarded_piece import Guard
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import GPTShape
@@ -25,9 +24,10 @@ from xtts.model.shapes import GPTShape
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from train.dataset.batches import Batch
+    from train.dataset.batches import Batch, Batches
     from train.learner import Learner, OptimizationConfig
-    from xtts.onnx.speech.loading import OnnxComputeConfig
+    from xtts.inference.compute_config import ComputeConfig
+    from xtts.model.config import ModelConfig
 
 TEXT = "the old man walked slowly along the river and thought about the long day."
 FULL_SHAPE = GPTShape(text_ids=6681, text_start=261)
@@ -43,10 +43,12 @@ LEARNING_RATE = 5e-6
 # ---- a base model ----
 
 
-def add_base_arguments(parser: argparse.ArgumentParser) -> None:
-    """What `base_model` reads."""
+def add_base_arguments(parser: argparse.ArgumentParser, rounds: int | None = None) -> None:
+    """What `base_model` reads, and how often something is measured."""
     parser.add_argument("--full", action="store_true", help="XTTS-v2's size instead of 4 x 256")
     parser.add_argument("--folder", type=Path, help="where the base model is kept")
+    if rounds:
+        parser.add_argument("--rounds", type=int, default=rounds)
 
 
 @contextmanager
@@ -74,20 +76,15 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     from xtts.model.shapes import DVAEShape
     from xtts.model.vocoder import new_dvae
 
-    layers, width, heads = (30, 1024, 16) if full else (4, 256, 4)
+    shape = FULL_SHAPE if full else replace(FULL_SHAPE, layers=4, width=256, heads=4)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "vocab.json").write_text(json.dumps(_vocabulary()), encoding="utf-8")
-    (folder / "config.json").write_text(
-        json.dumps(_config(layers, width, heads), indent=2), encoding="utf-8"
-    )
-    shape = GPTShape(
-        text_ids=FULL_SHAPE.text_ids, text_start=261, layers=layers, width=width, heads=heads
-    )
+    for name, content in (("vocab.json", _vocabulary()), ("config.json", _config(shape))):
+        (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         decoder = {
             f"hifigan_decoder.{n}": t
-            for n, t in HifiDecoder(decoder_input_dim=width).state_dict().items()
+            for n, t in HifiDecoder(decoder_input_dim=shape.width).state_dict().items()
         }
         stats = torch.linspace(3.0, 6.0, 80)
         state = {**to_coqui(new_gpt(shape, seed).state_dict()), **decoder, "mel_stats": stats}
@@ -97,22 +94,21 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     return folder
 
 
-def _config(layers: int, width: int, heads: int) -> dict[str, object]:
+def _config(shape: GPTShape) -> dict[str, object]:
     """The values of the published config.json that decide about sizes and speaking."""
     args = {
-        "gpt_layers": layers, "gpt_n_model_channels": width, "gpt_n_heads": heads,
+        "gpt_layers": shape.layers, "gpt_n_model_channels": shape.width, "gpt_n_heads": shape.heads,
         "gpt_max_audio_tokens": 605, "gpt_max_text_tokens": 402, "gpt_max_prompt_tokens": 70,
         "gpt_number_text_tokens": FULL_SHAPE.text_ids, "gpt_num_audio_tokens": 1026,
         "gpt_start_audio_token": 1024, "gpt_stop_audio_token": 1025,
         "gpt_code_stride_len": 1024, "gpt_use_perceiver_resampler": True,
-        "decoder_input_dim": width, "d_vector_dim": 512,
+        "decoder_input_dim": shape.width, "d_vector_dim": 512,
     }  # fmt: skip
-    speaking = {"temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0}
-    reference = {"gpt_cond_len": 30, "gpt_cond_chunk_len": 4, "max_ref_len": 30}
-    own = {"weights": "random", "licence": "random weights, free to use"}
     return {
-        "model": "xtts", "model_args": args, "languages": list(LANGUAGES), **speaking, **reference,
-        "sotaque": own,
+        "model": "xtts", "model_args": args, "languages": list(LANGUAGES),
+        "temperature": 0.75, "top_k": 50, "top_p": 0.85, "repetition_penalty": 5.0,
+        "gpt_cond_len": 30, "gpt_cond_chunk_len": 4, "max_ref_len": 30,
+        "sotaque": {"weights": "random", "licence": "random weights, free to use"},
     }  # fmt: skip
 
 
@@ -180,10 +176,9 @@ def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoic
     """low: loaded as LOW_MEMORY=on does."""
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import Voice
-    from xtts.model import loading, low_memory
+    from xtts.model.loading import load_model
 
-    load = low_memory.load_low_memory if low else loading.load_model
-    model = load(folder, precision=precision)
+    model = load_model(folder, precision=precision, low_memory=low)
     model.gpt.mel_head.bias.data[model.gpt.shape.audio_stop] = -1e4
     return FixedVoice(TorchBackend(model), Voice(*voice_latents(model.config.gpt.width)))
 
@@ -191,6 +186,7 @@ def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoic
 def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> FixedVoice:
     """Of the export of `folder`, which `export_onnx` makes; low: opened as LOW_MEMORY=on does. No
     code of its is STOP."""
+    from xtts.inference.speech import Voice
     from xtts.onnx.speech import loading
     from xtts.onnx.speech.backend import OnnxBackend
 
@@ -201,17 +197,15 @@ def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> F
     random = np.random.default_rng(0)
     speaker = random.standard_normal((1, 512, 1)).astype(np.float32)
     latents = random.standard_normal((1, 32, model.config.gpt.width)).astype(np.float32)
-    voice = loading.OnnxLatents(latents, speaker / np.linalg.norm(speaker))
+    voice = Voice(latents, speaker / np.linalg.norm(speaker))
     return FixedVoice(OnnxBackend(model), voice)
 
 
-def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "OnnxComputeConfig":
+def onnx_config(kind: str, threads: int = 1, *, low: bool = False) -> "ComputeConfig":
     """As it is served with LOW_MEMORY or without."""
-    from xtts.onnx.speech.loading import OnnxComputeConfig, low_memory_config
+    from xtts.inference.compute_config import ComputeConfig
 
-    if low:
-        return replace(low_memory_config(threads), kind=kind)
-    return OnnxComputeConfig(kind, options=OnnxSessionOptions(threads=threads))
+    return ComputeConfig(precision=kind, backend="onnx", low_memory=low, threads=threads)
 
 
 def export_onnx(base: Path) -> Path:
@@ -256,6 +250,28 @@ def write_dataset(folder: Path) -> None:
         soundfile.write(folder / "wavs" / f"{number}.wav", sound, 22_050)
         rows.append(f"{number}|{CLIP_TEXTS[number % len(CLIP_TEXTS)]} {'again ' * number}")
     (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+
+
+def batches(
+    base: Path, data: Path, cache: Path, conditioning: str
+) -> tuple["ModelConfig", "Batches"]:
+    """What a start does for its data: judge every clip, build or find the cache."""
+    from train.dataset import dataset, features
+    from train.dataset.batches import Batches, ConditioningChoice
+    from train.settings import TrainSettings
+    from xtts.model.config import ModelConfig
+    from xtts.text.tokenizer import Tokenizer
+
+    config = ModelConfig.read(base)
+    settings = TrainSettings(dataset_dir=data, cache_dir=cache)
+    clips = dataset.read(settings, Tokenizer(config, base), config.gpt)
+    kept = features.build(clips, base, config, cache)
+    everything = tuple(range(len(clips.clips)))
+    made = Batches(
+        clips.clips, everything, kept, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
+        conditions=ConditioningChoice(conditioning, everything),
+    )  # fmt: skip
+    return config, made
 
 
 def recipe(precision: str, **changes: Any) -> "OptimizationConfig":

@@ -1,9 +1,15 @@
 """Figures as text for a terminal."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from machine.text import table
+
+
+def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """The lines of a table for docs/benchmarks.md."""
+    every = (columns, ["---"] * len(columns), *rows)
+    return [f"| {' | '.join(map(str, row))} |" for row in every]
 
 
 def text(found: Mapping[str, Any] | Sequence[Any]) -> str:

@@ -85,26 +85,25 @@ def missed(reader: Callable[[str, str], str], folder: Path = FOLDER) -> list[tup
 
 def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
     every = list(phrases(folder))
-    wrong, coquis_wrong = missed(ours, folder), missed(coquis, folder)
+    wrong = {"ours": missed(ours, folder), "coqui": missed(coquis, folder)}
     if show:
-        for phrase, said in wrong:
+        for phrase, said in wrong["ours"]:
             line = f"{phrase.language} {phrase.kind}: {phrase.written}\n  read: {said}"
             print(line, file=sys.stderr)
-    count = Counter(phrase.language for phrase in every)
-    ours_wrong = Counter(phrase.language for phrase, _ in wrong)
-    coqui_wrong = Counter(phrase.language for phrase, _ in coquis_wrong)
+    languages = Counter(phrase.language for phrase in every)
+    wrong_in = {
+        side: Counter(phrase.language for phrase, _ in lines) for side, lines in wrong.items()
+    }
     return {
         "set": folder.name,
         "phrases": len(every),
-        "ours": 1 - len(wrong) / max(1, len(every)),
-        "coqui": 1 - len(coquis_wrong) / max(1, len(every)),
+        **{side: 1 - len(lines) / max(1, len(every)) for side, lines in wrong.items()},
         "languages": {
             language: {
-                "phrases": count[language],
-                "ours wrong": ours_wrong[language],
-                "coqui wrong": coqui_wrong[language],
+                "phrases": languages[language],
+                **{f"{side} wrong": count[language] for side, count in wrong_in.items()},
             }
-            for language in sorted(count)
+            for language in sorted(languages)
         },
     }
 

@@ -2,7 +2,7 @@
 
 Whoever tries recipes measures with `choosing` alone; `reporting` is for what is published, once. A
 recipe that was chosen by the sentences it is reported on looks better than it is: the first tables
-of the embedded voice (`twenty`) were such. Called by `benchmarks.voice`; the teacher of the
+of the embedded voice (`twenty`) were such. The teacher of the
 embedded voice says none of them.
 """
 

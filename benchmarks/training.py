@@ -28,8 +28,7 @@ Measured = dict[str, float]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    synthetic.add_base_arguments(parser)
-    parser.add_argument("--rounds", type=int, default=5)
+    synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
 
 
@@ -38,13 +37,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     torch.set_num_threads(arguments.threads)
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     peak = flops.reached_flops(torch.bfloat16 if bf16 else torch.float32, size=2048, tries=8)
-    turns = one_at_a_time if arguments.full else side_by_side
     seen: dict[str, list[Measured]] = {}
     with synthetic.base_model(arguments) as (base, folder):
         synthetic.write_dataset(folder / "data")
-        for variant, found in turns(base, folder, arguments.rounds, arguments.threads):
+        for variant, found in passes(base, folder, arguments):
             seen.setdefault(variant, []).append(found)
-    rows = {variant: summary(passes, peak) for variant, passes in seen.items()}
+    rows = {variant: summary(found, peak) for variant, found in seen.items()}
     base_speed = rows["coqui as it stands"]["audio_seconds_per_second"]
     for row in rows.values():
         row["times_coqui"] = round(row["audio_seconds_per_second"] / base_speed, 2)
@@ -54,43 +52,32 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def side_by_side(
-    base: Path, folder: Path, rounds: int, threads: int
+def passes(
+    base: Path, folder: Path, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Measured]]:
-    """Both sides stay loaded; the first round is not counted."""
-    children = [BenchmarkChild(side, base, folder, threads) for side in SIDES]
-    for number in range(rounds + 1):
-        for child in children:
+    """A pass of each variant a round, in turns. At full size a side is loaded anew when its turn
+    comes; else both stay. The first pass of each variant in a process is not counted."""
+    given = (base, folder / "data", folder / "cache", arguments.threads)
+    staying = [] if arguments.full else [Side(side, *given) for side in SIDES]
+    for _ in range(arguments.rounds):
+        for child in staying or (Side(side, *given) for side in SIDES):
             for variant in child.variants:
-                found = child.passed(variant)
-                if number:
-                    yield variant, found
-    for child in children:
+                yield variant, child.passed(variant)
+            if not staying:
+                child.close()
+    for child in staying:
         child.close()
 
 
-def one_at_a_time(
-    base: Path, folder: Path, rounds: int, threads: int
-) -> Iterator[tuple[str, Measured]]:
-    """A side is loaded when its turn comes; every variant's first pass in it is not counted."""
-    for _ in range(rounds):
-        for side in SIDES:
-            child = BenchmarkChild(side, base, folder, threads)
-            for variant in child.variants:
-                child.passed(variant)
-                yield variant, child.passed(variant)
-            child.close()
+class Side:
+    """One side (`benchmarks.training_child`), loaded and waiting; every variant taken once."""
 
-
-class BenchmarkChild:
-    """One side (`benchmarks.training_child`), loaded and waiting."""
-
-    def __init__(self, side: str, base: Path, folder: Path, threads: int) -> None:
-        words = (side, base, folder / "data", folder / "cache", threads)
-        self._process = JsonLineProcess(
-            module_command("benchmarks.training_child", *map(str, words)), keep_stderr=True
-        )
+    def __init__(self, *words: object) -> None:
+        command = module_command("benchmarks.training_child", *map(str, words))
+        self._process = JsonLineProcess(command, keep_stderr=True)
         self.variants: list[str] = self._answer()["variants"]
+        for variant in self.variants:
+            self.passed(variant)
 
     def passed(self, variant: str) -> Measured:
         """One pass over the clips."""
@@ -110,20 +97,20 @@ class BenchmarkChild:
             ) from error
 
 
-def summary(passes: Sequence[Measured], peak: float) -> dict[str, float]:
+def summary(taken: Sequence[Measured], peak: float) -> dict[str, float]:
     """Medians of one variant; figures of the same names as in a run's TensorBoard."""
-    middle = {name: statistics.median(one[name] for one in passes) for name in passes[0]}
+    middle = {name: statistics.median(one[name] for one in taken) for name in taken[0]}
     seconds = middle["seconds"]
     found = {
         "audio_seconds_per_second": middle["audio_seconds"] / seconds,
         "clips_per_second": middle["clips"] / seconds,
         "seconds": seconds,
-        "least_seconds": min(one["seconds"] for one in passes),
-        "most_seconds": max(one["seconds"] for one in passes),
+        "least_seconds": min(one["seconds"] for one in taken),
+        "most_seconds": max(one["seconds"] for one in taken),
         "data_wait_share": middle["data_seconds"] / seconds,
         "busy_share": middle["busy_share"],
         "peak_gb": middle["peak_gb"],
-        "loss": passes[-1]["loss"],
+        "loss": taken[-1]["loss"],
     }
     if "flops" in middle:
         found["mfu"] = middle["flops"] / seconds / peak

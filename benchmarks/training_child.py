@@ -15,19 +15,14 @@ from typing import Any
 
 import torch
 
-from benchmarks import coqui_training
+from benchmarks import coqui_training, synthetic
 from benchmarks.measuring import memory_bytes
 from benchmarks.synthetic import LEARNING_RATE, recipe
 from machine.process import reserve_stdout, write_json_line
-from train.dataset import dataset, features
-from train.dataset.batches import Batches, ConditioningChoice
 from train.learner import Learner
 from train.metrics import flops
-from train.settings import TrainSettings
 from train.trainer import train_step
-from xtts.model.config import ModelConfig
 from xtts.model.loading import load_gpt, read_tensors
-from xtts.text.tokenizer import Tokenizer
 
 CLIPS_IN_A_BATCH = 4
 Pass = Callable[[], dict[str, float]]
@@ -55,16 +50,8 @@ def measured(taken: Pass, threads: int) -> dict[str, float]:
 
 def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
     """In Coqui's batches, and with all clips in one."""
-    config = ModelConfig.read(base)
-    tokenizer = Tokenizer(config, base)
-    settings = TrainSettings(dataset_dir=data, cache_dir=cache)
-    clips = dataset.read(settings, tokenizer, config.gpt)
-    found = features.build(clips, base, config, cache)
-    everything = tuple(range(len(clips.clips)))
-    batches = Batches(
-        clips.clips, everything, found, config.gpt, seed=0, batch_seconds=40.0,
-        stop_input=False, conditions=ConditioningChoice("same_clip", everything),
-    )  # fmt: skip
+    config, batches = synthetic.batches(base, data, cache, "same_clip")
+    everything = tuple(range(len(batches.clips)))
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
     learner = Learner(
         load_gpt(read_tensors(base / "model.pth"), config, 0.1), recipe("bf16" if bf16 else "fp32")
@@ -78,7 +65,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
             waited += time.perf_counter() - clock
             losses.append(train_step(learner, batch).audio_loss)
             counted += flops.step_flops(batch.rows, config.gpt)
-        seconds = sum(clip.seconds for clip in clips.clips)
+        seconds = sum(clip.seconds for clip in batches.clips)
         return {
             "audio_seconds": seconds, "clips": len(everything), "data_seconds": waited,
             "loss": sum(losses) / len(losses), "flops": counted,

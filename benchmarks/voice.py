@@ -10,9 +10,7 @@ so that its own mistakes stand beside.
 import argparse
 import statistics
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, replace
-from functools import partial
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,7 +22,6 @@ from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, resample
 from xtts.inference.synthesis_request import SynthesisRequest
 
 if TYPE_CHECKING:
-    from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
 
 # A text whose sound has another share than this of the source's length is cut, or babbles; of a
@@ -38,20 +35,6 @@ JUDGE_TEXTS = tuple(
     for what in ("found a silver coin", "was waiting for us", "sold the old boat")
     for where in ("behind the church", "early this morning")
 )
-
-
-@dataclass(frozen=True)
-class Figures:
-    """One seed, all sentences. `lengths`: the least and the greatest share of the source's;
-    `astray`: texts that are cut or babble."""
-
-    word_errors: float
-    heard_as_wanted: float
-    similarity: float
-    distortion_db: float
-    distance: float
-    astray: float
-    lengths: tuple[float, float]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -84,13 +67,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
     """Everything about speaking as one of flite's voices."""
-    judge = judges.VoiceJudge.learn(
-        {
-            name: [judges.teacher(name, text) for text in JUDGE_TEXTS]
-            for name in dict.fromkeys((*judges.VOICES, voice))
-        },
-        voice,
-    )
+    clips = {
+        name: [judges.teacher(name, text) for text in JUDGE_TEXTS]
+        for name in dict.fromkeys((*judges.VOICES, voice))
+    }
+    judge = judges.VoiceJudge.learn(clips, voice)
     source = [judges.teacher(voice, text) for text in sentences]
     own = judges.word_errors(sentences, [judges.words_heard(clip) for clip in source])
     spoken_by_seed = spoken(
@@ -98,15 +79,11 @@ def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]
         low=arguments.low_memory, recording=arguments.reference, guarded=arguments.guard == "on",
     )  # fmt: skip
     seeds = [figures(said, source, sentences, judge) for said in spoken_by_seed]
-    columns = [asdict(seed) for seed in seeds]
-    names = [name for name in columns[0] if name != "lengths"]
+    shortest, longest = ([seed.pop(name) for seed in seeds] for name in ("shortest", "longest"))
     return {
         "source": own,
-        "figures": {name: spread([row[name] for row in columns]) for name in names},
-        "lengths": (
-            min(row["lengths"][0] for row in columns),
-            max(row["lengths"][1] for row in columns),
-        ),
+        "figures": {name: spread([seed[name] for seed in seeds]) for name in seeds[0]},
+        "lengths": (min(shortest), max(longest)),
     }
 
 
@@ -115,20 +92,23 @@ def figures(
     source: Sequence[Tensor],
     sentences: Sequence[str],
     judge: judges.VoiceJudge,
-) -> Figures:
-    """One seed's sentences, [samples] at 16 kHz each, against the source's."""
+) -> dict[str, float]:
+    """One seed's sentences, [samples] at 16 kHz each, against the source's. astray: texts that are
+    cut or babble; shortest, longest: the least and the greatest share of the source's length."""
     pairs = list(zip(spoken, source, strict=True))
     lengths = [len(one) / len(other) for one, other in pairs]
     named = [judge.name(clip) == judge.wanted for clip in spoken]
-    return Figures(
-        word_errors=judges.word_errors(sentences, [judges.words_heard(clip) for clip in spoken]),
-        heard_as_wanted=sum(named) / len(named),
-        similarity=statistics.fmean(judge.similarity(clip) for clip in spoken),
-        distortion_db=statistics.fmean(judges.cepstral_distortion(*pair) for pair in pairs),
-        distance=statistics.fmean(judges.distance(*pair) for pair in pairs),
-        astray=float(astray(sentences, lengths)),
-        lengths=(min(lengths), max(lengths)),
-    )
+    heard = [judges.words_heard(clip) for clip in spoken]
+    return {
+        "word_errors": judges.word_errors(sentences, heard),
+        "heard_as_wanted": sum(named) / len(named),
+        "similarity": statistics.fmean(judge.similarity(clip) for clip in spoken),
+        "distortion_db": statistics.fmean(judges.cepstral_distortion(*pair) for pair in pairs),
+        "distance": statistics.fmean(judges.distance(*pair) for pair in pairs),
+        "astray": float(astray(sentences, lengths)),
+        "shortest": min(lengths),
+        "longest": max(lengths),
+    }
 
 
 def astray(sentences: Sequence[str], lengths: Sequence[float]) -> int:
@@ -177,35 +157,25 @@ def spoken(
     else:
         reference = read_reference(model.config, recording)
     heard = voice_from_reference(model, reference)
-    if opened.speaker is not None:  # a speaker embedding that its run has learned
-        heard = replace(heard, speaker=opened.speaker.tensor())
+    speaks: tuple[Any, Any] = (TorchBackend(model), heard)
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)
-        say = onnx_sayer(folder, heard, precision.removeprefix("onnx-"), low=low)
-    else:
-        say = partial(speech.synthesize, TorchBackend(model), heard)
+        speaks = onnx_voice(folder, heard, precision.removeprefix("onnx-"), low=low)
     for seed in range(seeds):
         asked = [SynthesisRequest(text, "en", seed) for text in sentences]
-        said = [say(request, opened.guard(request)) for request in asked]
-        yield [resample(wave, VOCODER_RATE, SPEAKER_RATE) for wave in said]
+        said = [speech.synthesize(*speaks, request, opened.guard(request)) for request in asked]
+        yield [resample(torch.as_tensor(wave), VOCODER_RATE, SPEAKER_RATE) for wave in said]
 
 
-def onnx_sayer(
-    base: Path, heard: "Voice", kind: str, *, low: bool = False
-) -> Callable[..., Tensor]:
-    """`say(request, guard)` by an export of `base`, with a voice that torch has heard; low: as
+def onnx_voice(base: Path, heard: "Voice", kind: str, *, low: bool) -> tuple[Any, Any]:
+    """The backend of an export of `base`, and for it a voice that torch has heard; low: as
     LOW_MEMORY=on."""
-    from xtts.inference import speech
+    from xtts.inference.speech import Voice
     from xtts.onnx.export import exporter
     from xtts.onnx.speech.backend import OnnxBackend
-    from xtts.onnx.speech.loading import OnnxLatents, load_onnx_model
+    from xtts.onnx.speech.loading import load_onnx_model
 
     with tempfile.TemporaryDirectory() as name:
         exporter.export(exporter.source_of_folder(base), Path(name) / "voice", [kind])
         loaded = load_onnx_model(Path(name) / "voice", synthetic.onnx_config(kind, low=low))
-    voice = OnnxLatents(heard.latents.numpy(), heard.speaker.numpy())
-
-    def say(request: SynthesisRequest, guard: "Guard | None") -> Tensor:
-        return torch.from_numpy(speech.synthesize(OnnxBackend(loaded), voice, request, guard))
-
-    return say
+    return OnnxBackend(loaded), Voice(heard.latents.numpy(), heard.speaker.numpy())

@@ -1,7 +1,6 @@
 """Writes the embedded voice's files in Coqui's layout.
 
-config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_stats.pth. Called by
-`demo_voice.__main__`.
+config.json, vocab.json, model.pth (fp16), dvae.pth without its decoder, mel_stats.pth.
 """
 
 import json
@@ -19,6 +18,8 @@ from xtts.inference.torch_voice import load_torch_voice
 from xtts.model.gpt import GPT, to_coqui
 from xtts.voices.voice_files import VoiceFiles
 
+VOCODER = "hifigan_decoder.waveform_decoder."
+SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
 # Training never touches the decoder, and the running sums are for learning the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
@@ -42,13 +43,12 @@ def write(
     """Writes the five files. `weights` is "trained" or "random": the log of a run says which."""
     folder.mkdir(parents=True, exist_ok=True)
     _write_json(folder / "config.json", config(recipe, weights))
-    vocabulary(folder / "vocab.json")
-    state = {
-        **to_coqui(gpt.state_dict()),
-        **_named("hifigan_decoder.waveform_decoder.", vocoder.state_dict()),
-        **_named("hifigan_decoder.speaker_encoder.", speaker_encoder.state_dict()),
-        "mel_stats": mel_stats,
-    }
+    special = [token for token in CHARACTERS if len(token) > 1]
+    _write_json(folder / "vocab.json", tokenizer_json(CHARACTERS, special))
+    state = to_coqui(gpt.state_dict())
+    for prefix, module in ((VOCODER, vocoder), (SPEAKER_ENCODER, speaker_encoder)):
+        state |= {prefix + name: tensor for name, tensor in module.state_dict().items()}
+    state["mel_stats"] = mel_stats
     torch.save({"model": _halved(state)}, folder / "model.pth")
     kept = {
         name: tensor for name, tensor in dvae.state_dict().items() if not name.startswith(_LEFT_OUT)
@@ -109,12 +109,6 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
     }
 
 
-def vocabulary(path: Path) -> None:
-    """One token for each phone and stop; the special ones stand as in XTTS-v2's."""
-    special = [token for token in CHARACTERS if len(token) > 1]
-    _write_json(path, tokenizer_json(CHARACTERS, special))
-
-
 def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, Any]:
     """What the tokenizers library reads: tokens by their ids, and nothing that merges."""
     added = [
@@ -138,10 +132,6 @@ def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, A
 
 def _write_json(path: Path, content: Mapping[str, Any]) -> None:
     path.write_text(json.dumps(content, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _named(prefix: str, state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    return {prefix + name: tensor for name, tensor in state.items()}
 
 
 def _halved(state: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -1,7 +1,4 @@
-"""Trains the speaker encoder to tell pseudo-speakers apart, so that unheard voices get a place too.
-
-Called by `demo_voice.__main__`.
-"""
+"""Trains the speaker encoder to tell pseudo-speakers apart: unheard voices get a place too."""
 
 import random
 from pathlib import Path

@@ -5,16 +5,19 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from time import monotonic
 from typing import Any, Protocol, TypeVar
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from machine.devices.selection import has_bf16
+from machine.storage import atomic
 
 SECONDS_BETWEEN_SNAPSHOTS = 60.0
 # A stranger's fine-tune takes as long as so many steps of the vocoder, or less.
@@ -138,8 +141,15 @@ def resumed(path: Path, parts: dict[str, Stateful]) -> int:
     return int(found["step"])
 
 
+def save_arrays(path: Path, **arrays: np.ndarray) -> None:
+    """Writes arrays as npz, whole or not at all."""
+    waiting = path.with_suffix(".part")
+    with waiting.open("wb") as file:  # by its name it would be called .part.npz
+        np.savez(file, allow_pickle=False, **arrays)
+    waiting.replace(path)
+
+
 def save(path: Path, parts: dict[str, Stateful], step: int) -> None:
     """Writes a snapshot, whole or not at all."""
-    waiting = path.with_suffix(".part")
-    torch.save({"step": step, **{name: part.state_dict() for name, part in parts.items()}}, waiting)
-    waiting.replace(path)
+    content = {"step": step, **{name: part.state_dict() for name, part in parts.items()}}
+    atomic.replace_file(path, partial(torch.save, content))

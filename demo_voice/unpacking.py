@@ -2,7 +2,7 @@
 
 So a part that learned too little can go on without repeating the hours before it. The DVAE's
 decoder and the mel head are not packaged: the decoder is trained again before the rest of the codec
-goes on, the mel head is found by least squares. Called by `demo_voice.__main__` for `--from`.
+goes on, the mel head is found by least squares.
 """
 
 from pathlib import Path
@@ -11,21 +11,19 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from demo_voice import speaker_encoder, stages
-from demo_voice.codec import dvae as codec
+from demo_voice import codec, speaker_encoder, stages
+from demo_voice import vocoder as vocoders
 from demo_voice.gpt.batches import Lessons
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil, optimizers
+from demo_voice.packaging import SPEAKER_ENCODER, VOCODER
 from demo_voice.recipe import BaseRecipe
-from demo_voice.vocoder import training
 from xtts.model.gpt import from_coqui, new_gpt
 from xtts.model.vocoder import new_dvae
 
 # Nothing is left to do here: the vocoder goes on where the tuning does.
 DONE = ("vocoder",)
 BATCHES = 40
-_ENCODER = "hifigan_decoder.speaker_encoder."
-_VOCODER = "hifigan_decoder.waveform_decoder."
 
 
 def write(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
@@ -45,14 +43,14 @@ def write(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
     state = _packed(voice)
     if not (folder / "listener.pt").is_file():
         encoder = speaker_encoder.new(recipe)
-        encoder.net.load_state_dict(_under(_ENCODER, state))
+        encoder.net.load_state_dict(_under(SPEAKER_ENCODER, state))
         speakers, optimizer = speaker_encoder.company(encoder, recipe)
         parts = {"encoder": encoder, "speakers": speakers, "optimizer": optimizer}
         stages.save(folder / "listener.pt", parts, 0)
     if not (folder / "tuning.pt").is_file():
-        vocoder = training.new(recipe)
-        vocoder.waveform_decoder.load_state_dict(_under(_VOCODER, state))
-        optimizer = training.optimizer(vocoder, recipe.tuning)
+        vocoder = vocoders.new(recipe)
+        vocoder.waveform_decoder.load_state_dict(_under(VOCODER, state))
+        optimizer = vocoders.optimizer(vocoder, recipe.tuning)
         stages.save(folder / "tuning.pt", {"net": vocoder, "optimizer": optimizer}, 0)
 
 

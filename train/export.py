@@ -36,9 +36,8 @@ from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.voices import bundle
+from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
-from xtts.voices.learned_speaker import NAME as LEARNED_SPEAKER
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
@@ -150,8 +149,6 @@ def export(found: VoiceFiles, to: Path) -> Exported:
         part.mkdir()
         config = replace(config, normalizer=found.normalizer or config.normalizer)
         files = _write_files(part, state, found.folder, config, found.reference)
-        if found.speaker:
-            files[LEARNED_SPEAKER] = _copy(found.speaker, part / LEARNED_SPEAKER)
         _keep_pronunciations(part, to, found.pronunciations)
         bundle.write(part, _bundle(found.provenance, files, config))
         _give_name(part, to)
@@ -179,7 +176,8 @@ def _state(found: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
         name: _cut(name, tensor, text_ids)
         for name, tensor in (own if found.state is None else found.state).items()
     }
-    return {**learned, **frozen}
+    own_decoder = learned_decoder.read_tensors(found.decoder) if found.decoder else {}
+    return {**learned, **frozen, **own_decoder}
 
 
 def _check_same(learned: Mapping[str, Tensor], base: Mapping[str, Tensor]) -> None:

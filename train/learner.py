@@ -5,6 +5,7 @@ Weights are kept in float32, products run in bfloat16 where the machine has it. 
 `train.trainer.train_step`.
 """
 
+import hashlib
 import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,8 +20,7 @@ from machine.errors import SotaqueError
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Totals, World, totals
 from train.optim import optimizer as optimization
-from train.optim.factory import new_optimizer
-from train.optim.optimizer import Schedule, mix_seed, set_rate
+from train.optim.schedule import Schedule
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model.gpt import GPT, Losses
 
@@ -52,7 +52,6 @@ class OptimizationConfig:
     schedule: str = "inverse_sqrt"
     total_steps: int = 0
     learning: TrainableParts = field(default_factory=TrainableParts)
-    fused: bool = True
     compiled: bool = False
 
 
@@ -113,9 +112,7 @@ class Learner:
             self.device.type, enabled=config.precision == "fp16"
         )
         groups = optimization.weight_groups(self.gpt, config.weight_decay)
-        self.optimizer = new_optimizer(
-            config.optimizer, groups, config.learning_rate, fused=config.fused
-        )
+        self.optimizer = optimization.new_optimizer(config.optimizer, groups, config.learning_rate)
 
     # The parts of a step, in the order of `train.trainer.train_step`.
 
@@ -134,7 +131,8 @@ class Learner:
         """Sets and returns the learning rate of this step."""
         self.gpt.train()
         rate = self.config.learning_rate * self.schedule.share(self.step)
-        set_rate(self.optimizer, rate)
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate
         if not self.world.is_single_process:
             agreement = batch.agreement
             self.totals = agreement.totals if agreement else totals(self.world, batch.rows)
@@ -328,3 +326,10 @@ def _compile_blocks(gpt: GPT) -> None:
     inductor.fallback_random = True
     for block in gpt.gpt.h:
         block.mlp.compile(dynamic=True)  # type: ignore[union-attr]
+
+
+def mix_seed(seed: int, step: int, rank: int = 0) -> int:
+    """One 63-bit number from all, so that neighbouring seeds share no step, and no two ranks."""
+    behind = f"/{rank}" if rank else ""
+    digest = hashlib.sha256(f"{seed}/{step}{behind}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -4,7 +4,6 @@ import logging
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from machine.storage.hashes import sha256_of
 from train.export import refuse_earlier, voice_to_export
 from train.settings import TrainSettings
 from xtts.onnx.folder import NAME as ONNX_NAME
@@ -34,11 +33,7 @@ def run(
             ".venv/bin/uv pip install -e '.[onnx]'"
         ) from error
     found = voice_to_export(settings, checkpoint, base)
-    source = exporter.ExportSource(
-        found.folder, sha256_of(found.weights), found.state, found.reference,
-        normalizer=found.normalizer, speaker=found.speaker,
-    )  # fmt: skip
-    voice = exporter.export(source, to, KINDS[kinds])
+    voice = exporter.export(found, to, KINDS[kinds])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
         "  python -m xtts speak --voice %s --text … --out FILE.wav",

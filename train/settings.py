@@ -119,9 +119,12 @@ class TrainSettings(SharedSettings):
     """Share of the fine-tuned weights in checkpoints/best.pt; the rest is the base's. auto judges
     1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. Epochs' own files are never blended.
     """
-    learn_speaker: Switch = True
-    """on learns, when the run ends, the speaker embedding with which the best weights come nearest
-    to the person's own clips; off leaves the one that the speaker encoder hears in a recording."""
+    learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = (
+        "auto"
+    )
+    """auto learns, when the run ends, the vocoder that speaks the best weights most as the person's
+    own clips sound, in the time that judging may take; on takes the time that it needs; off leaves
+    the base's."""
     save_every: Count = 1
     """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[
@@ -156,14 +159,6 @@ class TrainSettings(SharedSettings):
     cache: Switch = True
     """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again, which
     gives the same losses and takes many times longer: for finding faults."""
-    prefetch: Switch = True
-    """Prepares the next batch while the current one is learned; gives the same losses."""
-    overlap: Switch = True
-    """Copies the next batch to the GPU while the current one is learned; gives the same losses."""
-    bucketing: Switch = True
-    """Puts clips of like length into a batch. off takes the same clips in another order."""
-    fused_optimizer: Switch = True
-    """Moves all weights in one kernel. off changes numbers by rounding only."""
     compile: Switch = False
     """Compiles the feed-forward half of each block (torch.compile; needs a C++ compiler). Changes
     numbers by rounding only."""

@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, overload
 
@@ -29,12 +30,11 @@ from train.early_stopping import EarlyStopping
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
 from train.learner import DeferredStepResult, Learner, StepResult, Validation
-from train.metrics.deferred import DeferredMetrics, PendingStep
+from train.metrics.deferred import DeferredMetrics
 from train.metrics.flops import step_flops
-from train.metrics.logs import Logs
+from train.metrics.logs import Logs, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
-from train.run_context import StartPosition
 from train.sampling.sample_files import sample_is_missing
 from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
@@ -112,31 +112,40 @@ def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, T
 
 @dataclass(frozen=True)
 class Trainer:
-    """One run, put together by `train.setup`."""
+    """The epochs of one run, from batch `first_batch` of epoch `first_epoch` on; its parts are put
+    together by `train.setup.open_trainer`. logs and evaluator: of rank 0 alone."""
 
     settings: TrainSettings
     num_epochs: int
-    start: StartPosition
-    started_at: float  # time.perf_counter()
     learner: Learner
     batches: Batches
     validation: Batches | None
-    logs: Logs
-    metrics: DeferredMetrics
-    sampler: Sampler
+    early_stopping: EarlyStopping
     checkpoints: Checkpoints
     writer: CheckpointWriter
-    provenance: dict[str, Any]
-    early_stopping: EarlyStopping
+    logs: Logs | None
+    sampler: Sampler
     heartbeat: Heartbeat
     stop: StopRequest
-    world: World
-    # Judges epochs against the base, whose folder this is; None where nothing speaks.
+    first_epoch: int = 1
+    first_batch: int = 0
+    started_at: float = 0.0  # time.perf_counter()
+    # Judges epochs against the base, whose folder this is.
     evaluator: Evaluator | None = None
     base: Path = Path()
     # Epochs that are to speak when their checkpoints are written, and how long each was learned.
     unsampled: list[int] = field(default_factory=list)
     epoch_seconds: dict[int, float] = field(default_factory=dict)
+
+    @cached_property
+    def metrics(self) -> DeferredMetrics:
+        """Steps whose numbers are not logged yet."""
+        return DeferredMetrics(self.learner, self.logs, self.settings.log_every)
+
+    @property
+    def world(self) -> World:
+        """The processes that take each step together."""
+        return self.learner.world
 
     def run(self) -> int:
         """Trains what is left to train, after a sample that the last run left out.
@@ -147,17 +156,19 @@ class Trainer:
         if self.world.is_main:
             self._sample_missing()
         self.world.barrier()
-        if self.start.epoch > 1 and self._stops_early(self.start.epoch - 1):
+        if self.first_epoch > 1 and self._stops_early(self.first_epoch - 1):
             return self._finish()
-        if self.start.epoch > self.num_epochs:
-            log.info(self.start.nothing_left(self.num_epochs))
+        if self.first_epoch > self.num_epochs:
+            log.info(nothing_left(self.first_epoch - 1, self.first_batch, self.num_epochs))
         else:
-            self._foresee()
+            if self.evaluator:  # what judging costs is part of the time that is left
+                with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
+                    self.evaluator.foresee(self.first_epoch)
             log.info("Ready to learn after %.1f s.", time.perf_counter() - self.started_at)
         return self.train()
 
     def train(self) -> int:
-        """Trains from `start` to the last epoch.
+        """Trains from the first epoch to the last.
 
         A stop while validating is a stop inside the epoch: the next start validates, and saves it.
 
@@ -170,47 +181,55 @@ class Trainer:
             DiskFull: (74) likewise.
         """
         self.stop.learning = True
-        for epoch in range(self.start.epoch, self.num_epochs + 1):
-            done = self.start.batch if epoch == self.start.epoch else 0
-            began = clock = time.perf_counter()
-            for number, batch in self._batches(epoch, done):
-                waited = time.perf_counter() - clock
-                result = self._step_or_backoff(epoch, done, batch)
-                if result is None:  # out of memory: its clips come again in smaller batches
-                    continue
-                self.stop.step_seconds = time.perf_counter() - clock
-                self._log_step(epoch, number, batch, result, waited)
-                done = number
-                if self._stop_requested(batch):
-                    return self._save_interrupted(epoch, done)
-                self._sample_saved()
-                clock = time.perf_counter()
-            ended, judged = time.perf_counter(), self._judging_seconds()
-            validation = self._validate(epoch)
-            if self._stop_requested():
-                return self._save_interrupted(epoch, done)
-            self.logs.epoch(epoch, self.learner.step, validation)
-            self.epoch_seconds[epoch] = time.perf_counter() - began
-            if self._save_due(epoch):
-                self._save(epoch, validation)
-                if not self._stop_requested():
-                    self._sample(epoch)
-                # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
-                if self._stop_requested():
-                    return self.stop.exit_code
-            took = time.perf_counter() - ended - (self._judging_seconds() - judged)
-            # What is judged in another process overlaps the steps.
-            self.logs.remaining.ended(max(0.0, took))
+        for epoch in range(self.first_epoch, self.num_epochs + 1):
+            if not self._learn(epoch):
+                return self.stop.exit_code
             if self._stops_early(epoch):
                 break
         return self._finish()
+
+    def _learn(self, epoch: int) -> bool:
+        """One epoch: steps, validation, logs, checkpoint, sample. False where a signal came; what
+        there was to save is saved then."""
+        done = self.first_batch if epoch == self.first_epoch else 0
+        began = clock = time.perf_counter()
+        for number, batch in self._batches(epoch, done):
+            waited = time.perf_counter() - clock
+            result = self._step_or_backoff(epoch, done, batch)
+            if result is None:  # out of memory: its clips come again in smaller batches
+                continue
+            self.stop.step_seconds = time.perf_counter() - clock
+            self._log_step(epoch, number, batch, result, waited)
+            done = number
+            if self._stop_requested(batch):
+                return self._save_interrupted(epoch, done)
+            self._sample_saved()
+            clock = time.perf_counter()
+        ended, judged = time.perf_counter(), self._judging_seconds()
+        validation = self._validate(epoch)
+        if self._stop_requested():
+            return self._save_interrupted(epoch, done)
+        self.epoch_seconds[epoch] = time.perf_counter() - began
+        if self.logs:
+            self.logs.epoch(epoch, self.learner.step, validation)
+        if self._save_due(epoch):
+            self._save(epoch, validation)
+            if not self._stop_requested():
+                self._sample(epoch)
+            # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
+            if self._stop_requested():
+                return False
+        if self.logs:  # what is judged in another process overlaps the steps
+            took = time.perf_counter() - ended - (self._judging_seconds() - judged)
+            self.logs.remaining.ended(max(0.0, took))
+        return True
 
     # Batches and steps
 
     def _batches(self, epoch: int, done: int) -> Iterator[tuple[int, Batch]]:
         """The batches of the epoch behind the first `done`, under the watchdog's eyes; each with
         how many of the plan are done with it. Planned again where the budget is halved."""
-        copier = copier_for(self.learner.device, self.settings.overlap)
+        copier = copier_for(self.learner.device)
         halvings = -1
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
@@ -264,12 +283,11 @@ class Trainer:
         self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult,
         waited: float,
     ) -> None:  # fmt: skip
-        """Logs batch `number` of the epoch; waited: seconds that data took."""
         names = [self.batches.clips[clip].name for clip in batch.clips]
         flops = step_flops(batch.rows, self.learner.gpt.shape, self.learner.weights.share)
         took = self.stop.step_seconds
         self.metrics.add(
-            PendingStep(epoch, number, self.learner.step, batch, result, waited, took, names, flops)
+            TrainedStep(epoch, number, self.learner.step, batch, result, waited, took, names, flops)
         )
 
     # Decisions
@@ -350,7 +368,7 @@ class Trainer:
                     lambda kept: self.checkpoints.save_epoch(
                         # Turned in the writer's thread: no step waits for it.
                         epoch, step, to_coqui(kept["model"]) if beside else kept["model"],
-                        kept["trainer"], losses, self.provenance,
+                        kept["trainer"], losses,
                     ),
                 )  # fmt: skip
             self.world.barrier()
@@ -358,25 +376,21 @@ class Trainer:
         trim_heap()
         self.stop.write_seconds = self.writer.seconds
 
-    def _save_interrupted(self, epoch: int, batch: int) -> int:
-        """Writes the state inside an epoch, `batch` of whose batches are done; the exit code."""
+    def _save_interrupted(self, epoch: int, batch: int) -> Literal[False]:
+        """Writes the state inside an epoch, `batch` of whose batches are done."""
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.metrics.flush()
             self.writer.finish()
             saved = None
             if self.world.is_main:
                 saved = self.checkpoints.save_interrupted(
-                    epoch,
-                    self.learner.step,
-                    batch,
-                    self.learner.model_state(),
+                    epoch, self.learner.step, batch, self.learner.model_state(),
                     self._trainer_state(),
-                    self.provenance,
-                )
+                )  # fmt: skip
             self.world.barrier()
         if saved:
             log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
-        return self.stop.exit_code
+        return False
 
     def _trainer_state(self) -> dict[str, Any]:
         return {
@@ -411,12 +425,6 @@ class Trainer:
         if self.evaluator and (saved := self.checkpoints.run.verified(epoch)):
             self.evaluator.judge(saved, self.epoch_seconds.get(epoch, 0.0))
 
-    def _foresee(self) -> None:
-        """Has the cost of judging found out, which is part of the time that is left."""
-        if self.evaluator:
-            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
-                self.evaluator.foresee(self.start.epoch)
-
     def _judging_seconds(self) -> float:
         budget = self.evaluator.budget if self.evaluator else None
         return budget.spent_seconds if budget else 0.0
@@ -427,7 +435,7 @@ class Trainer:
             with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(
                     self.evaluator, self.settings.blend, self.base,
-                    learn_speaker=self.settings.learn_speaker,
+                    learn_decoder=self.settings.learn_decoder,
                 )  # fmt: skip
 
     def _sample_missing(self) -> None:
@@ -454,3 +462,17 @@ class Trainer:
         with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.writer.finish()
         self._sample_saved()
+
+
+def nothing_left(epochs: int, batches: int, num_epochs: int) -> str:
+    """The sentence for a run that has all the epochs that are asked for, or more: so many, and so
+    many batches of the next."""
+    ways = f"Set NUM_EPOCHS to {epochs + 1} or more to go on, or RESUME=never to start over."
+    if epochs == num_epochs and not batches:
+        all_of_them = f"All {epochs} epochs are" if epochs > 1 else "The one epoch is"
+        return f"{all_of_them} done already. {ways}"
+    inside = f" and {batches} batches of epoch {epochs + 1}" if batches else ""
+    return (
+        f"The run has {epochs} epoch{'s' if epochs > 1 else ''}{inside} already, more than "
+        f"NUM_EPOCHS={num_epochs}: there is nothing to train, and nothing is removed. {ways}"
+    )

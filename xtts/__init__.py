@@ -82,9 +82,9 @@ def load_voice(
     """
     from xtts.voices import loading
     from xtts.voices.base_models import BundleError
-    from xtts.voices.voice_files import find_voice
+    from xtts.voices.voice_files import VoiceSpec, find_voice
 
-    files = find_voice(loading.voice_spec(
+    files = find_voice(VoiceSpec.asked(
         name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
     ))  # fmt: skip
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
@@ -142,13 +142,7 @@ def stream(
 ) -> "Iterator[np.ndarray[Any, Any]]":
     """Speaks a text in chunks, each as soon as it is computed: a short one first, then longer ones.
 
-    Args:
-        voice: As in `synthesize`, and so are all the others.
-        text: What to speak.
-        language: The text's language.
-        seed: Another seed, another take.
-        speed: 2 takes half the time.
-        temperature: How freely codes are drawn.
+    Args: as `synthesize`.
 
     Returns:
         Waveforms `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz. Joined they are

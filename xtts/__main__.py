@@ -155,13 +155,13 @@ def _speak(arguments: argparse.Namespace) -> int:
     # Imported here: `--help` and a mistyped option need not wait seconds for torch.
     from xtts import wav
     from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.voices.loading import compute_config, load_voice, voice_spec
-    from xtts.voices.voice_files import find_voice
+    from xtts.voices.loading import compute_config, load_voice
+    from xtts.voices.voice_files import VoiceSpec, find_voice
 
     language, seed = arguments.language, arguments.seed
     asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
     # The licence was agreed to when the files were fetched, or the checkpoint was trained.
-    files = find_voice(voice_spec(
+    files = find_voice(VoiceSpec.asked(
         arguments.voice, reference=arguments.reference, base=arguments.base,
         latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
     ))  # fmt: skip
@@ -199,15 +199,13 @@ def _speak(arguments: argparse.Namespace) -> int:
 
 def _words_file(arguments: argparse.Namespace, out: Path) -> Path:
     if arguments.lines is None:
-        found: Path = arguments.words
-        return found
+        return Path(arguments.words)
     arguments.words.mkdir(parents=True, exist_ok=True)
     return Path(arguments.words / f"{out.stem}.json")
 
 
 def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path: Path) -> None:
-    from xtts.inference.alignment.spoken_words import words_of_speech
-    from xtts.inference.alignment.words import written
+    from xtts.inference.alignment.words import words_of_speech, written
 
     words = words_of_speech(read, spoken)
     if words is None:

@@ -9,23 +9,17 @@ is written from both: it can be made again at any time.
 import contextlib
 import json
 import re
-from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from api.dataset_schemas import (
-    AccountOfRecording,
-    ClipCounts,
-    ClipOrder,
-    ClipPage,
-    ClipRow,
-    UnplacedCorrection,
-)
+from api import dataset_schemas as schemas
 from api.datasets.store import UploadedDataset, changing, now
 from api.errors import APIError
 from machine.storage.atomic import replace_file, write_json
+from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
 
 MOST_CLIPS = 100
@@ -50,14 +44,6 @@ class IndexedClip:
 
 
 @dataclass(frozen=True)
-class ClipIndex:
-    """All clips of one cut, in the order of the recordings."""
-
-    clips: tuple[IndexedClip, ...]
-    by_name: Mapping[str, IndexedClip]
-
-
-@dataclass(frozen=True)
 class Correction:
     """What a person changed of one clip; text None: as it was cut. name, was: of the cut that was
     corrected, to be told where no clip fits any more."""
@@ -69,140 +55,140 @@ class Correction:
     at: str
 
 
-class Clips:
-    """Reads cuts; keeps the indices of the newest that were asked for."""
+def index(dataset: UploadedDataset) -> Mapping[str, IndexedClip]:
+    """The clips of its cut by name, in the order of the recordings; none where it is not cut."""
+    try:
+        return _index(stamp_of(dataset.clips / "clips.jsonl"))
+    except OSError:
+        return {}
 
-    def __init__(self) -> None:
-        self._indices: OrderedDict[Path, tuple[tuple[int, int], ClipIndex]] = OrderedDict()
 
-    def index(self, dataset: UploadedDataset) -> ClipIndex:
-        """The clips of its cut; none where it is not cut."""
-        path = dataset.clips / "clips.jsonl"
-        try:
-            found = path.stat()
-        except OSError:
-            return ClipIndex((), {})
-        stamp = (found.st_size, found.st_mtime_ns)
-        known = self._indices.get(path)
-        if known is None or known[0] != stamp:
-            known = (stamp, _index(path))
-            self._indices[path] = known
-        self._indices.move_to_end(path)
-        while len(self._indices) > _MOST_INDICES:
-            self._indices.popitem(last=False)
-        return known[1]
+@lru_cache(_MOST_INDICES)
+def _index(stamp: FileStamp) -> Mapping[str, IndexedClip]:
+    clips, offset = {}, 0
+    with Path(stamp.path).open("rb") as file:
+        for line in file:
+            with contextlib.suppress(ValueError, KeyError, TypeError):
+                one = json.loads(line)
+                key = f"{one['recording']} {one['start']:.2f} {one['sha256']}"
+                if _NAME.fullmatch(name := one["name"]):
+                    clips[name] = IndexedClip(
+                        name, key, float(one["worst"]), str(one["text"]), float(one["seconds"]),
+                        offset,
+                    )  # fmt: skip
+            offset += len(line)
+    return clips
 
-    def listing(
-        self, dataset: UploadedDataset, order: ClipOrder, offset: int, limit: int
-    ) -> ClipPage:
-        """A page of clips, as /v1/datasets tells it."""
-        index = self.index(dataset)
-        found = list(index.clips)
-        if order == "worst":
-            # The same in each page: ties are in the order of the recordings.
-            found.sort(key=lambda clip: -clip.worst)
+
+def listing(
+    dataset: UploadedDataset, order: schemas.ClipOrder, offset: int, limit: int
+) -> schemas.ClipPage:
+    """A page of clips, as /v1/datasets tells it."""
+    found = list(index(dataset).values())
+    if order == "worst":
+        # The same in each page: ties are in the order of the recordings.
+        found.sort(key=lambda clip: -clip.worst)
+    corrections = read_corrections(dataset)
+    page = found[offset : offset + limit]
+    rows = [_row(dataset, clip, corrections.get(clip.key)) for clip in page]
+    return schemas.ClipPage(clips=rows, total=len(found), offset=offset)
+
+
+def find(dataset: UploadedDataset, name: str) -> IndexedClip:
+    """Raises APIError (404)."""
+    found = index(dataset).get(name)
+    if found is None:
+        raise APIError(404, "no_clip", "That dataset has no clip of that name.", param="clip")
+    return found
+
+
+def sound(dataset: UploadedDataset, name: str) -> Path:
+    """The file of a clip. Raises APIError (404)."""
+    path = dataset.clips / "wavs" / f"{find(dataset, name).name}.wav"
+    if not path.is_file():
+        raise APIError(404, "no_clip", "The sound of that clip is not there.", param="clip")
+    return path
+
+
+def correct(
+    dataset: UploadedDataset, name: str, changed: Mapping[str, Any], sha256: str | None
+) -> schemas.ClipRow:
+    """Changes `text` or `dropped` of a clip, and what training reads; the clip as `listing` has it.
+
+    sha256: of the sound that was heard; another one, and the cut was made again.
+
+    Raises APIError: there is no such clip, it is another one by now, or nothing can be written.
+    """
+    with changing(dataset):
+        clip = find(dataset, name)
+        if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
+            told = "The dataset was cut again meanwhile, and this is another clip now."
+            raise APIError(409, "other_clip", told, param="sha256")
         corrections = read_corrections(dataset)
-        page = found[offset : offset + limit]
-        rows = [self._row(dataset, clip, corrections.get(clip.key)) for clip in page]
-        return ClipPage(clips=rows, total=len(found), offset=offset)
+        before = corrections.pop(clip.key, None)
+        text = changed.get("text", before and before.text)
+        if text is not None:
+            text = _field(text)
+            text = None if text == _field(clip.text) else text
+        dropped = changed.get("dropped", bool(before and before.dropped))
+        if text is not None or dropped:
+            corrections[clip.key] = Correction(text, dropped, name, clip.text, now())
+        value = {key: asdict(one) for key, one in corrections.items()}
+        write_json(dataset.folder / "corrections.json", {"corrections": value})
+        write_metadata(dataset)
+        return _row(dataset, clip, corrections.get(clip.key))
 
-    def find(self, dataset: UploadedDataset, name: str) -> IndexedClip:
-        """Raises APIError (404)."""
-        found = self.index(dataset).by_name.get(name)
-        if found is None:
-            raise APIError(404, "no_clip", "That dataset has no clip of that name.", param="clip")
-        return found
 
-    def sound(self, dataset: UploadedDataset, name: str) -> Path:
-        """The file of a clip. Raises APIError (404)."""
-        path = dataset.clips / "wavs" / f"{self.find(dataset, name).name}.wav"
-        if not path.is_file():
-            raise APIError(404, "no_clip", "The sound of that clip is not there.", param="clip")
-        return path
+def summary(dataset: UploadedDataset) -> dict[str, Any]:
+    """Counts, the account of every recording, and corrections that found no clip: fields of
+    `DatasetDetails`."""
+    clips, corrections = index(dataset), read_corrections(dataset)
+    counted = schemas.ClipCounts(
+        total=len(clips), kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0
+    )
+    for clip in clips.values():
+        text, corrected, dropped = _corrected(clip, corrections.pop(clip.key, None))
+        counted.corrected += corrected
+        counted.dropped += dropped
+        counted.without_text += not dropped and not text
+        if text and not dropped:
+            counted.kept += 1
+            counted.kept_seconds += clip.seconds
+    counted.kept_seconds = round(counted.kept_seconds, 3)
+    unplaced = list(corrections.values())[:_MOST_UNPLACED]
+    return {"clips": counted, "unplaced": unplaced, **_account(dataset)}
 
-    def correct(
-        self, dataset: UploadedDataset, name: str, changed: Mapping[str, Any], sha256: str | None
-    ) -> ClipRow:
-        """Changes `text` or `dropped` of a clip, and what training reads.
 
-        Args:
-            sha256: of the sound that was heard; another one, and the cut was made again.
+def write_metadata(dataset: UploadedDataset) -> None:
+    """Brings what training reads up to the corrections, inside `changing`. Raises APIError,
+    WriteError and OSError."""
+    corrections, rows = read_corrections(dataset), []
+    for clip in index(dataset).values():
+        text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
+        text = text if corrected else _field(text)
+        # Training refuses a transcript with an empty text whole.
+        if text and not dropped:
+            rows.append(f"{clip.name}|{text}\n")
+    path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
+    if not path.parent.is_dir():
+        return
+    if not path.is_file() or path.read_bytes() != content:
+        replace_file(path, lambda file: file.write(content))
 
-        Returns:
-            The clip as `listing` has it.
 
-        Raises:
-            APIError: There is no such clip, it is another one by now, or nothing can be written.
-        """
-        with changing(dataset):
-            clip = self.find(dataset, name)
-            if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
-                told = "The dataset was cut again meanwhile, and this is another clip now."
-                raise APIError(409, "other_clip", told, param="sha256")
-            corrections = read_corrections(dataset)
-            before = corrections.get(clip.key) or Correction(None, False, name, clip.text, now())
-            text = changed.get("text", before.text)
-            if text is not None:
-                text = _field(text)
-                text = None if text == _field(clip.text) else text
-            made = Correction(text, changed.get("dropped", before.dropped), name, clip.text, now())
-            corrections.pop(clip.key, None)
-            if made.text is not None or made.dropped:
-                corrections[clip.key] = made
-            value = {key: asdict(one) for key, one in corrections.items()}
-            write_json(dataset.folder / "corrections.json", {"corrections": value})
-            self.write_metadata(dataset)
-            return self._row(dataset, clip, corrections.get(clip.key))
-
-    def summary(self, dataset: UploadedDataset) -> dict[str, Any]:
-        """Counts, the account of every recording, and corrections that found no clip: fields of
-        `DatasetDetails`."""
-        index, corrections = self.index(dataset), read_corrections(dataset)
-        total = len(index.clips)
-        counted = ClipCounts(
-            total=total, kept=0, dropped=0, without_text=0, corrected=0, kept_seconds=0.0
-        )
-        for clip in index.clips:
-            text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
-            counted.corrected += corrected
-            counted.dropped += dropped
-            counted.without_text += not dropped and not text
-            if text and not dropped:
-                counted.kept += 1
-                counted.kept_seconds += clip.seconds
-        counted.kept_seconds = round(counted.kept_seconds, 3)
-        keys = {clip.key for clip in index.clips}
-        unplaced = [
-            UnplacedCorrection(**asdict(one)) for key, one in corrections.items() if key not in keys
-        ]
-        return {"clips": counted, "unplaced": unplaced[:_MOST_UNPLACED], **_account(dataset)}
-
-    def write_metadata(self, dataset: UploadedDataset) -> None:
-        """Brings what training reads up to the corrections, inside `changing`. Raises APIError,
-        WriteError and OSError."""
-        corrections, rows = read_corrections(dataset), []
-        for clip in self.index(dataset).clips:
-            text, corrected, dropped = _corrected(clip, corrections.get(clip.key))
-            text = text if corrected else _field(text)
-            # Training refuses a transcript with an empty text whole.
-            if text and not dropped:
-                rows.append(f"{clip.name}|{text}\n")
-        path, content = dataset.clips / "metadata.csv", "".join(rows).encode()
-        if not path.parent.is_dir():
-            return
-        if not path.is_file() or path.read_bytes() != content:
-            replace_file(path, lambda file: file.write(content))
-
-    def _row(self, dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -> ClipRow:
-        told = _line(dataset.clips / "clips.jsonl", clip.offset)
-        text, corrected, dropped = _corrected(clip, made)
-        return ClipRow(
-            name=clip.name, recording=told.get("recording", ""), start=told.get("start", 0.0),
-            seconds=clip.seconds, text=text, cut_text=clip.text, corrected=corrected,
-            dropped=dropped, why=told.get("why", ""), levels=told.get("levels", []),
-            sha256=told.get("sha256", ""),
-            sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
-        )  # fmt: skip
+def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -> schemas.ClipRow:
+    told: dict[str, Any] = {}
+    path = dataset.clips / "clips.jsonl"
+    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
+        file.seek(clip.offset)
+        told = json.loads(file.readline())
+    text, corrected, dropped = _corrected(clip, made)
+    return schemas.ClipRow(
+        name=clip.name, recording=told.get("recording", ""), start=told.get("start", 0.0),
+        seconds=clip.seconds, text=text, cut_text=clip.text, corrected=corrected,
+        dropped=dropped, why=told.get("why", ""), levels=told.get("levels", []),
+        sha256=told.get("sha256", ""), sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
+    )  # fmt: skip
 
 
 def _corrected(clip: IndexedClip, made: Correction | None) -> tuple[str, bool, bool]:
@@ -227,41 +213,15 @@ def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
         raise APIError(507, "not_kept", text) from error
 
 
-def _index(path: Path) -> ClipIndex:
-    clips, offset = [], 0
-    for line in _lines(path):
-        with contextlib.suppress(ValueError, KeyError, TypeError):
-            one = json.loads(line)
-            key = f"{one['recording']} {one['start']:.2f} {one['sha256']}"
-            if _NAME.fullmatch(one["name"]):
-                clips.append(
-                    IndexedClip(one["name"], key, float(one["worst"]), str(one["text"]),
-                                float(one["seconds"]), offset)
-                )  # fmt: skip
-        offset += len(line)
-    return ClipIndex(tuple(clips), {clip.name: clip for clip in clips})
-
-
-def _lines(path: Path) -> Iterator[bytes]:
-    with path.open("rb") as file:
-        yield from file
-
-
-def _line(path: Path, offset: int) -> dict[str, Any]:
-    with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
-        file.seek(offset)
-        found: dict[str, Any] = json.loads(file.readline())
-        return found
-    return {}
-
-
 def _account(dataset: UploadedDataset) -> dict[str, Any]:
     """What `train cut` says of every recording: every second is in a clip, or has a reason."""
     told = read_json(dataset.clips / "cut.json")
     with contextlib.suppress(ValueError, TypeError, KeyError):
         unheard = told["unheard_sentences"]
         return {
-            "account": [AccountOfRecording.model_validate(one) for one in told["recordings"]],
+            "account": [
+                schemas.AccountOfRecording.model_validate(one) for one in told["recordings"]
+            ],
             "unheard": [str(one) for one in unheard[:_MOST_UNHEARD]],
             "num_unheard": len(unheard),
             "speech_by": str(told["speech_by"]),

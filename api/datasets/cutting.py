@@ -14,8 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from api.datasets import uploads
-from api.datasets.clips import Clips
+from api.datasets import clips, uploads
 from api.datasets.store import (
     Datasets,
     Job,
@@ -59,14 +58,13 @@ class CutQueue:
     """
 
     def __init__(
-        self, datasets: Datasets, clips: Clips, changed: Callable[[str], None],
+        self, datasets: Datasets, changed: Callable[[str], None],
         module: str = MODULE, recogniser: str | None = None,
     ) -> None:  # fmt: skip
         self.module = module
         self.niceness = NICENESS
         self._recogniser = recogniser
         self._datasets = datasets
-        self._clips = clips
         self._changed = changed
         self._woken = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
@@ -92,10 +90,10 @@ class CutQueue:
         """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
         with changing(dataset, uncut=True):
             found = uploads.recordings(dataset)
-            if not any(one.is_whole for one in found):
+            if not any(one.whole for one in found):
                 text = "There is nothing to cut yet: no recording has arrived whole."
                 raise APIError(409, "no_recording", text)
-            if unfinished := [one.name for one in found if not one.is_whole]:
+            if unfinished := [one.name for one in found if not one.whole]:
                 text = (
                     f"{len(unfinished)} recordings have not arrived whole, such as "
                     f"{unfinished[0]}. Send the rest, or delete them."
@@ -171,7 +169,7 @@ class CutQueue:
             # Between a correction and what training reads of it, a kill may have come.
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)
-                self._clips.write_metadata(dataset)
+                clips.write_metadata(dataset)
         return True
 
     async def _cut(self, dataset: UploadedDataset) -> None:
@@ -209,7 +207,7 @@ class CutQueue:
             write_job(
                 dataset, state="running", started=now(), ended=None, message="", inputs=inputs
             )
-        found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.is_whole]
+        found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
             options += ["--text", str(text.resolve())]
@@ -264,7 +262,7 @@ class CutQueue:
         with changing(dataset):
             if state == "done":
                 adopt(dataset)
-                self._clips.write_metadata(dataset)
+                clips.write_metadata(dataset)
             write_job(dataset, state=state, ended=now(), message=message)
         log.info("Cut of %s: %s. %s", dataset.id, state, message)
 

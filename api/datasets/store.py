@@ -14,11 +14,13 @@ Ids are made here and looked up in what is on disk: what a caller writes never b
 
 import contextlib
 import functools
+import itertools
+import os
 import re
 import secrets
 import shutil
 import unicodedata
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
@@ -102,7 +104,8 @@ class Datasets:
             if len(self.all()) >= MOST_DATASETS:
                 text = f"There are {MOST_DATASETS} datasets already. Delete one."
                 raise APIError(409, "too_many_datasets", text)
-            identity = self._make_folder(slug(name, "dataset"))
+            identity = free_id(name, "dataset", os.listdir(self.folder))
+            (self.folder / identity).mkdir()
             made = UploadedDataset(self.folder / identity, identity, name, language, now())
             make_folder(made.folder / "recordings")
             about = asdict(made)
@@ -123,17 +126,6 @@ class Datasets:
         """What killed deletions have left."""
         for path in self.folder.glob(f"{_DELETED}*"):
             shutil.rmtree(path, ignore_errors=True)
-
-    def _make_folder(self, wanted: str) -> str:
-        for number in range(1, 2 * MOST_DATASETS):
-            identity = wanted if number == 1 else f"{wanted}-{number}"
-            try:
-                (self.folder / identity).mkdir()
-            except FileExistsError:
-                continue
-            return identity
-        text = f"There are too many datasets called {wanted}. Name it otherwise."
-        raise APIError(409, "too_many_datasets", text, param="name")
 
 
 def read_job(dataset: UploadedDataset) -> Job:
@@ -179,11 +171,13 @@ def _no_dataset() -> APIError:
     return APIError(404, "no_dataset", text, param="dataset")
 
 
-def slug(name: str, otherwise: str) -> str:
-    """A name as small letters, digits and single hyphens of ASCII: "Ana, fita 1" -> ana-fita-1."""
+def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
+    """A name as small letters, digits and single hyphens of ASCII, and with a number where that is
+    taken: "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2."""
     plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    found = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-")
-    return found or otherwise
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
+    numbered = (f"{slug}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain((slug,), numbered) if one not in taken)
 
 
 def now() -> str:

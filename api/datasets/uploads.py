@@ -22,8 +22,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from api.dataset_schemas import RecordingRow
-from api.datasets.store import Datasets, UploadedDataset, changing, now, slug
+from api.datasets.store import Datasets, UploadedDataset, changing, free_id, now
 from api.errors import APIError, shown
 from api.shared_folder import ID, read, read_all
 from machine.storage.atomic import is_full, replace_file, sync_folder, write_json
@@ -68,15 +67,8 @@ class UploadedRecording:
         return 0
 
     @property
-    def is_whole(self) -> bool:
+    def whole(self) -> bool:
         return self.path.is_file()
-
-    def row(self) -> RecordingRow:
-        """As /v1/datasets tells it."""
-        return RecordingRow(
-            id=self.id, name=self.name, bytes=self.bytes, received=self.received,
-            whole=self.is_whole,
-        )  # fmt: skip
 
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
@@ -124,11 +116,7 @@ def announce(
             raise APIError(409, "too_many_recordings", text)
         check_room(datasets, num_bytes, most_bytes)
         folder, taken = dataset.folder / "recordings", {one.id for one in known}
-        plain = slug(Path(name).stem, "recording")
-        numbered = (f"{plain}-{number}" for number in range(2, len(taken) + 3))
-        identity = (
-            plain if plain not in taken else next(one for one in numbered if one not in taken)
-        )
+        identity = free_id(Path(name).stem, "recording", taken)
         made = UploadedRecording(folder, identity, name, num_bytes, now())
         about = asdict(made)
         del about["folder"]
@@ -233,7 +221,7 @@ class Arrival:
 
     def _check(self, offset: int) -> None:
         size = os.fstat(self._file).st_size
-        if self._recording.is_whole:
+        if self._recording.whole:
             self._recording.part.unlink(missing_ok=True)
             text = "The recording is whole; nothing more is taken."
             raise APIError(409, "wrong_offset", text)
@@ -297,29 +285,20 @@ def check_text(content: bytes) -> None:
         raise APIError(422, "not_a_text", text)
 
 
-def put_text(dataset: UploadedDataset, kind: str, content: bytes) -> None:
-    """Takes the place of any text before. Raises APIError."""
+def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes = b"") -> None:
+    """Takes the place of any text before, which without a kind is only deleted. Raises APIError."""
     with changing(dataset, uncut=True):
-        replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
-        _remove_texts(dataset, but=kind)
-
-
-def remove_text(dataset: UploadedDataset) -> None:
-    """Deletes it. Raises APIError."""
-    with changing(dataset, uncut=True):
-        _remove_texts(dataset)
-
-
-def _remove_texts(dataset: UploadedDataset, but: str = "") -> None:
-    for kind in TEXT_KINDS:
-        if kind != but:
-            (dataset.folder / f"text.{kind}").unlink(missing_ok=True)
+        if kind is not None:
+            replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
+        for other in TEXT_KINDS:
+            if other != kind:
+                (dataset.folder / f"text.{other}").unlink(missing_ok=True)
 
 
 def signature(dataset: UploadedDataset) -> str:
     """What a cut depends on, as it is now: another one, another cut."""
     parts = [dataset.language]
-    parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset) if one.is_whole]
+    parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset) if one.whole]
     if (text := text_of(dataset)) is not None:
         with contextlib.suppress(OSError):
             parts.append(f"{text.suffix} {hashlib.sha256(text.read_bytes()).hexdigest()}")
@@ -335,7 +314,7 @@ def ending_of(name: str) -> str:
 def _finish(recording: UploadedRecording) -> None:
     """Gives a recording that has arrived its name; a kill may have come before that."""
     with contextlib.suppress(OSError):
-        if not recording.is_whole and recording.part.stat().st_size == recording.bytes:
+        if not recording.whole and recording.part.stat().st_size == recording.bytes:
             os.replace(recording.part, recording.path)
             sync_folder(recording.folder)
 

@@ -1,4 +1,4 @@
-"""What dialects remember between two requests: sounds to be fetched, a caller's settings."""
+"""What dialects remember between two requests: sounds to be fetched, what a caller has set."""
 
 import secrets
 import time
@@ -12,7 +12,6 @@ from pydantic_core import PydanticCustomError
 _MOST_SOUNDS = 64
 _MOST_BYTES = 64 << 20
 _SECONDS = 600.0
-_MOST_CALLERS = 1_000
 
 
 @dataclass
@@ -84,22 +83,3 @@ class TtsSettings(BaseModel):
         if isinstance(value, str):
             raise PydanticCustomError("switch", "it may be true or false")
         return value
-
-
-@dataclass
-class CallerSettings:
-    """By caller: one person's sliders do not change what another one hears. The callers who set
-    something longest ago are forgotten."""
-
-    _known: "OrderedDict[str, TtsSettings]" = field(default_factory=OrderedDict)
-
-    def of(self, caller: str) -> TtsSettings | None:
-        """None where the caller has set nothing: then the voice's own are used."""
-        return self._known.get(caller)
-
-    def set(self, caller: str, settings: TtsSettings) -> None:
-        """From now on."""
-        self._known.pop(caller, None)
-        self._known[caller] = settings
-        while len(self._known) > _MOST_CALLERS:
-            self._known.popitem(last=False)

@@ -7,7 +7,6 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 from api.errors import APIError
@@ -39,20 +38,14 @@ class SpeakingProcess:
         self._names = itertools.count(1)
 
     @staticmethod
-    async def start(
-        options: Sequence[str],
-        *,
-        command: Sequence[str] = COMMAND,
-        clean_libraries: bool = False,
-        folder: Path | None = None,
-    ) -> "SpeakingProcess":
+    async def start(command: Sequence[str], *, clean_libraries: bool) -> "SpeakingProcess":
         """Starts it without waiting for it to load. Raises OSError."""
         errors = StderrFile()
         process = await asyncio.create_subprocess_exec(
-            *command, *options, "--parent", str(os.getpid()),
+            *command, "--parent", str(os.getpid()),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(),
-            start_new_session=True, limit=_READ_LIMIT, cwd=folder,
+            start_new_session=True, limit=_READ_LIMIT,
             env=clean_environment() if clean_libraries else None,
         )  # fmt: skip
         return SpeakingProcess(process, errors)

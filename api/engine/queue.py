@@ -5,10 +5,12 @@ Pure: the time is given, nothing is waited for.
 
 import bisect
 import math
-from collections import Counter, OrderedDict, deque
+from collections import Counter, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+
+from api.recent import Recent
 
 # What a request takes before any has been seen, in seconds.
 FIRST_GUESS_SECONDS = 2.0
@@ -34,7 +36,7 @@ class ReturnTimes:
     """When refused requests of each caller were asked to come back, no two of a caller for the
     same place; in the order in which the times were given."""
 
-    _times: OrderedDict[str, list[float]] = field(default_factory=OrderedDict)
+    _times: Recent[str, list[float]] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
 
     def expected(self, caller: str, now: float) -> int:
         """How many requests of this caller are still to come back; none in front of one whose time
@@ -60,12 +62,9 @@ class ReturnTimes:
 
     def add(self, caller: str, at: float) -> None:
         """A request was asked to come back at this time."""
-        times = self._times.setdefault(caller, [])
+        times = self._times[caller] = self._times.get(caller, [])
         if len(times) < _MOST_TIMES:
             bisect.insort(times, at)
-        self._times.move_to_end(caller)
-        if len(self._times) > _KEPT_CALLERS:
-            self._times.popitem(last=False)
 
     def came(self, caller: str, now: float) -> None:
         """A request came: where one was due, it is not expected any more."""
@@ -123,10 +122,10 @@ class RequestQueue:
     most: int
     queue: deque[QueuedRequest] = field(default_factory=deque)
     speaking: dict[str, QueuedRequest] = field(default_factory=dict)
-    deaths: OrderedDict[str, int] = field(default_factory=OrderedDict)
+    deaths: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_SUSPECTS))
     mean_seconds: float = FIRST_GUESS_SECONDS
     piece_characters: float = _FIRST_GUESS_CHARACTERS
-    last_turns: dict[str, int] = field(default_factory=dict)
+    last_turns: Recent[str, int] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
     returns: ReturnTimes = field(default_factory=ReturnTimes)
 
     def refused(
@@ -257,11 +256,7 @@ class RequestQueue:
     def _count_turn(self, caller: str) -> None:
         """Who has left is remembered: callers who come and go, one text after another, are not new
         each time, or one who stays would never have a turn."""
-        turn = max(self.last_turns.values(), default=0) + 1
-        self.last_turns.pop(caller, None)
-        self.last_turns[caller] = turn
-        if len(self.last_turns) > _KEPT_CALLERS:
-            del self.last_turns[next(iter(self.last_turns))]  # whose turn is longest ago
+        self.last_turns[caller] = max(self.last_turns.values(), default=0) + 1
 
     def pause(
         self, name: str, now: float, left: int, *, held: bool = False
@@ -314,9 +309,7 @@ class RequestQueue:
         speaking = list(self.speaking.values())
         self.speaking.clear()
         for digest in dict.fromkeys(job.digest for job in speaking if not job.micro):
-            self.deaths[digest] = self.deaths.pop(digest, 0) + 1
-        while len(self.deaths) > _KEPT_SUSPECTS:
-            self.deaths.popitem(last=False)
+            self.deaths[digest] = self.deaths.get(digest, 0) + 1
         paused = [job for job in self.queue if job.paused]
         self.queue = deque(job for job in self.queue if not job.paused)
         return speaking + paused

@@ -6,21 +6,15 @@ import socket
 from machine.errors import SotaqueError
 
 
-class PortTaken(SotaqueError):
-    """API_HOST and a port cannot be listened on; the sentence says why."""
-
-    exit_code = 2
-
-
 def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.socket]:
-    """A socket for each address of `host` (localhost has two). Raises PortTaken.
+    """A socket for each address of `host` (localhost has two). Raises SotaqueError.
 
     setting: the name of the port's.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
-        raise PortTaken(
+        raise SotaqueError(
             f"API_HOST={host} is no address of this machine ({error.strerror}). 127.0.0.1 is this "
             "machine alone, 0.0.0.0 all of its networks."
         ) from error
@@ -59,15 +53,15 @@ def _is_taken(error: OSError) -> bool:
     return error.errno == errno.EADDRINUSE
 
 
-def _refused(host: str, port: int, error: OSError, setting: str) -> PortTaken:
+def _refused(host: str, port: int, error: OSError, setting: str) -> SotaqueError:
     if _is_taken(error):
-        return PortTaken(
+        return SotaqueError(
             f"{setting}={port} on {host} is taken by another program. Stop it, or set {setting} to "
             "another port."
         )
     if isinstance(error, PermissionError):
-        return PortTaken(f"{setting}={port} is for root alone. Set {setting} to 1024 or more.")
-    return PortTaken(
+        return SotaqueError(f"{setting}={port} is for root alone. Set {setting} to 1024 or more.")
+    return SotaqueError(
         f"{host} port {port} cannot be listened on ({error.strerror}). API_HOST must be an address "
         "of this machine: 127.0.0.1, or 0.0.0.0 for all of its networks."
     )

@@ -34,12 +34,6 @@ _MOST_FILES = 1 << 16
 _LISTENING = 2_048
 
 
-class NoWyoming(SotaqueError):
-    """WYOMING_PORT is set, and the protocol's package is not installed."""
-
-    exit_code = 2
-
-
 class Server(uvicorn.Server):
     """Accepts for itself, and stops in its own order. Made by `server_of`."""
 
@@ -85,7 +79,7 @@ def server_of(
 ) -> Server:
     """A server of the application; `run(sockets)` serves until a signal.
 
-    wyoming: what it listens on for that protocol. Raises NoWyoming.
+    wyoming: what it listens on for that protocol. Raises SotaqueError.
     """
     parts: AppState = app.state.parts
     limits = limits or limits_within(raise_open_files())
@@ -112,7 +106,7 @@ def _wyoming_server(
     try:
         from api.wyoming.server import WyomingServer
     except ImportError as error:
-        raise NoWyoming(
+        raise SotaqueError(
             f"WYOMING_PORT needs the package of that protocol, which is not installed ({error}). "
             "Type `.venv/bin/uv pip install 'sotaque[wyoming]'`, or set WYOMING_PORT=off."
         ) from error

@@ -1,6 +1,6 @@
 // The clips of a dataset: seen, heard, corrected, dropped; a page of them at a time.
 
-import { find, make, say, smallButton, tried } from "./elements.js";
+import { find, isNew, make, say, sends, smallButton, tried } from "./elements.js";
 import { bytes, datasetPath, read, send } from "./server.js";
 import { decoded, drawWave, plays } from "./sound.js";
 import { clock, figure } from "./wording.js";
@@ -24,10 +24,8 @@ export class ClipList {
 
   /** dataset: as /v1/datasets tells it. Asks for clips where the dataset, or its cut, is another. */
   async show(dataset) {
-    const told = JSON.stringify([dataset?.id, dataset?.cut.ended, dataset?.clips.total]);
-    if (told === this.told) return;
+    if (!isNew(this, "told", [dataset?.id, dataset?.cut.ended, dataset?.clips.total])) return;
     const same = dataset?.id === this.#dataset;
-    this.told = told;
     this.#dataset = dataset?.id ?? null;
     find("clips").hidden = !dataset?.clips.total;
     if (dataset?.clips.total) await this.#turn(same ? this.#offset : 0);
@@ -87,7 +85,7 @@ export class ClipList {
     const keep = () => text.value !== clip.text && change({ text: text.value }, `${clip.name} is corrected.`);
     text.addEventListener("change", keep);
     text.addEventListener("input", () => say(state, text.value === clip.text ? "" : "Not saved yet: leave the field, or press Ctrl and Enter."));
-    text.addEventListener("keydown", (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey) && keep());
+    text.addEventListener("keydown", (event) => sends(event) && keep());
     drop.addEventListener("click", () => change({ dropped: !clip.dropped }, clip.dropped ? `${clip.name} is taken in again.` : `${clip.name} is left out.`));
     undo.addEventListener("click", async () => {
       await change({ text: null }, `${clip.name} says what was cut.`);

@@ -1,6 +1,6 @@
 // The curves of a run: audio loss over steps, similarity over epochs; and the same as a table.
 
-import { find, make, say, svg } from "./elements.js";
+import { figuresRow, find, make, say, svg } from "./elements.js";
 import { linear, nearest, path, rangeOf, smoothed, thinned, ticks } from "./scales.js";
 import { figure, tick } from "./wording.js";
 
@@ -54,10 +54,8 @@ export class Curves {
 
   #tabulate() {
     if (!find("numbers").open) return;
-    const cell = (text) => make("td", { class: "number", text });
-    find("numbers").querySelector("tbody").replaceChildren(...this.epochs.map((one) => make("tr", {},
-      make("th", { scope: "row", text: String(one.epoch) }), cell(String(one.step ?? "–")),
-      cell(figure(this.learned.get(one.epoch))), cell(figure(one.validation_loss)), cell(figure(one.sample?.similarity)))));
+    find("numbers").querySelector("tbody").replaceChildren(...this.epochs.map((one) => figuresRow(
+      one.epoch, one.step ?? "–", ...[this.learned.get(one.epoch), one.validation_loss, one.sample?.similarity].map((value) => figure(value)))));
   }
 }
 

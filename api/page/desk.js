@@ -1,7 +1,7 @@
 // The desk: two recordings under each other, on one clock: an epoch's output and its reference, or
 // the same sentence as two candidates said it.
 
-import { complain, find, make, say } from "./elements.js";
+import { complain, find, isNew, make, redraws, say } from "./elements.js";
 import { bytes } from "./server.js";
 import { decoded, keep, RATE } from "./sound.js";
 import { ticks } from "./scales.js";
@@ -21,7 +21,6 @@ export class Desk {
   #loading = null;
   #names = SAMPLE;
   #text = new SpokenText(find("desk-text"));
-  #textShown = "";
 
   constructor() {
     this.transport = new Transport(() => this.#refresh());
@@ -44,8 +43,7 @@ export class Desk {
       part.addEventListener("keyup", (event) => event.key === " " && this.#listens(event.target) && event.preventDefault());
       part.addEventListener("click", (event) => this.#clicked(event));
     }
-    new ResizeObserver(() => this.draw()).observe(find("desk-works"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => this.draw());
+    redraws(find("desk-works"), () => this.draw());
   }
 
   /** Whether somebody is listening to it: then nothing else is put here unasked. */
@@ -85,7 +83,7 @@ export class Desk {
     say(find("desk-title"), title);
     this.#write(text, words);
     say(find("desk-told"), how);
-    const renamed = JSON.stringify(names) !== JSON.stringify(this.#names);
+    const renamed = isNew(this, "namesTold", names);
     this.#names = names;
     find("keep-output").hidden = file === null;
     if (key === this.#shown) {
@@ -104,9 +102,7 @@ export class Desk {
 
   /** The text is set only where it is another: a mark in it stays. */
   #write(text, words) {
-    const told = JSON.stringify([text, words]);
-    if (told === this.#textShown) return;
-    this.#textShown = told;
+    if (!isNew(this, "textTold", [text, words])) return;
     this.#text.show(text);
     this.#text.add(words);
   }
@@ -235,8 +231,7 @@ function rule(duration) {
 }
 
 function label(axis, scale) {
-  if (axis.dataset.scale === scale) return;
-  axis.dataset.scale = scale;
+  if (!isNew(axis.dataset, "scale", scale)) return;
   axis.replaceChildren(...marks(scale).map(({ hertz, place }) => {
     const mark = make("span", { text: hertz >= 1000 ? `${hertz / 1000} kHz` : `${hertz} Hz` });
     mark.style.bottom = `${100 * place}%`;

@@ -93,14 +93,39 @@ export function twice(button, label, act, { of = "", sure = `Really ${label.toLo
  * chosen where nothing is; picked: whether the choice there is the person's.
  */
 export function options(select, list, wanted, picked = true) {
-  const told = JSON.stringify(list.map(({ value, text }) => [value, text]));
-  if (select.dataset.told === told) return;
-  select.dataset.told = told;
+  if (!isNew(select.dataset, "told", list.map(({ value, text }) => [value, text]))) return;
   const before = select.value;
   select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text })));
   const has = (one) => list.some(({ value }) => value === one);
   select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
 }
+
+/** A row of a table: its heading, then figures. */
+export function figuresRow(heading, ...figures) {
+  return make("tr", {}, make("th", { scope: "row", text: heading }), ...figures.map((text) => make("td", { class: "number", text })));
+}
+
+/** An entry's name, and what is told about it. */
+export function entry(name, about, ...more) {
+  return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }), ...more);
+}
+
+/** Whether a value is another than at the last call; `holder[name]` remembers it. */
+export function isNew(holder, name, value) {
+  const told = JSON.stringify(value);
+  if (holder[name] === told) return false;
+  holder[name] = told;
+  return true;
+}
+
+/** Draws again when an element changes its size, or the colours change. */
+export function redraws(element, draw) {
+  new ResizeObserver(draw).observe(element);
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
+}
+
+/** Ctrl and Enter in a text. */
+export const sends = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey);
 
 /** Rows stay the same elements, also when they move: the focus inside them stays where it is. */
 export function fillRows(body, rows) {

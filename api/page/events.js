@@ -75,7 +75,7 @@ async function follow(heard, opened) {
       signal: giveUp.signal,
     });
     opened();
-    const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+    const reader = textOf(answer);
     const read = async () => {
       const part = await reader.read();
       alive();
@@ -90,10 +90,12 @@ async function follow(heard, opened) {
   }
 }
 
+const textOf = (answer) => answer.body.pipeThrough(new TextDecoderStream()).getReader();
+
 /** Takes the words and the sound of an event stream; take null: returns the sound as a whole. */
 export async function heard(answer, words, take) {
   const whole = [];
-  const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+  const reader = textOf(answer);
   for await (const block of blocks(() => next(reader))) {
     const told = JSON.parse(parsed(block)?.data ?? "{}");
     if (told.type === "speech.audio.words") words(told.words);

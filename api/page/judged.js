@@ -1,6 +1,6 @@
 // The table of a run that was evaluated: the base first, then epochs and blends, by any judge.
 
-import { fillRows, find, make, say } from "./elements.js";
+import { fillRows, find, isNew, make, say } from "./elements.js";
 import { rowButtons, showChosen, showServing } from "./epochs.js";
 import { absent, againstBase, ASTRAY, astray, facts, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
 import { candidateName, capital, counted, figure } from "./wording.js";
@@ -24,7 +24,6 @@ export function candidatesOf(run) {
 /** chosen(candidate), promoted(epoch): the person's clicks. */
 export class JudgedTable {
   #rows = new Map();
-  #columns = "";
   #sort = { column: "epoch", ascending: false };
   #last = null;
 
@@ -51,9 +50,7 @@ export class JudgedTable {
 
   #head(evaluation) {
     const columns = ["epoch", "astray", ...present(evaluation), "loss"];
-    const told = JSON.stringify([columns, evaluation.judges, evaluation.smallest_difference]);
-    if (told !== this.#columns) {
-      this.#columns = told;
+    if (isNew(this, "columnsTold", [columns, evaluation.judges, evaluation.smallest_difference])) {
       this.#rows.clear();
       this.table.tHead.replaceChildren(make("tr", { role: "row" },
         ...columns.map((column) => this.#heading(column, evaluation)),
@@ -125,17 +122,13 @@ export class JudgedTable {
     say(find("candidate-title"), one ? capital(candidateName(one)) : "");
     const told = one ? facts(one, evaluation) : [];
     const list = find("candidate-facts");
-    if (list.dataset.told === told.join("\n")) return;
-    list.dataset.told = told.join("\n");
-    list.replaceChildren(...told.map((text) => make("li", { text })));
+    if (isNew(list.dataset, "told", told)) list.replaceChildren(...told.map((text) => make("li", { text })));
   }
 }
 
 function show(cell, name, found, judge) {
   const by = againstBase(judge.better, found);
-  const told = [short(name, found?.mean), halfInterval(name, found), by?.mark ?? ""].join("|");
-  if (cell.dataset.told === told) return;
-  cell.dataset.told = told;
+  if (!isNew(cell.dataset, "told", [short(name, found?.mean), halfInterval(name, found), by?.mark])) return;
   cell.title = found ? `${NAMES[name]}: ${short(name, found.low)} to ${short(name, found.high)} over ${counted(found.count, "sentence")}${by ? `; ${by.words}` : ""}` : "";
   cell.replaceChildren(
     ...(by ? [make("span", { class: `mark ${by.mark === "▼" ? "worse" : ""}`, "aria-hidden": "true", text: by.mark === "▼" ? "▼ worse" : by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),

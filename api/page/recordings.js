@@ -1,7 +1,7 @@
 // Recordings: uploaded, cut into a dataset, and the line that trains on it. The clips: clips.js.
 
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, find, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
+import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
 import { datasetPath, read, request, send } from "./server.js";
 import { keep } from "./sound.js";
 import { sendRecording } from "./uploads.js";
@@ -21,7 +21,10 @@ export class Recordings {
     this.soon = calmly(() => this.refresh(), 1000);
     options(find("dataset-language"), languageOptions(), "en");
     find("dataset-form").addEventListener("submit", (event) => this.#make(event));
-    find("dataset").addEventListener("change", (event) => this.#choose(event.target.value));
+    find("dataset").addEventListener("change", (event) => {
+      this.#chosen = event.target.value;
+      this.refresh();
+    });
     find("recording-files").addEventListener("change", (event) => this.#send([...event.target.files]));
     find("recording-text").addEventListener("change", (event) => this.#text(event.target));
     find("text-remove").addEventListener("click", () => this.#act(() => send("DELETE", `${this.#path}/text`), "The text is removed."));
@@ -77,11 +80,6 @@ export class Recordings {
     find("recording-files").focus();
   }
 
-  async #choose(id) {
-    this.#chosen = id;
-    await this.refresh();
-  }
-
   #list(datasets, space) {
     if (!datasets.some((one) => one.id === this.#chosen)) this.#chosen = datasets[0]?.id ?? null;
     find("dataset-choice").hidden = !datasets.length;
@@ -106,10 +104,8 @@ export class Recordings {
   #showRecordings(found) {
     const busy = ["queued", "running"].includes(found.cut.state);
     const rows = found.recordings.map((row) => this.#row(row, busy));
-    const told = JSON.stringify([found.id, found.recordings, busy, [...this.#sending.keys()]]);
     // A button that has the focus is not drawn again for nothing.
-    if (told !== this.recordingsTold) find("recording-list").replaceChildren(...rows);
-    this.recordingsTold = told;
+    if (isNew(this, "recordingsTold", [found.id, found.recordings, busy, [...this.#sending.keys()]])) find("recording-list").replaceChildren(...rows);
     say(find("text-told"), found.text ? `Text: a ${found.text.kind} file, ${found.text.bytes.toLocaleString("en")} bytes.` : "No text: its clips wait for you to write theirs.");
     find("text-remove").hidden = !found.text;
     find("text-remove").disabled = find("recording-text").disabled = busy;
@@ -127,7 +123,7 @@ export class Recordings {
     } else {
       twice(button, "Delete", () => this.#act(() => send("DELETE", `${this.#path}/recordings/${encodeURIComponent(row.id)}`), `${row.name} is deleted.`), { of: row.name });
     }
-    return make("li", {}, make("p", {}, make("span", { class: "name", text: row.name }), make("span", { class: "quiet", text: part }), bar), button);
+    return make("li", {}, entry(row.name, part, bar), button);
   }
 
   #showCut(found) {
@@ -196,9 +192,8 @@ function showAccount(found) {
     for (const [reason, seconds] of Object.entries(one.seconds_by_reason)) sums.set(reason, (sums.get(reason) ?? 0) + seconds);
   }
   const all = found.account.reduce((sum, one) => sum + one.seconds, 0);
-  const rows = [...sums].sort((a, b) => b[1] - a[1]).map(([reason, seconds]) => make("tr", {},
-    make("th", { scope: "row", text: reason }), make("td", { class: "number", text: clock(seconds, 0) }),
-    make("td", { class: "number", text: `${((100 * seconds) / all).toFixed(1)} %` })));
+  const rows = [...sums].sort((a, b) => b[1] - a[1])
+    .map(([reason, seconds]) => figuresRow(reason, clock(seconds, 0), `${((100 * seconds) / all).toFixed(1)} %`));
   find("account").replaceChildren(...rows);
   const { clips } = found;
   const parts = [counted(clips.total, "clip"), `${clips.dropped} dropped`, `${clips.without_text} without a text`, `${clips.corrected} corrected`];

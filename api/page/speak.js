@@ -1,6 +1,6 @@
 // The speak box: a sentence, and the sound of it while it is still being spoken.
 
-import { announce, calmly, complain, find, options, say } from "./elements.js";
+import { announce, calmly, complain, find, options, redraws, say, sends } from "./elements.js";
 import { heard, next } from "./events.js";
 import { read, request } from "./server.js";
 import { History } from "./history.js";
@@ -20,6 +20,12 @@ const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
 // Those that a player opens, in the order of the choice. Raw PCM is none of them.
 const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", aac: "AAC", m4a: "M4A" };
 
+/** The answer to a speech that is asked for. */
+function speech(path, body, signal) {
+  const headers = { "Content-Type": "application/json", Accept: "audio/*, application/json" };
+  return request(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+}
+
 export class SpeakBox {
   #stream = null;
   #abort = null;
@@ -36,14 +42,12 @@ export class SpeakBox {
     find("again").addEventListener("click", () => this.#replay());
     find("take").addEventListener("click", () => this.#anotherTake());
     find("text").addEventListener("keydown", (event) => {
-      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) find("speak-form").requestSubmit();
+      if (sends(event)) find("speak-form").requestSubmit();
     });
     this.history = new History((request) => this.#restore(request));
     offerCopies();
     for (const event of ["input", "change", "toggle"]) find("speak").addEventListener(event, () => this.#write(), true);
-    const redraw = () => this.#draw();
-    new ResizeObserver(redraw).observe(find("spoken-works"));
-    matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);
+    redraws(find("spoken-works"), () => this.#draw());
   }
 
   /** status: the body of GET /status: what the served voice speaks, and the formats to save. */
@@ -58,6 +62,11 @@ export class SpeakBox {
     return chosen?.value.startsWith("/v1/runs/") ? chosen.text.charAt(0).toLowerCase() + chosen.text.slice(1) : "";
   }
 
+  /** Where the speech is asked for. */
+  get #path() {
+    return this.alone ? find("voice").value : SERVED;
+  }
+
   stop() {
     this.#abort?.abort();
     this.#stream?.stop();
@@ -65,7 +74,7 @@ export class SpeakBox {
 
   async #speak(form) {
     const wanted = this.#request(form);
-    const path = this.alone ? find("voice").value : SERVED;
+    const path = this.#path;
     const began = performance.now();
     let spokenBy = null;
     sounding(); // Within the click, or the browser keeps the sound back.
@@ -117,9 +126,7 @@ export class SpeakBox {
   /** What the fields say now, as curl and Python would ask for it: whole, in the format to save. */
   #write() {
     if (!find("request").open) return;
-    const body = { ...this.#request(find("speak-form")), response_format: this.#saving.format };
-    const path = this.alone ? find("voice").value : SERVED;
-    showRequest(path, body);
+    showRequest(this.#path, { ...this.#request(find("speak-form")), response_format: this.#saving.format });
   }
 
   #restore({ input, voice, language, ...numbers }) {
@@ -134,12 +141,8 @@ export class SpeakBox {
 
   async #answer(wanted, path) {
     this.#model ??= (await read("/v1/models")).data?.[0]?.id ?? "sotaque";
-    const ask = (response_format) => request(path, {
-      method: "POST",
-      signal: this.#abort.signal,
-      headers: { "Content-Type": "application/json", Accept: "audio/*, application/json" },
-      body: JSON.stringify({ model: this.#model, ...wanted, response_format, ...AS_EVENTS }),
-    });
+    const ask = (response_format) =>
+      speech(path, { model: this.#model, ...wanted, response_format, ...AS_EVENTS }, this.#abort.signal);
     try {
       return { answer: await ask("pcm"), streams: true };
     } catch (error) {
@@ -288,11 +291,7 @@ class Saving {
   }
 
   async #saveAs(form, { path, body, spokenBy, name }) {
-    const answer = await request(path, {
-      method: "POST",
-      headers: { "Content-Type": "application/json", Accept: "audio/*, application/json" },
-      body: JSON.stringify({ ...body, response_format: form }),
-    });
+    const answer = await speech(path, { ...body, response_format: form });
     const now = answer.headers.get("X-Model");
     keep(await answer.blob(), `${name}.${form}`);
     complain(find("speak-fault"), null);

@@ -1,6 +1,6 @@
 // Voices: the recordings that a sentence can be spoken after.
 
-import { announce, find, make, smallButton, tried, twice } from "./elements.js";
+import { announce, entry, find, isNew, make, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
 import { Microphone } from "./microphone.js";
 import { bytes, read, runPath, send } from "./server.js";
@@ -41,9 +41,7 @@ export class Voices {
   }
 
   #show(voices) {
-    const told = JSON.stringify(voices);
-    if (told === this.told) return;
-    this.told = told;
+    if (!isNew(this, "told", voices)) return;
     this.voices = voices;
     this.#choices();
     find("voices-empty").hidden = voices.length > 0;
@@ -53,9 +51,7 @@ export class Voices {
   /** What else of a run can speak, for whoever asks and without being served. */
   offerCandidates(run) {
     const found = speakable(run);
-    const told = JSON.stringify(found);
-    if (told === this.candidatesTold) return;
-    this.candidatesTold = told;
+    if (!isNew(this, "candidatesTold", found)) return;
     this.candidates = found;
     this.#choices();
   }
@@ -77,9 +73,7 @@ export class Voices {
     const name = voice.name || voice.id;
     const seconds = Number.isFinite(voice.duration_seconds) ? `${figure(voice.duration_seconds, 1)} s` : "";
     const about = [seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
-    const told = make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }));
-    const quality = voice.quality && make("span", { class: "quiet quality", text: qualityOf(voice.quality) });
-    if (quality) told.append(quality);
+    const told = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
     if (voice.origin !== "upload") return make("li", {}, told);
     const of = `the recording of ${name}`;
     const hear = voice.preview && plays(smallButton("Hear", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });

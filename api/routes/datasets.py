@@ -10,24 +10,8 @@ from fastapi import APIRouter, Header, Query, Request
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
 
-from api.dataset_schemas import (
-    ClipOrder,
-    ClipPage,
-    ClipRequest,
-    ClipRow,
-    CutRow,
-    DatasetDetails,
-    DatasetList,
-    DatasetRequest,
-    DatasetRow,
-    DatasetText,
-    DiskSpace,
-    RecordingRequest,
-    RecordingRow,
-    TrainingLine,
-)
-from api.datasets import uploads
-from api.datasets.clips import MOST_CLIPS
+from api import dataset_schemas as schemas
+from api.datasets import clips, uploads
 from api.datasets.store import UploadedDataset, read_job
 from api.errors import APIError
 from api.response_schemas import PROBLEMS
@@ -53,13 +37,28 @@ _CSV_RESPONSES = ranged_responses("text/csv")
 
 
 @router.get("")
-async def list_datasets(parts: Shared) -> DatasetList:
+def list_datasets(parts: Shared) -> schemas.DatasetList:
     """The newest first, and how much room there is."""
-    return await asyncio.to_thread(_listing, parts)
+    used, announced = uploads.space(parts.datasets)
+    folder = parts.datasets.folder.absolute()
+    above = next(one for one in (folder, *folder.parents) if one.exists())
+    rows = [
+        schemas.DatasetRow(
+            id=one.id, name=one.name, language=one.language, created=one.created,
+            recordings=len(uploads.recordings(one)), state=read_job(one).state,
+        )
+        for one in parts.datasets.all()
+    ]  # fmt: skip
+    most, free = parts.settings.datasets_max_gb * _GB, shutil.disk_usage(above).free
+    return schemas.DatasetList(
+        datasets=rows, space=schemas.DiskSpace(used=used + announced, most=most, free=free)
+    )
 
 
 @router.post("", status_code=201)
-async def make_dataset(wanted: DatasetRequest, request: Request, parts: Shared) -> DatasetDetails:
+async def make_dataset(
+    wanted: schemas.DatasetRequest, request: Request, parts: Shared
+) -> schemas.DatasetDetails:
     """An empty dataset. Record a person only with their consent."""
     parts.check_rate(request)
     language = recorded_language(wanted.language, parts.languages)
@@ -69,9 +68,9 @@ async def make_dataset(wanted: DatasetRequest, request: Request, parts: Shared) 
 
 
 @router.get("/{dataset}")
-async def read_dataset(dataset: str, parts: Shared) -> DatasetDetails:
+def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
     """Its recordings, the state of the cut, the account of every second, and how to train on it."""
-    return await asyncio.to_thread(lambda: _details(parts, parts.datasets.find(dataset)))
+    return _details(parts, parts.datasets.find(dataset))
 
 
 @router.delete("/{dataset}", status_code=204, response_class=Response)
@@ -86,11 +85,11 @@ async def remove_dataset(dataset: str, parts: Shared) -> Response:
 
 @router.post(
     "/{dataset}/recordings", status_code=201,
-    responses={200: {"model": RecordingRow}},
+    responses={200: {"model": schemas.RecordingRow}},
 )  # fmt: skip
 async def announce_recording(
-    dataset: str, wanted: RecordingRequest, parts: Shared, response: Response
-) -> RecordingRow:
+    dataset: str, wanted: schemas.RecordingRequest, parts: Shared, response: Response
+) -> schemas.RecordingRow:
     """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
     arrive before: send on from there."""
     found = parts.datasets.find(dataset)
@@ -98,7 +97,7 @@ async def announce_recording(
     recording = await asyncio.to_thread(
         uploads.announce, parts.datasets, found, name, wanted.bytes, most
     )
-    row = recording.row()
+    row = schemas.RecordingRow.model_validate(recording)
     if row.received:
         response.status_code = 200
     return row
@@ -113,7 +112,7 @@ async def send_piece(
     upload_offset: Annotated[
         int, Header(ge=0, le=2**53, description="How many bytes were sent before this piece.")
     ],
-) -> RecordingRow:
+) -> schemas.RecordingRow:
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
     off; `received` says where to go on."""
     kept = parts.datasets.find(dataset)
@@ -122,14 +121,13 @@ async def send_piece(
         await uploads.receive(kept, recording, upload_offset, request.stream())
     except ClientDisconnect:
         pass  # nobody reads this answer, and no traceback need tell of a line that broke
-    return found.row()
+    return schemas.RecordingRow.model_validate(found)
 
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
-async def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
+def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
     """Deletes a recording. Clips that were cut of it stay until the next cut."""
-    found = parts.datasets.find(dataset)
-    await asyncio.to_thread(uploads.remove_recording, found, recording)
+    uploads.remove_recording(parts.datasets.find(dataset), recording)
     return Response(status_code=204)
 
 
@@ -139,7 +137,7 @@ async def put_text(
     request: Request,
     parts: Shared,
     kind: Annotated[TextKind, Query(description="The ending of its file.")] = "txt",
-) -> DatasetText:
+) -> schemas.DatasetText:
     """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
     found = parts.datasets.find(dataset)
     content = await request.body()
@@ -147,19 +145,18 @@ async def put_text(
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without one.")
     uploads.check_text(content)
     await asyncio.to_thread(uploads.put_text, found, kind, content)
-    return DatasetText(kind=kind, bytes=len(content))
+    return schemas.DatasetText(kind=kind, bytes=len(content))
 
 
 @router.delete("/{dataset}/text", status_code=204, response_class=Response)
-async def remove_text(dataset: str, parts: Shared) -> Response:
+def remove_text(dataset: str, parts: Shared) -> Response:
     """The next cut has no text: its clips wait for somebody to write theirs."""
-    found = parts.datasets.find(dataset)
-    await asyncio.to_thread(uploads.remove_text, found)
+    uploads.put_text(parts.datasets.find(dataset))
     return Response(status_code=204)
 
 
 @router.post("/{dataset}/cut", status_code=202)
-async def cut(dataset: str, request: Request, parts: Shared) -> CutRow:
+async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
     """Queues the cut of its recordings. One dataset is cut at a time, behind whoever speaks."""
     parts.check_rate(request)
     found = parts.datasets.find(dataset)
@@ -170,7 +167,7 @@ async def cut(dataset: str, request: Request, parts: Shared) -> CutRow:
 
 
 @router.delete("/{dataset}/cut")
-async def stop_cut(dataset: str, parts: Shared) -> CutRow:
+async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
     """Stops it, or takes it from the queue. What was heard is kept for the next time."""
     found = parts.datasets.find(dataset)
     await parts.cuts.stop(found)
@@ -178,32 +175,34 @@ async def stop_cut(dataset: str, parts: Shared) -> CutRow:
 
 
 @router.get("/{dataset}/clips")
-async def list_clips(
+def list_clips(
     dataset: str,
     parts: Shared,
-    order: Annotated[ClipOrder, Query(description="worst: what is odd comes first.")] = "worst",
+    order: Annotated[
+        schemas.ClipOrder, Query(description="worst: what is odd comes first.")
+    ] = "worst",
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
-    limit: Annotated[int, Query(ge=1, le=MOST_CLIPS)] = 20,
-) -> ClipPage:
+    limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
+) -> schemas.ClipPage:
     """Clips with their waveforms and texts; none where nothing is cut."""
-    found = parts.datasets.find(dataset)
-    return await asyncio.to_thread(parts.clips.listing, found, order, offset, limit)
+    return clips.listing(parts.datasets.find(dataset), order, offset, limit)
 
 
 @router.patch("/{dataset}/clips/{clip}")
-async def correct_clip(dataset: str, clip: str, wanted: ClipRequest, parts: Shared) -> ClipRow:
+def correct_clip(
+    dataset: str, clip: str, wanted: schemas.ClipRequest, parts: Shared
+) -> schemas.ClipRow:
     """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
     and a later cut gets it wherever the same sound is cut the same."""
     found = parts.datasets.find(dataset)
     changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
-    return await asyncio.to_thread(parts.clips.correct, found, clip, changed, wanted.sha256)
+    return clips.correct(found, clip, changed, wanted.sha256)
 
 
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
-async def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
+def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
     """The sound of a clip; ranges are served."""
-    found = parts.datasets.find(dataset)
-    path = await asyncio.to_thread(parts.clips.sound, found, clip)
+    path = clips.sound(parts.datasets.find(dataset), clip)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
@@ -216,37 +215,22 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
 
 
-def _listing(parts: AppState) -> DatasetList:
-    used, announced = uploads.space(parts.datasets)
-    folder = parts.datasets.folder.absolute()
-    above = next(one for one in (folder, *folder.parents) if one.exists())
-    rows = [
-        DatasetRow(
-            id=one.id, name=one.name, language=one.language, created=one.created,
-            recordings=len(uploads.recordings(one)), state=read_job(one).state,
-        )
-        for one in parts.datasets.all()
-    ]  # fmt: skip
-    most, free = parts.settings.datasets_max_gb * _GB, shutil.disk_usage(above).free
-    return DatasetList(datasets=rows, space=DiskSpace(used=used + announced, most=most, free=free))
-
-
-def _details(parts: AppState, dataset: UploadedDataset) -> DatasetDetails:
+def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetails:
     text = uploads.text_of(dataset)
-    summary = parts.clips.summary(dataset)
-    return DatasetDetails(
+    summary = clips.summary(dataset)
+    return schemas.DatasetDetails(
         id=dataset.id, name=dataset.name, language=dataset.language, created=dataset.created,
-        recordings=[one.row() for one in uploads.recordings(dataset)],
-        text=DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
+        recordings=uploads.recordings(dataset),
+        text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
         cut=_cut_row(parts, dataset),
         train=_training(parts, dataset) if summary["clips"].kept else None,
         **summary,
     )  # fmt: skip
 
 
-def _cut_row(parts: AppState, dataset: UploadedDataset) -> CutRow:
+def _cut_row(parts: AppState, dataset: UploadedDataset) -> schemas.CutRow:
     job = read_job(dataset)
-    return CutRow(
+    return schemas.CutRow(
         **asdict(job),
         ahead=parts.cuts.place(dataset) if job.state == "queued" else 0,
         told=parts.cuts.told(dataset),
@@ -254,12 +238,12 @@ def _cut_row(parts: AppState, dataset: UploadedDataset) -> CutRow:
     )
 
 
-def _training(parts: AppState, dataset: UploadedDataset) -> TrainingLine:
+def _training(parts: AppState, dataset: UploadedDataset) -> schemas.TrainingLine:
     settings = parts.settings
     top = settings.datasets_host_path or str(settings.datasets_dir)
     folder = f"{top.rstrip('/')}/{dataset.id}/clips"
     given = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"
-    return TrainingLine(
+    return schemas.TrainingLine(
         dataset_dir=folder,
         command=f"{given} make train",
         container=f"{given} docker compose -f docker-compose-training.yml up",

@@ -3,56 +3,20 @@
 Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of epoch 3 and the base).
 """
 
-import math
-import os
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from api.response_schemas import (
     CandidateRow,
     CandidateSentences,
     EvaluationRow,
-    Figure,
-    Judge,
     SaidSentence,
     VerdictRow,
 )
 from api.runs.listing import EpochSummary, RunSummary
-from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation, Verdict
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.evaluation_file import Candidate, CandidateKind, Verdict
 
 BASE = "base"
-
-
-class FileState(NamedTuple):
-    """By which a file that was replaced is known."""
-
-    inode: int
-    bytes: int
-    changed_ns: int
-
-
-class EvaluationReader:
-    """Reads a run's evaluation.json again only when it has changed: the runs are looked at every
-    two seconds, and a damaged file is told of once."""
-
-    def __init__(self) -> None:
-        self._known: dict[Path, tuple[FileState, Evaluation | None]] = {}
-
-    def __call__(self, folder: RunFolder) -> Evaluation | None:
-        path = folder.evaluation_file
-        try:
-            found = os.stat(path)
-        except OSError:
-            self._known.pop(path, None)
-            return None
-        state = FileState(found.st_ino, found.st_size, found.st_mtime_ns)
-        known = self._known.get(path)
-        if known is None or known[0] != state:
-            known = self._known[path] = (state, folder.evaluation())
-        return known[1]
 
 
 def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
@@ -88,18 +52,18 @@ def listed(
     found = run.evaluation
     if found is None:
         return None
+    verdict = found.verdict
     return EvaluationRow(
-        made_at=found.made_at,
-        language=found.language,
-        sentence_set=found.sentence_set,
+        made_at=found.made_at, language=found.language, sentence_set=found.sentence_set,
         sentences=max((len(one.sentences) for one in found.candidates), default=0),
-        judges={name: Judge(**asdict(judge)) for name, judge in found.judges.items()},
-        smallest_difference=_finite(found.smallest_difference),
+        judges=found.judges, smallest_difference=found.smallest_difference,
         candidates=[
-            _row(one, found.verdict, served, can_speak) for one in found.candidates
+            _row(one, verdict, served, can_speak) for one in found.candidates
             if is_current(run, one)
         ],
-        verdict=_verdict(found.verdict),
+        verdict=verdict and VerdictRow(
+            **vars(verdict), candidate=candidate_id(verdict.kind, verdict.epoch, verdict.share)
+        ),
     )  # fmt: skip
 
 
@@ -109,31 +73,9 @@ def _row(
     name = candidate_id(one.kind, one.epoch, one.share)
     best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
     return CandidateRow(
-        id=name,
-        name=one.name,
-        kind=one.kind,
-        epoch=one.epoch,
-        share=one.share,
-        checkpoint_sha256=one.checkpoint_sha256,
-        unfinished=one.unfinished,
-        cut=one.cut,
-        babbling=one.babbling,
-        judges={judge: Figure(**_finite(asdict(figure))) for judge, figure in one.judges.items()},
-        validation_loss=_finite(one.validation_audio_loss),
-        indistinguishable_from_base=one.indistinguishable_from_base,
-        ruled_out=one.ruled_out,
-        remarks=one.remarks,
-        is_best=best == name,
-        is_served=served == name,
-        can_speak=can_speak(name),
-    )
-
-
-def _verdict(found: Verdict | None) -> VerdictRow | None:
-    if found is None:
-        return None
-    candidate = candidate_id(found.kind, found.epoch, found.share)
-    return VerdictRow(candidate=candidate, **asdict(found))
+        **vars(one), id=name, name=one.name, validation_loss=one.validation_audio_loss,
+        is_best=best == name, is_served=served == name, can_speak=can_speak(name),
+    )  # fmt: skip
 
 
 def sentences(run: RunSummary) -> list[CandidateSentences]:
@@ -147,7 +89,7 @@ def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
     where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
     rows = [
         SaidSentence(
-            **_finite(asdict(said)),
+            **vars(said),
             sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None,
         )
         for number, said in enumerate(one.sentences)
@@ -180,10 +122,3 @@ def best_epoch(run: RunSummary) -> EpochSummary | None:
     epoch = run.epochs.get(found.epoch)
     same = epoch is not None and epoch.checkpoint and epoch.sha256 == found.checkpoint_sha256
     return epoch if same else None
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: what is none becomes null, in whatever it stands."""
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

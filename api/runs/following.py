@@ -13,12 +13,11 @@ from api.events import Events
 from api.response_schemas import RunList, RunRow, Served
 from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
-from api.runs.evaluations import EvaluationReader
 from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.settings import ApiSettings
-from xtts.voices.learned_speaker import digest_beside
+from xtts.voices.learned_decoder import digest_beside
 
 log = logging.getLogger("api")
 
@@ -35,7 +34,6 @@ class VoiceFollower:
         self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
         self.curves = LossCurves()
-        self._evaluation_of = EvaluationReader()
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
         self._changing = asyncio.Lock()
@@ -135,9 +133,7 @@ class VoiceFollower:
     async def look(self) -> None:
         """Reads what is on disk, without turning to anything: before the first child."""
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
-        self.runs = await asyncio.to_thread(
-            runs.scan, self.settings.output_dir, self._evaluation_of
-        )
+        self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
         for run in self.runs.values():
             await asyncio.to_thread(self.curves.read, run.folder.metrics)
 
@@ -212,11 +208,7 @@ class VoiceFollower:
         if found is None:
             missing = f"The best by the evaluation, {name}, is not on disk."
             epoch = run.epochs.get(verdict.epoch)
-            if (
-                epoch
-                and verdict.checkpoint_sha256 == epoch.sha256
-                and self._opens_epoch(run, epoch)
-            ):
+            if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
                 told = f"{missing} Epoch {verdict.epoch}, which it is a blend of, speaks."
                 return targets.epoch_target(self.settings, run.id, epoch), told
             return None, missing
@@ -226,10 +218,8 @@ class VoiceFollower:
 
     def _lowest_loss(self, run: RunSummary) -> tuple[FollowTarget | None, str]:
         losses = [
-            (loss, epoch.number)
-            for epoch in run.epochs.values()
-            if epoch.checkpoint and self._opens_epoch(run, epoch)
-            and (loss := runs.losses_of(epoch).get("validation_audio_loss")) is not None
+            (loss, epoch.number) for epoch in self._epochs(run)
+            if (loss := runs.losses_of(epoch).get("validation_audio_loss")) is not None
         ]  # fmt: skip
         if not losses:
             return None, ""
@@ -238,15 +228,18 @@ class VoiceFollower:
         return targets.epoch_target(self.settings, run.id, run.epochs[number]), reason
 
     def _newest(self, run: RunSummary, why: str) -> tuple[FollowTarget | None, str]:
-        epochs = [one for one in run.epochs.values() if one.checkpoint]
-        epochs = [one for one in epochs if self._opens_epoch(run, one)]
-        if not epochs:
+        if not (epochs := self._epochs(run)):
             return None, "There is no epoch to speak with."
         reason = f"Epoch {epochs[-1].number} is the newest. {why}".strip()
         return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
 
-    def _opens_epoch(self, run: RunSummary, epoch: EpochSummary) -> bool:
-        return self._opens(targets.epoch_target(self.settings, run.id, epoch))
+    def _epochs(self, run: RunSummary) -> list[EpochSummary]:
+        """Those that can be opened, as far as is known."""
+        return [
+            epoch for epoch in run.epochs.values()
+            if epoch.checkpoint
+            and self._opens(targets.epoch_target(self.settings, run.id, epoch))
+        ]  # fmt: skip
 
     def _opens(self, target: FollowTarget) -> bool:
         name = target.voice.name
@@ -261,7 +254,7 @@ class VoiceFollower:
         if kept := promotion.kept(self.settings.voices_dir, wanted):
             name = targets.epoch_name(wanted.epoch, wanted.sha256)
             voice = targets.voice_at(self.settings, str(kept), name)
-            return FollowTarget(replace(voice, speaker=digest_beside(kept)), wanted.sha256)
+            return FollowTarget(replace(voice, decoder=digest_beside(kept)), wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
@@ -284,7 +277,7 @@ class VoiceFollower:
             self.engine.voice_refused(target.voice, refusal)
 
     def is_served(self, target: FollowTarget) -> bool:
-        """Whether it speaks already: the same weights with the same learned embedding, or, for a
+        """Whether it speaks already: the same weights with the same learned decoder, or, for a
         voice that is no checkpoint of a run, the same name (the base is the same, whichever epoch's
         checkpoint it is found by)."""
         standing = self.engine.standing
@@ -292,9 +285,9 @@ class VoiceFollower:
             return False
         if target.candidate == evaluations.BASE:
             now, then = target.voice, standing.voice
-            return (now.name, now.speaker) == (then.name, then.speaker)
+            return (now.name, now.decoder) == (then.name, then.decoder)
         if target.sha256 and standing.sha256 == target.sha256:
-            return standing.voice.speaker == target.voice.speaker
+            return standing.voice.decoder == target.voice.decoder
         return standing.voice == target.voice
 
     async def _turn_to(self, target: FollowTarget) -> None:

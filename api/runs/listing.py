@@ -6,10 +6,12 @@ Only reads. Ids are looked up in what `scan` found, so that nothing a caller wri
 import contextlib
 import json
 import os
+import re
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -17,10 +19,11 @@ from pydantic import ValidationError
 
 from api.response_schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTimestamp
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
+from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
-from xtts.voices import learned_speaker
-from xtts.voices.evaluation_file import Evaluation
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices import learned_decoder
+from xtts.voices.evaluation_file import Evaluation, read_evaluation
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
 
 CURRENT = "current"
@@ -28,8 +31,9 @@ CURRENT = "current"
 _WRITING_SECONDS = 30.0
 _MOST_RECORDS = 5_000
 _MOST_BYTES = 8 << 20
+_MOST_EVALUATIONS = 256
 
-
+_SAMPLE = re.compile(r"epoch_([0-9]+)_output\.json")
 # What is on disk of a checkpoint: all of it; nothing, since it was deleted to save space; a file
 # whose manifest is yet to be written; or a file that is not what was saved.
 CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
@@ -38,8 +42,8 @@ CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
 @dataclass(frozen=True)
 class EpochSummary:
     """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
-    None where its manifest does not fit it at a first look (`state` says why); speaker: the digest
-    of an embedding learned for these weights, "" without one."""
+    None where its manifest does not fit it at a first look (`state` says why); decoder: the digest
+    of one that was learned for these weights, "" without one."""
 
     number: int
     manifest: Manifest | None
@@ -48,7 +52,7 @@ class EpochSummary:
     output: Path | None
     reference: Path | None
     state: CheckpointState = "whole"
-    speaker: str = ""
+    decoder: str = ""
 
     @property
     def sha256(self) -> str:
@@ -67,7 +71,7 @@ class EpochSummary:
 @dataclass(frozen=True)
 class RunSummary:
     """A run and its epochs, by number. evaluation: None where nothing was judged; learned: what
-    best_speaker.json says."""
+    best_decoder.json says."""
 
     id: str
     folder: RunFolder
@@ -75,7 +79,7 @@ class RunSummary:
     epochs: Mapping[int, EpochSummary]
     training: bool
     evaluation: Evaluation | None = None
-    learned: LearnedSpeaker | None = None
+    learned: LearnedDecoder | None = None
 
     @property
     def best(self) -> int | None:
@@ -92,61 +96,62 @@ class RunSummary:
         return min(losses)[1] if losses else None
 
 
-def scan(
-    output_dir: Path, evaluation_of: Callable[[RunFolder], Evaluation | None]
-) -> dict[str, RunSummary]:
-    """Every run under `output_dir`, the current one first; only what has an epoch or a curve.
-
-    evaluation_of: reads a run's evaluation.
-    """
+def scan(output_dir: Path) -> dict[str, RunSummary]:
+    """Every run under `output_dir`, the current one first; only what has an epoch or a curve."""
     found: dict[str, RunSummary] = {}
     folders = [(CURRENT, RunFolder(output_dir))]
     with contextlib.suppress(OSError):
         archived = sorted((output_dir / "archive").iterdir(), reverse=True)
         folders += [(path.name, RunFolder(path)) for path in archived if path.is_dir()]
     for name, folder in folders:
-        run = _run(name, folder, evaluation_of(folder))
+        run = _run(name, folder)
         if run.epochs or folder.metrics.is_file() or name == CURRENT:
             found[name] = run
     return found
 
 
-def _run(name: str, folder: RunFolder, evaluation: Evaluation | None) -> RunSummary:
-    numbers = set(folder.epochs()) | _sampled(folder)
-    learned = learned_speaker.in_use(folder.best_speaker)
+@lru_cache(_MOST_EVALUATIONS)
+def _read(stamp: FileStamp) -> Evaluation | None:
+    return read_evaluation(Path(stamp.path))
+
+
+def _evaluation(folder: RunFolder) -> Evaluation | None:
+    """A run's evaluation, read again only when its file has changed: the runs are looked at every
+    two seconds, and a damaged file is told of once."""
+    try:
+        return _read(stamp_of(folder.evaluation_file))
+    except OSError:
+        return None
+
+
+def _run(name: str, folder: RunFolder) -> RunSummary:
+    numbers = set(folder.epochs())
+    with contextlib.suppress(OSError):  # of a pruned epoch its sample is left
+        named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
+        numbers.update(int(found[1]) for found in named if found)
+    learned = learned_decoder.read(folder)
     epochs = {number: _epoch(folder, number, learned) for number in sorted(numbers)}
     training = name == CURRENT and is_training(folder)
-    return RunSummary(name, folder, _created(folder), epochs, training, evaluation, learned)
+    return RunSummary(
+        name, folder, _created(folder), epochs, training, _evaluation(folder), learned
+    )
 
 
-def _sampled(folder: RunFolder) -> set[int]:
-    found = set()
-    with contextlib.suppress(OSError):
-        for path in os.listdir(folder.samples):
-            words = path.removeprefix("epoch_").partition("_")
-            if words[2] == "output.json" and words[0].isdecimal():
-                found.add(int(words[0]))
-    return found
-
-
-def _epoch(folder: RunFolder, number: int, learned: LearnedSpeaker | None) -> EpochSummary:
+def _epoch(folder: RunFolder, number: int, learned: LearnedDecoder | None) -> EpochSummary:
     manifest = None
     with contextlib.suppress(ManifestError):
         manifest = read_manifest(folder.manifest_path(number))
     sample = read_json(folder.samples / f"epoch_{number}_output.json") or None
     checkpoint = folder.checkpoint_path(number)
     state = _state(checkpoint, folder.manifest_path(number), manifest)
-    found = EpochSummary(
-        number,
-        manifest,
-        checkpoint if state == "whole" else None,
-        sample,
-        _there(folder.samples / f"epoch_{number}_output.wav"),
-        _there(folder.samples / f"epoch_{number}_reference.wav"),
-        state,
+    output, reference = (
+        path if (path := folder.samples / f"epoch_{number}_{what}.wav").is_file() else None
+        for what in ("output", "reference")
     )
+    whole = checkpoint if state == "whole" else None
+    found = EpochSummary(number, manifest, whole, sample, output, reference, state)
     if learned and learned.share == 1 and learned.checkpoint_sha256 == found.sha256:
-        return replace(found, speaker=learned.digest)
+        return replace(found, decoder=learned.digest)
     return found
 
 

@@ -1,7 +1,7 @@
 """Promotion of an epoch, kept in VOICES_DIR and shared between replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
-    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned speaker
+    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned decoder
                                         embedding, as in a run folder
 
 The trainer prunes epochs and knows no API (a container lends OUTPUT_DIR for reading only), so what
@@ -15,15 +15,14 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from api.errors import APIError, without_paths
 from machine.storage.atomic import WriteError, make_folder, replace_file, require_space, write_json
 from machine.storage.reading import read_json
-from xtts.voices.learned_speaker import speaker_beside
-from xtts.voices.run_folder import RunFolder, reference_beside
+from xtts.voices.learned_decoder import decoder_beside
+from xtts.voices.run_folder import RunFolder, manifest_beside, reference_beside
 
 log = logging.getLogger("api")
 
@@ -86,8 +85,9 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
     if (reference := reference_beside(checkpoint)) is not None:
         own_name = f"epoch_{promotion.epoch}_reference.wav"
         pairs.append((reference, run.samples / own_name))
-    if (speaker := speaker_beside(checkpoint)) is not None:
-        pairs.append((speaker, run.best_speaker))
+    if (decoder := decoder_beside(checkpoint)) is not None:
+        pairs.append((decoder, run.best_decoder))
+        pairs.append((manifest_beside(decoder), run.best_decoder_record))
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)
@@ -114,7 +114,10 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
     """Removes what was kept of the one before, and what replicas left long ago."""
-    for path in _entries(folder / "promoted"):
+    entries: list[Path] = []
+    with contextlib.suppress(OSError):
+        entries = list((folder / "promoted").iterdir())
+    for path in entries:
         if now is not None and path.name == now.sha256:
             continue
         with contextlib.suppress(OSError):
@@ -122,12 +125,6 @@ def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> No
             if old or (before is not None and path.name == before.sha256):
                 shutil.rmtree(path)
                 log.info("Removed %s, which is promoted no more.", path.name[:12])
-
-
-def _entries(folder: Path) -> Iterable[Path]:
-    with contextlib.suppress(OSError):
-        return list(folder.iterdir())
-    return ()
 
 
 def _run(folder: Path, promotion: Promotion) -> RunFolder:

@@ -41,7 +41,7 @@ def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> Fol
     """An epoch's own weights."""
     name = epoch_name(epoch.number, epoch.sha256)
     voice = voice_at(settings, str(epoch.checkpoint), name)
-    voice = replace(voice, speaker=epoch.speaker)
+    voice = replace(voice, decoder=epoch.decoder)
     candidate = evaluations.candidate_id("epoch", epoch.number)
     return FollowTarget(voice, epoch.sha256, run_id, candidate, epoch.number)
 
@@ -57,8 +57,8 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
     given = {"base_only": True, "reference": str(recording)}
     name = f"base of {run.id} ({sha256[:8]})"
     voice = voice_at(settings, str(whole[-1].checkpoint), name, **given)
-    if run.learned and run.learned.of_base:
-        voice = replace(voice, speaker=run.learned.digest)
+    if run.learned and run.learned.share == 0:
+        voice = replace(voice, decoder=run.learned.digest)
     return FollowTarget(voice, "", run.id, evaluations.BASE)
 
 
@@ -76,7 +76,7 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
         share = f"epoch {verdict.epoch} at {verdict.share:.0%}"
         voice = voice_at(settings, str(path), f"{share} ({written.sha256[:8]})")
         if run.learned and run.learned.weights == manifest.blend:
-            voice = replace(voice, speaker=run.learned.digest)
+            voice = replace(voice, decoder=run.learned.digest)
         candidate = evaluations.candidate_id("blend", verdict.epoch, verdict.share)
         return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch)
     return None

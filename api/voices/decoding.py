@@ -8,7 +8,6 @@ and so are the codecs.
 import io
 import resource
 import wave
-from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 import numpy as np
@@ -65,7 +64,7 @@ def decoded(
         )
     if np.abs(mono).max() < _SILENT:
         raise ValueError("It is silent: no sample is above -60 dB.")
-    quality = measure(mono, rate).as_dict()
+    quality = measure(mono, rate)
     return _wav((mono.clip(-1.0, 1.0) * 32767).round().astype("<i2").tobytes(), rate), quality
 
 
@@ -93,12 +92,16 @@ def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
             f"It has {rate} samples a second. Allowed are {_RATES[0]} to {_RATES[-1]} in steps of "
             f"{_RATES.step}, such as 22050."
         )
-    if channels > 8:
-        raise ValueError(f"It has {channels} channels; at most 8 are read.")
-    if frames > most_seconds * rate:
+    if channels > _MOST_CHANNELS:
+        raise ValueError(f"It has {channels} channels; at most {_MOST_CHANNELS} are read.")
+    _check_length(frames / rate, most_seconds)
+
+
+def _check_length(seconds: float, most_seconds: float) -> None:
+    if seconds > most_seconds:
         raise ValueError(
-            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to "
-            "30 s of clear speech."
+            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
+            "clear speech."
         )
 
 
@@ -152,12 +155,8 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
             f"Its sound is {track.codec_context.name}, which is not read. Convert it to WAV."
         )
     # What the header says, before anything is decoded; a browser's recording says nothing.
-    seconds = (file.duration or 0) / av.time_base
-    if seconds > most_seconds + 1:
-        raise ValueError(
-            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
-            "clear speech."
-        )
+    if (seconds := (file.duration or 0) / av.time_base) > most_seconds + 1:
+        _check_length(seconds, most_seconds)
     pieces: list[Array] = []
     samples, rate, channels = 0, 0, 0
     to_float = av.AudioResampler(format="flt")
@@ -186,33 +185,9 @@ def _check_headroom() -> None:
         raise MemoryError
 
 
-@dataclass(frozen=True)
-class RecordingQuality:
-    """The quality of a recording.
-
-    Attributes:
-        word: `good`, `usable` (there is a remark) or `poor` (it will be heard).
-        remarks: Sentences: what is wrong, and what to do.
-        speech_seconds: How long somebody speaks in it.
-        snr_db: The loud frames over the quiet ones.
-        level_db: Of the loud frames, 0 is full scale.
-        clipped_share: Of the samples, those in rows at full scale, 0 to 1.
-    """
-
-    word: Literal["good", "usable", "poor"]
-    remarks: tuple[str, ...]
-    speech_seconds: float
-    snr_db: float
-    level_db: float
-    clipped_share: float
-
-    def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
-        return asdict(self) | {"remarks": list(self.remarks)}
-
-
-def measure(mono: Array, rate: int) -> RecordingQuality:
-    """The quality of samples `[n]` in -1..1. Raises ValueError for a steady sound."""
+def measure(mono: Array, rate: int) -> dict[str, Any]:
+    """The quality of samples `[n]` in -1..1, as `api.response_schemas.VoiceQuality`: the level of
+    the loud frames, and how far the quiet ones are below. Raises ValueError for a steady sound."""
     levels = _levels_db(mono, rate)
     if levels.std() < _STEADY_DB or _tone_share(mono) > _TONE_SHARE:
         raise ValueError(
@@ -223,12 +198,17 @@ def measure(mono: Array, rate: int) -> RecordingQuality:
     found = (seconds, float(loud - quiet), float(loud), _clipped(mono))
     remarks = _remarks(*found)
     poor = found[1] < POOR_SNR_DB or found[3] > POOR_CLIPPED
-    word: Literal["good", "usable", "poor"] = "poor" if poor else "usable" if remarks else "good"
-    return RecordingQuality(word, remarks, round(found[0], 2), round(found[1], 1),
-                            round(found[2], 1), round(found[3], 5))  # fmt: skip
+    return {
+        "word": "poor" if poor else "usable" if remarks else "good",
+        "remarks": remarks,
+        "speech_seconds": round(found[0], 2),
+        "snr_db": round(found[1], 1),
+        "level_db": round(found[2], 1),
+        "clipped_share": round(found[3], 5),
+    }
 
 
-def _remarks(seconds: float, snr_db: float, level_db: float, clipped: float) -> tuple[str, ...]:
+def _remarks(seconds: float, snr_db: float, level_db: float, clipped: float) -> list[str]:
     found = []
     if seconds < GOOD_SECONDS:
         found.append(f"It has {seconds:.1f} s of speech; 6 to 30 s make a better voice.")
@@ -241,7 +221,7 @@ def _remarks(seconds: float, snr_db: float, level_db: float, clipped: float) -> 
         found.append(f"{clipped:.1%} of it is clipped. Record it again, at a lower level.")
     if level_db < GOOD_LEVEL_DB:
         found.append(f"It is quiet ({level_db:.0f} dB). Record it again, nearer to the microphone.")
-    return tuple(found)
+    return found
 
 
 def _levels_db(mono: Array, rate: int) -> Array:

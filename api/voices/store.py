@@ -3,7 +3,7 @@
     VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
     VOICES_DIR/<id>.json      name, when, how long, SHA-256, quality; written last: without it
                               there is no voice
-    VOICES_DIR/latents/…      as `xtts.inference.latents_folder` says
+    VOICES_DIR/latents/…      as `xtts.inference.latents_file` says
     VOICES_DIR/.lock          as `api.shared_folder` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
@@ -24,7 +24,7 @@ from api.response_schemas import VoiceRow
 from api.shared_folder import changing, read, read_all
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import remove_stale, replace_file, write_json
-from xtts.inference import latents_folder
+from xtts.inference import latents_file
 
 MOST_VOICES = 1_000
 _ID = re.compile(r"[a-z0-9]{12}")
@@ -124,7 +124,7 @@ class Voices:
             # Latents last: a process that is listening to the recording looks for it afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
-            latents_folder.delete(self.latents, voice.sha256)
+            latents_file.delete(self.latents, voice.sha256)
 
     def _remove_halves(self) -> None:
         """What killed writers and killed deletions have left: a voice is its two files, and of one

@@ -17,7 +17,6 @@ from api.state import AppState
 from api.wyoming.session import WyomingSession
 
 log = logging.getLogger("api")
-log = logging.getLogger("api")
 _KIND = "_wyoming._tcp.local."
 # mDNS's own address (RFC 6762): the way to it is the way into the local network.
 _MULTICAST = "224.0.0.251"

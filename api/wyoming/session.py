@@ -14,7 +14,6 @@ import contextlib
 import logging
 import time
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
@@ -32,7 +31,7 @@ from wyoming.tts import (
 )
 
 from api.encoding import RATE
-from api.errors import APIError, without_paths
+from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
 from api.schemas import MOST_CHARACTERS
 from api.speech import speaking
@@ -153,7 +152,7 @@ class WyomingSession:
         end = time.monotonic() + _OPEN_SECONDS
         while not self._parts.last_languages:
             if time.monotonic() > end:
-                raise APIError(503, "starting", "The speaking process is being started.")
+                raise starting()
             await asyncio.sleep(0.05)
         labels = await speaking.labels(self._parts)
         await self._send(info_of(labels, self._parts.last_languages, self._parts.licence))
@@ -325,21 +324,15 @@ def _is_well_formed(event: Event) -> bool:
     return isinstance(event.type, str) and isinstance(event.data, dict)
 
 
-@dataclass(frozen=True)
-class VoiceListing:
-    """A voice in a language, as it is listed. voice: its id; language: None where it has one."""
-
-    voice: str
-    language: str | None
-    label: str
-
-
-def listings_of(labels: Mapping[str, str], languages: Sequence[str]) -> dict[str, VoiceListing]:
-    """What is listed, by name. labels: label -> id of every voice (`api.voices.store.labels`)."""
+def listings_of(
+    labels: Mapping[str, str], languages: Sequence[str]
+) -> dict[str, tuple[str, str | None, str]]:
+    """What is listed, by name: a voice's id, its language, None where it has one only, and its
+    label. labels: label -> id of every voice (`api.voices.store.labels`)."""
     if len(languages) < 2:
-        return {label: VoiceListing(voice, None, label) for label, voice in labels.items()}
+        return {label: (voice, None, label) for label, voice in labels.items()}
     return {
-        f"{label} ({language})": VoiceListing(voice, language, label)
+        f"{label} ({language})": (voice, language, label)
         for label, voice in labels.items()
         for language in languages
     }
@@ -349,10 +342,10 @@ def info_of(labels: Mapping[str, str], languages: Sequence[str], licence: str) -
     """The answer to `describe`."""
     voices = [
         TtsVoice(
-            name=name, attribution=_ATTRIBUTION, installed=True, description=one.label,
-            version=VERSION, languages=[one.language] if one.language else list(languages),
+            name=name, attribution=_ATTRIBUTION, installed=True, description=label,
+            version=VERSION, languages=[language] if language else list(languages),
         )
-        for name, one in listings_of(labels, languages).items()
+        for name, (_, language, label) in listings_of(labels, languages).items()
     ]  # fmt: skip
     about = "Sotaque: a fine-tuned XTTS-v2"
     program = TtsProgram(
@@ -372,5 +365,5 @@ def wanted_of(
     if asked.name is None:
         return SERVED, asked.language
     if (found := listings_of(labels, languages).get(asked.name)) is not None:
-        return found.voice, found.language
+        return found[:2]
     return asked.name, asked.language

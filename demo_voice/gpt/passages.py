@@ -2,7 +2,7 @@
 
 The teachers speak each sentence once. Its codes differ from those of joined audio only next to the
 joins, where there is little sound, so codes are joined instead of audio, in new combinations every
-epoch. Called by `demo_voice.gpt.batches` and `demo_voice.vocoder.training`.
+epoch.
 """
 
 import random

@@ -1,7 +1,6 @@
 """Targets of the GPT for each clip: phones, codes, and the four mel frames of each code.
 
-Computed once per shard. Called by `demo_voice.__main__`; read by `demo_voice.gpt.pretraining` and
-`demo_voice.vocoder.training`.
+Computed once per shard.
 """
 
 from collections.abc import Sequence
@@ -13,6 +12,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from demo_voice import stages
 from demo_voice.recipe import CHARACTERS
 from demo_voice.teachers.flite import TeacherClip, TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_BANDS, MEL_HOP, SAMPLES_PER_CODE, dvae_mel
@@ -33,20 +33,13 @@ def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -
         if path.is_file():
             continue
         indices = [index for index, clip in enumerate(speech.clips) if clip.shard == shard]
-        found = [
-            pair
-            for start in range(0, len(indices), AT_ONCE)
-            for pair in encode(speech, indices[start : start + AT_ONCE], dvae, mel_stats)
-        ]
-        waiting = path.with_suffix(".part")
-        with waiting.open("wb") as file:
-            np.savez(
-                file,
-                codes=np.concatenate([codes for codes, _ in found]),
-                mels=np.concatenate([mel for _, mel in found]),
-                counts=np.array([len(codes) for codes, _ in found]),
-            )
-        waiting.rename(path)
+        found = encode(speech, indices, dvae, mel_stats, AT_ONCE)
+        stages.save_arrays(
+            path,
+            codes=np.concatenate([codes for codes, _ in found]),
+            mels=np.concatenate([mel for _, mel in found]),
+            counts=np.array([len(codes) for codes, _ in found]),
+        )
         print(f"codes of shard {shard}", flush=True)
     code, mel = silent(dvae, mel_stats)
     np.savez(folder / SILENCE, code=code, mel=mel)
@@ -65,25 +58,28 @@ def silent(dvae: Any, mel_stats: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 @torch.inference_mode()
 def encode(
-    speech: TeacherSpeech, indices: Sequence[int], dvae: Any, mel_stats: Tensor
+    speech: TeacherSpeech, indices: Sequence[int], dvae: Any, mel_stats: Tensor, at_once: int
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Clips -> (codes [n] int16, mels [n, 320] float16) each, n = ceil(samples / 1024).
 
     Frame `f` of code `c` stands at 80 f of row c. Silence is appended, as in training.
     """
-    waves = [speech.at(index, CODE_RATE) for index in indices]
-    counts = [-(-len(wave) // SAMPLES_PER_CODE) for wave in waves]
-    longest = max(counts) * SAMPLES_PER_CODE
-    padded = torch.stack([F.pad(wave, (0, longest - len(wave))) for wave in waves])
-    device = next(dvae.parameters()).device
-    mels = dvae_mel(padded, mel_stats)
-    codes = dvae.get_codebook_indices(mels.to(device)).cpu()
-    framed = mels[:, :, : max(counts) * FRAMES_PER_CODE].transpose(1, 2)
-    rows = framed.reshape(len(waves), -1, MEL_PER_CODE)
-    return [
-        (code[:count].numpy().astype(np.int16), row[:count].numpy().astype(np.float16))
-        for code, row, count in zip(codes, rows, counts, strict=True)
-    ]
+    found = []
+    for start in range(0, len(indices), at_once):
+        waves = [speech.at(index, CODE_RATE) for index in indices[start : start + at_once]]
+        counts = [-(-len(wave) // SAMPLES_PER_CODE) for wave in waves]
+        longest = max(counts) * SAMPLES_PER_CODE
+        mels = dvae_mel(
+            torch.stack([F.pad(wave, (0, longest - len(wave))) for wave in waves]), mel_stats
+        )
+        codes = dvae.get_codebook_indices(mels.to(next(dvae.parameters()).device)).cpu()
+        framed = mels[:, :, : max(counts) * FRAMES_PER_CODE].transpose(1, 2)
+        rows = framed.reshape(len(waves), -1, MEL_PER_CODE)
+        found += [
+            (code[:count].numpy().astype(np.int16), row[:count].numpy().astype(np.float16))
+            for code, row, count in zip(codes, rows, counts, strict=True)
+        ]
+    return found
 
 
 class Targets:

@@ -1,7 +1,7 @@
 """The main teacher: flite's free voices speak the sentences, some shifted in pitch and formants.
 
 Clips are kept in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
-whole or not at all, so a stopped run resumes. Called by `demo_voice.__main__`; `TeacherSpeech` is
+whole or not at all, so a stopped run resumes. `TeacherSpeech` is
 what every later stage reads.
 """
 
@@ -22,9 +22,14 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
+from machine.storage import atomic
 from xtts.audio import SPEAKER_RATE, resample
+from xtts.text.phonemes import PHONES
 
 RATE = SPEAKER_RATE
+# The phones, in flite's letters.
+SILENCE = "pau"
+NAMES = (SILENCE, *(name.lower() for name in PHONES))
 CLIPS_PER_SHARD = 500
 HELD_OUT_VOICE = "awb"
 
@@ -143,7 +148,7 @@ def speak_all(
     folder.mkdir(parents=True, exist_ok=True)
     with ThreadPoolExecutor(2) as pool:
         for shard in range(first, first + shards(len(planned))):
-            if _list_path(folder, shard).is_file():
+            if _path(folder, shard, "json").is_file():
                 continue
             start = (shard - first) * CLIPS_PER_SHARD
             part = planned[start : start + CLIPS_PER_SHARD]
@@ -164,11 +169,10 @@ def _write_shard(
         TeacherClip(text, manner.name, shard, int(start), len(samples))
         for (text, manner), start, samples in zip(part, starts, spoken, strict=False)
     ]
-    np.save(_samples_path(folder, shard), np.concatenate(spoken))
+    np.save(_path(folder, shard, "npy"), np.concatenate(spoken))
     # The list comes last: a shard without it is made again.
-    waiting = _list_path(folder, shard).with_suffix(".part")
-    waiting.write_text(json.dumps([asdict(clip) for clip in clips]))
-    waiting.rename(_list_path(folder, shard))
+    listed = json.dumps([asdict(clip) for clip in clips]).encode()
+    atomic.replace_file(_path(folder, shard, "json"), lambda file: file.write(listed))
 
 
 class TeacherSpeech:
@@ -189,7 +193,7 @@ class TeacherSpeech:
         """Samples [n] of clip `index` at 16 kHz, float32."""
         clip = self.clips[index]
         if clip.shard not in self._shards:
-            path = _samples_path(self.folder, clip.shard)
+            path = _path(self.folder, clip.shard, "npy")
             self._shards[clip.shard] = np.load(path, mmap_mode="r")
         part = self._shards[clip.shard][clip.start : clip.start + clip.length]
         return torch.from_numpy(part.astype(np.float32) / 32768)
@@ -203,9 +207,5 @@ def _resampler(rate: int) -> Callable[[Tensor], Tensor]:
     return Resample(RATE, rate)
 
 
-def _samples_path(folder: Path, shard: int) -> Path:
-    return folder / f"shard_{shard:04d}.npy"
-
-
-def _list_path(folder: Path, shard: int) -> Path:
-    return folder / f"shard_{shard:04d}.json"
+def _path(folder: Path, shard: int, kind: str) -> Path:
+    return folder / f"shard_{shard:04d}.{kind}"

@@ -2,8 +2,7 @@
 
 From a handful of voices a model learns each by heart. A smooth random filter, the same on the
 conditioning and on the target while the codes stay, teaches it to take the voice from the
-reference. Called by `demo_voice.gpt.batches`, `demo_voice.gpt.pretraining` and
-`demo_voice.vocoder.training`.
+reference.
 """
 
 import math

@@ -2,7 +2,6 @@
 
 A small list of our own by part of speech, joined by WordNet's most common nouns, verbs, adjectives
 and adverbs (Princeton, free licence; Debian package `wordnet-base`) with their irregular forms.
-Called by `demo_voice.text.sentences`.
 """
 
 from collections import Counter
@@ -14,6 +13,7 @@ from machine.errors import SotaqueError
 from xtts.text.phonemes import is_known
 
 WORDNET = Path("/usr/share/wordnet")
+FILES = ("noun", "verb", "adj", "adv")
 KINDS = {"1": "noun", "2": "verb", "3": "adjective", "5": "adjective", "4": "adverb"}
 KEPT = {"noun": 2200, "verb": 700, "adjective": 700, "adverb": 250}
 
@@ -63,10 +63,6 @@ alone together again often sometimes always never almost already still soon real
 QUESTIONS = "who what where when why how which whose".split()
 
 
-class WordNetMissingError(SotaqueError):
-    """The word lists of WordNet are not on this machine."""
-
-
 @dataclass(frozen=True)
 class Lexicon:
     """Words by kind; `past`, `participle` hold irregular forms; `glosses` are WordNet's phrases."""
@@ -80,9 +76,9 @@ class Lexicon:
 
 
 def read(folder: Path = WORDNET) -> Lexicon:
-    """The lexicon with WordNet's words. Raises WordNetMissingError."""
+    """The lexicon with WordNet's words. Raises SotaqueError."""
     if not (folder / "cntlist.rev").is_file():
-        raise WordNetMissingError(
+        raise SotaqueError(
             f"{folder} has no WordNet. It is the Debian package wordnet-base; install it with: "
             "apt-get install wordnet-base flite"
         )
@@ -91,23 +87,19 @@ def read(folder: Path = WORDNET) -> Lexicon:
         kind: tuple(word for word, _ in counts[kind].most_common(number))
         for kind, number in KEPT.items()
     }
-    files = [folder / f"data.{name}" for name in ("noun", "verb", "adj", "adv")]
+    glossed = (line for name in FILES for line in _lines(folder / f"data.{name}") if " | " in line)
     return Lexicon(
         nouns=tuple(dict.fromkeys((*THINGS, *PEOPLE, *PLACES, *common["noun"]))),
         verbs=common["verb"],
         adjectives=common["adjective"],
         adverbs=tuple(dict.fromkeys((*WAYS, *common["adverb"]))),
         irregular=_irregular(_lines(folder / "verb.exc")),
-        glosses=tuple(line.split(" | ", 1)[1] for file in files for line in _glossed(file)),
+        glosses=tuple(line.split(" | ", 1)[1] for line in glossed),
     )
 
 
 def _lines(path: Path) -> list[str]:
     return path.read_text(encoding="utf-8", errors="replace").splitlines()
-
-
-def _glossed(path: Path) -> list[str]:
-    return [line for line in _lines(path) if " | " in line]
 
 
 def _counts(lines: Iterable[str]) -> dict[str, Counter[str]]:

@@ -4,52 +4,41 @@ A check is pure. What it needs and could not be read makes it `could_not_run`; s
 its own, which is reported and ends nothing.
 """
 
+import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 
 from machine.doctor.checks import builds, drivers, gpus, onnx, surroundings
 from machine.doctor.finding import Finding, Severity, could_not_run
 from machine.readings.snapshot import Machine
 
+# Takes the readings that its parameters name; None from it = of no concern on this machine.
 Judge = Callable[..., Finding | tuple[Finding, ...] | None]
 
-
-@dataclass(frozen=True)
-class DoctorCheck:
-    """judge takes the readings `needs` by name; None from it = of no concern on this machine."""
-
-    id: str
-    needs: tuple[str, ...]
-    judge: Judge
-
-
-CHECKS = (
-    DoctorCheck("settings", ("settings", "refused"), surroundings.settings),
-    DoctorCheck("disk", ("settings", "storage"), surroundings.disk),
-    DoctorCheck("memory", ("settings", "environment"), surroundings.memory),
-    DoctorCheck("graphics", ("graphics", "nodes", "programs", "variables"), drivers.graphics),
-    DoctorCheck("kernel_log", ("kernel_log", "driver", "managed"), gpus.kernel_log),
-    DoctorCheck("driver", ("driver", "graphics", "nodes", "managed", "container"), drivers.driver),
-    DoctorCheck(
-        "container", ("container", "driver", "graphics", "nodes", "variables"), drivers.container
-    ),
-    DoctorCheck("device_nodes", ("driver", "nodes", "container"), drivers.device_nodes),
-    DoctorCheck("torch", ("torch", "nodes", "managed", "driver", "container"), builds.torch_build),
-    DoctorCheck("driver_age", ("torch", "driver", "managed", "container"), builds.driver_age),
-    DoctorCheck("architecture", ("torch", "managed", "driver", "container"), builds.architecture),
-    DoctorCheck("library_path", ("torch", "variables", "environment"), builds.library_path),
-    DoctorCheck("visible_gpus", ("variables", "nodes", "settings"), builds.visible_gpus),
-    DoctorCheck("compute_mode", ("managed",), builds.compute_mode),
-    DoctorCheck("after_suspend", ("environment", "nodes"), gpus.after_suspend),
-    DoctorCheck("gpu", ("environment", "nodes", "driver", "managed", "container"), gpus.gpus),
-    DoctorCheck("shared_memory", ("shared_memory", "container"), surroundings.shared_memory),
-    DoctorCheck("onnx_runtime", ("onnx", "torch", "nodes", "container"), onnx.onnx_runtime),
-    DoctorCheck("ffmpeg", ("programs",), surroundings.ffmpeg),
-    DoctorCheck("speech", ("spoken",), surroundings.speech),
-    DoctorCheck("device", ("environment", "settings"), gpus.device),
-)
+CHECKS: dict[str, Judge] = {
+    "settings": surroundings.settings,
+    "disk": surroundings.disk,
+    "memory": surroundings.memory,
+    "graphics": drivers.graphics,
+    "kernel_log": gpus.kernel_log,
+    "driver": drivers.driver,
+    "container": drivers.container,
+    "device_nodes": drivers.device_nodes,
+    "torch": builds.torch_build,
+    "driver_age": builds.driver_age,
+    "architecture": builds.architecture,
+    "library_path": builds.library_path,
+    "visible_gpus": builds.visible_gpus,
+    "compute_mode": builds.compute_mode,
+    "after_suspend": gpus.after_suspend,
+    "gpu": gpus.gpus,
+    "shared_memory": surroundings.shared_memory,
+    "onnx_runtime": onnx.onnx_runtime,
+    "ffmpeg": surroundings.ffmpeg,
+    "speech": surroundings.speech,
+    "device": gpus.device,
+}
 
 # What makes a GPU fail that is itself well.
 CAUSES = {
@@ -61,8 +50,13 @@ _GPU = re.compile(r"gpu\d+")
 
 def judge(machine: Machine) -> tuple[Finding, ...]:
     """Every finding, in the order of the list."""
-    found = tuple(finding for check in CHECKS for finding in _findings(check, machine))
-    return _with_one_cause(found)
+    found = [one for name, check in CHECKS.items() for one in _findings(name, check, machine)]
+    return _with_one_cause(tuple(found))
+
+
+def needs(check: Judge) -> list[str]:
+    """The readings that a check takes."""
+    return list(inspect.signature(check).parameters)
 
 
 def exit_code(findings: tuple[Finding, ...]) -> int:
@@ -84,24 +78,19 @@ def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
     )
 
 
-def _findings(check: DoctorCheck, machine: Machine) -> tuple[Finding, ...]:
-    readings: dict[str, Any] = {name: getattr(machine, name) for name in check.needs}
-    missing = [name for name, value in readings.items() if value is None]
-    seconds = round(sum(machine.seconds.get(name, 0.0) for name in check.needs), 3)
+def _findings(name: str, check: Judge, machine: Machine) -> tuple[Finding, ...]:
+    readings = {reading: getattr(machine, reading) for reading in needs(check)}
+    missing = [reading for reading, value in readings.items() if value is None]
+    found: Finding | tuple[Finding, ...] | None
     if missing:
-        why = dict.fromkeys(machine.troubles.get(name, "not read") for name in missing)
-        message = f"{', '.join(missing)} could not be read: {'; '.join(why)}"
-        return (_placed(could_not_run(message), check, seconds),)
-    try:
-        found = check.judge(**readings)
-    except Exception as error:
-        message = f"{type(error).__name__}: {error}"
-        return (
-            _placed(could_not_run("the check itself failed", evidence=message), check, seconds),
-        )
+        why = dict.fromkeys(machine.troubles.get(reading, "not read") for reading in missing)
+        found = could_not_run(f"{', '.join(missing)} could not be read: {'; '.join(why)}")
+    else:
+        try:
+            found = check(**readings)
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            found = could_not_run("the check itself failed", evidence=message)
+    seconds = round(sum(machine.seconds.get(reading, 0.0) for reading in readings), 3)
     many = found if isinstance(found, tuple) else (found,) if found else ()
-    return tuple(_placed(finding, check, seconds) for finding in many)
-
-
-def _placed(finding: Finding, check: DoctorCheck, seconds: float) -> Finding:
-    return replace(finding, id=finding.id or check.id, seconds=seconds)
+    return tuple(replace(one, id=one.id or name, seconds=seconds) for one in many)

@@ -21,7 +21,7 @@ from machine.devices.selection import Environment
 from machine.errors import SotaqueError
 from machine.readings import programs, system_files
 from machine.readings.snapshot import Driver, Machine, MachineSettings
-from machine.storage.file_cache import FileCache
+from machine.storage.file_cache import FileCache, cache_folder
 
 # The probe's own limits are below this one.
 _LIMIT_SECONDS = 200.0
@@ -82,12 +82,6 @@ def settings(
     return MachineSettings(found.output_dir, found.device, found.base_model, _size(weights))
 
 
-def cache_file(environ: Mapping[str, str]) -> Path:
-    """In the user's cache folder."""
-    base = environ.get("XDG_CACHE_HOME") or str(Path(environ.get("HOME", "/tmp")) / ".cache")
-    return Path(base) / "sotaque" / "doctor.json"
-
-
 def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
     root = place.root
     kept = {name: value for name, value in place.environ.items() if name.startswith(_CONCERNING)}
@@ -118,7 +112,7 @@ def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callab
     nodes = found.get("nodes")
     loaded = bool(version or (nodes and nodes.names))
     # The doctor has more important things to report than the state of its cache.
-    file = cache_file(place.environ)
+    file = cache_folder(place.environ) / "doctor.json"
     remembered = FileCache(file, logging.DEBUG) if place.remembers else None
 
     def driver() -> Driver:

@@ -1,13 +1,11 @@
 """Readings from programs and child processes: nvidia-smi, dmesg, torch, ONNX Runtime."""
 
-import array
 import ast
 import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import math
 import re
 import shutil
 import sys
@@ -18,7 +16,7 @@ from pathlib import Path
 from machine.devices import nvidia_smi
 from machine.devices.nvml import GpuState
 from machine.process import ask_once, run_with_timeout
-from machine.readings.snapshot import Managed, OnnxRuntime, Refused, TorchBuild, TrialSpeech
+from machine.readings.snapshot import Managed, OnnxRuntime, TorchBuild, TrialSpeech
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import FileStamp, stamp_of
 
@@ -90,19 +88,19 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
 
 def refused(
     preflights: Mapping[str, Sequence[str]], environ: Mapping[str, str], dotenv: Path
-) -> tuple[Refused, ...]:
+) -> tuple[tuple[str, str], ...]:
     """What each program would refuse to start with: it judges its own settings, in a child.
 
     Args:
         preflights: What a person calls each program, and the command that prints its refusals as a
             JSON list; `dotenv` is put behind it.
     """
-    found = []
+    found: list[tuple[str, str]] = []
     for program, command in preflights.items():
         asked = ask_once((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
         if asked.answer is None:
             raise LookFailed(f"the settings of {program}: {asked.last_error}")
-        found += [Refused(program, sentence) for sentence in asked.answer]
+        found += [(program, sentence) for sentence in asked.answer]
     return tuple(found)
 
 
@@ -218,18 +216,15 @@ def _torch_files() -> list[Path]:
 
 def distance(path: Path, reference: Path) -> float | None:
     """Relative L2 of one file to the other; None where their lengths differ or one is missing."""
+    import numpy as np
+
     try:
-        one, other = _float32(path), _float32(reference)
-    except (OSError, ValueError):
+        one, other = (
+            np.fromfile(file, np.float32).astype(np.float64) for file in (path, reference)
+        )
+    except OSError:
         return None
-    if len(one) != len(other):
+    if one.shape != other.shape:
         return None
-    apart = math.fsum((a - b) ** 2 for a, b in zip(one, other, strict=True))
-    size = math.fsum(b * b for b in other)
-    return math.sqrt(apart / size) if size else math.inf
-
-
-def _float32(path: Path) -> "array.array[float]":
-    found = array.array("f")
-    found.frombytes(path.read_bytes())
-    return found
+    size = float(np.linalg.norm(other))
+    return float(np.linalg.norm(one - other)) / size if size else float("inf")

@@ -23,15 +23,6 @@ class MachineSettings:
 
 
 @dataclass(frozen=True)
-class Refused:
-    """What a program would refuse to start with. program: what a person calls it;
-    sentence: its own."""
-
-    program: str
-    sentence: str
-
-
-@dataclass(frozen=True)
 class Driver:
     """The kernel's side. version: of the loaded module, "" without one; system: os-release's ID and
     ID_LIKE; libcuda: path of libcuda.so.1, "" where the loader finds none, and `libcuda_fault` is
@@ -131,22 +122,13 @@ class OnnxRuntime:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where OUTPUT_DIR is, or will be. place: the nearest folder that exists; writable: whether a
-    file could be made there, and `write_fault` why not."""
+    """Where OUTPUT_DIR is, or will be. place: the nearest folder that exists; write_fault: why no
+    file could be made there, "" where one could."""
 
     place: Path
     free_bytes: int
     total_bytes: int
-    writable: bool = True
     write_fault: str = ""
-
-
-@dataclass(frozen=True)
-class SharedMemory:
-    """/dev/shm; 0 bytes where there is none."""
-
-    total_bytes: int
-    free_bytes: int
 
 
 @dataclass(frozen=True)
@@ -167,11 +149,13 @@ class Machine:
     """Every reading; one that could not be taken is None, and `troubles` says why under its name.
 
     seconds: how long each took. variables: those of the environment that concern GPUs, libraries
-    and graphics, and nothing else of it. programs: name -> path of those on PATH.
+    and graphics, and nothing else of it. programs: name -> path of those on PATH. refused: what a
+    person calls a program, and its own sentence for what it would refuse to start with.
+    shared_memory: bytes of /dev/shm, 0 where there is none.
     """
 
     settings: MachineSettings | None = None
-    refused: tuple[Refused, ...] | None = None
+    refused: tuple[tuple[str, str], ...] | None = None
     driver: Driver | None = None
     nodes: Nodes | None = None
     graphics: Graphics | None = None
@@ -182,7 +166,7 @@ class Machine:
     torch: TorchBuild | None = None
     onnx: OnnxRuntime | None = None
     storage: Storage | None = None
-    shared_memory: SharedMemory | None = None
+    shared_memory: int | None = None
     kernel_log: tuple[str, ...] | None = None
     environment: Environment | None = None
     spoken: tuple[TrialSpeech, ...] = ()

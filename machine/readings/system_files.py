@@ -15,7 +15,6 @@ from machine.readings.snapshot import (
     Graphics,
     GraphicsCard,
     Nodes,
-    SharedMemory,
     Storage,
 )
 from machine.storage.reading import read_json, read_text
@@ -101,16 +100,15 @@ def storage(output_dir: Path) -> Storage:
         fault = "no right to write, or a read-only file system"
     elif (entries := os.statvfs(place)).f_files and not entries.f_favail:
         fault = "no room for another file (inodes)"
-    return Storage(place, usage.free, usage.total, not fault, fault)
+    return Storage(place, usage.free, usage.total, fault)
 
 
-def shared_memory(root: Path) -> SharedMemory:
-    """/dev/shm, 0 bytes where there is none."""
+def shared_memory(root: Path) -> int:
+    """Bytes of /dev/shm, 0 where there is none."""
     try:
-        usage = shutil.disk_usage(root / "dev/shm")
+        return shutil.disk_usage(root / "dev/shm").total
     except OSError:
-        return SharedMemory(0, 0)
-    return SharedMemory(usage.total, usage.free)
+        return 0
 
 
 def _switched_off(root: Path) -> str:

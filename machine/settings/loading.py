@@ -20,7 +20,7 @@ from pydantic.fields import FieldInfo
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
-from machine.settings.names import NAMES, difference, equivalent, meant
+from machine.settings.names import NAMES, RETIRED, difference, equivalent, meant
 from machine.settings.types import (
     CONFIG,
     Address,
@@ -196,7 +196,7 @@ def _near_misses(file: dotenv.DotEnv) -> list[str]:
         f"{one.source}: {name} is not a setting; did you mean {' or '.join(close)}?"
         + (f" ({other}.)" if (other := difference(name)) else "")
         for name, one in file.given.items()
-        if name not in NAMES and (close := meant(name, NAMES))
+        if name not in NAMES | RETIRED and (close := meant(name, NAMES))
     ]
 
 
@@ -209,7 +209,13 @@ def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
         f"is {ours}" + (f" ({other})." if (other := difference(name)) else ".")
         for name, ours in named.items()
     ]
-    rest = [name for name in others if name not in named]
+    notes += [
+        f"{file.given[name].source}: {name} is not a setting any more; what it switched is always "
+        "on."
+        for name in others
+        if name in RETIRED
+    ]
+    rest = [name for name in others if name not in named and name not in RETIRED]
     return notes + ([f"{path}: not read by this program: {', '.join(rest)}."] if rest else [])
 
 

@@ -5,16 +5,26 @@ A seal over the content tells a damaged one: a flipped bit in a clip's length is
 would change the order of the batches.
 """
 
+import contextlib
 import hashlib
 import json
 import logging
 import threading
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from machine.storage.atomic import WriteError, write_json
 
 log = logging.getLogger(__name__)
+
+
+def cache_folder(environ: Mapping[str, str]) -> Path:
+    """The user's folder for what can be found out again; a container's ends with it."""
+    base = Path(environ.get("XDG_CACHE_HOME") or Path(environ.get("HOME") or "~") / ".cache")
+    with contextlib.suppress(RuntimeError):  # a user without a home
+        base = base.expanduser()
+    return base / "sotaque"
 
 
 class FileCache:

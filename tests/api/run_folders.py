@@ -8,7 +8,7 @@ import soundfile
 
 from machine.storage.atomic import replace_file
 from machine.storage.checksums import Manifest, read_manifest, write_manifest
-from xtts.voices import learned_speaker
+from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import (
     Candidate,
     CandidateKind,
@@ -20,7 +20,7 @@ from xtts.voices.evaluation_file import (
     Verdict,
     write_evaluation,
 )
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
 
 TEXTS = ("The first sentence.", "The second one.", "A third.")
@@ -69,12 +69,14 @@ def write_blend(folder: Path, epoch: int, share: float, content: bytes = b"a ble
     write_manifest(run.best_blend_manifest, manifest)
 
 
-def write_learned_speaker(folder: Path, epoch: int, share: float = 1.0, value: float = 0.5) -> None:
-    """best_speaker.json for weights made of an epoch that is there, or for the base (0)."""
+def write_learned_decoder(
+    folder: Path, epoch: int, share: float = 1.0, content: bytes = b"tensors"
+) -> None:
+    """A decoder for weights made of an epoch that is there, or for the base (0)."""
     run = RunFolder(folder)
-    embedding = [value] * 512
     weights = (epoch, share, sha256_of_epoch(run, epoch)) if epoch else (0, 0.0, "")
-    learned_speaker.write(run.best_speaker, LearnedSpeaker(*weights, embedding, 2.0, 1.5, 40))
+    file = replace_file(run.best_decoder, lambda out: out.write(content))
+    learned_decoder.write(run, LearnedDecoder(*weights, 2.0, 1.5, 40, 250, file=file))
 
 
 def sha256_of_epoch(run: RunFolder, epoch: int) -> str:

@@ -9,7 +9,8 @@ import pytest
 from benchmarks import evaluation as benchmark
 from benchmarks import judges, texts
 from benchmarks.__main__ import main
-from benchmarks.evaluation import EvaluationBenchmarkError, HeardCandidate
+from benchmarks.evaluation import HeardCandidate
+from machine.errors import SotaqueError
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from xtts.voices.evaluation_file import Candidate, Evaluation
 
@@ -103,7 +104,7 @@ def test_results_are_gone_on_with_and_never_overwritten(
     assert [one.epoch for one in there] == [1]
     assert [one.kind for one in benchmark.missing(found, 1, "reporting", there)] == ["base"]
     assert len(benchmark.missing(found, 1, "choosing", there)) == 2
-    assert main(["evaluation", "--work", str(tmp_path)]) == EvaluationBenchmarkError.exit_code
+    assert main(["evaluation", "--work", str(tmp_path)]) == SotaqueError.exit_code
     assert "--resume" in capsys.readouterr().err
 
 

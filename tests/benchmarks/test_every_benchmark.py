@@ -54,7 +54,7 @@ SMALLEST = {
 }  # fmt: skip
 # What a whole run in a benchmark takes from the environment, as `make train` does.
 SHORT_RUN = {
-    "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "12", "BLEND": "0.5", "LEARN_SPEAKER": "off",
+    "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "12", "BLEND": "0.5", "LEARN_DECODER": "off",
     "EVALUATE_RECOGNISER": "off",
 }  # fmt: skip
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
@@ -140,6 +140,10 @@ def test_it_ends_and_every_row_has_figures(
     check_rows(found, name)
     if name == "low_memory":
         assert list(found) == list(ROWS)
+    if name == "loading":
+        for side in ("coqui", "ours auto"):
+            row = found[side]
+            assert row["imported"] < row["loaded"] < row["first_audio"]
 
 
 def check_rows(found: Any, place: str) -> bool:

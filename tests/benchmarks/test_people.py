@@ -7,6 +7,7 @@ import soundfile
 import torch
 
 from benchmarks import judges, people
+from machine.errors import SotaqueError
 from train.dataset.metadata import read_entries
 
 
@@ -34,7 +35,7 @@ def test_each_clip_is_left_out_once(tmp_path: Path) -> None:
 
 
 def test_too_few_clips_for_so_many_parts(tmp_path: Path) -> None:
-    with pytest.raises(people.PeopleBenchmarkError, match="has 2 clips, too few for 3 parts"):
+    with pytest.raises(SotaqueError, match="has 2 clips, too few for 3 parts"):
         people.folds(dataset(tmp_path / "real", 2), 3, tmp_path)
 
 

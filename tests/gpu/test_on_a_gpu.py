@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu_faults, gpu_parts, memory, synthetic
+from benchmarks import gpu_parts, memory, synthetic
+from benchmarks import probe as gpu_probe
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe.runner import probe
 from tests.models import tiny_base
@@ -18,12 +19,11 @@ from train import distributed
 from train.distributed import World
 from train.learner import Learner
 from train.trainer import train_step
-from xtts.inference.batched_decoding import DecodingSlots
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.cuda_graphs import graphed_step
-from xtts.inference.decoding import DecodingState, decode
+from xtts.inference.decode_step import graphed_step
+from xtts.inference.decoding import DecodingSlots, TorchUtterance, decode
+from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.config import SamplingParams
 from xtts.model.gpt import new_gpt
 from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
@@ -94,13 +94,13 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device: str, kind: torch.d
             text = torch.arange(2, 20 + 20 * (number > 0), device=device)
             draw = torch.Generator(device).manual_seed(number)
             limit = 60 if number == 0 else 300
-            state = DecodingState(gpt, SamplingParams(), draw, limit)
-            slot = crowd.enter(latents, text, state)
+            state = TorchUtterance(gpt, SamplingParams(), draw, limit)
+            crowd.enter(latents, text, state)
             if number == 0:
-                first, place = state, slot
+                first = state
         while not first.done:
             crowd.step()
-        return crowd.leave(place).latents
+        return torch.stack(first.latents)
 
     alone = said(0)
     for others in (1, 7, 15):
@@ -126,17 +126,12 @@ def test_a_gpus_features_are_the_cpus(
 
 
 def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device: str) -> None:
-    from xtts.model.streaming_vocoder import vocoder_widths, warm_up_widths
-
-    vocoder, shape = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval(), VocoderShape()
+    vocoder = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval()
     speaker = torch.randn(1, 512, 1, device=device)
-    asked = [
-        torch.randn(1, MEDIUM.width, steps, device=device)
-        for steps in vocoder_widths(vocoder, shape)
-    ]
+    asked = [torch.randn(1, MEDIUM.width, steps, device=device) for steps in vocoder.widths]
     with torch.inference_mode():
         wanted = [vocoder.sound(steps, speaker) for steps in asked]
-        warm_up_widths(vocoder, shape, 512)
+        vocoder.warm_up()
         assert len(vocoder._recorded) == 4
         for _ in range(2):
             found = [vocoder.sound(steps, speaker) for steps in asked]
@@ -151,8 +146,9 @@ def test_codes_are_the_cpus(device: str) -> None:
     for where in ("cpu", device):
         own = copy.deepcopy(gpt).to(where)
         draw = torch.Generator(where).manual_seed(0)
-        said.append(decode(own, latents.to(where), text.to(where), GREEDY, draw, max_codes=120))
-    assert said[0].codes.tolist() == said[1].codes.tolist()
+        one = TorchUtterance(own, GREEDY, draw, 120)
+        said += decode(own, latents.to(where), [(text.to(where), one)])
+    assert said[0].codes == said[1].codes
 
 
 def test_bf16_speaks_near_the_cpus_bf16(device: str) -> None:
@@ -251,7 +247,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(
 
 @pytest.mark.parametrize("what", ["assertion", "low memory"])
 def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device: str, what: str) -> None:
-    found = gpu_faults.provoked(what, device)
+    found = gpu_probe.provoked(what, device)
     assert found["we_still_compute"] and not poisoned(device)
     sticky = what == "assertion"
     assert found["exit_code"] == (GpuLost.exit_code if sticky else 0)
@@ -261,7 +257,7 @@ def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device: str, what: str
 def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(
     device: str, tmp_path: Path
 ) -> None:
-    found = gpu_faults.refused_fft(device, tmp_path)
+    found = gpu_probe.refused_fft(device, tmp_path)
     assert found["check"]["failed"] == ["fft"] and found["check"]["trains"]
     assert found["run"]["exit_code"] == 0 and found["run"]["mode"] == "in_process"
 
@@ -281,12 +277,15 @@ def test_every_distance_is_four_times_under_its_limit(device: str) -> None:
 
 @pytest.mark.parametrize(
     ("gigabytes", "mode", "limit"),
-    [(8, 2, 8.0), (12, 1, 12.0), (4, 4, 4.0)],
-    ids=["8 GB adamw8bit", "12 GB checkpointing", "4 GB LoRA"],
+    [
+        (8, "OPTIMIZER=adamw8bit", 8.0),
+        (12, "GRADIENT_CHECKPOINTING=on", 12.0),
+        (4, "LORA_RANK=16 with checkpointing", 4.0),
+    ],
 )
-def test_a_small_card_is_enough(gigabytes: float, mode: int, limit: float) -> None:
+def test_a_small_card_is_enough(gigabytes: float, mode: str, limit: float) -> None:
     with card_of(gigabytes):
-        found = memory.measure(synthetic.FULL_SHAPE, memory.MODES[mode], "bf16")
+        found = memory.measure(synthetic.FULL_SHAPE, mode, "bf16")
     assert found.card_bytes <= limit * 1e9
 
 

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
-from xtts.inference.decoding import decode
-from xtts.model.config import SamplingParams
+from xtts.inference.decoding import TorchUtterance, decode
+from xtts.inference.defaults import SamplingParams
 
 COUNT = 40
 # Where Coqui's own two best logits are closer than this, rounding decides.
@@ -45,13 +45,13 @@ def test_greedy_codes_equal_coquis(both, penalty, text):
     theirs, margins = by_coqui(coqui, latents, tokens, penalty)
 
     rules = SamplingParams(greedy=True, repetition_penalty=penalty)
-    spoken = decode(ours, latents, tokens, rules, torch.Generator(), max_codes=COUNT)
-    ended = [SMALL.audio_stop] if spoken.stopped else []
-    codes = torch.cat((spoken.codes, torch.tensor(ended, dtype=torch.long)))
+    said = TorchUtterance(ours, rules, torch.Generator(), COUNT)
+    (spoken,) = decode(ours, latents, [(tokens, said)])
+    codes = [*spoken.codes, SMALL.audio_stop] if spoken.stopped else spoken.codes
 
     ties = [step for step, margin in enumerate(margins) if margin < MARGIN]
     clear = ties[0] if ties else len(margins)
-    assert codes[:clear].tolist() == theirs[:clear].tolist()
+    assert codes[:clear] == theirs[:clear].tolist()
     assert clear > 3, "a test of nothing: Coqui itself is undecided from the start"
 
 
@@ -60,10 +60,11 @@ def test_latents_of_the_steps_equal_coquis_second_pass(both):
     tokens = torch.arange(3, 20)
     latents = ours.conditioning_latents(torch.randn(1, 80, 60))
     rules = SamplingParams(greedy=True, repetition_penalty=5.0)
-    spoken = decode(ours, latents, tokens, rules, torch.Generator(), max_codes=COUNT)
+    said = TorchUtterance(ours, rules, torch.Generator(), COUNT)
+    (spoken,) = decode(ours, latents, [(tokens, said)])
     again = coqui(
-        tokens[None], torch.tensor([len(tokens)]), spoken.codes[None],
+        tokens[None], torch.tensor([len(tokens)]), torch.tensor(spoken.codes)[None],
         torch.tensor([len(spoken.codes) * coqui.code_stride_len]),
         cond_latents=latents, return_latent=True,
     )  # fmt: skip
-    assert torch.allclose(spoken.latents[: len(spoken.codes)], again[0], atol=1e-4)
+    assert torch.allclose(torch.stack(spoken.latents[: len(spoken.codes)]), again[0], atol=1e-4)

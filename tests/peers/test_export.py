@@ -59,7 +59,8 @@ def perturbed(base: Path, output_dir: Path, own_text_ids: int) -> Path:
     }
     tensors = read_tensors(base / "model.pth").items()
     state = {name: tensor * 1.01 for name, tensor in tensors if name.startswith("gpt.")}
-    return Checkpoints(RunFolder(output_dir), 3).save_epoch(1, 1, state, None, {}, provenance).path
+    checkpoints = Checkpoints(RunFolder(output_dir), 3, provenance=provenance)
+    return checkpoints.save_epoch(1, 1, state, None, {}).path
 
 
 def loaded_by_coqui(folder: Path) -> Any:

@@ -10,9 +10,9 @@ from tests.models import tiny_base
 from tests.peers.test_export import loaded_by_coqui
 from xtts import audio
 from xtts.inference import voice
-from xtts.inference.decoding import decode
+from xtts.inference.decoding import TorchUtterance, decode
+from xtts.inference.defaults import SamplingParams
 from xtts.model import loading as model
-from xtts.model.config import SamplingParams
 
 
 @pytest.fixture(scope="module")
@@ -57,11 +57,12 @@ def test_a_waveform_is_coquis(both, whose, number):
     ids = torch.tensor(ours.tokenizer.encode(text, "en"))
     assert ids.tolist() == xtts.tokenizer.encode(text, "en")
     rules = SamplingParams(greedy=True, repetition_penalty=10.0)
-    most = 4 + number
-    spoken = decode(ours.gpt, whose.latents, ids, rules, torch.Generator(), max_codes=most)
+    said = TorchUtterance(ours.gpt, rules, torch.Generator(), 4 + number)
+    decode(ours.gpt, whose.latents, [(ids, said)])
+    latents = torch.stack(said.latents)[None]
     with torch.inference_mode():
-        waveform = ours.vocoder(spoken.latents[None], whose.speaker)[0]
-        theirs = xtts.hifigan_decoder(spoken.latents[None], g=whose.speaker).squeeze()
+        waveform = ours.vocoder(latents, whose.speaker)[0]
+        theirs = xtts.hifigan_decoder(latents, g=whose.speaker).squeeze()
     assert waveform.shape == theirs.shape
     assert (waveform - theirs).norm() / theirs.norm() < 1e-4
 

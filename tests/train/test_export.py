@@ -26,10 +26,10 @@ from train.setup import build_context
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.voices import bundle, learned_speaker
+from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
 from xtts.voices.evaluation_file import Evaluation, Verdict, write_evaluation
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
@@ -61,7 +61,7 @@ def perturbed(
     run.samples.mkdir(parents=True)
     tone = torch.sin(torch.arange(22_050) / 20).numpy() * 0.5
     soundfile.write(run.samples / "epoch_7_reference.wav", tone, 22_050, subtype="FLOAT")
-    return Checkpoints(run, keep=3).save_epoch(7, 70, state, None, {}, provenance).path
+    return Checkpoints(run, 3, provenance=provenance).save_epoch(7, 70, state, None, {}).path
 
 
 def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> VoiceFiles:
@@ -108,19 +108,37 @@ def test_an_export_says_how_much_is_written_and_what_is_left(
     assert told and told[-1].endswith("MB, left 0:00:00")
 
 
-def test_a_learned_speaker_embedding_goes_with_its_weights(base, checkpoint, tmp_path):
+def learned(run: RunFolder, base: Path, *weights: object) -> dict[str, torch.Tensor]:
+    """A decoder that a run has learned for some weights: the base's, a little louder."""
+    tensors = {
+        name: tensor.float() + 0.01
+        for name, tensor in read_tensors(base / "model.pth").items()
+        if name.startswith("hifigan_decoder.waveform_decoder.")
+    }
+    file = learned_decoder.write_tensors(run.best_decoder, tensors)
+    learned_decoder.write(run, LearnedDecoder(*weights, 2.0, 1.9, 20, 250, file=file))
+    return tensors
+
+
+def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
     run = RunFolder(checkpoint.parent.parent)
     sha256 = run.verified(7).sha256
-    numbers = [number / 512 for number in range(512)]
-    learned = LearnedSpeaker(7, 1.0, sha256, numbers, 2.0, 1.9, 20)
-    learned_speaker.write(run.best_speaker, learned)
-    reference = run.samples / "epoch_7_reference.wav"
-    voice = export(files_of(checkpoint, base, reference), tmp_path / "voice").folder
-    assert learned_speaker.NAME in bundle.read(voice).files and bundle.verify(voice) is None
-    for opened in (load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))):
-        assert torch.equal(opened.own.speaker, learned.tensor())
-    learned_speaker.write(run.best_speaker, replace(learned, share=0.5))
-    assert load_voice(VoiceSpec(str(checkpoint))).speaker is None
+    plain = load_voice(VoiceSpec(str(checkpoint)))
+    tensors = learned(run, base, 7, 1.0, sha256)
+    found = replace(files_of(checkpoint, base), decoder=run.best_decoder)
+    voice = export(found, tmp_path / "voice").folder
+    state = read_tensors(voice / "model.pth")
+    assert bundle.verify(voice) is None
+    assert all(torch.equal(state[name], tensor) for name, tensor in tensors.items())
+    opened = load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))
+    same, own, of_base = (
+        [part.detach() for part in one.model.vocoder.parameters()] for one in (*opened, plain)
+    )
+    assert all(map(torch.equal, same, own)) and not all(map(torch.equal, own, of_base))
+    learned(run, base, 7, 0.5, sha256)
+    # Beside a voice that has learned one, the base's is not taken from there.
+    other = load_voice(VoiceSpec(str(checkpoint)), others={"run": opened[1]})
+    assert all(map(torch.equal, other.model.vocoder.parameters(), of_base))
 
 
 def test_the_bundle_says_what_it_was_made_from(base, checkpoint, tmp_path):
@@ -223,8 +241,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(
     monkeypatch.chdir(tmp_path)
     run, to = RunFolder(checkpoint.parent.parent), tmp_path / "voice"
     judged(run, Verdict("base", 0, 0.0, "The base is the best.", "", False, ""))
-    learned = LearnedSpeaker(0, 0.0, "", [number / 512 for number in range(512)], 2.0, 1.9, 20)
-    learned_speaker.write(run.best_speaker, learned)
+    tensors = learned(run, base, 0, 0.0, "")
     (run.folder / PRONUNCIATIONS).write_text("word = said\n")
     # The checkpoint is not needed: what it was made from is.
     checkpoint.unlink()
@@ -240,9 +257,8 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(
     assert (bundle.read(to).epoch, bundle.read(to).data_sha256) == (0, "d" * 64)
     assert (to / PRONUNCIATIONS).is_file()
     found, before = read_tensors(to / "model.pth"), read_tensors(base / "model.pth")
-    assert all(torch.equal(found[name], tensor) for name, tensor in before.items())
-    opened = load_voice(VoiceSpec(str(to)))
-    assert torch.equal(opened.own.speaker, learned.tensor())
+    expected = {**before, **tensors}
+    assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 def test_where_the_best_epoch_is_gone_another_one_is_exported_and_that_is_said(

@@ -9,12 +9,12 @@ from tests.models import tiny_base
 from tests.train.test_export import perturbed
 from train.__main__ import main
 from xtts.inference import speech
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.loading import read_tensors
 from xtts.onnx import folder
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.backend import OnnxBackend
-from xtts.onnx.speech.loading import OnnxComputeConfig
 
 
 def test_an_epoch_speaks_with_its_own_weights_and_voice(
@@ -30,7 +30,7 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(
     table = np.load(to / folder.EMBEDDINGS)
     wanted = read_tensors(base / "model.pth")["gpt.text_embedding.weight"].float() + 0.01
     assert np.allclose(table[: len(wanted)], wanted.numpy())
-    loaded = model.load_onnx_model(to, OnnxComputeConfig("fp32"))
+    loaded = model.load_onnx_model(to, ComputeConfig(precision="fp32"))
     own = model.read_voice(to / folder.VOICE, loaded.config)
     assert (
         len(

@@ -147,6 +147,15 @@ def test_the_program_refuses_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == [".env"]
 
 
+def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path: Path) -> None:
+    (tmp_path / ".env").write_text("SEED=3\nPREFETCH=off\nOVERLAP=off\n")
+    settings, report = load((), {}, tmp_path / ".env")
+    assert settings.seed == 3
+    assert [note.partition(", line ")[2][:10] for note in sorted(report.notes)] == [
+        "2: PREFETC", "3: OVERLAP",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("name", sorted(name.upper() for name in fields(TrainSettings)))
 def test_no_setting_is_without_effect(name: str) -> None:
     """Each is read somewhere outside the settings classes."""

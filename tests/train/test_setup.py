@@ -16,8 +16,7 @@ from train import setup
 from train.checkpointing.resume import Resumed
 from train.dataset.batch_plan import OomBackoff
 from train.distributed import ALONE
-from train.metrics.logs import NullLogger
-from train.run_context import RunContext, StartPosition
+from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.voices.run_folder import RunError, RunFolder
 
@@ -52,14 +51,18 @@ def test_looking_writes_nothing_and_chooses_with_a_reason(
 # Where it starts
 
 
-def start(**changes: Any) -> tuple[str, dict[str, Any]]:
+def start(found: Resumed | None = None, **changes: Any) -> tuple[str, dict[str, Any]]:
     """The RESUME that rank 0 goes by, with everything else that it is given."""
     asked: list[tuple[str, dict[str, Any]]] = []
-    checkpoints: Any = SimpleNamespace(
-        resume=lambda setting, fingerprint, **others: asked.append((setting, others))
-    )
+
+    def resume(setting: str, _: Any, **others: Any) -> Resumed | None:
+        asked.append((setting, others))
+        return found
+
+    checkpoints: Any = SimpleNamespace(resume=resume)
     given: Any = SimpleNamespace(resume=changes.pop("resume", "never"), runs_dir=Path("runs"))
-    assert setup.find_start(given, checkpoints, Any, 1e-4, replace(ALONE, **changes)) is None
+    world = replace(ALONE, **changes)
+    assert setup.find_start(given, checkpoints, Any, 1e-4, world) is found
     return asked[0]
 
 
@@ -72,8 +75,9 @@ def test_a_run_that_torchrun_has_started_again_goes_on_also_with_never() -> None
 
 def test_where_a_run_starts_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    assert setup.start_position(None) == StartPosition(1, 0) and not caplog.messages
-    assert setup.start_position(RESUMED) == StartPosition(3, 7)
+    start()
+    assert not caplog.messages
+    start(found=RESUMED)
     assert caplog.messages == ["Note.", "Going on from checkpoint_epoch_2.pt: epoch 3, batch 8."]
 
 
@@ -98,22 +102,20 @@ def test_the_schedule_is_as_long_as_the_first_plan_whatever_was_halved_since(
 ) -> None:
     own = settings(workshop)
     batches, _ = setup.build_batches(own, context, None, ALONE)
-    learner = setup.build_learner(own, context, 1e-4, batches, None, ALONE)
     steps = len(batches.plan(1))
-    setup.set_schedule_length(learner, batches, num_epochs=3)
-    assert learner.schedule.total_steps == 3 * steps
-    batches.halvings = [OomBackoff(1, 0, 0.3)]
-    setup.set_schedule_length(learner, batches, num_epochs=3)
-    assert learner.schedule.total_steps == 3 * steps
+    for halvings in ([], [OomBackoff(1, 0, 0.3)]):
+        batches.halvings = halvings
+        learner = setup.build_learner(own, context, 1e-4, 3, batches, None, ALONE)
+        assert learner.schedule.total_steps == 3 * steps
 
 
 def test_a_learner_goes_on_from_its_checkpoint(context: RunContext, workshop: Workshop) -> None:
     own = settings(workshop)
     batches, _ = setup.build_batches(own, context, None, ALONE)
-    fresh = setup.build_learner(own, context, 1e-4, batches, None, ALONE)
+    fresh = setup.build_learner(own, context, 1e-4, 1, batches, None, ALONE)
     state = {name: tensor + 1 for name, tensor in fresh.model_state().items()}
     resumed = replace(RESUMED, model_state=state, trainer_state=None)
-    again = setup.build_learner(own, context, 1e-4, batches, resumed, ALONE)
+    again = setup.build_learner(own, context, 1e-4, 1, batches, resumed, ALONE)
     assert (fresh.step, again.step) == (0, 30)
     assert all(bool((again.model_state()[name] == state[name]).all()) for name in state)
 
@@ -134,9 +136,9 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(
     own = settings(workshop, "held", NUM_EPOCHS="2")
     run = RunFolder(own.output_dir)
     with setup.open_trainer(own) as trainer:
-        assert run.is_locked() and trainer.num_epochs == 2 and trainer.start == StartPosition()
-        assert trainer.world is ALONE and not isinstance(trainer.logs, NullLogger)
-        assert trainer.provenance["base"]["name"] == own.base_model
+        assert run.is_locked() and trainer.num_epochs == 2 and trainer.first_epoch == 1
+        assert trainer.world is ALONE and trainer.logs and trainer.evaluator
+        assert trainer.checkpoints.provenance["base"]["name"] == own.base_model
         assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
         with pytest.raises(RunError), setup.open_trainer(own):
             pass
@@ -150,15 +152,3 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(
         "Samples: skipped (SAMPLE_DEVICE=off)",
     ):
         assert choice in told
-
-
-def test_other_ranks_than_the_first_log_and_speak_nothing(
-    context: RunContext, workshop: Workshop, tmp_path: Path
-) -> None:
-    learner: Any = SimpleNamespace(world=replace(ALONE, rank=1, size=2))
-    other: Any = None
-    logs = setup._logs(settings(workshop), context, RunFolder(tmp_path), 1, StartPosition(),
-                       learner, other, other)  # fmt: skip
-    assert isinstance(logs, NullLogger)
-    logs.step(1, 2, 3)
-    assert list(tmp_path.iterdir()) == []

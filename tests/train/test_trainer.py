@@ -19,12 +19,11 @@ from train.dataset.batches import Batch
 from train.distributed import ALONE
 from train.early_stopping import EarlyStopping
 from train.learner import Validation
-from train.metrics.deferred import DeferredMetrics
+from train.metrics.logs import TrainedStep
 from train.metrics.remaining import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
-from train.run_context import StartPosition
-from train.trainer import Trainer, train_step
+from train.trainer import Trainer, nothing_left, train_step
 
 SHORT = "CUDA out of memory. Tried to allocate 2 GB"
 
@@ -58,10 +57,10 @@ class Surroundings:
         self.events: list[str] = []
         self.stop = StopRequest(60.0)
         self.saved: list[dict[str, Any]] = []
-        settings = {"validation_every": 1, "sample_every": 1, "save_every": 1, "overlap": True}
+        settings = {"validation_every": 1, "sample_every": 1, "save_every": 1, "log_every": 1}
         settings |= {name: changes.pop(name) for name in list(changes) if name in settings}
         self.settings = SimpleNamespace(
-            **settings, early_stopping=None, blend="auto", learn_speaker=False
+            **settings, early_stopping=None, blend="auto", learn_decoder="off"
         )
         self.learner = changes.pop("learner", None) or a_learner()
         self.learner.evaluate = self._evaluate
@@ -79,13 +78,10 @@ class Surroundings:
             finish=lambda: self.events.append("finish"),
         )  # fmt: skip
         parts: dict[str, Any] = {
-            "settings": self.settings, "num_epochs": epochs, "start": StartPosition(),
-            "started_at": 0.0, "learner": self.learner, "batches": Plan(batches),
-            "validation": Plan(1), "logs": logs,
-            "metrics": DeferredMetrics(self.learner, logs, 1), "sampler": sampler,
+            "settings": self.settings, "num_epochs": epochs, "learner": self.learner,
+            "batches": Plan(batches), "validation": Plan(1), "logs": logs, "sampler": sampler,
             "checkpoints": checkpoints, "writer": CheckpointWriter(background=False),
-            "provenance": {}, "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(None),
-            "stop": self.stop, "world": ALONE,
+            "early_stopping": EarlyStopping(), "heartbeat": Heartbeat(None), "stop": self.stop,
         }  # fmt: skip
         self.trainer = Trainer(**parts | changes)
 
@@ -100,8 +96,8 @@ class Surroundings:
         if event == self._signal_at:
             self.stop.receive(signal.SIGTERM)
 
-    def _logged(self, epoch: int, number: int, step: int, batch: Batch, *_: Any) -> None:
-        self._happened(f"step {epoch}.{number}")
+    def _logged(self, one: TrainedStep, *_: Any) -> None:
+        self._happened(f"step {one.epoch}.{one.number}")
 
     def _evaluate(self, batches: Iterator[Batch]) -> Validation:
         list(batches)
@@ -149,7 +145,7 @@ def test_what_is_due_every_so_many_epochs_is_always_due_at_the_last() -> None:
 
 
 def test_a_run_begins_behind_the_batches_that_are_done() -> None:
-    ran = Surroundings(epochs=2, batches=3, start=StartPosition(2, 2))
+    ran = Surroundings(epochs=2, batches=3, first_epoch=2, first_batch=2)
     assert ran.trainer.run() == 0
     assert ran.events[:2] == ["step 2.3", "validate"] and ran.learner.step == 1
 
@@ -180,7 +176,7 @@ def test_a_validation_that_a_signal_cut_off_says_nothing_of_the_epoch() -> None:
     ran.signal_at("validate")
     assert ran.trainer.train() == 143
     again = Surroundings(
-        **parts, start=StartPosition(1, 1), early_stopping=EarlyStopping(1),
+        **parts, first_batch=1, early_stopping=EarlyStopping(1),
         validation_losses=[3.0, 2.0, 1.0],
     )  # fmt: skip
     again.trainer.early_stopping.resume(ran.interrupted["patience"])
@@ -200,9 +196,10 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(
     now = [100.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
 
-    def logged(epoch: int, *_: Any) -> None:
-        now[0] += 20.0 * epoch
+    def logged(one: TrainedStep, *_: Any) -> None:
+        now[0] += 20.0 * one.epoch
 
+    assert ran.trainer.logs
     ran.trainer.logs.step = logged  # type: ignore[method-assign]
     assert ran.trainer.train() == 0
     assert heard == [("epoch 1", 60.0), ("epoch 2", 120.0)]
@@ -215,7 +212,7 @@ def test_judging_that_overlaps_the_steps_leaves_no_negative_time() -> None:
     ran.trainer.checkpoints.run.verified = lambda epoch: epoch  # type: ignore[method-assign,assignment,return-value]
     evaluator.judge = lambda *_: setattr(budget, "spent_seconds", budget.spent_seconds + 300.0)
     assert ran.trainer.train() == 0
-    assert ran.trainer.logs.remaining.left(2, 1) == 0.0
+    assert ran.trainer.logs and ran.trainer.logs.remaining.left(2, 1) == 0.0
 
 
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last() -> None:
@@ -227,7 +224,7 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last() -> None:
     # Saved and spoken although SAVE_EVERY and SAMPLE_EVERY had not come.
     assert ran.events[-4:] == ["epoch 4", "save 4", "sample 4", "finish"]
     # A start behind it trains nothing, and judges what a stop left out.
-    over = Surroundings(epochs=9, start=StartPosition(5), early_stopping=ran.trainer.early_stopping)
+    over = Surroundings(epochs=9, first_epoch=5, early_stopping=ran.trainer.early_stopping)
     assert over.trainer.run() == 0 and over.events == ["finish"]
 
 
@@ -255,9 +252,23 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(
 
 def test_nothing_is_left_to_train(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO")
-    ran = Surroundings(epochs=2, start=StartPosition(3))
+    ran = Surroundings(epochs=2, first_epoch=3)
     assert ran.trainer.run() == 0
     assert ran.events == ["finish"] and "All 2 epochs are done already." in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("epochs", "batches", "wanted", "said"),
+    [
+        (4, 0, 4, "All 4 epochs are done already."),
+        (1, 0, 1, "The one epoch is done already."),
+        (2, 0, 1, "The run has 2 epochs already, more than NUM_EPOCHS=1"),
+        (1, 3, 1, "The run has 1 epoch and 3 batches of epoch 2 already, more than"),
+    ],
+)
+def test_what_is_done_already_is_counted(epochs: int, batches: int, wanted: int, said: str) -> None:
+    told = nothing_left(epochs, batches, wanted)
+    assert told.startswith(said) and f"Set NUM_EPOCHS to {epochs + 1} or more" in told
 
 
 class SlowWriter:
@@ -284,10 +295,11 @@ def test_a_checkpoint_that_is_still_written_holds_up_no_step() -> None:
     ran = Surroundings(epochs=2, batches=3, writer=writer)
     real = ran._logged
 
-    def logged(epoch: int, number: int, *others: Any) -> None:
-        real(epoch, number, *others)
-        writer.idle = (epoch, number) >= (2, 2)
+    def logged(one: TrainedStep, *others: Any) -> None:
+        real(one, *others)
+        writer.idle = (one.epoch, one.number) >= (2, 2)
 
+    assert ran.trainer.logs
     ran.trainer.logs.step = logged  # type: ignore[method-assign]
     assert ran.trainer.train() == 0
     order = [event for event in ran.events if event.startswith(("step 2", "sample"))]
@@ -349,7 +361,8 @@ def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(
 
 def test_with_several_processes_short_memory_ends_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """The others wait inside the same step."""
-    ran = Surroundings(world=replace(ALONE, size=2))
+    ran = Surroundings()
+    monkeypatch.setattr(Trainer, "world", replace(ALONE, size=2))
     failing(monkeypatch, 2, torch.OutOfMemoryError(SHORT))
     with pytest.raises(torch.OutOfMemoryError):
         ran.trainer._step_or_backoff(1, 0, replace(a_batch(), clips=(0, 1)))

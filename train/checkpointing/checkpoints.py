@@ -10,7 +10,7 @@ import math
 import threading
 import time
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +32,7 @@ from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
+from train.memory.estimate import tensor_bytes
 from xtts.voices.evaluation_file import Evaluation, Verdict
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder
 
@@ -58,13 +59,21 @@ class Checkpoints:
     """The saved epochs of one run.
 
     keep: how many of the newest epochs stay besides the best one; None = all.
-    save_every: an epoch in so many is saved, and the last.
+    save_every: an epoch in so many is saved, and the last. provenance: plain values that each
+    checkpoint tells; `base` ({name, sha256}) and `fingerprint` (a dict) are in its manifest too.
     """
 
-    def __init__(self, run: RunFolder, keep: int | None, save_every: int = 1) -> None:
+    def __init__(
+        self,
+        run: RunFolder,
+        keep: int | None,
+        save_every: int = 1,
+        provenance: Mapping[str, Any] | None = None,
+    ) -> None:
         self.run = run
         self.keep = keep
         self.save_every = save_every
+        self.provenance = provenance or {}
         # Which file the run started from (RESUME=PATH); goes into each of its checkpoints.
         self.started_from: dict[str, str] | None = None
         # Beside a training GPU an epoch is saved in one thread and judged in another.
@@ -105,33 +114,30 @@ class Checkpoints:
         model_state: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any] | None,
         losses: Mapping[str, float | None],
-        provenance: Mapping[str, Any],
     ) -> SavedCheckpoint:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
-        losses: nats a token; `validation_audio_loss` decides about the best. provenance: plain
-        values; `base` ({name, sha256}) and `fingerprint` (a dict) are copied into the manifest.
-        Raises DiskFull, WriteError, NonFiniteWeights; what was saved before is intact then.
+        losses: nats a token; `validation_audio_loss` decides about the best. Raises DiskFull,
+        WriteError, NonFiniteWeights; what was saved before is intact then.
         """
         started = time.monotonic()
         run, path = self.run, self.run.checkpoint_path(epoch)
         if not run.manifest_path(epoch).exists():
             # What a kill left of an earlier try: its space is wanted now.
             remove(run, [file for file in (path, run.state_path(epoch)) if file.exists()])
-        self._prepare(model_state, trainer_state, path)
-        known = {**provenance, "epoch": epoch, "step": step, **self._origin()}
+        _prepare(model_state, trainer_state, path)
+        known = self._known(epoch=epoch, step=step)
         written = _save(path, {"model": _owned(model_state), "provenance": known})
         files = {path.name: written}
         if trainer_state is not None:
             state = run.state_path(epoch)
             files[state.name] = _save(state, {"trainer": dict(trainer_state)})
-        manifest = _manifest(epoch, step, files, losses, provenance)
-        write_manifest(run.manifest_path(epoch), manifest)
+        write_manifest(run.manifest_path(epoch), _manifest(files, known, losses))
         crash_point("after manifest")
         self.publish_best()
         crash_point("after best")
         remove(run, [run.interrupted_manifest, run.interrupted])
-        self.prune()
+        prune(run, self.keep)
         return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
 
     def save_interrupted(
@@ -141,22 +147,11 @@ class Checkpoints:
         batch: int,
         model_state: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any],
-        provenance: Mapping[str, Any],
     ) -> SavedCheckpoint:
         """Saves a stop inside `epoch` (from 1), of which `batch` batches are done."""
-        started = time.monotonic()
-        path = self.run.interrupted
-        self._prepare(model_state, trainer_state, path)
-        known = {**provenance, "epoch": epoch, "step": step, "batch": batch, **self._origin()}
-        content = {
-            "model": _owned(model_state), "provenance": known, "trainer": dict(trainer_state),
-        }  # fmt: skip
-        # The old manifest would call the new file damaged, should a kill come between the two.
-        remove(self.run, [self.run.interrupted_manifest])
-        written = _save(path, content)
-        manifest = _manifest(epoch, step, {path.name: written}, {}, provenance)
-        write_manifest(self.run.interrupted_manifest, manifest)
-        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+        known = self._known(epoch=epoch, step=step, batch=batch)
+        place = (self.run.interrupted, self.run.interrupted_manifest)
+        return self._save_alone(*place, model_state, known, trainer=dict(trainer_state))
 
     def save_blend(
         self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
@@ -165,18 +160,11 @@ class Checkpoints:
 
         provenance: of the epoch's checkpoint. Raises as `save_epoch`.
         """
-        started = time.monotonic()
-        path, manifest_path = self.run.best_blend, self.run.best_blend_manifest
-        self._prepare(model_state, None, path)
-        blend = verdict.weights
-        remove(self.run, [manifest_path])
-        content = {"model": _owned(model_state), "provenance": {**provenance, "blend": blend}}
-        written = _save(path, content)
-        step = int(provenance.get("step") or 0)
-        manifest = _manifest(verdict.epoch, step, {path.name: written}, {}, provenance)
-        write_manifest(manifest_path, replace(manifest, blend=blend))
+        known = {**provenance, "blend": verdict.weights}
+        place = (self.run.best_blend, self.run.best_blend_manifest)
+        saved = self._save_alone(*place, model_state, known)
         crash_point("after blend")
-        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+        return saved
 
     def publish_best(self) -> None:
         """Writes best.json when something else has become the best, and removes a best.pt that
@@ -198,31 +186,27 @@ class Checkpoints:
                     return
                 remove(self.run, [self.run.best_blend_manifest, self.run.best_blend])
 
-    def prune(self) -> None:
-        """Removes epochs and trainer states beyond what is kept. Failures are logged only."""
-        prune(self.run, self.keep)
+    def _known(self, **where: int) -> dict[str, Any]:
+        """The provenance of a checkpoint of this run."""
+        origin = {"started_from": self.started_from} if self.started_from else {}
+        return {**self.provenance, **where, **origin}
 
-    def _prepare(
-        self, model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, path: Path
-    ) -> None:
-        bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
-        if bad:
-            raise NonFiniteWeights(
-                f"{bad[0]} holds non-finite values; the checkpoint is not written. "
-                "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
-            )
-        try:
-            if not path.parent.is_dir():
-                path.parent.mkdir(parents=True)
-                # The folder's own name must outlive a power cut, or its files do not.
-                sync_folder(path.parent.parent)
-                sync_folder(path.parent.parent.parent)
-        except OSError as error:
-            raise WriteError(f"{path.parent} cannot be made ({error.strerror}).") from error
-        require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
-
-    def _origin(self) -> dict[str, Any]:
-        return {"started_from": self.started_from} if self.started_from else {}
+    def _save_alone(
+        self,
+        path: Path,
+        manifest_path: Path,
+        model_state: Mapping[str, Tensor],
+        known: Mapping[str, Any],
+        **more: Any,
+    ) -> SavedCheckpoint:
+        """One file with its manifest, in the place of what was there."""
+        started = time.monotonic()
+        _prepare(model_state, more, path)
+        # The old manifest would call the new file damaged, should a kill come between the two.
+        remove(self.run, [manifest_path])
+        written = _save(path, {"model": _owned(model_state), "provenance": dict(known), **more})
+        write_manifest(manifest_path, _manifest({path.name: written}, known))
+        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
 
 
 def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
@@ -251,13 +235,23 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
     }
 
 
-def tensor_bytes(value: Any) -> int:
-    """Bytes of the tensors in nested dictionaries and lists."""
-    if isinstance(value, Tensor):
-        return value.numel() * value.element_size()
-    if isinstance(value, Mapping):
-        return sum(tensor_bytes(item) for item in value.values())
-    return sum(tensor_bytes(item) for item in value) if isinstance(value, list | tuple) else 0
+def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, path: Path) -> None:
+    """Makes the folder. Raises NonFiniteWeights, DiskFull, WriteError."""
+    bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
+    if bad:
+        raise NonFiniteWeights(
+            f"{bad[0]} holds non-finite values; the checkpoint is not written. "
+            "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
+        )
+    try:
+        if not path.parent.is_dir():
+            path.parent.mkdir(parents=True)
+            # The folder's own name must outlive a power cut, or its files do not.
+            sync_folder(path.parent.parent)
+            sync_folder(path.parent.parent.parent)
+    except OSError as error:
+        raise WriteError(f"{path.parent} cannot be made ({error.strerror}).") from error
+    require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
 
 
 def _save(path: Path, content: dict[str, Any]) -> Written:
@@ -279,21 +273,20 @@ def _owned(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _manifest(
-    epoch: int,
-    step: int,
     files: dict[str, Written],
-    losses: Mapping[str, float | None],
-    provenance: Mapping[str, Any],
+    known: Mapping[str, Any],
+    losses: Mapping[str, float | None] | None = None,
 ) -> Manifest:
-    numbers = {
-        name: loss if loss is not None and math.isfinite(loss) else None
-        for name, loss in losses.items()
-    }
+    """known: the checkpoint's provenance."""
     return Manifest(
-        epoch=epoch,
-        step=step,
+        epoch=known["epoch"],
+        step=int(known.get("step") or 0),
         files=files,
-        losses=numbers,
-        base=dict(provenance.get("base") or {}),
-        fingerprint=dict(provenance.get("fingerprint") or {}),
+        losses={
+            name: loss if loss is not None and math.isfinite(loss) else None
+            for name, loss in (losses or {}).items()
+        },
+        base=dict(known.get("base") or {}),
+        fingerprint=dict(known.get("fingerprint") or {}),
+        blend=dict(known.get("blend") or {}),
     )

@@ -5,11 +5,9 @@ first save (exit 74, as where a disk gets full later); a run that will not fit t
 about. What is there already is counted.
 """
 
-from __future__ import annotations
-
 import logging
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +15,13 @@ from machine.storage.atomic import SPACE_MARGIN, DiskFull
 from machine.text import size_words
 from train import defaults
 from train.checkpointing.pruning import KEPT_TRAINER_STATES
-from train.checkpointing.resume import Resumed
+from train.checkpointing.resume import Resumed, kept_state
 from train.dataset import features
 from train.evaluation.sentences import KEPT_SOUNDS
 from train.memory.estimate import STATE_BYTES
 from train.optim import freezing
-from train.run_context import RunContext, StartPosition
+from train.optim.lora import num_adapter_weights
+from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE
 from xtts.model.gpt import from_coqui
@@ -46,34 +45,6 @@ SENTENCE_BYTES = 2 * VOCODER_RATE * 15
 # An estimate of how much a torch file is larger than its tensors, with manifest and best.json. It
 # grows with their number: measured 25 and 62 KB for the weights and the state of 78 tensors.
 _FILE_BYTES = 100_000
-
-
-@dataclass(frozen=True)
-class SaveSizes:
-    """Bytes: of a checkpoint, of the trainer's state beside it, of the clips that are not in the
-    cache yet."""
-
-    checkpoint: int
-    trainer_state: int
-    cache: int
-
-
-@dataclass(frozen=True)
-class Plan:
-    """What is still to come: epochs that are saved, sampled, and steps. keep: KEEP_CHECKPOINTS;
-    best_stays: whether there is a best epoch to keep besides; saved and states: how many
-    checkpoints and trainer states stand there already; judged: candidates whose sentences are
-    kept; blended: whether best.pt may come."""
-
-    saves: int
-    samples: int
-    steps: int
-    keep: int | None
-    best_stays: bool
-    saved: int = 0
-    states: int = 0
-    judged: int = 0
-    blended: bool = False
 
 
 @dataclass(frozen=True)
@@ -106,29 +77,51 @@ class Disk:
 
 
 def parts(
-    sizes: SaveSizes, plan: Plan, output_dir: Path, runs_dir: Path, cache_dir: Path
+    output_dir: Path,
+    runs_dir: Path,
+    cache_dir: Path,
+    *,
+    checkpoint: int,
+    trainer_state: int,
+    cache: int,
+    saves: int,
+    samples: int,
+    steps: int,
+    keep: int | None,
+    best_stays: bool,
+    saved: int = 0,
+    states: int = 0,
+    judged: int = 0,
+    blended: bool = False,
 ) -> list[Part]:
-    """What the run still takes, at its fullest: while an epoch is saved, the old ones stand too."""
-    if not plan.saves:
+    """What the run still takes, at its fullest: while an epoch is saved, the old ones stand too.
+
+    Args:
+        checkpoint: Bytes of one; trainer_state: of the state beside it; cache: of the clips that
+            are not in the cache yet.
+        saves: Epochs that are still to be saved; likewise samples and steps.
+        keep: KEEP_CHECKPOINTS; best_stays: whether there is a best epoch to keep besides.
+        saved: Checkpoints that stand there already; states: trainer states.
+        judged: Candidates whose sentences are kept; blended: whether best.pt may come.
+    """
+    if not saves:
         return []
-    most = plan.saved + plan.saves
-    kept = most if plan.keep is None else min(most, plan.keep + plan.best_stays + 1)
-    checkpoints = max(1, kept - plan.saved)
-    states = max(1, min(most, KEPT_TRAINER_STATES + 1) - plan.states)
-    one, state = sizes.checkpoint + _FILE_BYTES, sizes.trainer_state + _FILE_BYTES
+    most = saved + saves
+    kept = most if keep is None else min(most, keep + best_stays + 1)
+    checkpoints = max(1, kept - saved)
+    new_states = max(1, min(most, KEPT_TRAINER_STATES + 1) - states)
+    one, state = checkpoint + _FILE_BYTES, trainer_state + _FILE_BYTES
     # As `require_space` asks for it at the first save.
-    first, first_state = (
-        int(SPACE_MARGIN * size) for size in (sizes.checkpoint, sizes.trainer_state)
-    )
-    shown = plan.steps * EVENT_BYTES_A_STEP + plan.samples * (SAMPLE_BYTES + PICTURES_BYTES)
+    first, first_state = (int(SPACE_MARGIN * size) for size in (checkpoint, trainer_state))
+    shown = steps * EVENT_BYTES_A_STEP + samples * (SAMPLE_BYTES + PICTURES_BYTES)
     return [
         Part("checkpoint", output_dir, checkpoints * one, first, checkpoints),
-        Part("optimizer state", output_dir, states * state, first_state, states),
-        Part("sample", output_dir, plan.samples * SAMPLE_BYTES, count=plan.samples),
-        Part("best blend", output_dir, plan.blended * one),
-        Part("judged sentences", output_dir, plan.judged * KEPT_SOUNDS * SENTENCE_BYTES),
-        Part("metrics.jsonl", output_dir, plan.steps * METRICS_BYTES_A_STEP),
-        Part("feature cache", cache_dir, sizes.cache, sizes.cache),
+        Part("optimizer state", output_dir, new_states * state, first_state, new_states),
+        Part("sample", output_dir, samples * SAMPLE_BYTES, count=samples),
+        Part("best blend", output_dir, blended * one),
+        Part("judged sentences", output_dir, judged * KEPT_SOUNDS * SENTENCE_BYTES),
+        Part("metrics.jsonl", output_dir, steps * METRICS_BYTES_A_STEP),
+        Part("feature cache", cache_dir, cache, cache),
         Part("curves", runs_dir, shown),
     ]
 
@@ -155,52 +148,71 @@ def judge(disks: Sequence[Disk]) -> list[str]:
 
 def told(disk: Disk) -> str:
     """The sum with its parts."""
-    listed = ", ".join(_listed(part) for part in disk.parts if part.bytes)
+    counted = {
+        part: f"{part.count} {part.name}{'s' if part.count > 1 else ''}"
+        if part.count
+        else part.name
+        for part in disk.parts
+        if part.bytes
+    }
+    listed = ", ".join(f"{name} {size_words(part.bytes)}" for part, name in counted.items())
     free = size_words(disk.free)
     return f"Disk: up to {size_words(disk.needed)} more in {disk.folder} ({listed}); {free} free."
 
 
-def look(found: Sequence[Part], free_bytes: Callable[[Path], int] | None = None) -> list[Disk]:
+def look(found: Sequence[Part]) -> list[Disk]:
     """The parts by the file systems that they go to."""
     by_disk: dict[int, list[Part]] = {}
     for part in found:
         by_disk.setdefault(_there(part.folder).stat().st_dev, []).append(part)
-    free = free_bytes or _free_bytes
-    return [
-        Disk(ours[0].folder, free(_there(ours[0].folder)), tuple(ours)) for ours in by_disk.values()
-    ]
+    disks = []
+    for ours in by_disk.values():
+        space = os.statvfs(_there(ours[0].folder))
+        disks.append(Disk(ours[0].folder, space.f_bavail * space.f_frsize, tuple(ours)))
+    return disks
 
 
-def ask(found: Sequence[Part]) -> None:
-    """Looks, tells, warns. Raises DiskFull where not even the first epoch can be saved."""
-    disks = look(found)
+def ask(
+    settings: TrainSettings,
+    context: RunContext,
+    run: RunFolder,
+    resumed: Resumed | None,
+    num_epochs: int,
+) -> None:
+    """Looks, tells, warns, for the run that is about to begin or to go on. Raises DiskFull where
+    not even the first epoch can be saved."""
+    disks = look(_of_run(settings, context, run, resumed, num_epochs))
     for disk in disks:
         log.info(told(disk))
     for warning in judge(disks):
         log.warning(warning)
 
 
-def of_run(
+def _of_run(
     settings: TrainSettings,
     context: RunContext,
     run: RunFolder,
     resumed: Resumed | None,
-    start: StartPosition,
     num_epochs: int,
 ) -> list[Part]:
-    """The parts of the run that is about to begin, or to go on."""
     data = context.data
-    ahead = range(start.epoch, num_epochs + 1)
+    ahead = range(resumed.epoch + 1 if resumed else 1, num_epochs + 1)
     saves = [e for e in ahead if e % settings.save_every == 0 or e == num_epochs]
     sampled = [e for e in saves if e % settings.sample_every == 0 or e == num_epochs]
     seconds = [data.clips[index].seconds for index in data.train]
-    kept = ((resumed.trainer_state if resumed else None) or {}).get("batch_seconds")
     budget = defaults.batch_seconds(
-        settings.batch_seconds, context.config.training, kept, device=context.device.value,
-        total_seconds=sum(seconds), longest_seconds=max(seconds),
+        settings.batch_seconds, context.config.training, kept_state(resumed).get("batch_seconds"),
+        device=context.device.value, total_seconds=sum(seconds), longest_seconds=max(seconds),
     )  # fmt: skip
     speaks, blended = settings.sample_device != "off", settings.blend != "off"
-    plan = Plan(
+    checkpoint, trainer_state = _save_bytes(settings, context)
+    return parts(
+        settings.output_dir,
+        settings.runs_dir,
+        settings.cache_dir,
+        checkpoint=checkpoint,
+        trainer_state=trainer_state,
+        cache=_cache_bytes(settings, context),
         saves=len(saves),
         samples=len(sampled) if speaks else 0,
         steps=len(ahead) * -(-int(sum(seconds)) // max(1, int(budget.value))),
@@ -213,27 +225,22 @@ def of_run(
         judged=(1 + len(saves) + 3 * blended) if speaks else 0,
         blended=speaks and blended and not run.best_blend.exists(),
     )
-    return parts(
-        _sizes(settings, context), plan, settings.output_dir, settings.runs_dir, settings.cache_dir
-    )
 
 
-def _sizes(settings: TrainSettings, context: RunContext) -> SaveSizes:
+def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
+    """Of a checkpoint, and of the trainer's state beside it."""
     tensors = from_coqui(read_tensors(context.base / "model.pth"))
-    numbers = sum(tensor.numel() for tensor in tensors.values())
     advice = context.config.training
     frozen, _ = freezing.chosen(settings.freeze, advice, with_adapters=bool(settings.lora_rank))
     learning = sum(t.numel() for name, t in tensors.items() if not freezing.fits(name, frozen))
     kept_twice = 0.0
     if settings.lora_rank:
-        # Of each block's four matrices, A and B: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths.
-        shape = context.config.gpt
-        learning = settings.lora_rank * 16 * shape.width * shape.layers
+        learning = num_adapter_weights(settings.lora_rank, context.config.gpt)
         kept_twice = 4.0
     if defaults.ema_decay(settings.ema_decay, advice).value:
         kept_twice += 8.0
     state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
-    return SaveSizes(4 * numbers, state, _cache_bytes(settings, context))
+    return 4 * sum(tensor.numel() for tensor in tensors.values()), state
 
 
 def _cache_bytes(settings: TrainSettings, context: RunContext) -> int:
@@ -246,18 +253,7 @@ def _cache_bytes(settings: TrainSettings, context: RunContext) -> int:
     return int(CACHE_BYTES_A_SECOND * sum(missing.values()))
 
 
-def _free_bytes(folder: Path) -> int:
-    found = os.statvfs(folder)
-    return found.f_bavail * found.f_frsize
-
-
 def _there(folder: Path) -> Path:
     """The folder, or the nearest one above it that exists."""
     folder = folder.absolute()
     return next((path for path in (folder, *folder.parents) if path.is_dir()), Path("/"))
-
-
-def _listed(part: Part) -> str:
-    plural = "s" if part.count > 1 else ""
-    counted = f"{part.count} {part.name}{plural}" if part.count else part.name
-    return f"{counted} {size_words(part.bytes)}"

@@ -70,6 +70,11 @@ def resume(
     return _noted(found, learning_rate) if found else None
 
 
+def kept_state(resumed: Resumed | None) -> dict[str, Any]:
+    """The trainer's state that a run goes on from; empty where there is none."""
+    return (resumed.trainer_state if resumed else None) or {}
+
+
 def require_same(run: RunFolder, now: Fingerprint) -> None:
     """The one check of every verb that writes into a run. Raises ResumeError, with the differences,
     where the run was made from another base or other data; nothing is changed then."""
@@ -130,15 +135,13 @@ def _furthest(run: RunFolder) -> Resumed | None:
         return None
     content = load_verified(epoch.checkpoint)
     state = _trainer_state(run, epoch.epoch) if epoch.state else None
-    return Resumed(
-        epoch=epoch.epoch,
-        step=epoch.step,
-        batch=0,
-        model_state=content["model"],
-        trainer_state=state,
-        source=epoch.checkpoint,
-        provenance=content["provenance"],
-    )
+    return _of_epoch(epoch.checkpoint, content, state, epoch.epoch, epoch.step)
+
+
+def _of_epoch(
+    path: Path, content: dict[str, Any], state: dict[str, Any] | None, epoch: int, step: int
+) -> Resumed:
+    return Resumed(epoch, step, 0, content["model"], state, path, content["provenance"])
 
 
 def _interrupted(run: RunFolder) -> Resumed | None:
@@ -172,14 +175,9 @@ def _from_interrupted(path: Path) -> Resumed:
     trainer = load_verified(path, mmap=False)["trainer"]
     provenance = content["provenance"]
     return Resumed(
-        epoch=provenance["epoch"] - 1,
-        step=provenance["step"],
-        batch=provenance["batch"],
-        model_state=content["model"],
-        trainer_state=trainer,
-        source=path,
-        provenance=provenance,
-    )
+        provenance["epoch"] - 1, provenance["step"], provenance["batch"], content["model"],
+        trainer, path, provenance,
+    )  # fmt: skip
 
 
 def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:
@@ -213,19 +211,11 @@ def _loaded(path: Path) -> Resumed:
         )
     if "trainer" in content:
         return _from_interrupted(path)
-    provenance = content["provenance"]
+    epoch, step = content["provenance"]["epoch"], content["provenance"]["step"]
     folder = RunFolder(path.parent.parent)
-    beside = folder.state_path(provenance["epoch"])
-    same = folder.checkpoint_path(provenance["epoch"]) == path and beside.is_file()
-    return Resumed(
-        epoch=provenance["epoch"],
-        step=provenance["step"],
-        batch=0,
-        model_state=content["model"],
-        trainer_state=_trainer_state(folder, provenance["epoch"]) if same else None,
-        source=path,
-        provenance=provenance,
-    )
+    same = folder.checkpoint_path(epoch) == path and folder.state_path(epoch).is_file()
+    state = _trainer_state(folder, epoch) if same else None
+    return _of_epoch(path, content, state, epoch, step)
 
 
 def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:

@@ -8,11 +8,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from machine.devices.selection import choose_device, look_at_machine
-from train.cutting import causes
-from train.cutting.base_scorer import BaseScorer, ScoringBase
-from train.cutting.cutter import CutJob, CutRecording, CutResult, cut_one, measured_all
-from train.cutting.journal import HeardJournal
+from train.cutting.base_alignment import (
+    BaseScorer,
+    Breath,
+    ScoringBase,
+    SpanMatch,
+    SpanScore,
+    best_matches,
+)
+from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
 from train.cutting.manuscript import Manuscript
+from train.cutting.planning import PlacedUnit
 from train.cutting.profile import (
     VAD_SECONDS,
     SoundProfile,
@@ -20,8 +26,8 @@ from train.cutting.profile import (
     speech_spans,
 )
 from train.cutting.recordings import CuttingError, SourceRecording, check_unchanged
-from train.cutting.spans import Breath, SpanMatch, SpanScore, best_matches
-from train.cutting.word_alignment import LONGEST_GAP_SECONDS, PlacedUnit
+from train.cutting.steps import HeardJournal
+from train.cutting.word_alignment import LONGEST_GAP_SECONDS
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource
@@ -99,7 +105,7 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
             for one in found:
                 said |= set(range(first + one.first_piece, first + one.last_piece))
             first += found[-1].last_piece if found else 0
-    _refuse_other_text(said, pieces, job.recordings, causes.clipping(profiles))
+    _refuse_other_text(said, pieces, job.recordings, clipping(profiles))
     return CutResult(done, _unheard(said, pieces, text))
 
 

@@ -1,16 +1,14 @@
 """Cuts with an English text, word by word, by what pocketsphinx hears of it."""
 
 import functools
+import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
 
-from train.cutting import causes
-from train.cutting.cutter import CutJob, CutRecording, CutResult, cut_one
-from train.cutting.journal import HeardJournal
+from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
 from train.cutting.manuscript import Manuscript
 from train.cutting.profile import SoundProfile, SpokenChunk, find_detector, listen
 from train.cutting.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
@@ -21,7 +19,7 @@ from train.cutting.recordings import (
     check_unchanged,
     stretches,
 )
-from train.cutting.steps import Steps, in_order
+from train.cutting.steps import HeardJournal, Steps, in_order
 from train.cutting.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
@@ -39,15 +37,10 @@ from xtts.audio import resample
 _EXPECTATION_STEP = 600
 _LEAST_SHARE = 0.2
 _FEWEST_WORDS = 5
+# Shorter sentences are heard by chance in any recording.
+_FEWEST_WORDS_OF_SENTENCE = 4
 
-
-class _BegunChunk(NamedTuple):
-    """key: in the journal; expected: the words of the text with which it is being heard."""
-
-    key: str
-    chunk: SpokenChunk
-    expected: tuple[int, int]
-    words: Callable[[], list[HeardWord]]
+_Heard = Callable[[], list[HeardWord]]
 
 
 class TextListener:
@@ -65,7 +58,8 @@ class TextListener:
         self._text = text
         self._journal = journal
         self._steps = steps
-        self._begun = deque[_BegunChunk]()
+        # Key in the journal, chunk, the words of the text with which it is heard, what is heard.
+        self._begun = deque[tuple[str, SpokenChunk, tuple[int, int], _Heard]]()
         self.follower = TextFollower(text.words)
         self.heard = list[HeardWord]()
         self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
@@ -73,7 +67,7 @@ class TextListener:
     def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
         """Begins to hear one chunk, unless the journal knows it."""
         key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
-        self._begun.append(self._begin(key, chunk))
+        self._begun.append((key, chunk, self._wanted, self._begin(key, chunk)))
         if len(self._begun) > self._steps.ahead:
             self._settle()
 
@@ -84,7 +78,7 @@ class TextListener:
 
     def check(
         self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray
-    ) -> Callable[[], list[HeardWord]]:
+    ) -> _Heard:
         """Begins to look for the words of a sentence in [samples] of the recording; what is
         returned waits for them, with their certainty."""
         key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
@@ -105,20 +99,19 @@ class TextListener:
         found = self._journal.get(key)
         return None if found is None else [HeardWord(*one) for one in found]
 
-    def _begin(self, key: str, chunk: SpokenChunk) -> _BegunChunk:
+    def _begin(self, key: str, chunk: SpokenChunk) -> _Heard:
         if (known := self._known(key)) is not None:
-            return _BegunChunk(key, chunk, self._wanted, lambda: known)
+            return lambda: known
         expected = list(self._text.words[slice(*self._wanted)])
-        words = self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
-        return _BegunChunk(key, chunk, self._wanted, words)
+        return self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
 
     def _settle(self) -> None:
-        one = self._begun.popleft()
-        if one.expected != self._wanted:
-            one = self._begin(one.key, one.chunk)
-        words = one.words()
-        if self._journal.get(one.key) is None:
-            self._journal.put(one.key, words)
+        key, chunk, expected, heard = self._begun.popleft()
+        if expected != self._wanted:
+            heard = self._begin(key, chunk)
+        words = heard()
+        if self._journal.get(key) is None:
+            self._journal.put(key, words)
         self.heard += words
         self.follower.add(words)
         self._wanted = self._expectation()
@@ -144,7 +137,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             bounds.append(len(listener.heard))
         listener.follower.finish()
         places = trusted(listener.follower.matches, listener.heard, text)
-        cause = causes.clipping(profiles) or causes.wrong_order(listener.heard, text)
+        cause = clipping(profiles) or wrong_order(listener.heard, text)
         counts = (len(listener.heard), len(text.words))
         _refuse_other_text(len(places), *counts, job.recordings, cause)
         done, sure, num_placed = list[CutRecording](), set[int](), 0
@@ -167,7 +160,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
         for number, words in enumerate(text.words_of_sentence)
         if 2 * sum(word in sure for word in words) < len(words)
     ]
-    moved = frozenset(unheard) & set(causes.heard_whole(listener.heard, text))
+    moved = frozenset(unheard) & set(heard_whole(listener.heard, text))
     return CutResult(done, unheard, moved)
 
 
@@ -209,3 +202,38 @@ def _refuse_other_text(
             f"The text does not fit {recordings[0].path}: {found} of its {written:,} words were "
             f"found in their order among {heard:,} heard ones.{cause} Nothing was written."
         )
+
+
+def heard_whole(heard: Sequence[HeardWord], text: Manuscript) -> list[int]:
+    """The sentences that are heard word by word exactly once, in the order of the recording, be it
+    that of the text or not."""
+    said = [one.text for one in heard]
+    places: dict[tuple[str, ...], list[int]] = {}
+    for words in text.words_of_sentence:
+        if len(words) >= _FEWEST_WORDS_OF_SENTENCE:
+            places.setdefault(tuple(text.words[word] for word in words), [])
+    for length in {len(words) for words in places}:
+        for place in range(len(said) - length + 1):
+            if (found := places.get(tuple(said[place : place + length]))) is not None:
+                found.append(place)
+    at = {}
+    for number, words in enumerate(text.words_of_sentence):
+        found = places.get(tuple(text.words[word] for word in words), [])
+        if len(found) == 1:
+            at[number] = found[0]
+    return sorted(at, key=lambda number: at[number])
+
+
+def wrong_order(heard: Sequence[HeardWord], text: Manuscript) -> str:
+    """A sentence where most of the text is heard, in another order than it is written; else ""."""
+    order = heard_whole(heard, text)
+    if 2 * len(order) < len(text.sentences):
+        return ""
+    for early, later in itertools.pairwise(order):
+        if later < early:
+            return (
+                " Its sentences are spoken in another order than they are written: sentence "
+                f"{early + 1} before sentence {later + 1}. Put the text in the order of the "
+                "recording."
+            )
+    return ""

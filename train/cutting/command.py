@@ -3,41 +3,43 @@
 import importlib.util
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from train.cutting import causes, cutter, writing
-from train.cutting.base_scorer import ScoringBase
-from train.cutting.by_base import cut_by_base
+from train.cutting import cutter, writing
+from train.cutting.by_base import base_that_aligns, cut_by_base
 from train.cutting.by_words import cut_by_words
 from train.cutting.cutter import CutJob, CutResult
-from train.cutting.journal import HeardJournal
 from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
+from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG, TOO_SHORT, UNSURE
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
-from train.cutting.steps import Steps
-from train.cutting.transcribing import open_recogniser, transcribed
+from train.cutting.steps import HeardJournal, Steps
+from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
 _MOST_SENTENCES = 20
 _MOST_RECORDINGS = 5
 _LONGEST_NAME = 60
-
-# How recordings are cut: what the clips depend on besides recordings and text, and what cuts them.
-_Method = tuple[str, Callable[[CutJob], CutResult]]
+_LITTLE_SHARE = 0.5
+_REMEDIES = {
+    UNSURE: "compare the text with what is said there (report.html), mend it, and cut again",
+    TOO_LONG: "it has no pauses of 0.12 s; record with pauses, and without music under the voice",
+    TOO_SHORT: "whole sentences are needed, not single words",
+    CLIPPED: "it was recorded too loud; record it again at a lower level",
+}
 
 
 def run(
-    recordings: Sequence[Path], to: Path | None, text: Path | None, language: str,
-    recogniser: Path | None = None, open_base: Callable[[str], ScoringBase] | None = None,
-    open_steps: Callable[[], Steps] = Steps,
+    settings: TrainSettings, recordings: Sequence[Path], to: Path | None, text: Path | None,
+    language: str, recogniser: Path | None = None, open_steps: Callable[[], Steps] = Steps,
 ) -> int:  # fmt: skip
     """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
 
     recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
-    open_base: of a language, the base model that aligns a text without times in it.
     open_steps: where the steps are computed.
     """
     if not recordings or to is None:
@@ -49,12 +51,12 @@ def run(
             f"--text {text} says what is spoken, so that --recogniser {recogniser} has nothing to "
             "write. Leave one of them out."
         )
-    manuscript = None
+    short, manuscript = language.lower().split("-")[0], None
     if text is None:
-        method, cut = _without_text(recogniser, language)
+        method, cut = _without_text(recogniser, language, short)
     else:
-        manuscript = manuscript_of(read_cues(text), language.lower().split("-")[0])
-        method, cut = _with_text(manuscript, text, len(recordings), language, open_base)
+        manuscript = manuscript_of(read_cues(text), short)
+        method, cut = _with_text(settings, manuscript, text, len(recordings), language, short)
     existed, work = to.exists(), to / writing.WORK
     opened = [
         open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))
@@ -72,7 +74,7 @@ def run(
         ):
             result = cut(CutJob(opened, speech_by, journal, steps))
         if not any(one.clips for one in result.recordings):
-            doubt = causes.clipping([one.profile for one in result.recordings])
+            doubt = cutter.clipping([one.profile for one in result.recordings])
             if text is not None and not doubt:
                 doubt = f" Is {text} the text of it, and in {language}?"
             raise CuttingError(
@@ -88,39 +90,38 @@ def run(
     return 0
 
 
-def _without_text(recogniser: Path | None, language: str) -> _Method:
-    short = language.lower().split("-")[0]
+# How recordings are cut: what the clips depend on besides recordings and text, and what cuts them.
+_Method = tuple[str, Callable[[CutJob], CutResult]]
+
+
+def _without_text(recogniser: Path | None, language: str, short: str) -> _Method:
     if recogniser is None:
         # As it was named when English was the only language with a way of its own.
         return "en by words" if short == "en" else short, cutter.cut_by_speech
-    ear, sha256 = open_recogniser(recogniser, language)
+    ear, sha256 = cutter.open_recogniser(recogniser, language)
     return (
         f"{short} heard by {sha256}",
-        lambda job: transcribed(cutter.cut_by_speech(job), ear, job.journal),
+        lambda job: cutter.transcribed(cutter.cut_by_speech(job), ear, job.journal),
     )
 
 
 def _with_text(
-    text: Manuscript, path: Path, num_recordings: int, language: str,
-    open_base: Callable[[str], ScoringBase] | None,
+    settings: TrainSettings, text: Manuscript, path: Path, num_recordings: int, language: str,
+    short: str,
 ) -> _Method:  # fmt: skip
     """English by words where pocketsphinx is there; else by the text's times, or by the base."""
-    short = language.lower().split("-")[0]
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
         return "en by words", lambda job: cut_by_words(job, text)
     if short == "en":
         told = "placed by its times alone" if text.is_timed else "aligned by the base model"
         log.info("pocketsphinx is not installed: the text is %s.", told)
-    if text.is_timed:
-        if num_recordings > 1:
-            raise CuttingError(
-                f"{path} has the times of one recording; {num_recordings} are named."
-            )
-        return short, lambda job: cutter.cut_by_cues(job, text)
-    if open_base is None:
-        raise CuttingError(f"{path} has no times, and no base model is there to align it.")
-    base = open_base(language)
-    return f"{short} by the base {base.sha256}", lambda job: cut_by_base(job, text, base, language)
+    if not text.is_timed:
+        base = base_that_aligns(settings, language)
+        method = f"{short} by the base {base.sha256}"
+        return method, lambda job: cut_by_base(job, text, base, language)
+    if num_recordings > 1:
+        raise CuttingError(f"{path} has the times of one recording; {num_recordings} are named.")
+    return short, lambda job: cutter.cut_by_cues(job, text)
 
 
 def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
@@ -147,7 +148,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     else:
         if recogniser is not None:
             log.info("Their transcripts are what %s heard: read them first.", recogniser.name)
-        if little := causes.little_kept([one.seconds_by_reason() for one in result.recordings]):
+        if little := little_kept([one.seconds_by_reason() for one in result.recordings]):
             log.warning("%s", little)
         else:
             log.info("Train on it: DATASET_DIR=%s make train", to)
@@ -158,12 +159,40 @@ def _told(result: CutResult) -> str:
     found = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
     rows = found[:_MOST_RECORDINGS]
     if len(found) > len(rows):
-        rows.append((f"All {len(found):,} together", causes.summed([row for _, row in found])))
+        rows.append((f"All {len(found):,} together", summed([row for _, row in found])))
     lines = []
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
     return "\n".join(lines)
+
+
+def little_kept(totals: Sequence[dict[str, float]]) -> str:
+    """A sentence where less than half of the speech is in clips; else "". totals: of each
+    recording, seconds by reason."""
+    together = summed(totals)
+    speech = {
+        reason: seconds
+        for reason, seconds in together.items()
+        if reason not in (IN_A_CLIP, SILENCE, NOISE)
+    }
+    kept, left = together.get(IN_A_CLIP, 0.0), sum(speech.values())
+    if kept >= _LITTLE_SHARE * (kept + left):
+        return ""
+    worst = max(speech, key=lambda reason: speech[reason])
+    return (
+        f"Only {kept:.0f} of {kept + left:.0f} s of speech are in clips, which is little to train "
+        f"on. Most of the rest ({speech[worst]:.0f} s) is left out as {worst!r}: "
+        f"{_REMEDIES[worst]}."
+    )
+
+
+def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
+    """Seconds by reason of all recordings together, most first."""
+    found = Counter[str]()
+    for one in totals:
+        found.update(one)
+    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _names(recordings: Sequence[Path]) -> list[str]:

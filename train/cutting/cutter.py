@@ -1,29 +1,56 @@
-"""What every way of cutting is given and gives, and the two that recognise no word: at the pauses
-alone, and by the times of a text."""
+"""What every way of cutting is given and gives, and those that need no alignment: at the pauses
+alone, by the times of a text, and with transcripts by a recogniser that the user has.
+
+Each clip is heard by itself, by a Whisper model. What a recogniser invents where it understands
+nothing, the same words again and again or a note such as `[Music]`, is no transcript: that clip is
+left out.
+"""
 
 import hashlib
+import re
+import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
-from train.cutting.journal import HeardJournal
+import numpy as np
+import torch
+
 from train.cutting.manuscript import Manuscript
-from train.cutting.planning import AccountRow, Stretch, account, clip_frame, plan
-from train.cutting.profile import SoundProfile, measured, speech_spans
-from train.cutting.recordings import SourceRecording
-from train.cutting.steps import Steps, in_order
-from train.cutting.word_alignment import PlacedUnit
+from train.cutting.planning import (
+    UNSURE,
+    AccountRow,
+    PlacedUnit,
+    Stretch,
+    account,
+    clip_frame,
+    plan,
+)
+from train.cutting.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
+from train.cutting.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
+from train.cutting.steps import HeardJournal, Steps, in_order
 from train.progress import Progress
+from xtts.audio import resample
+from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
 
 # In the fingerprint: another number where the same input is cut otherwise.
 CUTTING_VERSION = 4
 # Times of subtitles are that far off.
 _CUE_REACH_SECONDS = 0.5
+# Of 10 ms frames of speech: a loud take has under 1 %.
+_CLIPPED_SHARE = 0.05
+# Whisper's own limit for words that go round (`compression_ratio_threshold`): bytes over zlib's.
+_MOST_REPEATED = 2.4
+# Nobody speaks as fast; a language without spaces says more with a character, so it is far below.
+_MOST_CHARACTERS_A_SECOND = 35.0
+_NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
 
 
 @dataclass(frozen=True)
 class CutJob:
-    """What is cut, and with what. speech_by: what finds speech (`SpeechDetector.told`); journal: of
-    what was heard before a stop; steps: where the steps are computed."""
+    """What is cut, and with what. speech_by: what finds speech (its `told`); journal: of what was
+    heard before a stop; steps: where the steps are computed."""
 
     recordings: Sequence[SourceRecording]
     speech_by: str
@@ -45,6 +72,15 @@ class CutRecording:
     left: list[Stretch]
     rows: list[AccountRow]
 
+    @classmethod
+    def of(
+        cls, recording: SourceRecording, profile: SoundProfile, clips: list[Stretch],
+        left: list[Stretch],
+    ) -> "CutRecording":  # fmt: skip
+        """With the account of all of the recording."""
+        rows = account(clips, left, profile, recording.rate, recording.frames)
+        return cls(recording, profile, clips, left, rows)
+
     def spans(self) -> list[tuple[int, int]]:
         """The frames of each clip, at the recording's own rate."""
         rate, frames = self.recording.rate, self.recording.frames
@@ -55,9 +91,9 @@ class CutRecording:
 
     def seconds_by_reason(self) -> dict[str, float]:
         """Most first; they sum to the length of the recording."""
-        frames: dict[str, int] = {}
+        frames = Counter[str]()
         for row in self.rows:
-            frames[row.reason] = frames.get(row.reason, 0) + row.last - row.first
+            frames[row.reason] += row.last - row.first
         ordered = sorted(frames.items(), key=lambda item: (-item[1], item[0]))
         return {reason: round(count / self.recording.rate, 6) for reason, count in ordered}
 
@@ -100,10 +136,8 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
 def cut_one(
     recording: SourceRecording, profile: SoundProfile, units: Sequence[PlacedUnit]
 ) -> CutRecording:
-    """The clips of placed units, and the account of all of the recording."""
-    clips, left = plan(units, profile)
-    rows = account(clips, left, profile, recording.rate, recording.frames)
-    return CutRecording(recording, profile, clips, left, rows)
+    """The clips of placed units."""
+    return CutRecording.of(recording, profile, *plan(units, profile))
 
 
 def cut_by_speech(job: CutJob) -> CutResult:
@@ -143,3 +177,75 @@ def cut_by_cues(job: CutJob, text: Manuscript) -> CutResult:
                        with_next, min(before, cue.start), max(after, cue.end), _CUE_REACH_SECONDS)
         )  # fmt: skip
     return CutResult([cut_one(recording, profile, units)], unheard)
+
+
+def clipping(profiles: Sequence[SoundProfile]) -> str:
+    """A sentence where so much of the speech is clipped that its words cannot be heard; else ""."""
+    frames = [
+        one.clipped[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)]
+        for one in profiles
+        for start, end in speech_spans(one.speech)
+    ]
+    share = float(np.concatenate(frames).mean()) if frames else 0.0
+    if share < _CLIPPED_SHARE:
+        return ""
+    return (
+        f" {share:.0%} of the speech is clipped: it was recorded too loud, and its words cannot be "
+        "heard surely. Record it again at a lower level."
+    )
+
+
+# Transcripts
+
+
+def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
+    """The recogniser, and the SHA-256 of its files, which its transcripts depend on.
+
+    Raises CuttingError.
+    """
+    try:
+        found = opened(str(folder), language, torch.get_num_threads())
+        digest = hashlib.sha256()
+        for path in sorted(one for one in folder.iterdir() if one.is_file()):
+            with path.open("rb") as file:
+                digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+    except (RecogniserError, OSError) as error:
+        raise CuttingError(f"--recogniser: {error}") from error
+    return found, digest.hexdigest()
+
+
+def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
+    """The clips with what was heard in each; those of which nothing was understood are left out."""
+    count = sum(len(one.clips) for one in result.recordings)
+    done = []
+    with Progress("Transcribing", count, "clips") as progress:
+        for one in result.recordings:
+            recording, kept, left = one.recording, list[Stretch](), list(one.left)
+            for place, samples in stretches(recording, one.spans()):
+                clip = one.clips[place]
+                key = f"{recording.name}|clip {clip.first} to {clip.last}"
+                known = journal.get(key)
+                if known is None:
+                    wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE)
+                    # As words are kept: text, start, end, certainty.
+                    heard = recogniser.hear([wave.numpy()])[0]
+                    known = [(heard, clip.first / 100, clip.last / 100, None)]
+                    journal.put(key, known)
+                heard = known[0][0]
+                if (text := transcript(heard, (clip.last - clip.first) / 100)) is None:
+                    left.append(replace(clip, text=heard, reason=UNSURE))
+                else:
+                    kept.append(replace(clip, text=text))
+                progress.add()
+            done.append(CutRecording.of(recording, one.profile, kept, left))
+    return CutResult(done, result.unheard)
+
+
+def transcript(heard: str, seconds: float) -> str | None:
+    """What was heard as a transcript; None where it cannot be what is said. Pure."""
+    text = " ".join(_NOTE.sub(" ", heard).split())
+    if not any(letter.isalnum() for letter in text):
+        return None
+    encoded = text.encode()
+    repeated = len(encoded) / len(zlib.compress(encoded)) > _MOST_REPEATED
+    return None if repeated or len(text) > _MOST_CHARACTERS_A_SECOND * seconds else text

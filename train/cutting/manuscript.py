@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from train.cutting.recordings import CuttingError
+from train.dataset.entries import DatasetError, read_text
 from xtts.text.normalization.registry import rules_of
 
 _TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
@@ -62,19 +63,13 @@ def read_cues(path: Path) -> list[Cue]:
 
 def _text(path: Path) -> str:
     try:
-        content = path.read_bytes()
+        found = read_text(path)
+    except DatasetError as error:
+        raise CuttingError(str(error)) from error
     except FileNotFoundError:
         raise CuttingError(f"{path} does not exist.") from None
     except OSError as error:
         raise CuttingError(f"{path} cannot be read ({error.strerror}).") from error
-    wide = content[:2] in (b"\xff\xfe", b"\xfe\xff")
-    try:
-        found = content.decode("utf-16" if wide else "utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise CuttingError(
-            f"{path}, line {line}: byte {content[error.start]:#x} is no UTF-8. Save it as UTF-8."
-        ) from error
     return found.replace("\r\n", "\n").replace("\r", "\n")
 
 

@@ -22,7 +22,6 @@ from train.cutting.profile import (
     runs_of,
     speech_spans,
 )
-from train.cutting.word_alignment import PlacedUnit
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 11.0
 _GOOD_SECONDS = (3.0, 9.0)
@@ -44,6 +43,29 @@ _ABOVE_BACKGROUND_DB = 12.0
 _LOUDEST_SILENCE_DB = -45.0
 # Shorter changes between silence, noise and speech are told as what is around them.
 _SHORTEST_FRAMES = 30
+
+
+@dataclass(frozen=True)
+class PlacedUnit:
+    """Text that is surely said from `start` to `end`, in seconds.
+
+    Attributes:
+        ends: As in `TextUnit`.
+        with_next: Whether the next unit follows in the text and in the same breath.
+        before, after: Where the neighbouring speech ends and begins, whatever it says.
+        reach: How far, in seconds, `start` and `end` may be off.
+        begins: Whether a sentence begins with it.
+    """
+
+    text: str
+    start: float
+    end: float
+    ends: int
+    with_next: bool
+    before: float
+    after: float
+    reach: float = 0.12
+    begins: bool = True
 
 
 @dataclass(frozen=True)

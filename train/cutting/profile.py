@@ -8,10 +8,9 @@ imports torchaudio in another version than ours.
 """
 
 import importlib.util
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from train.cutting.recordings import (
     CuttingError,
     SourceRecording,
     check_unchanged,
-    listening_blocks,
+    resampled_blocks,
 )
 from train.progress import Progress
 
@@ -54,16 +53,9 @@ _MARGIN_FRAMES = 6
 _FULL_SCALE = 0.999
 
 
-class SpeechDetector(Protocol):
-    """Told blocks one after the other."""
-
-    told: str
-
-    def listen(self, block: np.ndarray) -> np.ndarray: ...
-
-
-def find_detector() -> SpeechDetector:
-    """Silero VAD where it and ONNX Runtime are installed, else by level; `told` says which."""
+def find_detector() -> "SileroDetector | LevelDetector":
+    """Silero VAD where it and ONNX Runtime are installed, else by level; `told` says which. It is
+    told blocks one after the other."""
     package = importlib.util.find_spec("silero_vad")
     if package is None or package.origin is None:
         return LevelDetector("package silero-vad is not installed")
@@ -121,28 +113,18 @@ def levels(block: np.ndarray, frame: int = LEVEL_FRAME) -> np.ndarray:
 
 def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
     """(start, end) in seconds of what is spoken, with 0.1 s around; shorter gaps are joined."""
-    found = list[tuple[float, float]]()
-    for first, last in _stretches_of(probabilities):
-        start = max(first * VAD_SECONDS - _SPAN_MARGIN_SECONDS, 0.0)
-        end = last * VAD_SECONDS + _SPAN_MARGIN_SECONDS
-        if found and start - found[-1][1] < _SHORTEST_GAP_SECONDS:
-            found[-1] = (found[-1][0], end)
-        else:
-            found.append((start, end))
-    return found
-
-
-def _stretches_of(probabilities: Sequence[float] | np.ndarray) -> list[tuple[int, int]]:
-    """Frames (first, last + 1): begun above 0.5, ended below 0.35."""
-    found, begun = list[tuple[int, int]](), -1
-    for place, probability in enumerate(probabilities):
+    found, begun = list[tuple[float, float]](), -1
+    # Begun above 0.5, ended below 0.35.
+    for place, probability in enumerate((*probabilities, 0.0)):
         if begun < 0 and probability >= _BEGINS:
             begun = place
         elif begun >= 0 and probability < _ENDS:
-            found.append((begun, place))
+            start = max(begun * VAD_SECONDS - _SPAN_MARGIN_SECONDS, 0.0)
+            end = place * VAD_SECONDS + _SPAN_MARGIN_SECONDS
+            if found and start - found[-1][1] < _SHORTEST_GAP_SECONDS:
+                start = found.pop()[0]
+            found.append((start, end))
             begun = -1
-    if begun >= 0:
-        found.append((begun, len(probabilities)))
     return found
 
 
@@ -278,7 +260,7 @@ def measured(
 
 
 def listen(
-    recording: SourceRecording, detector: SpeechDetector,
+    recording: SourceRecording, detector: "SileroDetector | LevelDetector",
     hear: Callable[[SpokenChunk], None] | None, progress: Progress | None = None,
 ) -> SoundProfile:  # fmt: skip
     """Measures a recording once through; `hear` is called with each chunk that has speech, and
@@ -287,7 +269,7 @@ def listen(
     speech, clipped = list[np.ndarray](), list[np.ndarray]()
 
     def heard_blocks() -> Iterator[tuple[np.ndarray, np.ndarray]]:
-        for block in listening_blocks(recording):
+        for block in resampled_blocks(recording, LISTENING_RATE):
             measured.append(levels(block))
             clipped.append(_clipped(block))
             speech.append(detector.listen(block))
@@ -316,15 +298,9 @@ def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenCh
 
 def _chunk_end(speech: np.ndarray) -> int:
     """The middle of the longest pause behind the first 6 s, else where speech is least likely."""
-    best, begun = (0, 0), -1
-    for place in range(_SHORTEST_CHUNK, len(speech) + 1):
-        pausing = place < len(speech) and speech[place] < _PAUSE
-        if pausing and begun < 0:
-            begun = place
-        elif not pausing and begun >= 0:
-            best = max(best, (place - begun, (place + begun) // 2))
-            begun = -1
-    return best[1] or _SHORTEST_CHUNK + int(speech[_SHORTEST_CHUNK:].argmin())
+    behind = speech[_SHORTEST_CHUNK:]
+    pauses = [(last - first, (last + first) // 2) for first, last in runs_of(behind < _PAUSE)]
+    return _SHORTEST_CHUNK + (max(pauses)[1] if pauses else int(behind.argmin()))
 
 
 def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[SpokenChunk]:

@@ -1,6 +1,7 @@
 """Decodes a recording once through, in blocks, so that memory does not grow with its length."""
 
 import importlib
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,10 +27,6 @@ SOUND_ENDINGS = (".wav", ".flac", ".mp3", ".ogg", ".opus")
 
 class CuttingError(SotaqueError):
     """Recordings, a text or a folder that cannot be used; nothing was written."""
-
-
-class WorkersLost(SotaqueError):
-    """Those who compute the steps of a cut cannot be had. What was heard is kept."""
 
 
 @dataclass(frozen=True)
@@ -131,23 +128,16 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
         )
 
 
-def listening_blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
-    """The same at 16 kHz; every block but the last is `BLOCK_SECONDS` long."""
-    return resampled_blocks(recording, LISTENING_RATE)
-
-
 def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarray]:
-    """The same at `rate`, in Hz."""
+    """The same at `rate`, in Hz; every block but the last is `BLOCK_SECONDS` long."""
     context = _CONTEXT_SECONDS * recording.rate
-    before = np.zeros(0, np.float32)
-    ahead: np.ndarray | None = None
-    for block in blocks(recording):
-        if ahead is not None:
-            yield _resampled(before, ahead, block[:context], recording.rate, rate)
-            before = ahead[-context:]
-        ahead = block
-    if ahead is not None:
-        yield _resampled(before, ahead, np.zeros(0, np.float32), recording.rate, rate)
+    before = nothing = np.zeros(0, np.float32)
+    for block, following in itertools.pairwise(itertools.chain(blocks(recording), [nothing])):
+        whole = torch.from_numpy(np.concatenate((before, block, following[:context])))
+        found: np.ndarray = resample(whole, recording.rate, rate).numpy()
+        first = len(before) * rate // recording.rate
+        yield found[first : first + -(-len(block) * rate // recording.rate)]
+        before = block[-context:]
 
 
 def stretches(
@@ -164,15 +154,6 @@ def stretches(
             yield place, held[first - start : last - start]
         keep_from = min([end, *(max(first, start) for _, (first, _last) in waiting)])
         held, start = held[keep_from - start :].copy(), keep_from
-
-
-def _resampled(
-    before: np.ndarray, block: np.ndarray, after: np.ndarray, rate: int, wanted: int
-) -> np.ndarray:
-    whole = torch.from_numpy(np.concatenate((before, block, after)))
-    found: np.ndarray = resample(whole, rate, wanted).numpy()
-    first = len(before) * wanted // rate
-    return found[first : first + -(-len(block) * wanted // rate)]
 
 
 def _stamp(path: Path) -> tuple[int, int]:

@@ -1,4 +1,5 @@
-"""Where the steps of a cut are computed: in this process, or over Ray, an optional extra.
+"""Where the steps of a cut are computed, in this process or over Ray, an optional extra; and the
+journal of what they gave.
 
 A step is a function of its arguments alone, so that where it is computed changes no byte. Steps are
 begun in any number and taken in their order.
@@ -12,13 +13,17 @@ which no table of independent rows can say.
 import functools
 import importlib
 import importlib.util
+import json
 import os
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 from machine.devices.selection import cpu_count
-from train.cutting.recordings import CuttingError, WorkersLost
+from machine.errors import SotaqueError
+from machine.storage.atomic import make_folder, refused
+from train.cutting.recordings import CuttingError
 
 T = TypeVar("T")
 
@@ -58,7 +63,8 @@ class RaySteps(Steps):
         workers: How many of them, None for what the cluster has.
 
     Raises:
-        WorkersLost: Ray cannot be started or reached, or has lost a step for good.
+        SotaqueError: Ray cannot be started or reached, or has lost a step for good. It is no
+            CuttingError: what was heard is kept.
     """
 
     def __init__(self, address: str, workers: int | None) -> None:
@@ -75,7 +81,7 @@ class RaySteps(Steps):
             )  # fmt: skip
             cores = int(self._ray.cluster_resources().get("CPU", 1))
         except (OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
-            raise WorkersLost(f"Ray at {address} cannot be used ({error}).") from error
+            raise SotaqueError(f"Ray at {address} cannot be used ({error}).") from error
         self.ahead = _AHEAD_OF_A_WORKER * max(min(cores, workers or cores), 1)
         self._remote: dict[Callable[..., Any], Any] = {}
 
@@ -98,43 +104,36 @@ class RaySteps(Steps):
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
             text = str(error).strip().splitlines()[0]
-            raise WorkersLost(
+            raise SotaqueError(
                 f"Ray lost a step and its {_RETRIES} repetitions ({text}). What was heard is kept: "
                 "give the same command again."
             ) from error
 
 
-def steps_for(asked: bool, workers: int | None) -> Callable[[], Steps]:
-    """What begins to compute the steps of a cut. asked: `--ray`; workers: `--workers`.
+def steps_for(
+    asked: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
+    cores: int | None = None,
+) -> Callable[[], Steps]:  # fmt: skip
+    """What begins to compute the steps of a cut. asked: `--ray`; workers: `--workers`; cores: of
+    this machine.
 
-    Raises CuttingError where Ray is asked for and not installed.
+    Raises CuttingError where Ray is asked for and not installed, and for workers that cannot be.
     """
-    found = ray_workers(asked, workers, os.environ, cpu_count())
-    if found is None:
+    address = environment.get("RAY_ADDRESS", "").strip()
+    if not asked and not address:
+        if workers is not None:
+            raise CuttingError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
         return Steps
+    if workers is not None and workers < 1:
+        raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
     if importlib.util.find_spec("ray") is None:
         raise CuttingError(
             "Ray is asked for (--ray or RAY_ADDRESS) and not installed. Install it with: "
             ".venv/bin/python -m pip install -e '.[ray]'"
         )
-    return functools.partial(RaySteps, *found)
-
-
-def ray_workers(
-    asked: bool, workers: int | None, environment: Mapping[str, str], cores: int
-) -> tuple[str, int | None] | None:
-    """The address and the number of workers of `RaySteps`, or None where Ray does not compute.
-    Pure. Raises CuttingError for workers that cannot be."""
-    address = environment.get("RAY_ADDRESS", "").strip()
-    if not asked and not address:
-        if workers is not None:
-            raise CuttingError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
-        return None
-    if workers is not None and workers < 1:
-        raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
-    if address and address != _LOCAL:
-        return address, workers
-    return _LOCAL, cores if workers is None else workers
+    if address in ("", _LOCAL) and workers is None:
+        workers = cores or cpu_count()
+    return functools.partial(RaySteps, address or _LOCAL, workers)
 
 
 def in_order(begun: Iterable[Callable[[], T]], ahead: int) -> Iterator[T]:
@@ -146,3 +145,59 @@ def in_order(begun: Iterable[Callable[[], T]], ahead: int) -> Iterator[T]:
             yield waiting.popleft()()
     while waiting:
         yield waiting.popleft()()
+
+
+class HeardJournal:
+    """What was heard so far, on disk: a cut that was killed goes on where it stopped.
+
+    A line of JSON for each chunk, appended. The first line is the fingerprint of recordings and
+    text; a line that a kill cut short is not read. Raises DiskFull or WriteError from `put`.
+    """
+
+    def __init__(self, path: Path, fingerprint: str) -> None:
+        self._path = path
+        self._known, whole = self._read(fingerprint)
+        make_folder(path.parent)
+        with refused(path):
+            self._file = path.open("r+b" if whole else "wb")
+            self._file.truncate(whole)
+            self._file.seek(whole)
+        if not whole:
+            self._write({"fingerprint": fingerprint})
+
+    def get(self, chunk: str) -> list[Any] | None:
+        """What `put` was given for a chunk, tuples as lists; None where it is not known."""
+        return self._known.get(chunk)
+
+    def put(self, chunk: str, values: Sequence[Any]) -> None:
+        """Remembers what JSON can hold."""
+        self._write({"chunk": chunk, "words": values})
+
+    def close(self) -> None:
+        """The file stays."""
+        self._file.close()
+
+    def _write(self, entry: Mapping[str, Any]) -> None:
+        with refused(self._path):
+            self._file.write(json.dumps(entry).encode() + b"\n")
+            self._file.flush()
+            os.fsync(self._file.fileno())
+
+    def _read(self, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
+        """(What it holds, bytes that are whole); nothing where it is of other recordings."""
+        try:
+            lines = self._path.read_bytes().splitlines(keepends=True)
+        except OSError:
+            return {}, 0
+        known, whole = {}, 0
+        for number, line in enumerate(lines):
+            try:
+                entry = json.loads(line) if line.endswith(b"\n") else None
+            except ValueError:
+                entry = None
+            if entry is None or (number == 0 and entry.get("fingerprint") != fingerprint):
+                break
+            if number:
+                known[entry["chunk"]] = entry["words"]
+            whole += len(line)
+        return known, whole

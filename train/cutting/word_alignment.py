@@ -7,12 +7,15 @@ Doubtful sentences, of which some words were heard and others not, are aligned o
 judged word by word. What stays doubtful is in no clip.
 """
 
+import bisect
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 
 import numpy as np
 
 from train.cutting.manuscript import Manuscript
+from train.cutting.planning import PlacedUnit
 from train.cutting.recogniser import HeardWord
 
 _MATCH, _OTHER = 1.0, -1.0
@@ -38,12 +41,8 @@ LONGEST_GAP_SECONDS = 0.8
 _LONGEST_DOUBT_SECONDS = 30.0
 
 
-@dataclass(frozen=True, slots=True)
-class WordMatch:
-    """A word of the manuscript (its number) and where in the order of heard words it was heard."""
-
-    word: int
-    heard: int
+# A word of the manuscript, by its number, and where in the order of heard words it was heard.
+WordMatch = tuple[int, int]
 
 
 class TextFollower:
@@ -83,7 +82,7 @@ class TextFollower:
                 found = everywhere
         self.lost = len(found) < _LOST_SHARE * len(heard)
         settled = [] if self.lost else [pair for pair in found if pair[0] < count]
-        self.matches += [WordMatch(place, self._heard + one) for one, place in settled]
+        self.matches += [(place, self._heard + one) for one, place in settled]
         if settled:
             self.position = max(self.position, settled[-1][1] + 1)
         self._pending = self._pending[count:]
@@ -121,29 +120,6 @@ def matched(heard: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
 
 
 @dataclass(frozen=True)
-class PlacedUnit:
-    """Text that is surely said from `start` to `end`, in seconds.
-
-    Attributes:
-        ends: As in `TextUnit`.
-        with_next: Whether the next unit follows in the text and in the same breath.
-        before, after: Where the neighbouring speech ends and begins, whatever it says.
-        reach: How far, in seconds, `start` and `end` may be off.
-        begins: Whether a sentence begins with it.
-    """
-
-    text: str
-    start: float
-    end: float
-    ends: int
-    with_next: bool
-    before: float
-    after: float
-    reach: float = 0.12
-    begins: bool = True
-
-
-@dataclass(frozen=True)
 class DoubtfulSentence:
     """Words `first` to `last` of the manuscript, somewhere between `start` and `end` seconds."""
 
@@ -158,15 +134,12 @@ def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
     found = dict[int, int]()
     for row in _rows(_beside_neighbours(matches, heard, text)):
-        sentences: dict[int, int] = {}
-        for one in row:
-            number = text.sentence_of(one.word)
-            sentences[number] = sentences.get(number, 0) + 1
-        for one in row:
-            number = text.sentence_of(one.word)
-            whole = sentences[number] == len(_sentence_words(text, number))
+        sentences = Counter(text.sentence_of(word) for word, _ in row)
+        for word, place in row:
+            number = text.sentence_of(word)
+            whole = sentences[number] == len(text.words_of_sentence[number])
             if len(row) >= _FEWEST_IN_A_ROW or whole:
-                found[one.word] = one.heard
+                found[word] = place
     return found
 
 
@@ -177,14 +150,13 @@ def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     found = list(matches)
     for step, places in ((1, range(len(found) - 2, -1, -1)), (-1, range(1, len(found)))):
         for place in places:
-            one, other = found[place], found[place + step]
-            spot = other.heard - step
+            (word, spot), (other, beside) = found[place], found[place + step]
             if (
-                other.word == one.word + step
-                and text.sentence_of(one.word) == text.sentence_of(other.word)
-                and heard[spot].text == heard[one.heard].text
+                other == word + step
+                and text.sentence_of(word) == text.sentence_of(other)
+                and heard[beside - step].text == heard[spot].text
             ):
-                found[place] = WordMatch(one.word, spot)
+                found[place] = (word, beside - step)
     return found
 
 
@@ -195,7 +167,7 @@ def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWor
     found = list[DoubtfulSentence]()
     used = set(places.values())
     for number in sorted({text.sentence_of(word) for word in places}):
-        words = _sentence_words(text, number)
+        words = text.words_of_sentence[number]
         known = [word for word in words if word in places]
         inside = places[known[-1]] - places[known[0]] + 1
         if len(known) == len(words) == inside:
@@ -279,13 +251,10 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
             strangers: Sequence[HeardWord]) -> Iterator[PlacedUnit]:  # fmt: skip
     ends = [times[text.units[number].last_word].end for number in sure]
     starts = [times[text.units[number].first_word].start for number in sure]
-    stranger = 0
+    # Before each unit, and behind the last one.
     between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
-    for place in range(len(sure) + 1):
-        limit = starts[place] if place < len(sure) else float("inf")
-        while stranger < len(strangers) and strangers[stranger].start < limit:
-            between[place].append(strangers[stranger])
-            stranger += 1
+    for one in strangers:
+        between[bisect.bisect_right(starts, one.start)].append(one)
     for place, number in enumerate(sure):
         unit = text.units[number]
         others_before, others_after = between[place], between[place + 1]
@@ -298,7 +267,7 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
             unit.text, starts[place], ends[place], unit.ends,
             follows and gap <= LONGEST_GAP_SECONDS, min(before, starts[place]),
             max(after, ends[place]),
-            begins=unit.first_word == _sentence_words(text, unit.sentence)[0],
+            begins=unit.first_word == text.words_of_sentence[unit.sentence][0],
         )  # fmt: skip
 
 
@@ -308,7 +277,7 @@ def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapp
     others that are not is believed more easily: nothing else can be there."""
     sure = {word for word, one in checked.items() if _is_sure(word, one, places, heard)}
     for number in {text.sentence_of(word) for word in checked}:
-        words = _sentence_words(text, number)
+        words = text.words_of_sentence[number]
         doubtful = [checked[word] for word in words if word in checked and word not in sure]
         if len(doubtful) != 1 or len(words) <= _FEWEST_SURE:
             continue
@@ -333,7 +302,7 @@ def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int,
     """Heard words that are in no sure place, and words that were checked and are not sure."""
     spans = []
     for number in sentences:
-        words = [checked[word] for word in _sentence_words(text, number) if word in checked]
+        words = [checked[word] for word in text.words_of_sentence[number] if word in checked]
         spans.append((words[0].start, words[-1].end))
     spans.sort()
     found = [one for word, one in checked.items() if word not in certain]
@@ -350,15 +319,10 @@ def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int,
 def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
     """Matches that follow each other in the text and in what was heard, with one slip between."""
     row = list[WordMatch]()
-    for one in matches:
-        if row and (one.word - row[-1].word > 2 or one.heard - row[-1].heard > 2):
+    for word, place in matches:
+        if row and (word - row[-1][0] > 2 or place - row[-1][1] > 2):
             yield row
             row = []
-        row.append(one)
+        row.append((word, place))
     if row:
         yield row
-
-
-def _sentence_words(text: Manuscript, number: int) -> range:
-    """The numbers of a sentence's words."""
-    return text.words_of_sentence[number]

@@ -1,4 +1,4 @@
-"""OVERLAP: prefetches the next batch to the GPU on a side stream.
+"""Prefetches the next batch to the GPU on a side stream.
 
 A copy of its own stream out of pinned memory runs beside the step; the step's stream waits for it
 on the device, and the host never waits. On a CPU there is nothing to copy.
@@ -45,9 +45,9 @@ class StreamCopier:
         return copy
 
 
-def copier_for(device: torch.device, wanted: bool) -> DeviceCopier | None:
-    """None where nothing is to be copied beside the step: on a CPU, and with OVERLAP=off."""
-    return StreamCopier(device) if wanted and device.type == "cuda" else None
+def copier_for(device: torch.device) -> DeviceCopier | None:
+    """None on a CPU: nothing is to be copied beside the step."""
+    return StreamCopier(device) if device.type == "cuda" else None
 
 
 def prefetch(batches: Iterator[Batch], copier: DeviceCopier | None) -> Iterator[Batch]:

@@ -1,4 +1,4 @@
-"""The end of an evaluation: judges blends, has a speaker embedding learned, writes best.pt where a
+"""The end of an evaluation: judges blends, has a decoder learned, writes best.pt where a
 blend is best, has the best speak.
 
 Called when a run ends and by `python -m train evaluate`. Each part looks at what is on disk first,
@@ -13,7 +13,7 @@ from machine.devices.cuda_errors import GpuLost
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
-from train.evaluation.person_speaker import keep_best_speaker
+from train.evaluation.person_decoder import keep_best_decoder
 from train.progress import Progress
 from xtts.model.loading import blend, read_tensors
 from xtts.voices.evaluation_file import Verdict
@@ -23,11 +23,11 @@ log = logging.getLogger("train")
 
 
 def conclude(
-    evaluator: Evaluator, blend_setting: float | str, base: Path, *, learn_speaker: bool = True
+    evaluator: Evaluator, blend_setting: float | str, base: Path, *, learn_decoder: str = "auto"
 ) -> None:
     """Judges what is missing and the blends, keeps and speaks the best, prints the table.
 
-    blend_setting: BLEND; base: the base model's folder; learn_speaker: LEARN_SPEAKER. Never raises
+    blend_setting: BLEND; base: the base model's folder; learn_decoder: LEARN_DECODER. Never raises
     but for a lost GPU.
     """
     if not evaluator.working:
@@ -45,7 +45,7 @@ def conclude(
         return
     try:
         # Before best.json names the weights: who serves them takes both at once.
-        keep_best_speaker(evaluator, known.verdict, wanted=learn_speaker)
+        keep_best_decoder(evaluator, known.verdict, how=learn_decoder)
         keep_best_blend(evaluator.checkpoints, known.verdict, base)
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)

@@ -1,7 +1,7 @@
 """What judging a run may cost and what it will: how many sentences, epochs and blends fit.
 
 Judging may take `TIME_SHARE` of the time of learning, and `LEAST_SECONDS` in any case: the base,
-epochs, blends, the learned speaker embedding and its check together. What that costs is known
+epochs, blends, the learned decoder and its check together. What that costs is known
 from a trial on this machine before it begins, and from the candidates that were judged afterwards.
 """
 
@@ -13,12 +13,12 @@ from train.evaluation.plan import EvaluationPlan
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS
 from xtts.voices.evaluation_file import Evaluation
+from xtts.workers.decoder_learning import BATCH, ROW_CODES
 from xtts.workers.requests import LEARNING_STEPS, SLOTS, SpeakingSpeed
-from xtts.workers.speaker_learning import BATCH, SEGMENT_CODES
 
 TIME_SHARE = 0.15
 LEAST_SECONDS = 180.0
-# Of a learned embedding: more steps find nothing more, fewer find next to nothing.
+# Of a learned decoder: fewer steps than this share find next to nothing.
 MOST_LEARNING_SECONDS = 300.0
 LEAST_LEARNING_SHARE = 0.25
 # A group lasts as long as its longest sentence, which few candidates say as fast as the person.
@@ -35,7 +35,7 @@ class JudgingPlan:
         sentences: Of each candidate; 0 where nothing is judged.
         epochs: So many of those that are still to come.
         shares: Blends.
-        learning_seconds: For the speaker embedding; 0 for none.
+        learning_seconds: For the decoder; 0 for none.
         seconds: Of all of it.
     """
 
@@ -51,14 +51,14 @@ def planned(
     shares: tuple[float, ...], learning: float, sentences: Sequence[int],
 ) -> JudgingPlan:  # fmt: skip
     """The most that is allowed: first sentences go, then blends but one, then steps of the
-    embedding, then epochs. Pure.
+    decoder, then epochs. Pure.
 
     Args:
         seconds: What so many sentences, epochs and blends take, with so many seconds of learning.
         allowed: Seconds.
         epochs: Still to come.
         shares: Of blends; the middle one is kept longest.
-        learning: Seconds for all steps of the embedding.
+        learning: seconds for all steps of the decoder.
         sentences: How many each candidate may speak, the most first.
     """
     middle, fewest = shares[len(shares) // 2 :][:1], sentences[-1]
@@ -98,7 +98,7 @@ class JudgingBudget:
     num_epochs: int
     saved: Sequence[int]
     shares: tuple[float, ...]
-    learns_speaker: bool
+    learns_decoder: bool
     epoch_seconds: float = 0.0
     spent_seconds: float = 0.0
     speed: SpeakingSpeed | None = None
@@ -189,7 +189,7 @@ class JudgingBudget:
         if self.speed is None and spoken is None:
             return None
         known = spoken or fixed
-        learning = self.learning_seconds() if self.learns_speaker else 0.0
+        learning = self.learning_seconds() if self.learns_decoder else 0.0
         few = counts(wanted, known)
         self.plan = planned(self._seconds, self.room_seconds, epochs, self.shares, learning, few)
         # What the base spoke stays so, whatever there is room for later; and so do the epochs that
@@ -218,10 +218,10 @@ class JudgingBudget:
         return sentences * sum(seconds) / max(1, len(seconds))
 
     def learning_seconds(self) -> float:
-        """Of the speaker embedding, without the look at its words."""
+        """Of the decoder, without the look at its words."""
         if self.speed is None:
             return MOST_LEARNING_SECONDS / 2
-        steps = _LEARNING_STEP * LEARNING_STEPS * BATCH * SEGMENT_CODES * self.speed.sound
+        steps = _LEARNING_STEP * LEARNING_STEPS * BATCH * ROW_CODES * self.speed.sound
         return min(MOST_LEARNING_SECONDS, self._correction * (steps + 2 * self.speed.loading))
 
     def learning_room(self) -> float:
@@ -286,5 +286,5 @@ class JudgingBudget:
         }
         if plan.learning_seconds < learning:
             seconds = f"{plan.learning_seconds:.0f} s of {learning:.0f}"
-            found["speaker"] = f"{seconds} for learning a speaker embedding"
+            found["decoder"] = f"{seconds} for learning a decoder"
         return found

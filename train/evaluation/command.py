@@ -40,7 +40,7 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
                 Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
                 lambda evaluation, candidate: log.info(line(evaluation, candidate)),
             )
-            conclude(evaluator, settings.blend, context.base, learn_speaker=settings.learn_speaker)
+            conclude(evaluator, settings.blend, context.base, learn_decoder=settings.learn_decoder)
     known = folder.evaluation()
     if known is None:
         raise RunError("Nothing could be judged; the reason stands above.")

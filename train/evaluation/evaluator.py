@@ -118,9 +118,9 @@ class Evaluator:
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         return [one for one in whole if not known or _is_new(known, "epoch", one, 1.0)]
 
-    def word_errors_with(self, verdict: Verdict, speaker: Sequence[float]) -> MeanInterval | None:
+    def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
         """How many more of the words are misheard when the verdict's weights speak with another
-        speaker embedding; None where no recogniser listened to both. Raises WorkerFailed."""
+        decoder; None where no recogniser listened to both. Raises WorkerFailed."""
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
         found = self.weights_of(verdict)
@@ -129,7 +129,7 @@ class Evaluator:
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
         asked = self._request(*found, len(before))
         tasks = tuple(replace(one, out=None) for one in asked.sentences)
-        said = self.sampler.ask(replace(asked, sentences=tasks, speaker=tuple(speaker)))
+        said = self.sampler.ask(replace(asked, sentences=tasks, decoder=decoder))
         return judges.paired_difference([one.word_errors for one in said.sentences], before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:

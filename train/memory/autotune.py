@@ -6,20 +6,24 @@ tried before it is believed. On a CPU an allocation that is too large ends in th
 and not in an error, so nothing is tried there.
 """
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+import logging
+from collections.abc import Callable
 
 import torch
 
 from machine.devices import cuda_errors
+from machine.storage.file_cache import FileCache
 from machine.text import size_words
+from train.dataset.batches import Batch, Batches
 from train.defaults import AutoChoice
-from train.memory.estimate import STATE_BYTES
-from train.optim.optimizer import state_bytes
+from train.learner import Learner
+from train.memory.estimate import STATE_BYTES, MemoryEstimate, estimate_memory, tensor_bytes
+from train.optim.lora import num_adapter_weights
+from train.run_context import RunContext
+from train.settings import TrainSettings
+from xtts.model.gpt import GPT
 
-if TYPE_CHECKING:
-    from train.dataset.batches import Batch, Batches
-    from train.learner import Learner
+log = logging.getLogger("train")
 
 # Fragments between blocks, other clips' longer texts, and samples spoken on the same card.
 HEADROOM = 0.15
@@ -27,51 +31,103 @@ HEADROOM = 0.15
 CPU_SHARE = 0.5
 
 
-class MemoryMeter(Protocol):
-    """Measures steps on a device."""
+def fit_batches(
+    settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
+) -> None:
+    """BATCH_SECONDS=auto: no more than this machine has room for; logged with its reason.
 
-    def room_bytes(self) -> int:
-        """What a step may take in all, weights and optimizer included."""
-
-    def peak_bytes(self, clips: int) -> int | None:
-        """The most that a step on so many of the longest clips takes; None when it did not fit."""
-
-
-class CudaMemoryMeter:
-    """Steps without an update on the longest clips, measured by torch's own counters."""
-
-    def __init__(self, learner: "Learner", batches: "Batches") -> None:
-        self.learner = learner
-        self.batches = batches
-        seconds = [clip.seconds for clip in batches.clips]
-        self._longest = sorted(batches.indices, key=seconds.__getitem__, reverse=True)
-
-    def room_bytes(self) -> int:
-        """What is free, and what this process holds of the card already."""
-        device = self.learner.device
-        return int(torch.cuda.mem_get_info(device)[0]) + torch.cuda.memory_reserved(device)
-
-    def peak_bytes(self, clips: int) -> int | None:
-        """With the optimizer's states, also those that the first step will make."""
-        device = self.learner.device
-        torch.cuda.reset_peak_memory_stats(device)
-        repeated = self._longest * -(-clips // len(self._longest))
-        try:
-            find_batch_seconds(self.learner, self.batches.batch(1, repeated[:clips]))
-        except Exception as error:
-            found = cuda_errors.classify(error)
-            if found is None or not found.transient:
-                raise
-            peak = None
-        else:
-            peak = int(torch.cuda.max_memory_allocated(device)) + coming_bytes(self.learner)
-        if peak is None:  # behind the `except`: the error held the tensors that are to go
-            self.learner.optimizer.zero_grad(set_to_none=True)
-            cuda_errors.free_after_fault(str(device))
-        return peak
+    Ranks agree on the smallest.
+    """
+    longest = longest_seconds(batches)
+    if context.device.value.startswith("cuda"):
+        chosen = _tried_or_remembered(settings, context, learner, batches)
+    else:
+        recomputed = learner.config.learning.recompute
+        needed = longest_clip_memory(settings, context, learner.gpt, batches, recomputed=recomputed)
+        ram = context.machine.memory_bytes // learner.world.local_size
+        second = needed.activations / longest
+        chosen = fitting_on_cpu(batches.batch_seconds, second, needed.held_bytes, ram)
+    batches.batch_seconds = learner.world.all_reduce_min(max(chosen.value, longest))
+    log.info("Memory: batches of %g s (%s)", batches.batch_seconds, chosen.reason)
 
 
-def find_batch_seconds(learner: "Learner", batch: "Batch") -> None:
+def longest_seconds(batches: Batches) -> float:
+    """Of the clips that are trained on."""
+    return max(batches.clips[clip].seconds for clip in batches.indices)
+
+
+def longest_clip_memory(
+    settings: TrainSettings, context: RunContext, gpt: GPT, batches: Batches, *, recomputed: bool
+) -> MemoryEstimate:
+    """What a step on the longest clip alone takes."""
+    parameters = sum(parameter.numel() for parameter in gpt.parameters())
+    shape = context.config.gpt
+    return estimate_memory(
+        shape,
+        parameters=parameters,
+        learning=num_adapter_weights(settings.lora_rank, shape) or parameters,
+        audio_seconds=longest_seconds(batches),
+        clips=1,
+        precision=context.precision.value,
+        optimizer=settings.optimizer,
+        recomputed=recomputed,
+    )
+
+
+def room_bytes(context: RunContext) -> int:
+    """What a step may take in all, before the model is on the device."""
+    if context.device.value.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(context.device.value)[0])
+    return int(context.machine.memory_bytes * CPU_SHARE)
+
+
+def _tried_or_remembered(
+    settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
+) -> AutoChoice:
+    """Tried once for a GPU and a model, then remembered."""
+    wanted, longest = batches.batch_seconds, longest_seconds(batches)
+    memory = FileCache(settings.cache_dir / "batch_seconds.json")
+    name = torch.cuda.get_device_name(context.device.value)
+    total = torch.cuda.get_device_properties(context.device.value).total_memory
+    key = repr(
+        (torch.__version__, name, total, context.config.gpt, learner.config.learning, wanted,
+         settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
+    )  # fmt: skip
+    if known := memory.get(key):
+        return AutoChoice(float(known), f"as it was tried on {name} before")
+    # What is free, and what this process holds of the card already.
+    room = torch.cuda.mem_get_info(learner.device)[0] + torch.cuda.memory_reserved(learner.device)
+    most = max(1, int(wanted // longest))
+    clips, reason = largest_fitting(lambda count: _peak_bytes(learner, batches, count), room, most)
+    seconds = wanted if clips == most else clips * longest
+    if learner.world.local_rank == 0:
+        memory.put(key, seconds)
+        memory.save()
+    return AutoChoice(seconds, f"tried on {name}: {reason}")
+
+
+def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
+    """The most that a step on so many of the longest clips takes, by torch's own counters, with the
+    optimizer's states, also those that the first step will make; None when it did not fit."""
+    device = learner.device
+    torch.cuda.reset_peak_memory_stats(device)
+    longest = sorted(batches.indices, key=lambda clip: batches.clips[clip].seconds, reverse=True)
+    repeated = longest * -(-clips // len(longest))
+    try:
+        step_without_update(learner, batches.batch(1, repeated[:clips]))
+    except Exception as error:
+        found = cuda_errors.classify(error)
+        if found is None or not found.transient:
+            raise
+    else:
+        return int(torch.cuda.max_memory_allocated(device)) + coming_bytes(learner)
+    # Behind the `except`: the error held the tensors that are to go.
+    learner.optimizer.zero_grad(set_to_none=True)
+    cuda_errors.free_after_fault(str(device))
+    return None
+
+
+def step_without_update(learner: Learner, batch: Batch) -> None:
     """A step that moves nothing: its gradients are made and given back."""
     learner.gpt.train()
     with learner.autocast():
@@ -81,51 +137,43 @@ def find_batch_seconds(learner: "Learner", batch: "Batch") -> None:
     learner.optimizer.zero_grad(set_to_none=True)
 
 
-def coming_bytes(learner: "Learner") -> int:
+def coming_bytes(learner: Learner) -> int:
     """What the first step will allocate for the optimizer; 0 behind it."""
-    if state_bytes(learner.optimizer.state):
+    if tensor_bytes(learner.optimizer.state):
         return 0
     numbers = sum(weight.numel() for weight in learner.weights.learning)
     return int(STATE_BYTES[learner.config.optimizer] * numbers)
 
 
-@dataclass(frozen=True)
-class Fitting:
-    """clips: how many of the longest clips fit; reason: what was seen."""
+def largest_fitting(
+    peak_bytes: Callable[[int], int | None], room: int, wanted: int
+) -> tuple[int, str]:
+    """How many of the longest clips fit with head-room, at most `wanted` and at least 1, and what
+    was seen.
 
-    clips: int
-    reason: str
-
-
-def largest_fitting(meter: MemoryMeter, wanted: int) -> Fitting:
-    """How many of the longest clips fit with head-room, at most `wanted` and at least 1."""
-    allowed = int(meter.room_bytes() * (1 - HEADROOM))
-    peak = meter.peak_bytes(wanted)
+    Args:
+        peak_bytes: The most that a step on so many of them takes; None when it did not fit.
+        room: Bytes that a step may take in all, weights and optimizer included.
+    """
+    allowed = int(room * (1 - HEADROOM))
+    peak = peak_bytes(wanted)
     if peak is not None and peak <= allowed:
-        return Fitting(wanted, f"{size_words(peak)} of {size_words(allowed)} taken")
-    one = meter.peak_bytes(1)
+        return wanted, f"{size_words(peak)} of {size_words(allowed)} taken"
+    one = peak_bytes(1)
     if one is None or one > allowed or wanted == 1:
-        return Fitting(
-            1, f"not even the longest clip fits into {size_words(allowed)} with head-room"
-        )
-    two = meter.peak_bytes(2) if wanted > 2 else None
-    clips = _reckoned(one, two, allowed, wanted)
-    while clips > 1:
-        peak = meter.peak_bytes(clips)
-        if peak is not None and peak <= allowed:
-            return Fitting(
-                clips,
-                f"{size_words(peak)} of {size_words(allowed)} taken; {wanted} clips did not fit",
-            )
-        clips = clips * 3 // 4
-    return Fitting(1, f"{size_words(one)} of {size_words(allowed)} taken; two clips did not fit")
-
-
-def _reckoned(one: int, two: int | None, allowed: int, wanted: int) -> int:
-    """Memory grows in a line with the clips; the smallest guess that is worth a trial is 1."""
+        return 1, f"not even the longest clip fits into {size_words(allowed)} with head-room"
+    two = peak_bytes(2) if wanted > 2 else None
     if two is None or two <= one:
-        return max(1, wanted // 2)
-    return max(1, min(wanted - 1, 1 + (allowed - one) // (two - one)))
+        clips = max(1, wanted // 2)
+    else:  # memory grows in a line with the clips
+        clips = max(1, min(wanted - 1, 1 + (allowed - one) // (two - one)))
+    while clips > 1:
+        peak = peak_bytes(clips)
+        if peak is not None and peak <= allowed:
+            taken = f"{size_words(peak)} of {size_words(allowed)} taken"
+            return clips, f"{taken}; {wanted} clips did not fit"
+        clips = clips * 3 // 4
+    return 1, f"{size_words(one)} of {size_words(allowed)} taken; two clips did not fit"
 
 
 def fitting_on_cpu(

@@ -3,7 +3,11 @@
 `benchmarks.memory` counts the same tensors in a true step; the test holds the two together.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
 
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.model.shapes import NUM_LATENTS, GPTShape
@@ -79,3 +83,12 @@ def _position_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
     small = 4 if precision == "fp32" else 2
     block = shape.width * (4 * _WIDTHS_IN_FP32 + small * (_WIDTHS_KEPT - _WIDTHS_IN_FP32))
     return shape.layers * 4 * shape.width + block if recomputed else shape.layers * block
+
+
+def tensor_bytes(value: Any) -> int:
+    """Bytes of the tensors in nested dictionaries and lists."""
+    if isinstance(value, Tensor):
+        return value.numel() * value.element_size()
+    if isinstance(value, Mapping):
+        return sum(map(tensor_bytes, value.values()))
+    return sum(map(tensor_bytes, value)) if isinstance(value, list | tuple) else 0

@@ -7,37 +7,22 @@ several steps are read together, and their time is the mean of the interval.
 import time
 from dataclasses import dataclass, field
 
-from train.dataset.batches import Batch
 from train.learner import DeferredStepResult, Learner, StepResult
-from train.metrics.logs import Logs
-
-
-@dataclass(frozen=True)
-class PendingStep:
-    """One step: batch `number` of the epoch, step `step` of the run, seconds."""
-
-    epoch: int
-    number: int
-    step: int
-    batch: Batch
-    result: StepResult | DeferredStepResult
-    waited_seconds: float
-    step_seconds: float
-    names: list[str]
-    flops: float = 0.0
+from train.metrics.logs import Logs, TrainedStep
 
 
 @dataclass
 class DeferredMetrics:
-    """Keeps steps until their numbers are read: every `log_every` steps, and at `flush`."""
+    """Keeps steps until their numbers are read: every `log_every` steps, and at `flush`. logs:
+    None where another rank tells them."""
 
     learner: Learner
-    logs: Logs
+    logs: Logs | None
     log_every: int
-    pending: list[PendingStep] = field(default_factory=list)
+    pending: list[TrainedStep] = field(default_factory=list)
     since: float = field(default_factory=time.perf_counter)
 
-    def add(self, step: PendingStep) -> None:
+    def add(self, step: TrainedStep) -> None:
         """Raises NonFiniteError, where it reads."""
         if not self.pending:
             # Validation and samples, since the last flush, are no step's time.
@@ -53,10 +38,9 @@ class DeferredMetrics:
         read = iter(self.learner.read_deferred(deferred))
         mean = (time.perf_counter() - self.since) / max(1, len(pending))
         for one in pending:
-            known = isinstance(one.result, StepResult)
-            result = one.result if isinstance(one.result, StepResult) else next(read)
-            took = one.step_seconds if known else max(mean, one.waited_seconds)
-            self.logs.step(
-                one.epoch, one.number, one.step, one.batch, result, one.waited_seconds, took,
-                one.names, one.flops,
-            )  # fmt: skip
+            if isinstance(one.result, StepResult):
+                result, took = one.result, one.step_seconds
+            else:
+                result, took = next(read), max(mean, one.waited_seconds)
+            if self.logs:
+                self.logs.step(one, result, took)

@@ -9,6 +9,7 @@ import math
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import torch
 
 from train.dataset.batches import Batch
 from train.evaluation import report
-from train.learner import StepResult, Validation
+from train.learner import DeferredStepResult, StepResult, Validation
 from train.metrics.evaluation_picture import picture
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
@@ -30,6 +31,22 @@ from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
+
+
+@dataclass(frozen=True)
+class TrainedStep:
+    """Batch `number` of the epoch, step `step` of the run. names: of its clips, logged when the
+    step was skipped; flops: its arithmetic (train.metrics.flops)."""
+
+    epoch: int
+    number: int
+    step: int
+    batch: Batch
+    result: StepResult | DeferredStepResult
+    waited_seconds: float
+    step_seconds: float
+    names: list[str]
+    flops: float = 0.0
 
 
 class Logs:
@@ -73,14 +90,9 @@ class Logs:
             self.tensorboard.close()
             log.info("`make tensorboard` shows the curves again.")
 
-    def step(
-        self, epoch: int, number: int, step: int, batch: Batch, result: StepResult,
-        waited_seconds: float, step_seconds: float, names: list[str], flops: float = 0.0,
-    ) -> None:  # fmt: skip
-        """One optimizer step.
-
-        step_seconds: with the wait for its data; names: the clips of the batch, logged when the
-        step was skipped; flops: its arithmetic (train.metrics.flops)."""
+    def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:
+        """One optimizer step with its numbers; step_seconds: with the wait for its data."""
+        epoch, number, step, batch = one.epoch, one.number, one.step, one.batch
         self.remaining.step(step_seconds)
         record: dict[str, Any] = {
             "epoch": epoch,
@@ -92,9 +104,9 @@ class Logs:
             "learning_rate": result.learning_rate,
             "clips_per_second": len(batch.clips) / step_seconds,
             "audio_seconds_per_second": batch.audio_seconds / step_seconds,
-            "data_wait_share": waited_seconds / step_seconds,
+            "data_wait_share": one.waited_seconds / step_seconds,
             "padding_share": 1 - batch.rows.used / (batch.rows.rows * batch.rows.length),
-            "tflops": flops / step_seconds / 1e12,
+            "tflops": one.flops / step_seconds / 1e12,
             "memory_bytes": memory_bytes(),
             "progress": {
                 "epochs": self.num_epochs,
@@ -104,13 +116,13 @@ class Logs:
             },
         }
         if self._peak_flops:
-            record["mfu"] = flops / step_seconds / self._peak_flops
+            record["mfu"] = one.flops / step_seconds / self._peak_flops
         if not result.finite:
             log.warning(
                 "Step %d is skipped: its loss or gradient is not finite. Its clips: %s.", step,
-                ", ".join(names),
+                ", ".join(one.names),
             )  # fmt: skip
-            record["skipped_clips"] = names
+            record["skipped_clips"] = one.names
         last = number == self.steps_per_epoch
         telling = step == self._first_step + 1 or step % self.log_every == 0 or last
         if telling and self.machine and (figures := self.machine.take()):
@@ -198,26 +210,3 @@ def memory_bytes() -> int:
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-
-
-class NullLogger(Logs):
-    """Logs that write nothing."""
-
-    def __init__(self) -> None:
-        """Opens no file."""
-        self.remaining = RemainingTime(0, 0)
-
-    def __exit__(self, *_: object) -> None:
-        """Has none to close."""
-
-    def step(self, *_: Any, **__: Any) -> None:
-        """Said by rank 0."""
-
-    def epoch(self, *_: Any, **__: Any) -> None:
-        """Said by rank 0."""
-
-    def sample(self, *_: Any, **__: Any) -> None:
-        """Said by rank 0."""
-
-    def evaluation(self, *_: Any, **__: Any) -> None:
-        """Said by rank 0."""

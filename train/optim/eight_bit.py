@@ -18,8 +18,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON, OptimizerError, other_state
-
 BLOCK = 256
 FEWEST_QUANTISED = 4096
 # Values at once: some 40 kernels a chunk, 170 MB beside the weights.
@@ -30,8 +28,10 @@ _EXPONENTS = 7
 class AdamW8bit(torch.optim.Optimizer):
     """AdamW whose averages take a byte a value, in blocks; `param_groups` are AdamW's."""
 
-    def __init__(self, groups: list[dict[str, Any]], learning_rate: float) -> None:
-        super().__init__(groups, {"lr": learning_rate, "weight_decay": 0.0})
+    def __init__(
+        self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float
+    ) -> None:
+        super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._rows = [row for group in self.param_groups for row in _rows(group)]
         # Views of what is allocated, so that whoever asks sees how much it is.
         for row in self._rows:
@@ -51,9 +51,7 @@ class AdamW8bit(torch.optim.Optimizer):
         return {"adamw8bit": [row.state_of(place) for row, place in found]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up what `state_dict` told. Raises OptimizerError for another optimizer's."""
-        if "adamw8bit" not in state_dict:
-            raise OptimizerError(other_state("adamw", "adamw8bit"))
+        """Takes up what `state_dict` told."""
         places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for weight, kept in zip(weights, state_dict["adamw8bit"], strict=True):
@@ -155,7 +153,7 @@ class _Row:
 
     def _move(self, weights: Tensor, gradients: Tensor, start: int, steps: int) -> None:
         """AdamW of the values that begin at `start`, in place."""
-        end, (beta1, beta2) = start + len(weights), ADAM_BETAS
+        end, (beta1, beta2) = start + len(weights), self._group["betas"]
         # Numbers of float32 on the host, as torchao computes them.
         rate, step = (torch.tensor(float(one)) for one in (self._group["lr"], steps))
         if decay := self._group["weight_decay"]:
@@ -164,7 +162,7 @@ class _Row:
         self._first.write(start, first)
         second = self._second.read(start, end).lerp_(gradients.square(), 1 - beta2)
         self._second.write(start, second)
-        divisor = second.sqrt_().div_((1 - beta2**step).sqrt()).add_(ADAM_EPSILON)
+        divisor = second.sqrt_().div_((1 - beta2**step).sqrt()).add_(self._group["eps"])
         weights.sub_(first.div_(1 - beta1**step).mul_(rate).div_(divisor))
 
     def state_of(self, place: _Place) -> dict[str, Any]:

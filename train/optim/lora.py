@@ -15,6 +15,7 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from xtts.model.gpt import GPT
+from xtts.model.shapes import GPTShape
 
 # In every block: queries, keys and values; attention's output; the feed-forward's two.
 TARGETS = ("c_attn", "c_proj", "c_fc")
@@ -29,11 +30,15 @@ class LoraError(SotaqueError):
 
 @dataclass(frozen=True)
 class LoraShape:
-    """rank: of each difference; alpha: its weight is alpha / rank; dropout: before A."""
+    """rank: of each difference; alpha: its weight is alpha / rank."""
 
     rank: int
     alpha: int
-    dropout: float = 0.0
+
+
+def num_adapter_weights(rank: int, shape: GPTShape) -> int:
+    """A and B of each block's four matrices: 3 + 1, 1 + 1, 1 + 4 and 4 + 1 widths."""
+    return rank * 16 * shape.width * shape.layers
 
 
 class LoraAdapters:
@@ -122,10 +127,7 @@ def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
             f"LORA_RANK={shape.rank} needs peft, which is not installed ({error}). Type "
             "`.venv/bin/uv pip install 'sotaque[lora]'`, or set LORA_RANK=0."
         ) from error
-    config = LoraConfig(
-        r=shape.rank, lora_alpha=shape.alpha, lora_dropout=shape.dropout,
-        target_modules=list(TARGETS),
-    )  # fmt: skip
+    config = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(TARGETS))
     device = next(gpt.parameters()).device
     # A starts at random: the same for the same seed, and no other random state moves.
     with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):

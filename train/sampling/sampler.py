@@ -36,8 +36,7 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices import learned_speaker
-from xtts.voices.learned_speaker import base_speaker, speaker_beside
+from xtts.voices.learned_decoder import learned_for
 from xtts.voices.run_folder import BestWeights, RunError, RunFolder
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_synthesis import FileSpeaker
@@ -111,18 +110,16 @@ class Sampler:
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
-        path = speaker_beside(best.weights) if best.weights else base_speaker(self.run)
-        learned = learned_speaker.read(path) if path else None
-        speaker = tuple(learned.speaker_embedding) if learned else None
-        told = {"kind": best.kind, "share": best.share, "learned_speaker": speaker is not None}
+        decoder = learned_for(self.run, best.weights)
+        told = {"kind": best.kind, "share": best.share, "learned_decoder": decoder is not None}
         wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **told}
         files = of_best(self.run)
-        before = {"mode": "skipped", "learned_speaker": False, **read_json(files.sidecar)}
+        before = {"mode": "skipped", "learned_decoder": False, **read_json(files.sidecar)}
         same = before["mode"] != "skipped" and wanted.items() <= before.items()
         if self.plan.mode != "skipped" and not same:
             self.submit(
                 lambda: self._sample(
-                    best.epoch, best.weights, best.sha256, files, None, told, speaker
+                    best.epoch, best.weights, best.sha256, files, None, told, decoder
                 )
             )
 
@@ -161,11 +158,11 @@ class Sampler:
         files: SampleFiles,
         heard: Callable[[int, SampleSidecar], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
-        speaker: tuple[float, ...] | None = None,
+        decoder: Path | None = None,
     ) -> None:
         person, plan, failure = self.reference, self.plan, None
         text = SynthesisRequest(person.text, person.language, self.seed)
-        request = SpeakRequest(text, person.path, files.output, checkpoint, speaker)
+        request = SpeakRequest(text, person.path, files.output, checkpoint, decoder)
         told = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
         # Also of a run that speaks no samples: whoever speaks with an epoch needs its person.
         unread = self._write_reference(files.reference)

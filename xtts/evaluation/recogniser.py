@@ -9,12 +9,13 @@ Nothing is downloaded: pocketsphinx brings its English model, and Whisper's fold
 import importlib
 import importlib.util
 import json
-from collections.abc import Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from queue import SimpleQueue
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -45,12 +46,15 @@ class RecogniserError(SotaqueError):
     """A recogniser that cannot be opened; the sentence says what is missing."""
 
 
-class Recogniser(Protocol):
+class Recogniser(ABC):
     """Hears sentences, each by itself."""
 
     def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
         """The words in each of some [samples] at 16 kHz."""
-        ...
+        return [self._heard(samples) for samples in waveforms]
+
+    @abstractmethod
+    def _heard(self, samples: np.ndarray) -> str: ...
 
 
 def can_hear_english() -> bool:
@@ -66,7 +70,17 @@ def check_folder(folder: Path) -> None:
     """Raises RecogniserError for what is no Whisper model of transformers or CTranslate2, and for
     one of CTranslate2 without the package that opens it."""
     if (folder / _CONVERTED).is_file():
-        _check_converted(folder)
+        if not (folder / _CONVERTED_WORDS).is_file():
+            raise RecogniserError(
+                f"{folder} has a {_CONVERTED} and no {_CONVERTED_WORDS}; copy that of the same "
+                "Whisper model beside it. Nothing is downloaded."
+            )
+        if importlib.util.find_spec("faster_whisper") is None:
+            raise RecogniserError(
+                f"{folder} holds a Whisper model for faster-whisper, which is not installed. "
+                "Install it with: .venv/bin/python -m pip install -e '.[faster-whisper]' — or name "
+                "a folder as transformers saves it."
+            )
         return
     try:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
@@ -82,20 +96,6 @@ def check_folder(folder: Path) -> None:
         )
 
 
-def _check_converted(folder: Path) -> None:
-    if not (folder / _CONVERTED_WORDS).is_file():
-        raise RecogniserError(
-            f"{folder} has a {_CONVERTED} and no {_CONVERTED_WORDS}; copy that of the same Whisper "
-            "model beside it. Nothing is downloaded."
-        )
-    if importlib.util.find_spec("faster_whisper") is None:
-        raise RecogniserError(
-            f"{folder} holds a Whisper model for faster-whisper, which is not installed. Install "
-            "it with: .venv/bin/python -m pip install -e '.[faster-whisper]' — or name a folder as "
-            "transformers saves it."
-        )
-
-
 def opened(name: str, language: str, threads: int) -> Recogniser:
     """`POCKETSPHINX`, or a Whisper model's folder. Raises RecogniserError."""
     if name == POCKETSPHINX:
@@ -107,7 +107,7 @@ def opened(name: str, language: str, threads: int) -> Recogniser:
     return Whisper(folder, language)
 
 
-class Pocketsphinx:
+class Pocketsphinx(Recogniser):
     """English, by its own general language model: it knows nothing of what was to be said."""
 
     def __init__(self, threads: int = 1) -> None:
@@ -141,24 +141,17 @@ class Pocketsphinx:
         return found.hypstr if found else ""
 
 
-class Whisper:
+class Whisper(Recogniser):
     """Any of the languages, by a model that transformers opens; on the CPU, where training does not
     miss the memory."""
 
     def __init__(self, folder: Path, language: str) -> None:
         transformers: Any = importlib.import_module("transformers")
-        try:
-            self._processor = transformers.WhisperProcessor.from_pretrained(
-                folder, local_files_only=True
-            )
-            self._model = transformers.WhisperForConditionalGeneration.from_pretrained(
-                folder, local_files_only=True
-            ).eval()
-        except (OSError, ValueError, TypeError, RuntimeError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise RecogniserError(
-                f"The Whisper model in {folder} cannot be opened: {first}"
-            ) from error
+        local = {"local_files_only": True}
+        with _told(folder):
+            self._processor = transformers.WhisperProcessor.from_pretrained(folder, **local)
+            model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, **local)
+        self._model = model.eval()
         chosen = self._model.generation_config
         chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MOST_TOKENS, False
         # The models of English alone refuse to be told of a language.
@@ -167,10 +160,6 @@ class Whisper:
             if getattr(chosen, "is_multilingual", False)
             else {}
         )
-
-    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-        """As `Recogniser`."""
-        return [self._heard(samples) for samples in waveforms]
 
     def _heard(self, samples: np.ndarray) -> str:
         import torch
@@ -182,26 +171,17 @@ class Whisper:
         return str(found[0]).strip()
 
 
-class FasterWhisper:
+class FasterWhisper(Recogniser):
     """The same by faster-whisper: models of CTranslate2, several times as fast on a CPU."""
 
     def __init__(self, folder: Path, language: str, threads: int) -> None:
         library: Any = importlib.import_module("faster_whisper")
-        try:
+        with _told(folder):
             # The type of its weights; int8 where those are, which is how most are copied.
             self._model = library.WhisperModel(
                 str(folder), device="cpu", cpu_threads=threads, local_files_only=True
             )
-        except (OSError, ValueError, RuntimeError) as error:
-            first = str(error).strip().splitlines()[0]
-            raise RecogniserError(
-                f"The Whisper model in {folder} cannot be opened: {first}"
-            ) from error
         self._language = language.split("-")[0] if self._model.model.is_multilingual else "en"
-
-    def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
-        """As `Recogniser`."""
-        return [self._heard(samples) for samples in waveforms]
 
     def _heard(self, samples: np.ndarray) -> str:
         # One temperature: the others draw at random, and the same sound would be heard otherwise.
@@ -210,6 +190,15 @@ class FasterWhisper:
             condition_on_previous_text=False, max_new_tokens=_MOST_TOKENS,
         )  # fmt: skip
         return " ".join(one.text.strip() for one in segments).strip()
+
+
+@contextmanager
+def _told(folder: Path) -> Iterator[None]:
+    try:
+        yield
+    except (OSError, ValueError, TypeError, RuntimeError) as error:
+        first = str(error).strip().splitlines()[0]
+        raise RecogniserError(f"The Whisper model in {folder} cannot be opened: {first}") from error
 
 
 def words_of(tokenizer: "Tokenizer", text: str, language: str) -> list[str]:

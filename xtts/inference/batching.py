@@ -1,7 +1,7 @@
 """ContinuousBatcher: many synthesis requests through one model.
 
 Between two steps speeches come and go. What one says does not depend, in any bit, on who else is
-there (`xtts.inference.batched_decoding`), nor on when it came: its chunks are cut by its own codes
+there (`xtts.inference.decoding`), nor on when it came: its chunks are cut by its own codes
 alone.
 
 A speech of several pieces gives its slot back after each: the caller decides who is next, so that a
@@ -10,11 +10,12 @@ long text does not hold a slot until its end. Importing this module imports no t
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 from machine.devices.cuda_errors import NotFinite
+from machine.errors import SotaqueError
 from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
-from xtts.inference.speech import Backend, NoFreeSlotError, Samples, Speech
+from xtts.inference.shaping import Samples
+from xtts.inference.speech import Backend, Speech, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 
 
@@ -71,10 +72,11 @@ class ContinuousBatcher:
         """How many more may speak now."""
         return self._backend.free
 
-    def enter(self, name: str, voice: Any, request: SynthesisRequest) -> None:
+    def enter(self, name: str, voice: Voice, request: SynthesisRequest) -> None:
         """Begins a speech; its first sound comes with the steps.
 
-        Raises NoFreeSlotError, TextError, and NotFinite for a first output that is not finite.
+        Raises SotaqueError where all slots speak, TextError, and NotFinite for a first output that
+        is not finite.
         """
         speech = Speech(self._backend, voice, request, self._guard(request))
         self._begin(speech)
@@ -83,7 +85,7 @@ class ContinuousBatcher:
     def go_on(self, name: str) -> bool:
         """Begins the next piece of a paused speech; whether there was one.
 
-        Raises NoFreeSlotError, and NotFinite as `enter`: the speech is over then.
+        Raises SotaqueError, and NotFinite, as `enter`: the speech is over then.
         """
         speech = self._speeches.get(name)
         if speech is None or not speech.paused:
@@ -97,7 +99,7 @@ class ContinuousBatcher:
 
     def _begin(self, speech: Speech) -> None:
         if not self.free:
-            raise NoFreeSlotError(f"All {self.count} slots speak. Try again later.")
+            raise SotaqueError(f"All {self.count} slots speak. Try again later.")
         speech.begin()
 
     def leave(self, name: str) -> bool:

@@ -1,51 +1,42 @@
-"""One decode step of the transformer with a key-value cache.
+"""One decode step of the transformer with a key-value cache: plain, or replayed as a CUDA graph.
 
 The same numbers, bit for bit in float32, as `GPT.prefill` says with one position a row; but thirty
 layers of modules, views and copies cost as much as a fifth of the weights (docs/benchmarks.md).
-Nothing here asks the device for a value, so a CUDA graph can hold it
-(`xtts.inference.cuda_graphs`).
+Nothing here asks the device for a value, so that a CUDA graph can hold it.
+
+A graph computes on the addresses that it saw. So codes, positions and all that attention remembers
+stay where they are (`xtts.model.kv_cache.StaticCaches`), and one graph is kept for each span of
+positions and number of slots that is attended to: who speaks alone does not read the keys and
+values of fifteen empty slots. The first replay of each is compared with the same step without a
+graph: what was captured on another GPU than it computes on replays nothing, and says the same for
+ever. Where capturing fails, or the two differ, the same step runs without, and the reason is told.
+NOT RUN ON A GPU YET: what is tested is that the step is fit to be captured, and that what is said
+to the device is in order (docs/gpu.md).
 """
 
-from collections.abc import Callable
-from typing import NamedTuple, Protocol
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from weakref import WeakKeyDictionary
 
 import torch
 from torch import Tensor, nn
 
+from machine.devices.graph_capture import Capture, captures_on, difference
 from xtts.model.gpt import GPT
+from xtts.model.kv_cache import KeyValueCache, SlotCaches, StaticCaches
+from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.model.transformer import Block
 
+log = logging.getLogger(__name__)
+
 _gelu = torch._C._nn.gelu  # what nn.functional calls, behind fewer doors
-
-
-class DecodeCache(Protocol):
-    """What a step asks of a cache."""
-
-    def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """One position of each row: queries, keys and values `[rows, 3, heads, 1, head_width]` ->
-        `[rows, heads, 1, head_width]`; remembers keys and values."""
-
-    def advance(self, time: int) -> None:
-        """Counts a new position, behind the last layer."""
-
-
-class _Norm(NamedTuple):
-    width: tuple[int, ...]
-    weight: Tensor
-    bias: Tensor
-    eps: float
-
-    def __call__(self, x: Tensor) -> Tensor:
-        return torch.layer_norm(x, self.width, self.weight, self.bias, self.eps)
-
-
-class _Layer(NamedTuple):
-    norm_1: _Norm
-    attend: Callable[[Tensor], Tensor]
-    attended: Callable[[Tensor], Tensor]
-    norm_2: _Norm
-    widen: Callable[[Tensor], Tensor]
-    narrow: Callable[[Tensor], Tensor]
+# Positions more at a time: attention reads a span whole, in use or not.
+SPAN = 256
+# Of how many slots, from the first, attention reads the spans; slots are taken from the first on.
+ATTENDED = (1, 4, 16)
+# For the vocoder's windows, a prefill, recordings that are read, and the plans of cuDNN and cuBLAS.
+OTHERS_BYTES = 768 << 20
 
 
 class DecodeStep:
@@ -64,7 +55,7 @@ class DecodeStep:
         self._head = gpt.mel_head.forward
 
     def __call__(
-        self, codes: Tensor, positions: Tensor, cache: DecodeCache
+        self, codes: Tensor, positions: Tensor, cache: KeyValueCache | SlotCaches | StaticCaches
     ) -> tuple[Tensor, Tensor]:
         """Codes `[rows]` at their audio positions `[rows]`, behind the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
@@ -72,10 +63,10 @@ class DecodeStep:
         outside = x.dtype
         if outside != self._inside:
             x = x.to(self._inside)
-        for number, layer in enumerate(self._layers):
-            packed = layer.attend(layer.norm_1(x)).view(self._packed_shape)
-            x += layer.attended(cache.attend_next(number, packed).reshape(-1, self._width))
-            x += layer.narrow(_gelu(layer.widen(layer.norm_2(x)), approximate="tanh"))
+        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(self._layers):
+            packed = attend(norm_1(x)).view(self._packed_shape)
+            x += attended(cache.attend_next(number, packed).reshape(-1, self._width))
+            x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
         cache.advance(1)
         before, after = self._norms
         latents = before(x)
@@ -83,13 +74,163 @@ class DecodeStep:
         return latents, self._head(latents)
 
 
-def _layer(block: Block) -> _Layer:
+def _layer(block: Block) -> tuple[Callable[[Tensor], Tensor], ...]:
     attention, feed_forward = block.attn, block.mlp
-    return _Layer(
+    return (
         _norm(block.ln_1), attention.c_attn.forward, attention.c_proj.forward,
         _norm(block.ln_2), feed_forward.c_fc.forward, feed_forward.c_proj.forward,
     )  # fmt: skip
 
 
-def _norm(norm: nn.LayerNorm) -> _Norm:
-    return _Norm(norm.normalized_shape, norm.weight, norm.bias, norm.eps)
+def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
+    return partial(
+        torch.layer_norm, normalized_shape=norm.normalized_shape, weight=norm.weight,
+        bias=norm.bias, eps=norm.eps,
+    )  # fmt: skip
+
+
+class CudaGraphStep:
+    """The steps of `slots` rows; used by one thread, by one utterance or crowd at a time.
+
+    layers: whose queries are kept in `caches.queries`; reason: why there are no graphs, if so;
+    in_use: whether somebody's keys and values are in its cache.
+    """
+
+    @torch.inference_mode()
+    def __init__(self, gpt: GPT, slots: int, capture: Capture, layers: Iterable[int] = ()) -> None:
+        like = gpt.gpt.new_cache(slots, _positions(gpt.shape))
+        self.caches = StaticCaches(like.entries, layers)
+        self.reason = ""
+        self.in_use = False
+        self._step = DecodeStep(gpt)
+        self._capture = capture
+        self._codes = torch.zeros(slots, dtype=torch.long, device=gpt.mel_head.weight.device)
+        self._positions = torch.zeros_like(self._codes)
+        self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
+
+    def release(self) -> None:
+        """Whoever borrowed it is done. Starts nothing on the device: a garbage collector may call
+        this in the middle of a capture."""
+        self.in_use = False
+
+    @torch.inference_mode()
+    def borrow(self) -> "CudaGraphStep":
+        """Empties every slot for whoever borrows it."""
+        self.in_use = True
+        for slot in range(len(self._codes)):
+            self.caches.leave(slot)
+        return self
+
+    @torch.inference_mode()
+    def record(self) -> None:
+        """Captures now what will be replayed, for every span and number of slots, so that nobody
+        who speaks waits for it. Only while no slot is in use."""
+        capacity = self.caches.capacity
+        for attended in self.caches.buckets(ATTENDED):
+            for end in range(SPAN, capacity + SPAN, SPAN):
+                self.caches.attended, self.caches.span = attended, min(end, capacity)
+                if not self.reason and self._key not in self._graphs:
+                    self._first()
+
+    @torch.inference_mode()
+    def __call__(self, codes: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
+        """As `DecodeStep`; what it returns is overwritten by the next call."""
+        self._codes.copy_(codes)
+        self._positions.copy_(positions)
+        # However many attend, and over whatever span, each row is the same: what is masked adds
+        # nothing, and the products are always of all rows, whose kernel their number chooses.
+        self.caches.span = self.caches.span_of(SPAN)
+        self.caches.attended = self.caches.attended_of(ATTENDED)
+        found = self._compute() if self.reason else self._replayed()
+        self.caches.counted()
+        return found
+
+    @property
+    def _key(self) -> tuple[int, int]:
+        return self.caches.attended, self.caches.span
+
+    def _compute(self) -> tuple[Tensor, Tensor]:
+        return self._step(self._codes, self._positions, self.caches)
+
+    def _replayed(self) -> tuple[Tensor, Tensor]:
+        if self._key not in self._graphs:
+            return self._first()
+        found, replay = self._graphs[self._key]
+        replay()
+        return found
+
+    def _first(self) -> tuple[Tensor, Tensor]:
+        """Captures, and compares the first replay with the step as it is."""
+        lengths = self.caches.lengths.clone()
+        plain = tuple(one.clone() for one in self._compute())
+        # Each run counts; what it wrote is written again.
+        self.caches.lengths.copy_(lengths)
+        try:
+            found, replay = self._capture(self._compute)
+        except (RuntimeError, torch.AcceleratorError) as error:
+            self.reason = str(error).splitlines()[0] or type(error).__name__
+        else:
+            self.caches.lengths.copy_(lengths)
+            replay()
+            self.reason = difference(found, plain)
+        if self.reason:
+            log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
+            self.caches.lengths.copy_(lengths)
+            return self._compute()
+        latents, logits = found
+        self._graphs[self._key] = (latents, logits), replay
+        return latents, logits
+
+
+_kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphStep]]] = (
+    WeakKeyDictionary()
+)
+
+
+def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> CudaGraphStep | None:
+    """Graphs of so many rows, and of the queries of these layers, that nobody else uses until
+    `release`; kept as long as `gpt`. None on a CPU, which has none."""
+    device = gpt.mel_head.weight.device
+    if device.type != "cuda":
+        return None
+    kept = _kept.setdefault(gpt, {}).setdefault((slots, layers), [])
+    free = next((step for step in kept if not step.in_use), None)
+    if free is None:
+        free = CudaGraphStep(gpt, slots, captures_on(device), layers)
+        kept.append(free)
+    return free.borrow()
+
+
+def _positions(shape: GPTShape) -> int:
+    """Of a slot: latents, text and codes; warming up a recorded step counts a few more."""
+    return NUM_LATENTS + shape.text_positions + shape.audio_positions + 4
+
+
+def slot_bytes(shape: GPTShape, item_bytes: int) -> int:
+    """Keys and values of one slot, which are there from the start on a GPU: 257 MB at XTTS-v2's
+    size in float32. item_bytes: of one number of them."""
+    return 2 * shape.layers * shape.width * _positions(shape) * item_bytes
+
+
+def fitting(wanted: int, free_bytes: int, slot: int, *, promoted_bytes: int = 0) -> int:
+    """How many slots of `slot` bytes to make, at least 1 and at most `wanted`.
+
+    promoted_bytes: of the weights of a voice that is to be opened beside this one later, with as
+    many slots; 0 where this is that voice.
+    """
+    voices = 2 if promoted_bytes else 1
+    room = free_bytes - OTHERS_BYTES - promoted_bytes
+    return max(1, min(wanted, room // (voices * slot)))
+
+
+def slots_on(gpt: GPT, wanted: int, *, beside_another: bool) -> int:
+    """`wanted` on a CPU, whose slots take memory as they speak; on a GPU what is free decides.
+    beside_another: another voice of the same service stands there already."""
+    weight = gpt.mel_head.weight
+    if weight.device.type != "cuda":
+        return wanted
+    free = torch.cuda.mem_get_info(weight.device)[0]
+    free += torch.cuda.memory_reserved(weight.device) - torch.cuda.memory_allocated(weight.device)
+    weights = sum(parameter.nbytes for parameter in gpt.parameters())
+    slot = slot_bytes(gpt.shape, gpt.gpt.cache_type.itemsize)
+    return fitting(wanted, free, slot, promoted_bytes=0 if beside_another else weights)

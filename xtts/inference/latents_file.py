@@ -1,34 +1,43 @@
 """Voice latents on disk as safetensors, cached by recording and model.
 
-Files are whole or absent, and named by what they depend on (`xtts.inference.latents_folder`).
+    FOLDER/<SHA-256 of the recording>/<key>.safetensors     one for each model that encoded it
+
+so that all of a recording's can be deleted. Files are whole or absent, and named by what they
+depend on. Importing this module imports no torch.
 """
 
 import contextlib
+import hashlib
 import logging
+import shutil
 from pathlib import Path
-
-import torch
+from typing import TYPE_CHECKING
 
 from machine.storage.atomic import WriteError, make_folder, replace_file
 from machine.storage.hashes import sha256_of
-from xtts import audio
-from xtts.inference import latents_folder, voice
-from xtts.inference.voice import Voice
-from xtts.model.loading import Model
+from xtts.inference.speech import Voice
+
+if TYPE_CHECKING:
+    from xtts.model.loading import Model
 
 log = logging.getLogger(__name__)
 
 
-def latents_of_recording(model: Model, weights: str, recording: Path, folder: Path | None) -> Voice:
+def latents_of_recording(
+    model: "Model", weights: str, recording: Path, folder: Path | None
+) -> Voice:
     """The voice of a recording in `model`, whose learning part has the SHA-256 `weights`.
 
     folder: where latents are kept; None keeps nothing. A folder that cannot be written costs time
     only. Raises AudioError or VoiceError.
     """
+    from xtts import audio
+    from xtts.inference import voice
+
     path = None
     if folder is not None and recording.is_file():
-        path = latents_folder.path_of(folder, weights, sha256_of(recording))
-        latents_folder.adopt_earlier(path)
+        path = path_of(folder, weights, sha256_of(recording))
+        _adopt_earlier(path)
         if (found := read(path, model)) is not None:
             return found
     made = voice.voice_from_reference(
@@ -64,8 +73,9 @@ def write(path: Path, made: Voice) -> None:
     replace_file(path, lambda file: file.write(data))
 
 
-def read(path: Path, model: Model) -> Voice | None:
+def read(path: Path, model: "Model") -> Voice | None:
     """None for a file that is missing, damaged, or of another model's shape."""
+    import torch
     from safetensors.torch import load
 
     try:
@@ -82,3 +92,34 @@ def read(path: Path, model: Model) -> Voice | None:
         log.warning("%s is of another model, or damaged; it is made again.", path.name)
         return None
     return Voice(latents.to(model.device), speaker.to(model.device))
+
+
+def path_of(folder: Path, weights: str, recording: str) -> Path:
+    """The file of a recording's latents in a model. weights, recording: the SHA-256 of each.
+
+    Latents depend on both: the conditioning encoder learns with the rest of the GPT.
+    """
+    key = hashlib.sha256(f"latents 1 {weights} {recording}".encode()).hexdigest()
+    return folder / recording / f"{key}.safetensors"
+
+
+def _adopt_earlier(path: Path) -> None:
+    """Moves latents to `path` (as `path_of` names it) from where earlier versions kept them: in
+    FOLDER itself, under the same name."""
+    earlier = path.parent.parent / path.name
+    if earlier.is_file() and not path.exists():
+        with contextlib.suppress(OSError):  # a folder that may only be read: they are made again
+            path.parent.mkdir(exist_ok=True)
+            earlier.replace(path)
+
+
+def delete(folder: Path, recording: str) -> None:
+    """Deletes every model's latents of a recording, and those that do not say whose they are: an
+    earlier version kept them in `folder` itself. All are made again when they are needed.
+
+    Raises OSError.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        shutil.rmtree(folder / recording)
+    for path in folder.glob("*.safetensors"):
+        path.unlink(missing_ok=True)

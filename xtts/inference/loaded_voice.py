@@ -15,17 +15,17 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
+from xtts.inference import speech
 from xtts.inference.alignment import heads as alignment_heads
 from xtts.inference.alignment.guarded_piece import Guard
-from xtts.inference.alignment.heads import Head
+from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.speech import Backend, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.shapes import VOCODER_RATE
+from xtts.model.shapes import NUM_LATENTS, VOCODER_RATE
 from xtts.text.tokenizer import TokenizerSpec
 
 log = logging.getLogger(__name__)
-
-Array = np.ndarray[Any, Any]
 
 
 class LoadedVoice(ABC):
@@ -36,10 +36,13 @@ class LoadedVoice(ABC):
         folder: Where its vocabulary and config.json are.
         sample_rate: Of all that it speaks, in Hz: 24,000.
         guarded: Whether what it speaks is judged, and spoken again where it is not good.
+        latents_folder: Where the latents of recordings are kept, and which heads follow the text;
+            None keeps nothing.
     """
 
     model: Any
     folder: Path
+    latents_folder: Path | None = None
     sample_rate: int = VOCODER_RATE
     guarded: bool = True
 
@@ -67,13 +70,13 @@ class LoadedVoice(ABC):
         """Why it computes elsewhere than was asked; empty when it does not."""
         return ""
 
-    @cached_property
+    @property
+    @abstractmethod
     def weights(self) -> str:
         """SHA-256 of the learning part's file."""
-        return self._weights_sha256()
 
     @cached_property
-    def own(self) -> Any | None:
+    def own(self) -> Voice | None:
         """The latents of its own recording, computed when they are first asked for; None without
         a recording. Raises AudioError, VoiceError or OnnxError."""
         return self._own_latents()
@@ -88,7 +91,14 @@ class LoadedVoice(ABC):
             log.info("The weights are random: no attention head follows the text.")
             return ()
         try:
-            found = alignment_heads.kept_or_measured(self._heads_file(), self._measured_heads)
+            path = (
+                None
+                if self.latents_folder is None
+                else (alignment_heads.path_of(self.latents_folder, self._base_weights()))
+            )
+            found = alignment_heads.kept_or_measured(
+                path, lambda: alignment_heads.measured(self.backend(), self._speaker())
+            )
         except NotFinite as error:
             # Each request will be told; a voice is opened all the same.
             log.warning("The attention heads could not be measured: %s", error)
@@ -138,38 +148,43 @@ class LoadedVoice(ABC):
         """As `synthesize`, in chunks as soon as they are settled."""
         return self.stream_guarded(request, self.guard(request))
 
-    @abstractmethod
     def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
         """As `synthesize`, with a guard of the caller's, which tells afterwards what became of each
         piece."""
+        return np.asarray(speech.synthesize(self.backend(), self._speaker(), request, guard))
 
-    @abstractmethod
     def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
         """As `stream`, with a guard of the caller's."""
+        chunks = speech.stream(self.backend(), self._speaker(), request, guard)
+        return (np.asarray(chunk) for chunk in chunks)
 
-    @abstractmethod
     def crowd(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """A continuous batcher for `count` requests at once, or for as many as the device has
         memory for. beside_another: another voice is open on that device already."""
+        return ContinuousBatcher(self.backend(count, beside_another=beside_another), self.guard)
+
+    def nobody(self) -> Voice:
+        """Whom a service tries itself as where there is no recording: the whole way of a word,
+        whatever it sounds like."""
+        config = self.model.config
+        width = config.speaker_encoder.embedding_width
+        return Voice(self._zeros(1, NUM_LATENTS, config.gpt.width), self._zeros(1, width, 1))
+
+    def _speaker(self) -> Voice:
+        return self.own or self.nobody()
 
     @abstractmethod
-    def nobody(self) -> Any:
-        """Latents for a service's self-test where there is no recording."""
+    def backend(self, count: int = 1, *, beside_another: bool = False) -> Backend:
+        """What computes its speech; as in `crowd`."""
 
     @abstractmethod
-    def voice_of(self, recording: Path, kept: Path | None) -> Any:
+    def voice_of(self, recording: Path, kept: Path | None) -> Voice:
         """The latents of an uploaded recording; kept: a folder of latents computed before. Raises
         AudioError or VoiceError."""
 
     @abstractmethod
-    def _heads_file(self) -> Path | None:
-        """Where the heads that were measured are kept; None where nothing is."""
-
+    def _own_latents(self) -> Voice | None: ...
     @abstractmethod
-    def _measured_heads(self) -> tuple[Head, ...]:
-        """Speaks the texts of `xtts.inference.alignment.heads` and chooses."""
-
+    def _base_weights(self) -> str: ...
     @abstractmethod
-    def _weights_sha256(self) -> str: ...
-    @abstractmethod
-    def _own_latents(self) -> Any | None: ...
+    def _zeros(self, *shape: int) -> Any: ...

@@ -7,127 +7,125 @@ Whole speech and streams, alone or in a batch, differ in who steps and in when s
 Importing this module imports no torch.
 """
 
-from collections.abc import Iterator, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
 
-from machine.errors import SotaqueError
+import numpy as np
+
 from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
-from xtts.inference.fading import StreamFade
-from xtts.inference.speed import SpeedChange
+from xtts.inference.alignment.heads import Array, Head
+from xtts.inference.defaults import SamplingParams
+from xtts.inference.shaping import Latents, Samples, SpeedChange, StreamFade
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.model.chunk_sizes import chunk_codes
-from xtts.model.config import SamplingParams
-from xtts.model.shapes import VOCODER_RATE
-
-# torch.Tensor or numpy.ndarray.
-Samples = Any
-Latents = Any
+from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
+from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 
 
-class NoFreeSlotError(SotaqueError):
-    """Every slot speaks; the caller is to wait."""
+@dataclass(frozen=True)
+class Voice:
+    """Who speaks: latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder; tensors
+    or arrays, as the backend wants them."""
+
+    latents: Any
+    speaker: Any
 
 
-class DecodedUtterance(Protocol):
-    """One attempt at a piece while it is decoded."""
+class Utterance(ABC):
+    """One attempt at a piece while it is decoded.
 
-    @property
-    def latents(self) -> Sequence[Latents]:
-        """One `[width]` for each step so far."""
-        ...
+    Attributes:
+        codes: So far, without STOP.
+        latents: One `[width]` for each step so far; the last one of an utterance that stopped chose
+            STOP.
+        stopped: Whether it said STOP.
+        error: Why it failed, where it did.
+        seen: `[audio_ids]`: what the repetition penalty makes less likely.
+    """
 
-    @property
-    def stopped(self) -> bool:
-        """Whether it said STOP."""
-        ...
-
-    @property
-    def error(self) -> Exception | None:
-        """Why it failed, where it did."""
-        ...
+    def __init__(
+        self, shape: GPTShape, rules: SamplingParams, random: Any, max_codes: int | None,
+        heads: Sequence[Head], seen: Any,
+    ) -> None:  # fmt: skip
+        """random: the state from which codes are drawn; heads: whose attention to the text is
+        wanted afterwards; seen: nothing of it is marked yet."""
+        self.rules, self.random, self.heads, self.seen = rules, random, tuple(heads), seen
+        self.seen[[PLACEHOLDER_ID, shape.audio_start]] = True
+        self.limit = min(max_codes or shape.max_codes, shape.max_codes)
+        self.codes: list[int] = []
+        self.latents: list[Latents] = []
+        self.stopped = False
+        self.error: Exception | None = None
+        self._stop_code = shape.audio_stop
 
     @property
     def done(self) -> bool:
         """Whether it said STOP, or as many codes as it may, or failed."""
-        ...
+        return self.stopped or self.error is not None or len(self.codes) >= self.limit
 
-    def said(self) -> list[int]:
-        """Its codes so far, without STOP."""
-        ...
+    def take(self, latent: Latents, code: int) -> None:
+        """One more code, and the latent `[width]` of the step that chose it."""
+        self.latents.append(latent)
+        self.stopped = code == self._stop_code
+        if not self.stopped:
+            self.codes.append(code)
+            self.seen[code] = True
 
-    def attention(self) -> Any | None:
-        """What the heads that were asked for gave to the text `[latents, positions]`, or None."""
-        ...
+    def attention(self) -> Array | None:
+        """What `heads` gave to the text `[latents, positions]`; None without heads, or where not
+        every step told its queries."""
+        if not self.heads or self.num_queries != len(self.latents):
+            return None
+        found: Array = np.mean(list(self.attention_by_head().values()), axis=0)
+        return found
 
+    @property
+    @abstractmethod
+    def num_queries(self) -> int:
+        """Of how many steps the queries of `heads` are known."""
 
-class Chunks(Protocol):
-    """The sound of one utterance, as its latents come."""
-
-    def add(self, latents: Latents) -> None:
-        """Takes more latents `[n, width]`."""
-        ...
-
-    def ready_codes(self) -> float:
-        """How many codes' worth of samples could be vocoded now."""
-        ...
-
-    def speak(self) -> Iterator[Samples]:
-        """The samples that no later latent can change."""
-        ...
-
-    def rest(self) -> Iterator[Samples]:
-        """All that is left when no more latents come."""
-        ...
+    @abstractmethod
+    def attention_by_head(self) -> Mapping[Head, Array]:
+        """As `attention`, of each head by itself."""
 
 
 class Backend(Protocol):
-    """What computes speech, at most `count` utterances at once."""
+    """What computes speech, at most `count` utterances at once. arrays: torch or numpy."""
 
     model: Any
     count: int
-
-    @property
-    def arrays(self) -> ModuleType:
-        """torch or numpy."""
-        ...
+    arrays: ModuleType
 
     def prepare(self) -> None:
         """Does now what the first utterance would else wait for."""
-        ...
 
     @property
     def free(self) -> int:
         """How many more utterances may begin."""
-        ...
 
     def random(self, seed: int) -> Any:
         """The state from which codes are drawn."""
-        ...
 
     def begin(
-        self, voice: Any, ids: Sequence[int], rules: SamplingParams, random: Any,
-        max_codes: int | None, heads: Sequence[tuple[int, int]],
-    ) -> DecodedUtterance:  # fmt: skip
-        """Reads a piece's text and takes the first code. heads: whose attention is wanted. Raises
-        NotFinite, and NoFreeSlotError where too many speak."""
-        ...
+        self, voice: Voice, ids: Sequence[int], rules: SamplingParams, random: Any,
+        max_codes: int | None, heads: Sequence[Head],
+    ) -> Any:  # fmt: skip
+        """The `Utterance` of a piece, whose text is read and whose first code is taken. Raises
+        NotFinite."""
 
     def step(self, utterances: Sequence[Any]) -> None:
         """One more code for each that is not done. Those that fail keep their error."""
-        ...
 
     def end(self, utterance: Any) -> None:
         """Gives back what an utterance holds."""
-        ...
 
-    def chunks(self, voice: Any) -> Chunks:
+    def chunks(self, voice: Voice) -> ChunkedVocoder:
         """What vocodes one utterance."""
-        ...
 
     def checked(self, chunk: Samples) -> Samples:
         """A chunk as float32 on the CPU. Raises NotFinite."""
-        ...
 
 
 class Speech:
@@ -141,7 +139,7 @@ class Speech:
     def __init__(
         self,
         backend: Backend,
-        voice: Any,
+        voice: Voice,
         request: SynthesisRequest,
         guard: Guard | None = None,
         *,
@@ -152,10 +150,11 @@ class Speech:
         self._rules = request.rules(backend.model.config.decoding)
         self._random = backend.random(request.seed)
         self._waiting = request.read(backend.model.tokenizer)
-        self._faded = has_edges(self._waiting)
+        # Where sound begins or ends beside other sound or a pause.
+        self._faded = len(self._waiting) > 1 or any(p.before or p.after for p in self._waiting)
         self._begun = 0
         self._taken = 0
-        self.utterance: DecodedUtterance | None = None
+        self.utterance: Utterance | None = None
         self.codes = 0
         self.cut_pieces = 0
 
@@ -250,13 +249,13 @@ class Speech:
                 self._wanted = next(self._sizes)
         return found
 
-    def _ended(self, utterance: DecodedUtterance) -> list[Samples]:
+    def _ended(self, utterance: Utterance) -> list[Samples]:
         """The end of a piece's sound; nothing where the piece is begun once more."""
         self.leave()
-        self.codes += len(utterance.said())
+        self.codes += len(utterance.codes)
         found, stopped = self._last_sound(), utterance.stopped
         if self._guarded.judge(
-            utterance.said(), utterance.latents, stopped=stopped, attention=utterance.attention()
+            utterance.codes, utterance.latents, stopped=stopped, attention=utterance.attention()
         ):
             # The next piece goes on with the first attempt's random state: it is what it would be
             # if this one had been good.
@@ -292,27 +291,19 @@ class Speech:
 
 
 def synthesize(
-    backend: Backend, voice: Any, request: SynthesisRequest, guard: Guard | None = None
+    backend: Backend, voice: Voice, request: SynthesisRequest, guard: Guard | None = None
 ) -> Samples:
     """Speaks a request: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
     guard: speaks again what did not end as it should, and keeps what became of each piece. Raises
     TextError for text that cannot be spoken, and NotFinite.
     """
-    return backend.arrays.concatenate(list(synthesize_pieces(backend, voice, request, guard)))
-
-
-def synthesize_pieces(
-    backend: Backend, voice: Any, request: SynthesisRequest, guard: Guard | None = None
-) -> Iterator[Samples]:
-    """As `synthesize`, one waveform for each piece that the model can say at once."""
     speech = Speech(backend, voice, request, guard, chunked=False)
-    while not speech.done:
-        yield backend.arrays.concatenate(list(speech.next_piece()))
+    return backend.arrays.concatenate(list(speech.chunks()))
 
 
 def stream(
-    backend: Backend, voice: Any, request: SynthesisRequest, guard: Guard | None = None
+    backend: Backend, voice: Voice, request: SynthesisRequest, guard: Guard | None = None
 ) -> Iterator[Samples]:
     """As `synthesize`, in chunks as soon as they are settled: a small one first, then larger ones.
 
@@ -321,8 +312,3 @@ def stream(
     again, unless the request asks for whole pieces.
     """
     yield from Speech(backend, voice, request, guard).chunks()
-
-
-def has_edges(pieces: Sequence[Any]) -> bool:
-    """Whether sound begins or ends beside other sound or a pause: then it is faded."""
-    return len(pieces) > 1 or any(piece.before or piece.after for piece in pieces)

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 
 from xtts import arguments
 from xtts.arguments import SEED, SPEED, TEMPERATURE
-from xtts.model.config import SamplingParams
+from xtts.inference.defaults import SamplingParams
 from xtts.text.tokenizer import Piece, Tokenizer
 
 

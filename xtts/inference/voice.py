@@ -1,6 +1,5 @@
 """Voice: conditioning latents and speaker embedding from a reference recording; similarity."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 import torch
@@ -9,9 +8,9 @@ from torch import Tensor
 from machine.errors import SotaqueError
 from xtts import audio
 from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
+from xtts.inference.speech import Voice as Voice
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
-from xtts.model.shapes import NUM_LATENTS
 
 # Coqui leaves out a last chunk shorter than this; a reference shorter than this is refused.
 MIN_CHUNK_SECONDS = 0.33
@@ -19,14 +18,6 @@ MIN_CHUNK_SECONDS = 0.33
 
 class VoiceError(SotaqueError):
     """A reference recording that no voice can be taken from."""
-
-
-@dataclass(frozen=True)
-class Voice:
-    """latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder."""
-
-    latents: Tensor
-    speaker: Tensor
 
 
 def read_reference(config: ModelConfig, path: Path) -> Tensor:
@@ -54,14 +45,6 @@ def voice_from_reference(model: Model, waveform: Tensor, known: Tensor | None = 
     with model.voice_encoder() as ears:
         whose = speaker(ears, waveform) if known is None else known
         return Voice(conditioning(ears, waveform), whose)
-
-
-def neutral_voice(model: Model) -> Voice:
-    """Whom a service tries itself as where there is no recording: the whole way of a word, whatever
-    it sounds like."""
-    latents = torch.zeros(1, NUM_LATENTS, model.config.gpt.width, device=model.device)
-    width = model.config.speaker_encoder.embedding_width
-    return Voice(latents, torch.zeros(1, width, 1, device=model.device))
 
 
 @torch.inference_mode()

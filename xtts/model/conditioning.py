@@ -11,7 +11,7 @@ atomic additions to sum over a clip there is a product instead: the same bits ea
 well.
 """
 
-from typing import Any, NamedTuple, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -27,11 +27,6 @@ MEL_BANDS = 80
 PERCEIVER_HEADS = 8
 PERCEIVER_HEAD_WIDTH = 64
 PERCEIVER_DEPTH = 2
-
-
-def _valid(lengths: Tensor, frames: int) -> Tensor:
-    """[batch] -> [batch, frames] of bool: True where there is signal."""
-    return torch.arange(frames, device=lengths.device) < lengths[:, None]
 
 
 def _group_count(channels: int) -> int:
@@ -108,10 +103,7 @@ class PerceiverAttention(nn.Module):
     def forward(self, latents: Tensor, context: Tensor, mask: Tensor | None) -> Tensor:
         seen = torch.cat((latents, context), dim=1)
         keys, values = self.to_kv(seen).chunk(2, dim=-1)
-        queries, keys, values = (
-            part.unflatten(2, (PERCEIVER_HEADS, PERCEIVER_HEAD_WIDTH)).transpose(1, 2)
-            for part in (self.to_q(latents), keys, values)
-        )
+        queries, keys, values = map(_heads, (self.to_q(latents), keys, values))
         mixed = F.scaled_dot_product_attention(queries, keys, values, attn_mask=mask)
         return self.to_out(mixed.transpose(1, 2).flatten(2))
 
@@ -166,25 +158,13 @@ class PerceiverResampler(nn.Module):
         return self.norm(latents)
 
 
-def conditioning_latents(
-    encoder: ConditioningEncoder,
-    perceiver: PerceiverResampler,
-    mel: Tensor,
-    lengths: Tensor | None = None,
-) -> Tensor:
-    """Mel `[batch, 80, frames]`, of which `lengths` frames are signal, -> `[batch, 32, width]`."""
-    valid = None if lengths is None else _valid(lengths, mel.shape[2])
-    frames = encoder(mel, valid).transpose(1, 2)
-    return perceiver(frames, valid)
-
-
 def packed_conditioning_latents(
     encoder: ConditioningEncoder, perceiver: PerceiverResampler, mel: Tensor, clips: VarlenLayout
 ) -> Tensor:
     """Mel frames `[sum(lengths), 80]` of several clips -> `[clips, 32, width]`."""
     among = torch.arange(len(clips.lengths), device=mel.device)[:, None] == clips.number
     member = among.to(torch.float32)
-    means = _Means(member.t(), member / member.sum(1, keepdim=True))
+    means = member.t(), member / member.sum(1, keepdim=True)
     x = _pointwise(encoder.init, mel)
     for module in encoder.attn:
         x = _block(cast(AttentionBlock, module), x, clips, means)
@@ -196,12 +176,9 @@ def packed_conditioning_latents(
     return perceiver.norm(latents)
 
 
-class _Means(NamedTuple):
-    """member [frames, clips]: 1 where a frame is of a clip; share [clips, frames]: what is summed
-    to the mean over a clip."""
-
-    member: Tensor
-    share: Tensor
+# [frames, clips]: 1 where a frame is of a clip; [clips, frames]: what is summed to the mean over a
+# clip.
+_Means = tuple[Tensor, Tensor]
 
 
 def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
@@ -236,11 +213,11 @@ class _NormOfClips(torch.autograd.Function):
     def forward(
         ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, groups: int, eps: float, means: _Means
     ) -> Tensor:
-        grouped = x.view(len(x), groups, -1)
-        mean = means.member @ (means.share @ grouped.mean(2))
+        grouped, (member, share) = x.view(len(x), groups, -1), means
+        mean = member @ (share @ grouped.mean(2))
         centred = grouped - mean.unsqueeze(2)
-        variance = means.share @ centred.square().mean(2)
-        scale = (means.member @ (variance + eps).rsqrt()).unsqueeze(2)
+        variance = share @ centred.square().mean(2)
+        scale = (member @ (variance + eps).rsqrt()).unsqueeze(2)
         normed = centred * scale
         ctx.save_for_backward(normed, scale, weight, *means)
         return torch.addcmul(bias, normed.flatten(1), weight)

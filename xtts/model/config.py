@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
+from xtts.inference.defaults import ConditioningParams, SamplingParams
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
@@ -30,31 +31,6 @@ class ConfigError(SotaqueError):
 
 
 @dataclass(frozen=True)
-class SamplingParams:
-    """How codes are drawn; the defaults are those of `Xtts.synthesize` with XTTS-v2's config.
-
-    The rules have a body in `xtts.inference.decoding` and one in `xtts.onnx.speech.sampling`, with
-    one set of tests: sorting and masking are spelled differently in torch and numpy, and copying
-    logits off a GPU to share one would cost more than the rules.
-    """
-
-    temperature: float = 0.75
-    top_k: int = 50
-    top_p: float = 0.85
-    repetition_penalty: float = 5.0
-    greedy: bool = False
-
-
-@dataclass(frozen=True)
-class ConditioningParams:
-    """How much of a reference recording becomes latents, in seconds."""
-
-    total_seconds: float = 30.0
-    chunk_seconds: float = 4.0
-    speaker_seconds: float = 30.0
-
-
-@dataclass(frozen=True)
 class TrainingAdvice:
     """What the base model recommends where a setting says `auto`; None = no advice. freeze: names
     of weights with *, separated by commas."""
@@ -66,7 +42,7 @@ class TrainingAdvice:
     ema_decay: float | None = None
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class _Own:
     """The key "sotaque" of config.json; unknown names in it are refused, so that none is lost."""
 
@@ -84,8 +60,8 @@ class _Own:
     weights: str = "trained"
 
 
-@dataclass(frozen=True)
-class ModelConfig:
+@dataclass(frozen=True, kw_only=True)
+class ModelConfig(_Own):
     """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
     in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
     layer and number of the attention heads that follow the text, () where none does, None where
@@ -93,20 +69,11 @@ class ModelConfig:
     texts (`xtts.text.normalization.registry`)."""
 
     gpt: GPTShape
-    vocoder: VocoderShape
-    speaker_encoder: SpeakerEncoderShape
     dvae: DVAEShape
     decoding: SamplingParams
     conditioning: ConditioningParams
-    training: TrainingAdvice
     languages: tuple[str, ...]
-    text_frontend: str
-    piece_tokens: int | None
-    alignment_heads: tuple[tuple[int, int], ...] | None
-    stop_input_trained: bool
     normalizer: str
-    licence: str
-    weights: str
 
     @property
     def speaks_in_coqui(self) -> bool:
@@ -127,23 +94,17 @@ class ModelConfig:
         args = config.get("model_args") or {}
         own = _validated(_Own, config.get("sotaque") or {}, folder / "config.json", "sotaque")
         gpt = _gpt_shape(args, folder)
-        return ModelConfig(
-            gpt=gpt,
-            vocoder=own.vocoder,
-            speaker_encoder=own.speaker_encoder,
-            dvae=own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
-            decoding=_picked(SamplingParams, config, folder),
-            conditioning=_conditioning(config),
-            training=own.training,
-            languages=tuple(config.get("languages") or ("en",)),
-            text_frontend=own.text_frontend,
-            piece_tokens=own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
-            alignment_heads=_heads(own.alignment_heads, gpt, folder),
-            stop_input_trained=own.stop_input_trained,
-            normalizer=_normalizer(folder, own.normalizer),
-            licence=own.licence,
-            weights=own.weights,
-        )
+        _check_heads(own.alignment_heads, gpt, folder)
+        found: dict[str, Any] = vars(own) | {
+            "gpt": gpt,
+            "dvae": own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
+            "decoding": _picked(SamplingParams, config, folder),
+            "conditioning": _conditioning(config),
+            "languages": tuple(config.get("languages") or ("en",)),
+            "piece_tokens": own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
+            "normalizer": _normalizer(folder, own.normalizer),
+        }
+        return ModelConfig(**found)
 
 
 def naming_normalizer(found: dict[str, Any], normalizer: str) -> dict[str, Any]:
@@ -166,9 +127,7 @@ def _normalizer(folder: Path, said: str | None) -> str:
     return said
 
 
-def _heads(
-    heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path
-) -> tuple[tuple[int, int], ...] | None:
+def _check_heads(heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path) -> None:
     for layer, head in heads or ():
         if not (0 <= layer < gpt.layers and 0 <= head < gpt.heads):
             raise ConfigError(
@@ -176,30 +135,26 @@ def _heads(
                 f"layer {layer}; this model has {gpt.heads} heads in {gpt.layers} layers. Remove "
                 "alignment_heads; they are measured again."
             )
-    return heads
 
 
 def _gpt_shape(args: dict[str, Any], folder: Path) -> GPTShape:
     count, start, stop = _vocabulary_ids(folder / "vocab.json")
-    defaults = GPTShape(text_ids=count, text_start=start)
     # XTTS-v1 has no perceiver; its prompt layout is another model.
     if args.get("gpt_use_perceiver_resampler") is False:
         raise ConfigError(
             f"{folder / 'config.json'} says gpt_use_perceiver_resampler=false: that is XTTS-v1. "
             "Sotaque trains XTTS-v2; use a v2 folder."
         )
-    values = {
+    names = {
+        "layers": "gpt_layers", "width": "gpt_n_model_channels", "heads": "gpt_n_heads",
+        "audio_ids": "gpt_num_audio_tokens", "audio_start": "gpt_start_audio_token",
+        "audio_stop": "gpt_stop_audio_token", "max_text_tokens": "gpt_max_text_tokens",
+        "max_audio_tokens": "gpt_max_audio_tokens",
+    }  # fmt: skip
+    values = {ours: args[coquis] for ours, coquis in names.items() if coquis in args} | {
         "text_ids": max(count, int(args.get("gpt_number_text_tokens") or 0)),
         "text_start": start,
         "text_stop": stop,
-        "layers": args.get("gpt_layers", defaults.layers),
-        "width": args.get("gpt_n_model_channels", defaults.width),
-        "heads": args.get("gpt_n_heads", defaults.heads),
-        "audio_ids": args.get("gpt_num_audio_tokens", defaults.audio_ids),
-        "audio_start": args.get("gpt_start_audio_token", defaults.audio_start),
-        "audio_stop": args.get("gpt_stop_audio_token", defaults.audio_stop),
-        "max_text_tokens": args.get("gpt_max_text_tokens", defaults.max_text_tokens),
-        "max_audio_tokens": args.get("gpt_max_audio_tokens", defaults.max_audio_tokens),
     }
     return _validated(GPTShape, values, folder / "config.json", "model_args")
 

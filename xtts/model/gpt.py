@@ -17,7 +17,6 @@ from xtts.model.casting import cast_together
 from xtts.model.conditioning import (
     ConditioningEncoder,
     PerceiverResampler,
-    conditioning_latents,
     packed_conditioning_latents,
 )
 from xtts.model.kv_cache import Cache
@@ -114,10 +113,13 @@ class GPT(nn.Module):
     # Speaking
 
     def conditioning_latents(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Conditioning mel `[batch, 80, frames]` -> latents `[batch, 32, width]`."""
-        return conditioning_latents(
-            self.conditioning_encoder, self.conditioning_perceiver, mel, lengths
-        )
+        """Conditioning mel `[batch, 80, frames]`, of which `lengths` frames are signal, -> latents
+        `[batch, 32, width]`."""
+        valid = None
+        if lengths is not None:
+            valid = torch.arange(mel.shape[2], device=lengths.device) < lengths[:, None]
+        frames = self.conditioning_encoder(mel, valid).transpose(1, 2)
+        return self.conditioning_perceiver(frames, valid)
 
     def prefix(self, latents: Tensor, text: Tensor) -> Tensor:
         """Latents `[1, 32, width]` and text ids `[n]` -> embeddings `[1, 32 + n + 2, width]`."""

@@ -4,8 +4,7 @@
 does.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 import torch
@@ -111,7 +110,8 @@ class KeyValueCache:
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As `xtts.inference.decode_step.DecodeCache` says."""
+        """One position of each row: queries, keys and values `[rows, 3, heads, 1, head_width]` ->
+        `[rows, heads, 1, head_width]`; remembers keys and values."""
         entries = self._layers[layer]
         entries.narrow(3, self.length, 1).copy_(packed.narrow(1, 1, 2))
         keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
@@ -128,7 +128,6 @@ class KeyValueCache:
         self.length += time
 
 
-@dataclass
 class SlotCaches:
     """One cache a row; a row without one is an empty slot, computed and thrown away.
 
@@ -136,28 +135,19 @@ class SlotCaches:
     on who else is there.
     """
 
-    rows: list[KeyValueCache | None] = field(default_factory=list)
-
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        mixed = torch.zeros_like(queries)
-        for row, cache in enumerate(self.rows):
-            if cache is not None:
-                own = slice(row, row + 1)
-                mixed[own] = cache.attend(layer, queries[own], keys[own], values[own])
-        return mixed
+    def __init__(self, rows: Sequence[KeyValueCache | None]) -> None:
+        self._rows = {row: cache for row, cache in enumerate(rows) if cache is not None}
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As `xtts.inference.decode_step.DecodeCache` says."""
+        """As in `KeyValueCache`."""
         mixed = torch.zeros_like(packed[:, 0])
-        for row, cache in enumerate(self.rows):
-            if cache is not None:
-                mixed[row : row + 1] = cache.attend_next(layer, packed[row : row + 1])
+        for row, cache in self._rows.items():
+            mixed[row : row + 1] = cache.attend_next(layer, packed[row : row + 1])
         return mixed
 
     def advance(self, time: int) -> None:
-        for cache in self.rows:
-            if cache is not None:
-                cache.advance(time)
+        for cache in self._rows.values():
+            cache.advance(time)
 
 
 class StaticCaches:
@@ -167,16 +157,19 @@ class StaticCaches:
     device. The first `attended` slots attend over the first `span` positions, with what is not in
     use masked; an empty slot among them writes its one position again and again, those behind them
     are computed and thrown away. What is masked is settled by the first layer for all of them.
-    queries: of the layers that `watch` names, [slots, heads, head_width], overwritten by each step.
+    queries: of the watched layers, [slots, heads, head_width], overwritten by each step.
     """
 
-    def __init__(self, entries: Tensor) -> None:
+    def __init__(self, entries: Tensor, watched: Iterable[int] = ()) -> None:
+        """entries: of a cache that nothing is in, with a row for each slot; watched: the layers
+        whose queries are kept."""
         self.entries = entries
         slots, self.capacity = entries.shape[1], entries.shape[4]
         self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
         self.speaking = torch.zeros_like(self.lengths)
         self.span, self.attended = self.capacity, slots
-        self.queries: dict[int, Tensor] = {}
+        shape = (slots, entries.shape[3], entries.shape[5])
+        self.queries = {layer: entries.new_zeros(shape) for layer in watched}
         # The same on the host, so that it is known without waiting for the device.
         self._counts = [0] * slots
         self._slots = torch.arange(slots, device=entries.device)
@@ -185,27 +178,13 @@ class StaticCaches:
         # Attention of the first slots stands in the rows of all.
         self._mixed = entries.new_zeros(slots, entries.shape[3], 1, entries.shape[5])
 
-    @staticmethod
-    def empty(like: KeyValueCache) -> "StaticCaches":
-        """A slot for each row of a cache that nothing is in."""
-        return StaticCaches(like.entries)
-
-    def watch(self, layers: Iterable[int]) -> None:
-        """Makes room for the queries of these layers; before anything is recorded."""
-        shape = (self.entries.shape[1], self.entries.shape[3], self.entries.shape[5])
-        self.queries = {layer: self.entries.new_zeros(shape) for layer in layers}
-
     def tell(self, slot: int, log: QueryLog) -> None:
         """Adds to the log of an utterance what its slot asked in the last step."""
         for layer, queries in self.queries.items():
             log.add(layer, queries[slot])
 
-    def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """One position of each slot."""
-        return self.attend_next(layer, torch.stack((queries, keys, values), 1))
-
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """As `xtts.inference.decode_step.DecodeCache` says."""
+        """As in `KeyValueCache`."""
         entries, rows = self.entries[layer][: self.attended], packed[: self.attended]
         if layer in self.queries:
             self.queries[layer].copy_(packed[:, 0, :, 0])
@@ -248,6 +227,7 @@ class StaticCaches:
         """Counts one more position for every active row, on the host."""
         self._counts = [count + (count > 0) for count in self._counts]
 
+    @torch.inference_mode()
     def enter(self, slot: int, filled: KeyValueCache) -> None:
         """Takes over what one row has seen, into `slot`."""
         used = filled.entries[:, 0, :, :, : filled.length]
@@ -256,6 +236,7 @@ class StaticCaches:
         self.lengths[slot] = filled.length
         self.speaking[slot] = 1
 
+    @torch.inference_mode()
     def leave(self, slot: int) -> None:
         """Nobody speaks from `slot` any more."""
         self._counts[slot] = 0

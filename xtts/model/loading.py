@@ -8,15 +8,15 @@ import zipfile
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from machine.memory import MappedFiles
-from xtts.model import quantization, streaming_vocoder
+from machine.memory import MappedFiles, trim_heap
+from xtts.model import quantization
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, PREFIX, from_coqui
@@ -37,14 +37,6 @@ _COQUI_CLASSES = (
 LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
 
 
-class VoiceEncoder(Protocol):
-    """Loads what listens when it is needed (`xtts.model.low_memory`)."""
-
-    def __call__(self, speaking: "Model") -> "Model": ...
-    def of(self, learned: Mapping[str, Tensor]) -> "VoiceEncoder": ...
-    def rest(self) -> None: ...
-
-
 @dataclass
 class Model:
     """Everything needed to speak; all parts are in evaluation mode."""
@@ -57,7 +49,7 @@ class Model:
     speaker_encoder: SpeakerEncoder
     mel_stats: Tensor
     kind: str = "fp32"
-    listener: "VoiceEncoder | None" = None
+    listener: "LazyVoiceEncoder | None" = None
 
     @contextmanager
     def voice_encoder(self) -> Iterator["Model"]:
@@ -71,10 +63,9 @@ class Model:
             self.listener.rest()
 
     def warm_up(self, *, records: bool = True) -> None:
-        """Has made now what would be made while the first word is waited for
-        (`xtts.model.streaming_vocoder`). records: graphs, which keep memory of a GPU."""
-        width = self.config.speaker_encoder.embedding_width
-        streaming_vocoder.warm_up_widths(self.vocoder, self.config.vocoder, width, records=records)
+        """Has made now what would be made while the first word is waited for. records: graphs,
+        which keep memory of a GPU."""
+        self.vocoder.warm_up(records=records)
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
@@ -88,6 +79,13 @@ class Model:
         self.gpt = gpt.eval().requires_grad_(False)
         self.listener = self.listener and self.listener.of(state)
 
+    def load_decoder(self, state: Mapping[str, Tensor]) -> None:
+        """Takes another vocoder (`xtts.voices.learned_decoder`), to speak as this one would."""
+        vocoder = load_vocoder(state, self.config).to(self.device)
+        if (dtype := self.vocoder.laid_out_as) is not None:
+            vocoder.lay_out(dtype)
+        self.vocoder = vocoder
+
     def unload_gpt(self) -> None:
         """Gives its memory back; `load_gpt` is needed before the next word."""
         with without_weights():
@@ -100,32 +98,88 @@ def load_model(
     mel_device: torch.device | str = "cpu",
     *,
     precision: str = "fp32",
+    low_memory: bool = False,
 ) -> Model:
     """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken; precision:
     fp32 is exact, int8 and int4 are the transformer's weights on a CPU, bf16 the transformer (on a
     GPU half the bytes), auto what is fastest here without an audible difference
     (`xtts.model.quantization`).
 
+    low_memory: LOW_MEMORY=on. Each matrix of the mapped file becomes 8-bit by itself (auto is int8
+    on a CPU) and what was read of it is given back; what only listens (0.22 GB at XTTS-v2's size)
+    is loaded for a recording and let go. Numbers and times stand in docs/benchmarks.md.
+
     Raises ConfigError when a file is missing or does not belong to the others.
     """
     device = torch.device(device)
     config = ModelConfig.read(folder)
     state = read_tensors(folder / "model.pth")
+    if low_memory and precision == "auto" and device.type == "cpu":
+        precision = "int8"
     kind, vocoder_type = quantization.resolve_precision(precision, device, config.gpt.width)
-    gpt = load_gpt(state, config, kind=kind, device=device)
+    gpt = load_gpt(state, config, kind=kind, device=device, lean=low_memory)
     vocoder = load_vocoder(state, config).to(device)
     if vocoder_type is not None:
         vocoder.lay_out(vocoder_type)
-    return Model(
+    listener = None
+    if low_memory:
+        listener = LazyVoiceEncoder(state, state, torch.device(mel_device))
+        with without_weights():
+            speaker_encoder = SpeakerEncoder(config, mel_device)
+    else:
+        speaker_encoder = load_speaker_encoder(state, config, mel_device).to(device)
+    found = Model(
         kind=kind,
         config=config,
         device=device,
         tokenizer=Tokenizer(config, folder),
         gpt=gpt.eval().requires_grad_(False),
         vocoder=vocoder,
-        speaker_encoder=load_speaker_encoder(state, config, mel_device).to(device),
+        speaker_encoder=speaker_encoder,
         mel_stats=mel_stats(folder, state),
+        listener=listener,
     )
+    if low_memory:
+        _give_back(state)
+    return found
+
+
+@dataclass(frozen=True)
+class LazyVoiceEncoder:
+    """Makes a model that listens out of the mapped files, each time it is called."""
+
+    frozen: Mapping[str, Tensor]
+    learned: Mapping[str, Tensor]
+    mel_device: torch.device
+
+    def __call__(self, speaking: Model) -> Model:
+        found = {
+            name: tensor.float().to(speaking.device)
+            for name, tensor in from_coqui(self.learned).items()
+            if name.startswith(LISTENING)
+        }
+        with without_weights():
+            gpt = GPT(speaking.config.gpt)
+        gpt.load_state_dict(found, assign=True, strict=False)
+        gpt.eval().requires_grad_(False)
+        encoder = load_speaker_encoder(self.frozen, speaking.config, self.mel_device)
+        encoder = encoder.to(speaking.device)
+        return replace(speaking, gpt=gpt, speaker_encoder=encoder, listener=None)
+
+    def of(self, learned: Mapping[str, Tensor]) -> "LazyVoiceEncoder":
+        """The same with another learning part."""
+        return replace(self, learned=learned)
+
+    def rest(self) -> None:
+        """Nobody listens any more: what was read for it is given back."""
+        _give_back({**self.frozen, **self.learned})
+
+
+def _give_back(state: Mapping[str, Tensor]) -> None:
+    files = MappedFiles.look()
+    for tensor in state.values():
+        files.forget(tensor.data_ptr(), tensor.nbytes)
+    trim_heap()
 
 
 def load_gpt(

@@ -14,7 +14,7 @@ and heads run on real tokens only, and nothing needs a host-device synchronisati
 """
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -59,22 +59,19 @@ class PackedBatch:
 
     def to(self, device: torch.device | str) -> "PackedBatch":
         """The same rows on `device`; the copy does not wait."""
-        moved: dict[str, Any] = {}
-        for name, value in vars(self).items():
-            if isinstance(value, Tensor):
-                moved[name] = value.to(device, non_blocking=True)
-            elif isinstance(value, VarlenLayout):
-                moved[name] = value.to(device)
-        return replace(self, **moved)
+        return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "PackedBatch":
         """The same rows in memory that a GPU can copy from by itself."""
+        return self._moved(lambda tensor: tensor.pin_memory())
+
+    def _moved(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
         moved: dict[str, Any] = {}
         for name, value in vars(self).items():
             if isinstance(value, Tensor):
-                moved[name] = value.pin_memory()
+                moved[name] = move(value)
             elif isinstance(value, VarlenLayout):
-                moved[name] = value.pinned()
+                moved[name] = value.moved(move)
         return replace(self, **moved)
 
     def tensors(self) -> list[Tensor]:
@@ -123,17 +120,17 @@ def pack(
     lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
     taken = [max(lengths)] * len(lengths) if padded else lengths
     starts = [0, *itertools.accumulate(taken)]
-    text, audio = _Part(), _Part()
+    text, audio = [], []
     for index, (tokens_of_clip, codes_of_clip) in enumerate(zip(tokens, codes, strict=True)):
         start = starts[index] + NUM_LATENTS
         silent = unheard[index] if unheard else (0, 0)
         inputs, targets = _text(tokens_of_clip, shape, stop_input)
-        text.add(start, inputs, targets, skip=(0, 0))
-        audio.add(start + len(inputs), *_audio(codes_of_clip, shape), skip=silent)
+        text.append(_places(start, inputs, targets))
+        audio.append(_places(start + len(inputs), *_audio(codes_of_clip, shape), silent))
     mels, mel_lengths = _padded(conditioning)
     grid = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
     rows, length = (len(tokens), taken[0]) if padded else (1, starts[-1])
-    found = PackedBatch(rows, length, mels, mel_lengths, grid, *text.flat(), *audio.flat())
+    found = PackedBatch(rows, length, mels, mel_lengths, grid, *_flat(text), *_flat(audio))
     if padded:
         return found
     frames = VarlenLayout.of(mel_lengths.tolist())
@@ -153,23 +150,21 @@ def _audio(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
     return inputs, torch.cat((codes, stops))
 
 
-class _Part:
-    """Collects one part (text or audio) of all rows, flat."""
+def _flat(parts: Sequence[tuple[Tensor, ...]]) -> Any:
+    """The five tensors that `_places` says of each clip, behind each other."""
+    return [torch.cat(column) for column in zip(*parts, strict=True)]
 
-    def __init__(self) -> None:
-        self.columns: tuple[list[Tensor], ...] = ([], [], [], [], [])
 
-    def add(self, start: int, inputs: Tensor, targets: Tensor, skip: tuple[int, int]) -> None:
-        positions = torch.arange(len(inputs))
-        aim = torch.arange(len(targets))
-        kept = (aim < skip[0]) | (aim >= skip[1])
-        found = (inputs.long(), positions, start + positions, targets.long()[kept])
-        for column, values in zip(self.columns, (*found, start + aim[kept]), strict=True):
-            column.append(values)
-
-    def flat(self) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
-        first, second, third, fourth, fifth = (torch.cat(column) for column in self.columns)
-        return first, second, third, fourth, fifth
+def _places(
+    start: int, inputs: Tensor, targets: Tensor, skip: tuple[int, int] = (0, 0)
+) -> tuple[Tensor, ...]:
+    """One part (text or audio) of a clip that begins at a slot: inputs, their positions and their
+    slots; targets, but for those within `skip`, and theirs."""
+    positions, aim = torch.arange(len(inputs)), torch.arange(len(targets))
+    kept = (aim < skip[0]) | (aim >= skip[1])
+    return (
+        inputs.long(), positions, start + positions, targets.long()[kept], start + aim[kept]
+    )  # fmt: skip
 
 
 def _padded(mels: Sequence[Tensor]) -> tuple[Tensor, Tensor]:

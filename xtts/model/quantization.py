@@ -9,14 +9,13 @@ each costs in words and in numbers is in docs/benchmarks.md.
 """
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from machine.devices.selection import Choice
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 
@@ -32,7 +31,7 @@ BF16_CAPABILITY = (8, 0)
 
 class Int8Linear(nn.Module):
     """`nn.Linear` for inference with 8-bit weights; [.., in] -> [.., out] in float32. What a row
-    becomes depends, in no bit, on the other rows (`xtts.inference.batched_decoding`)."""
+    becomes depends, in no bit, on the other rows (`xtts.inference.decoding`)."""
 
     _multiply = torch.ops.quantized.linear_dynamic
 
@@ -126,22 +125,18 @@ def resolve_precision(
     """What a precision means on this machine: the kind of the transformer's weights, and the type
     of the vocoder, None for the published layout in float32."""
     if device.type == "cuda":
-        return gpu_kind(precision, width, torch.cuda.get_device_capability(device)).value, None
+        return gpu_kind(precision, width, torch.cuda.get_device_capability(device)), None
     if precision == "fp32" or device.type != "cpu":
         return "fp32", None
-    return (fastest(width).value if precision == "auto" else precision), vocoder_type()
+    return (fastest(width) if precision == "auto" else precision), vocoder_type()
 
 
-def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> Choice:
+def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> str:
     """What a precision means on a GPU of this compute capability. int8 and int4 are kernels of a
-    CPU."""
-    if precision not in ("auto", "bf16"):
-        return Choice("fp32", f"SPEAK_PRECISION={precision}")
-    if capability < BF16_CAPABILITY:
-        return Choice("fp32", f"a GPU of compute capability {capability[0]}.{capability[1]}")
-    if precision == "auto" and width < SMALLEST_ROUNDED_WIDTH:
-        return Choice("fp32", f"a width of {width} is not bound by memory")
-    return Choice("bf16", "half the bytes of float32, and as likely codes (docs/benchmarks.md)")
+    CPU; bf16 is half the bytes of float32, and as likely codes (docs/benchmarks.md)."""
+    small = precision == "auto" and width < SMALLEST_ROUNDED_WIDTH
+    rounds = precision in ("auto", "bf16") and capability >= BF16_CAPABILITY and not small
+    return "bf16" if rounds else "fp32"
 
 
 def vocoder_type() -> torch.dtype:
@@ -159,44 +154,34 @@ def memory_type() -> torch.dtype:
     return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
 
 
-def choose_precision(seconds: Mapping[str, float], width: int) -> Choice:
+def choose_precision(seconds: Mapping[str, float]) -> str:
     """Which kind to speak with, from what one row took in each. Four bits are never chosen unasked:
     the rounding is audible (docs/benchmarks.md)."""
-    if width < SMALLEST_ROUNDED_WIDTH:
-        return Choice("fp32", f"a width of {width} is not bound by memory")
-    times = seconds["fp32"] / seconds["int8"]
-    if times < WORTH:
-        return Choice("fp32", f"int8 would be {times:.1f} times as fast here: not worth rounding")
-    return Choice("int8", f"int8 is {times:.1f} times as fast as float32 on this machine")
+    return "int8" if seconds["fp32"] / seconds["int8"] >= WORTH else "fp32"
 
 
 @cache
-def fastest(width: int) -> Choice:
-    """Measures, for a transformer of this width, and chooses."""
-    if width < SMALLEST_ROUNDED_WIDTH:
-        return choose_precision({}, width)
-    return choose_precision(measured(width), width)
+def fastest(width: int) -> str:
+    """Measures, for a transformer of this width, and chooses; a small one is not bound by
+    memory."""
+    return "fp32" if width < SMALLEST_ROUNDED_WIDTH else choose_precision(measured(width))
 
 
-def measured(width: int, layers: int = 6) -> dict[str, float]:
+@torch.inference_mode()
+def measured(width: int, layers: int = 6, runs: int = 9) -> dict[str, float]:
     """Seconds that one row through the widest matrices takes in float32 and int8: the least of
     some runs over `layers` of them, more than the caches hold."""
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(4 * width, width, generator=generator), torch.zeros(4 * width)
     row = torch.randn(1, width, generator=generator)
-    return {
-        kind: _least_seconds([quantized_linear(kind, weight, bias) for _ in range(layers)], row)
-        / layers
-        for kind in ("fp32", "int8")
-    }
-
-
-@torch.inference_mode()
-def _least_seconds(modules: list[Callable[[Tensor], Tensor]], row: Tensor, runs: int = 9) -> float:
-    found = []
-    for _ in range(runs):
-        started = time.perf_counter()
-        for module in modules:
-            module(row)
-        found.append(time.perf_counter() - started)
-    return min(found)
+    found = {}
+    for kind in ("fp32", "int8"):
+        modules = [quantized_linear(kind, weight, bias) for _ in range(layers)]
+        times = []
+        for _ in range(runs):
+            started = time.perf_counter()
+            for module in modules:
+                module(row)
+            times.append(time.perf_counter() - started)
+        found[kind] = min(times) / layers
+    return found

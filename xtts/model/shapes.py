@@ -15,8 +15,6 @@ VOCODER_RATE = 24_000
 PLACEHOLDER_ID = 1
 # A voice is so many vectors before the text (Coqui's gpt_num_latents).
 NUM_LATENTS = 32
-# Pieces of a long text are faded at both ends, so that joining them makes no click.
-FADE_SECONDS = 0.005
 # Smaller models are not bound by memory, and rounding their weights is more audible.
 SMALLEST_ROUNDED_WIDTH = 512
 

@@ -1,7 +1,5 @@
-"""The causal transformer blocks (GPT-2), used by training, decoding, LoRA and ONNX.
-
-2019), one definition for the packed training forward, the step with an explicit key-value cache,
-LoRA, compile and ONNX.
+"""The causal transformer blocks (GPT-2): one definition for the packed training forward, reading
+with a key-value cache, LoRA, compile and ONNX.
 
 Weights are `nn.Linear`, `[out, in]`. On disk Coqui keeps Hugging Face's Conv1D orientation,
 `[in, out]`; `xtts.model.gpt` turns them, and no other module does.

@@ -7,7 +7,7 @@ stand in padded rows.
 """
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -49,40 +49,28 @@ class VarlenLayout:
         sources[slots] = torch.arange(len(number))
         return VarlenLayout(tuple(lengths), number, slots, sources)
 
-    def to(self, device: torch.device | str) -> "VarlenLayout":
-        """The same on `device`; the copy does not wait."""
-        moved: dict[str, Any] = {
-            name: getattr(self, name).to(device, non_blocking=True) for name in TENSORS
-        }
-        return replace(self, **moved)
-
-    def pinned(self) -> "VarlenLayout":
-        """The same in memory that a GPU can copy from by itself."""
-        return replace(self, **{name: getattr(self, name).pin_memory() for name in TENSORS})
+    def moved(self, move: Callable[[Tensor], Tensor]) -> "VarlenLayout":
+        """The same with each tensor moved."""
+        changes: dict[str, Any] = {name: move(getattr(self, name)) for name in TENSORS}
+        return replace(self, **changes)
 
     # What `xtts.model.transformer` asks of a cache.
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Each position sees itself and what is before it in its own clip."""
-        if attends_per_clip(queries):
-            return self.each(queries, keys, values)
-        return self.in_a_grid(queries, keys, values)
+        """Each position sees itself and what is before it in its own clip; a clip after the other,
+        each over its own length."""
+        parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
+        return torch.cat([causal_attention(*part) for part in parts], 2)
 
     def advance(self, time: int) -> None:
         """Nothing is remembered."""
 
-    # The two ways, equal in what they say.
-
-    def each(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """A clip after the other, each over its own length."""
-        parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
-        return torch.cat([causal_attention(*part) for part in parts], 2)
+    # The other way, equal in what it says.
 
     def in_one_grid(self, packed: Tensor, heads: int) -> Tensor:
-        """As `in_a_grid`, from queries, keys and values beside each other: `[1, sum, 3 * width]` ->
-        `[1, sum, width]`. One copy into the grid instead of six operations, and one out of it.
-
-        """
+        """All clips in one kernel, right-padded: what is causal never looks at its padding. From
+        queries, keys and values beside each other: `[1, sum, 3 * width]` -> `[1, sum, width]`. One
+        copy into the grid instead of six operations, and one out of it."""
         queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
         mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         return self.out_of_grid(mixed).unsqueeze(0)
@@ -106,11 +94,6 @@ class VarlenLayout:
         )
         return found
 
-    def in_a_grid(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """All clips in one kernel, right-padded: what is causal never looks at its padding."""
-        queries, keys, values = (self.padded(part) for part in (queries, keys, values))
-        return self.flat(F.scaled_dot_product_attention(queries, keys, values, is_causal=True))
-
     def padded(self, part: Tensor) -> Tensor:
         """[1, heads, sum, head_width] -> [clips, heads, longest, head_width], zeros behind."""
         _, heads, _, width = part.shape
@@ -118,20 +101,15 @@ class VarlenLayout:
         grid = grid.index_copy(0, self.slots, part[0].transpose(0, 1))
         return grid.view(len(self.lengths), -1, heads, width).transpose(1, 2)
 
-    @functools.cached_property
-    def present(self) -> Tensor:
-        """[clips, 1, 1, longest] of bool: False on the padding of a grid. Made once."""
-        grid = torch.zeros(
-            len(self.lengths) * max(self.lengths), dtype=torch.bool, device=self.slots.device
-        )
-        return grid.index_fill(0, self.slots, True).view(len(self.lengths), 1, 1, -1)
-
     def mask(self, like: Tensor, before: int = 0) -> Tensor:
         """What is added to the scores of a padded grid whose keys are `like`, `[clips, 1, 1, before
         + longest]`: 0 for what is there and for `before` keys in front of it, else -inf. Attention
-        would make the same of `present`, three operations each time."""
+        would make the same of a bool, three operations each time."""
         if (key := (like.dtype, before)) not in self._masks:
-            seen = F.pad(self.present, (before, 0), value=True)
+            places = len(self.lengths) * max(self.lengths)
+            present = torch.zeros(places, dtype=torch.bool, device=self.slots.device)
+            present = present.index_fill(0, self.slots, True).view(len(self.lengths), 1, 1, -1)
+            seen = F.pad(present, (before, 0), value=True)
             zeros = torch.zeros_like(seen, dtype=like.dtype)
             self._masks[key] = zeros.masked_fill_(~seen, -torch.inf)
         return self._masks[key]
@@ -139,11 +117,6 @@ class VarlenLayout:
     @functools.cached_property
     def _masks(self) -> dict[tuple[torch.dtype, int], Tensor]:
         return {}
-
-    def flat(self, part: Tensor) -> Tensor:
-        """[clips, heads, longest, head_width] -> [1, heads, sum, head_width]."""
-        rows = part.transpose(1, 2).flatten(0, 1)
-        return rows.index_select(0, self.slots).transpose(0, 1)[None]
 
 
 class _IntoGrid(torch.autograd.Function):

@@ -12,7 +12,8 @@ one AMX core, per second of audio, 0.46 s as published, 0.37 s so in float32, 0.
 """
 
 import contextlib
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,16 +22,30 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
-from machine.devices.graph_capture import Capture, difference
+from machine.devices.graph_capture import Capture, captures_on, difference
 from xtts.audio import MEL_BANDS, speaker_mel
-from xtts.model.chunk_sizes import STEPS_PER_FRAME as STEPS_PER_FRAME
 from xtts.model.config import ConfigError, ModelConfig
 from xtts.model.empty_weights import without_weights
 from xtts.model.shapes import DVAEShape, VocoderShape
+from xtts.model.streaming_vocoder import (
+    EDGE_STEPS,
+    MOST_SAMPLES,
+    STEPS_PER_FRAME,
+    WINDOW_SAMPLES,
+    first_steps,
+)
+
+log = logging.getLogger(__name__)
+
+# Of its tensors in a `model.pth`.
+WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
 
 
 class Vocoder(nn.Module):
-    """GPT latents to a waveform."""
+    """GPT latents to a waveform; what is spoken goes through `xtts.model.streaming_vocoder`."""
+
+    arrays = torch
+    most_samples = MOST_SAMPLES
 
     def __init__(self, width: int, speaker_width: int, shape: VocoderShape) -> None:
         super().__init__()
@@ -44,15 +59,16 @@ class Vocoder(nn.Module):
             conv_post_weight_norm=False, conv_post_bias=False, cond_in_each_up_layer=True,
         )  # fmt: skip
         self.shape = shape
-        self.width = width
-        self._laid_out_as: torch.dtype | None = None
-        self._recorded: dict[int, _RecordedWindow] = {}
+        self.width, self.speaker_width = width, speaker_width
+        # The type of numbers of a layout other than the published one; None in that one.
+        self.laid_out_as: torch.dtype | None = None
+        # By width: input, output and replay of its windows, at addresses that stay. One thread's.
+        self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
 
         As it learns, and as Coqui speaks: with zeros beyond both ends, which are heard as clicks.
-        What is spoken goes through `xtts.model.streaming_vocoder`.
         """
         return self.sound(self.steps(latents), speaker)
 
@@ -70,74 +86,89 @@ class Vocoder(nn.Module):
     def sound(self, steps: Tensor, speaker: Tensor) -> Tensor:
         """Steps `[batch, width, steps]`, speaker `[batch, 512, 1]` -> `[batch, steps * hop]`."""
         recorded = self._recorded.get(steps.shape[2]) if len(steps) == 1 else None
-        return recorded(steps, speaker) if recorded else self._computed(steps, speaker)
+        if recorded is None:
+            return self._computed(steps, speaker)
+        with torch.inference_mode():
+            given, found, replay = recorded
+            given[0].copy_(steps)
+            given[1].copy_(speaker)
+            replay()
+            # The next window writes over what this one says.
+            return found.clone()
 
     def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        if self._laid_out_as is None:
+        if self.laid_out_as is None:
             waveform: Tensor = self.waveform_decoder(steps, g=speaker)
             return waveform[:, 0]
-        steps, speaker = (widened(part, self._laid_out_as) for part in (steps, speaker))
+        steps, speaker = (widened(part, self.laid_out_as) for part in (steps, speaker))
         waveform = self.waveform_decoder(steps, g=speaker)
         return waveform[:, 0, 0].float()
 
-    @property
-    def in_windows(self) -> bool:
-        """Whether it speaks best in few widths, each used again and again: oneDNN makes code for
-        each, cuDNN a plan for each of some 55 convolutions."""
-        return self.laid_out or plans_each_width(self)
+    @torch.inference_mode()
+    def window(self, latents: Sequence[Tensor], left: int, right: int) -> Tensor:
+        """As in `StepVocoder`."""
+        # Of all latents again: at most 2,600 steps are interpolated in a millisecond.
+        steps = F.pad(self.steps(torch.stack(list(latents))[None]), (EDGE_STEPS,) * 2, "replicate")
+        return steps[:, :, left + EDGE_STEPS : right + EDGE_STEPS]
 
     @torch.inference_mode()
-    def record(self, width: int, speaker_width: int, capture: Capture) -> str:
+    def spoken(self, steps: Tensor, speaker: Tensor) -> Tensor:
+        """As in `StepVocoder`."""
+        return self.sound(steps, speaker)[0]
+
+    @property
+    def widths(self) -> Sequence[int]:
+        """Of the windows in which it speaks best, each used again and again: oneDNN makes code for
+        each, cuDNN a plan for each of some 55 convolutions. As published, on a CPU, it has none."""
+        if self.laid_out_as is None and not plans_each_width(self):
+            return ()
+        return [samples // self.shape.hop for samples in WINDOW_SAMPLES]
+
+    @torch.inference_mode()
+    def warm_up(self, capture: Capture | None = None, *, records: bool = True) -> None:
+        """Has the code made for every width, and for a stream's first chunk, before the first word
+        is spoken. capture: records each, on a GPU; by default as a CUDA graph, and not where
+        `records` is off: what is recorded keeps its memory."""
+        if not self.widths:
+            return
+        widths, like = (first_steps(self.shape), *self.widths), next(self.parameters())
+        if capture is None and records and plans_each_width(self):
+            capture = captures_on(like.device)
+        reasons = (self._record(width, capture) for width in widths) if capture else ()
+        if reason := next(filter(None, reasons), ""):
+            log.warning("The vocoder speaks without CUDA graphs, more slowly: %s", reason)
+        elif capture:
+            return
+        for width in widths:
+            speaker = like.new_zeros(1, self.speaker_width, 1)
+            self.sound(like.new_zeros(1, self.width, width), speaker)
+
+    def _record(self, width: int, capture: Capture) -> str:
         """Has windows of this width replayed from now on, in one launch instead of some 250; "" or
         why not. Only while nobody speaks in this width; once each."""
         if width in self._recorded:
             return ""
         like = next(self.parameters())
-        window = _RecordedWindow(
-            like.new_zeros(1, self.width, width), like.new_zeros(1, speaker_width, 1)
-        )
-        reason = window.record(self._computed, capture)
+        given = like.new_zeros(1, self.width, width), like.new_zeros(1, self.speaker_width, 1)
+        given[0].normal_(generator=torch.Generator(like.device).manual_seed(0))
+        compute = self._computed
+        plain = compute(*given).clone()
+        try:
+            found, replay = capture(lambda: (compute(*given),))
+        except (RuntimeError, torch.AcceleratorError) as error:
+            return str(error).splitlines()[0] or type(error).__name__
+        replay()
+        reason = difference(found, (plain,))
         if not reason:
-            self._recorded[width] = window
+            self._recorded[width] = given, found[0], replay
         return reason
-
-    @property
-    def laid_out(self) -> bool:
-        """Whether it speaks in another layout than the published one."""
-        return self._laid_out_as is not None
 
     def lay_out(self, dtype: torch.dtype) -> None:
         """Speaks in the layout and type that are fastest here, from now on; weight norm is folded
         before. Not for learning, and not to be saved."""
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
-        self._laid_out_as = dtype
-
-
-class _RecordedWindow:
-    """A window at addresses that stay. Used by one thread."""
-
-    def __init__(self, steps: Tensor, speaker: Tensor) -> None:
-        self._steps, self._speaker = steps, speaker
-
-    def record(self, compute: Callable[[Tensor, Tensor], Tensor], capture: Capture) -> str:
-        self._steps.normal_(generator=torch.Generator(self._steps.device).manual_seed(0))
-        plain = compute(self._steps, self._speaker).clone()
-        try:
-            found, self._replay = capture(lambda: (compute(self._steps, self._speaker),))
-        except (RuntimeError, torch.AcceleratorError) as error:
-            return str(error).splitlines()[0] or type(error).__name__
-        (self._sound,) = found
-        self._replay()
-        return difference(found, (plain,))
-
-    @torch.inference_mode()
-    def __call__(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        self._steps.copy_(steps)
-        self._speaker.copy_(speaker)
-        self._replay()
-        # The next window writes over what this one says.
-        return self._sound.clone()
+        self.laid_out_as = dtype
 
 
 def plans_each_width(vocoder: nn.Module) -> bool:
@@ -150,11 +181,30 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
     speaker_width = config.speaker_encoder.embedding_width
     vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
     decoder = vocoder.waveform_decoder
-    decoder.load_state_dict(_part(state, "hifigan_decoder.waveform_decoder."))
+    decoder.load_state_dict(_part(state, WAVEFORM_DECODER))
     for module in decoder.modules():
         if parametrize.is_parametrized(module, "weight"):
             parametrize.remove_parametrizations(module, "weight")
     return vocoder.eval().requires_grad_(False)
+
+
+def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The vocoder's tensors as a `model.pth` names them, on the CPU: where `like`, the base's, has
+    weight norm, a weight is a direction and its length.
+
+    Not of a vocoder that is laid out.
+    """
+    own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
+    found = {}
+    for name in like:
+        if not name.startswith(WAVEFORM_DECODER):
+            continue
+        inner, _, normed = name.removeprefix("hifigan_decoder.").partition(".parametrizations.")
+        weight = own[f"{inner}.weight" if normed else inner]
+        if normed.endswith("original0"):
+            weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
+        found[name] = weight.contiguous()
+    return found
 
 
 class SpeakerEncoder(nn.Module):

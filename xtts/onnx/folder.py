@@ -93,14 +93,3 @@ def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
     if fault := fault_of(Manifest(epoch=0, step=0, files=files), folder):
         raise OnnxError(f"{fault} Export the voice again.")
     return found
-
-
-def gpt_of(folder: Path, kind: str) -> Path:
-    """The file of the GPT in `kind`. Raises OnnxError for one that was not exported."""
-    found = read(folder)
-    if kind not in found.kinds:
-        raise OnnxError(
-            f"{folder} holds the GPT in {', '.join(found.kinds)}, not in {kind}. Export it again "
-            f"with --onnx all, or ask for {found.kinds[0]}."
-        )
-    return folder / GPT[kind]

@@ -96,7 +96,7 @@ def check_base(folder: Path) -> None:
 def base_of(
     checkpoint: Path,
     provenance: Mapping[str, object],
-    folder: str | None,
+    folder: str | Path | None,
     xtts_v2: str | Path = published.FOLDER,
 ) -> Path:
     """The base folder that a checkpoint was made from, compared by hash.

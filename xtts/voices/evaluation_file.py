@@ -60,24 +60,10 @@ class JudgeDescription:
 
 @dataclass(frozen=True)
 class SpokenSentence:
-    """One sentence as one candidate spoke it.
-
-    Attributes:
-        text: What was to be said.
-        source: `built_in`, `own` (EVALUATE_TEXTS) or `clip` (what a clip of the person says).
-        seed: Of the sampling; the same for every candidate.
-        seconds: Length of the sound.
-        expected_seconds: How long the person would take, at the candidate's own rate.
-        codes: Audio codes that were decoded.
-        text_tokens: Text ids that they were decoded from.
-        outcome: Whether it finished, ran to the code limit, is too short or too long.
-        judges: Each judge's figure of this sentence; None where it had nothing to judge.
-        wav: Where it may be heard, relative to OUTPUT_DIR; None where it was not kept.
-        heard: What a recogniser heard; None where none listened.
-    """
+    """One sentence as one candidate spoke it."""
 
     text: str
-    source: str
+    source: str  # `built_in`, `own` (EVALUATE_TEXTS) or `clip` (what a clip of the person says)
     seed: int
     seconds: float
     expected_seconds: float
@@ -91,27 +77,12 @@ class SpokenSentence:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One set of weights that was judged.
-
-    Attributes:
-        kind: The base, an epoch's own weights, or a blend of the two.
-        epoch: 0 for the base.
-        share: Of the fine-tuned weights: 0 for the base, 1 for an epoch.
-        checkpoint_sha256: Of the epoch's checkpoint; "" for the base.
-        unfinished, cut, babbling: How many sentences went astray, and how.
-        judges: Figures by judge; a judge that had nothing to judge is missing.
-        validation_audio_loss: In nats a code; None without validation, and for blends.
-        indistinguishable_from_base: No judge's interval tells it from the base.
-        ruled_out: Why it cannot be the best, in a sentence; None where it can.
-        remarks: What else is wrong with it, a sentence each.
-        seconds: How long it took to speak and judge.
-        device: Where it spoke.
-    """
+    """One set of weights that was judged: the base, an epoch's own, or a blend of the two."""
 
     kind: CandidateKind
-    epoch: int
-    share: float
-    checkpoint_sha256: str
+    epoch: int  # 0 for the base
+    share: float  # of the fine-tuned weights: 0 for the base, 1 for an epoch
+    checkpoint_sha256: str  # of the epoch's checkpoint; "" for the base
     unfinished: int
     cut: int
     babbling: int
@@ -143,14 +114,9 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which candidate is best.
+    """Which candidate is best, and why. advice: what to try, where that is the base; "" elsewhere.
 
-    Attributes:
-        kind, epoch, share: As of the candidate.
-        reason: One sentence.
-        advice: What to try, where the base is best; "" elsewhere.
-        indistinguishable_from_base: The base was taken because nothing was measurably better.
-        checkpoint_sha256: Of the epoch's checkpoint; "" for the base.
+    indistinguishable_from_base: the base was taken because nothing was measurably better.
     """
 
     kind: CandidateKind
@@ -173,19 +139,11 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Evaluation:
-    """The whole file.
+    """The whole file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
+    reference, codes_per_token, pitch_hz}; verdict: None until the base and an epoch were judged.
 
-    Attributes:
-        made_at: UTC, ISO 8601.
-        language: Of the sentences.
-        base: {name, sha256} as in a checkpoint's manifest.
-        sentence_set: SHA-256 of what every candidate spoke, with whose recording and seeds.
-        judges: What each figure is, and why a judge is absent.
-        person: What the person's own clips say: {clips, reference, codes_per_token, pitch_hz}.
-        smallest_difference: By judge, the least difference to the base that so many sentences
-            tell: half the width of the widest interval.
-        verdict: None until the base and an epoch were judged.
-        left_out: What was not judged to stay within the time for judging, a phrase each.
+    smallest_difference: by judge, the least difference to the base that so many sentences tell:
+    half the width of the widest interval.
     """
 
     made_at: str

@@ -3,7 +3,6 @@
 Importing this module imports no torch, and neither does opening an ONNX folder.
 """
 
-import os
 from collections.abc import Mapping
 from dataclasses import replace
 
@@ -12,29 +11,6 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.voices.base_models import BundleError
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
-
-
-def voice_spec(
-    name: "str | os.PathLike[str]",
-    *,
-    tos_agreed: bool = False,
-    **paths: "str | os.PathLike[str] | None",
-) -> VoiceSpec:
-    """The voice that a person asks for, from Python or on the command line.
-
-    paths: `reference`, `base`, `latents` and `pronunciations` of a VoiceSpec. Raises ArgumentError
-    for what is no path, or no switch.
-    """
-    found = {key: arguments.path(key, one) for key, one in paths.items() if one is not None}
-    base, pronunciations = found.get("base"), found.get("pronunciations")
-    return VoiceSpec(
-        str(arguments.path("name", name)),
-        str(base) if base else None,
-        tos_agreed=arguments.switch("tos_agreed", tos_agreed),
-        reference=found.get("reference"),
-        latents=found.get("latents"),
-        pronunciations=str(pronunciations) if pronunciations else None,
-    )
 
 
 def compute_config(

@@ -8,7 +8,8 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
     checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
-    checkpoints/best_speaker.json          a speaker embedding learned for the best weights
+    checkpoints/best_decoder.safetensors   a vocoder learned for the best weights
+    checkpoints/best_decoder.json          what it was learned for, and what came of it
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        how the base, each epoch and each blend speak
     curves.json                            whose curves in RUNS_DIR are this run's
@@ -113,7 +114,8 @@ class RunFolder:
         self.best_file = self.checkpoints / "best.json"
         self.best_blend = self.checkpoints / "best.pt"
         self.best_blend_manifest = manifest_beside(self.best_blend)
-        self.best_speaker = self.checkpoints / "best_speaker.json"
+        self.best_decoder = self.checkpoints / "best_decoder.safetensors"
+        self.best_decoder_record = manifest_beside(self.best_decoder)
         self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"

@@ -4,16 +4,18 @@ Importing this module imports no torch.
 """
 
 import logging
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from xtts import arguments
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
-from xtts.voices import bundle, learned_speaker
+from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import DEMO, BundleError, base_of, locate_base
 from xtts.voices.run_folder import (
     RunFolder,
@@ -48,14 +50,32 @@ class VoiceSpec:
     """
 
     name: str
-    base: str | None = None
+    base: str | Path | None = None
     xtts_v2: str = "train/xtts_v2"
     tos_agreed: bool = False
     reference: Path | None = None
     latents: Path | None = None
-    pronunciations: str | None = None
+    pronunciations: str | Path | None = None
     allow_base_reference: bool = False
     base_only: bool = False
+
+    @staticmethod
+    def asked(
+        name: "str | os.PathLike[str]",
+        *,
+        tos_agreed: bool = False,
+        **paths: "str | os.PathLike[str] | None",
+    ) -> "VoiceSpec":
+        """The voice that a person asks for, from Python or on the command line. paths: of a
+        VoiceSpec. Raises ArgumentError for what is no path, or no switch."""
+        known: dict[str, Any] = {
+            key: arguments.path(key, one) for key, one in paths.items() if one is not None
+        }
+        return VoiceSpec(
+            str(arguments.path("name", name)),
+            tos_agreed=arguments.switch("tos_agreed", tos_agreed),
+            **known,
+        )
 
     @property
     def path(self) -> Path:
@@ -92,7 +112,7 @@ class VoiceFiles:
     state: "Mapping[str, Tensor] | None" = None
     normalizer: str | None = None
     pronunciations: tuple[Path, ...] = ()
-    speaker: Path | None = None
+    decoder: Path | None = None
     provenance: "Mapping[str, Any]" = field(default_factory=dict)
     onnx: bool = False
     asked_reference: Path | None = None
@@ -143,7 +163,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     return VoiceFiles(
         folder, folder / "model.pth", spec.reference or newest_reference(run), None,
         pronunciations=_pronunciation_lists(spec, run.folder),
-        speaker=None if spec.reference else learned_speaker.base_speaker(run),
+        decoder=None if spec.reference else learned_decoder.learned_for(run, None),
         provenance=provenance,
     )  # fmt: skip
 
@@ -151,7 +171,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     onnx, licence = onnx_folder.is_one(folder), None
     if onnx:
-        reference, speaker = spec.reference, None
+        reference = spec.reference
     else:
         if (folder / "bundle.json").is_file():
             if fault := bundle.verify(folder):
@@ -160,10 +180,9 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
         elif folder != DEMO:
             locate_base(str(folder), tos_agreed=spec.tos_agreed)
         reference = spec.reference or _existing(folder / "reference.wav")
-        speaker = None if spec.reference else _existing(folder / learned_speaker.NAME)
     return VoiceFiles(
         folder, folder / "model.pth", reference, licence,
-        pronunciations=_pronunciation_lists(spec, folder), speaker=speaker, onnx=onnx,
+        pronunciations=_pronunciation_lists(spec, folder), onnx=onnx,
     )  # fmt: skip
 
 
@@ -179,11 +198,11 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         own = spec.reference is None or spec.reference.parent == run.samples
         return VoiceFiles(
             folder, folder / "model.pth", reference, None, pronunciations=lists,
-            speaker=learned_speaker.base_speaker(run) if own else None,
+            decoder=learned_decoder.learned_for(run, None) if own else None,
         )  # fmt: skip
     return VoiceFiles(
         folder, path, reference, None, checkpoint.model, normalizer_of(checkpoint.provenance),
-        lists, None if spec.reference else learned_speaker.speaker_beside(path),
+        lists, None if spec.reference else learned_decoder.decoder_beside(path),
         checkpoint.provenance,
     )  # fmt: skip
 

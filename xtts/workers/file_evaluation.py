@@ -27,13 +27,13 @@ from xtts.workers.requests import (
     SpokenSet,
     TrialRequest,
 )
-from xtts.workers.tuned_model import TunedModel, with_speaker
+from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from xtts.evaluation.recogniser import Recogniser
-    from xtts.inference.decoding import DecodingResult
+    from xtts.inference.decoding import TorchUtterance
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece, Tokenizer
@@ -49,7 +49,7 @@ class DecodedSentence:
 
     task: SentenceTask
     pieces: "list[Piece]"
-    said: "list[DecodingResult]"
+    said: "list[TorchUtterance]"
 
 
 class BackgroundHearing:
@@ -125,8 +125,7 @@ def evaluate(tuned: TunedModel, request: EvaluateRequest) -> SpokenSet:
     recogniser = tuned.recogniser(request.recogniser, language)
     with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
         weights = None if request.of_base else request.weights
-        model, heard = tuned.speaking(reading, reference, weights, request.share)
-        whose = with_speaker(heard, request.speaker)
+        model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
         facts, spoken = _speak_all(model, whose, request, started, hearing)
         if not request.of_base:
             base, heard = tuned.speaking(reading, reference, None)
@@ -194,8 +193,8 @@ def _tried(
         recogniser.hear([_for_recogniser(sound)])
     clock.append(time.perf_counter())
     words = word_evidence(
-        model.gpt, model.tokenizer, whose.latents, longest.pieces[0], asked.language, said.codes,
-        stopped=True,
+        model.gpt, model.tokenizer, whose.latents, longest.pieces[0], asked.language,
+        whose.latents.new_tensor(said.codes).long(), stopped=True,
     )  # fmt: skip
     clock.append(time.perf_counter())
     step, made, heard, word = (after - before for before, after in itertools.pairwise(clock))
@@ -265,6 +264,8 @@ def _measured(model: "Model", sentence: DecodedSentence, waveform: "Tensor | Non
 
 def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> list[float]:
     """`SpokenFacts.words` by the model that is loaded now; none for what did not end."""
+    import torch
+
     from xtts.evaluation.word_evidence import word_evidence
 
     return [
@@ -273,7 +274,7 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
         if said.stopped
         for nats in word_evidence(
             model.gpt, model.tokenizer, latents, piece, sentence.task.request.language,
-            said.codes, stopped=True,
+            torch.tensor(said.codes, device=latents.device), stopped=True,
         )
     ]  # fmt: skip
 
@@ -281,17 +282,19 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
 def _decoded(
     model: "Model", whose: "Voice", rate: SpeakingRate, tasks: Sequence[SentenceTask]
 ) -> list[DecodedSentence]:
-    from xtts.inference.torch_backend import PieceRequest, decode_together
+    import torch
+
+    from xtts.inference.decoding import TorchUtterance, decode
 
     sentences = [DecodedSentence(task, task.request.read(model.tokenizer), []) for task in tasks]
-    wanted = [
-        PieceRequest(piece.ids, one.task.request.seed + number, _most_codes(rate, len(piece.ids)))
-        for one in sentences
-        for number, piece in enumerate(one.pieces)
-    ]
-    decoded = iter(decode_together(model, whose, wanted, SLOTS))
+    wanted = []
     for one in sentences:
-        one.said.extend(itertools.islice(decoded, len(one.pieces)))
+        for number, piece in enumerate(one.pieces):
+            random = torch.Generator(model.device).manual_seed(one.task.request.seed + number)
+            most = _most_codes(rate, len(piece.ids))
+            one.said.append(TorchUtterance(model.gpt, model.config.decoding, random, most))
+            wanted.append((torch.tensor(piece.ids, device=model.device), one.said[-1]))
+    decode(model.gpt, whose.latents, wanted, SLOTS)
     return sentences
 
 

@@ -8,18 +8,18 @@ import time
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from xtts.workers import file_evaluation, speaker_learning
+from xtts.workers import decoder_learning, file_evaluation
 from xtts.workers.requests import (
     Answer,
     EvaluateRequest,
-    LearnSpeakerRequest,
+    LearnDecoderRequest,
     ListenRequest,
     Request,
     SpeakRequest,
     SpokenFile,
     TrialRequest,
 )
-from xtts.workers.tuned_model import TunedModel, with_speaker
+from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import Guard
@@ -37,7 +37,7 @@ class FileSpeaker(TunedModel):
         doing: dict[type[Request[Any]], Any] = {
             SpeakRequest: speak, EvaluateRequest: file_evaluation.evaluate,
             ListenRequest: file_evaluation.listen, TrialRequest: file_evaluation.trial,
-            LearnSpeakerRequest: speaker_learning.learn,
+            LearnDecoderRequest: decoder_learning.learn,
         }  # fmt: skip
         found: Answer = doing[type(request)](self, request)
         self.let_go()
@@ -55,13 +55,12 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     reading = tuned.reading(request.weights)
     pieces = request.request.read(reading.tokenizer)
     reference = voice.read_reference(reading.config, request.reference)
-    model, heard = tuned.speaking(reading, reference, request.weights)
-    whose = with_speaker(heard, request.speaker)
+    model, whose = tuned.speaking(reading, reference, request.weights, decoder=request.decoder)
     guard = tuned.guard(whose, request.request.seed)
     asked = replace(request.request, pieces=pieces)
     waveform = speech.synthesize(TorchBackend(model), whose, asked, guard)
     audio.write_wav(request.out, waveform)
-    likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, heard)
+    likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
     return SpokenFile(
         time.perf_counter() - started, len(waveform) / audio.VOCODER_RATE, tuned.compute.device,
         likeness, *_ending(guard), words=_words(pieces, guard),
@@ -78,7 +77,7 @@ def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:
 
 
 def _words(pieces: "list[Piece]", guard: "Guard | None") -> list[tuple[str, float, float]] | None:
-    from xtts.inference.alignment.spoken_words import words_of_speech
+    from xtts.inference.alignment.words import words_of_speech
 
     found = words_of_speech(pieces, guard.pieces) if guard is not None and guard.pieces else None
     if found is None:

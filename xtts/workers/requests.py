@@ -12,8 +12,8 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 # Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
 SLOTS = 8
-# Steps with which a speaker embedding is learned.
-LEARNING_STEPS = 60
+# Steps with which a decoder is learned.
+LEARNING_STEPS = 250
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -60,7 +60,7 @@ class SpeakRequest(Request[SpokenFile]):
     Attributes:
         reference: The recording of who speaks.
         weights: A checkpoint; None speaks with the base's own.
-        speaker: A speaker embedding `[512]` in the place of the reference's own.
+        decoder: The tensors of a learned decoder; None speaks with the base's own.
     """
 
     doing = "speaking"
@@ -68,7 +68,7 @@ class SpeakRequest(Request[SpokenFile]):
     reference: Path
     out: Path
     weights: Path | None = None
-    speaker: tuple[float, ...] | None = None
+    decoder: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -145,7 +145,7 @@ class EvaluateRequest(Request[SpokenSet]):
         budget_seconds: No group of sentences that would end later is begun; None speaks all.
         at_least: So many are spoken in any case.
         recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
-        speaker: As of `SpeakRequest`.
+        decoder: As of `SpeakRequest`.
     """
 
     doing = "evaluating"
@@ -157,7 +157,7 @@ class EvaluateRequest(Request[SpokenSet]):
     budget_seconds: float | None = None
     at_least: int = SLOTS
     recogniser: str = ""
-    speaker: tuple[float, ...] | None = None
+    decoder: Path | None = None
 
     @property
     def of_base(self) -> bool:
@@ -230,18 +230,16 @@ class TranscribedClip:
 
 
 @dataclass(frozen=True)
-class SpeakerLearned:
-    """What came of learning a speaker embedding.
+class DecoderLearned:
+    """What came of learning a decoder.
 
     Attributes:
-        embedding: `[512]`, part of the way from the recording's own to what was learned.
         distance_before, distance_after: Mean spectral distance of the held-out clips.
         clips: Learned from.
         steps: Taken.
         seconds: Loading included.
     """
 
-    embedding: list[float]
     distance_before: float
     distance_after: float
     clips: int
@@ -250,19 +248,21 @@ class SpeakerLearned:
 
 
 @dataclass(frozen=True)
-class LearnSpeakerRequest(Request[SpeakerLearned]):
-    """A speaker embedding to learn (`xtts.workers.speaker_learning`).
+class LearnDecoderRequest(Request[DecoderLearned]):
+    """A decoder to learn (`xtts.workers.decoder_learning`).
 
     Attributes:
         clips: Some of them judge and are not learned from.
-        reference: The person's recording, from which the embedding starts.
+        reference: The person's recording, whose embedding it is learned with.
+        out: Where its tensors are written (`xtts.voices.learned_decoder`).
         weights, share: As of `EvaluateRequest`.
         budget_seconds: Fewer steps are taken where these end before.
     """
 
-    doing = "learning a speaker embedding"
+    doing = "learning a decoder"
     clips: tuple[TranscribedClip, ...]
     reference: Path
+    out: Path
     weights: Path | None
     share: float
     budget_seconds: float

@@ -18,13 +18,13 @@ import numpy as np
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
-from xtts.inference.alignment.spoken_words import SpokenWords
+from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.speech import Samples
+from xtts.inference.shaping import Samples
+from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.voice import Voice
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import Piece
 from xtts.voices import loading as voice_loading

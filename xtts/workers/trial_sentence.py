@@ -25,9 +25,9 @@ def main() -> int:
     from xtts import audio
     from xtts.inference import speech, voice
     from xtts.inference.compute_config import ComputeConfig
+    from xtts.inference.defaults import SamplingParams
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.inference.torch_backend import TorchBackend
-    from xtts.model.config import SamplingParams
     from xtts.voices.loading import load_voice
     from xtts.voices.voice_files import VoiceSpec
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from xtts.inference.compute_config import ComputeConfig
+from xtts.voices import learned_decoder
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -62,14 +63,23 @@ class TunedModel:
         return replace(self.model, config=config, tokenizer=tokenizer)
 
     def speaking(
-        self, reading: "Model", reference: "Tensor", weights: Path | None, share: float = 1.0
+        self,
+        reading: "Model",
+        reference: "Tensor",
+        weights: Path | None,
+        share: float = 1.0,
+        decoder: Path | None = None,
     ) -> "tuple[Model, Voice]":
         """The model that reads so with a share of some weights, and the voice of a recording.
 
-        reference: as `xtts.inference.voice.read_reference`; weights: None is the base's own.
+        reference: as `xtts.inference.voice.read_reference`; weights, decoder: None is the base's
+        own.
         """
         self._take(weights, share)
-        return replace(reading, gpt=self.model.gpt), self._voice_of(reference)
+        model = replace(reading, gpt=self.model.gpt)
+        if decoder is not None:
+            model.load_decoder(learned_decoder.read_tensors(decoder))
+        return model, self._voice_of(reference)
 
     def let_go(self) -> None:
         """Frees the learning part after a request, unless it is to be kept."""
@@ -86,8 +96,9 @@ class TunedModel:
 
     def guard(self, whose: "Voice", seed: int) -> "Guard | None":
         """What judges speech by this voice; None where nothing is to be judged."""
-        from xtts.inference.alignment import head_measurement
+        from xtts.inference.alignment import heads
         from xtts.inference.alignment.guarded_piece import Guard
+        from xtts.inference.torch_backend import TorchBackend
 
         if not self.compute.guard:
             return None
@@ -98,7 +109,7 @@ class TunedModel:
                 self._heads = ()
             elif self._heads is None:
                 # No fine-tuning moves them: once for all that is spoken here.
-                self._heads = head_measurement.measured_heads(self.model, whose)
+                self._heads = heads.measured(TorchBackend(self.model), whose)
         return Guard(self._heads, self.model.tokenizer.spoken, seed)
 
     def recogniser(self, name: str, language: str) -> "Recogniser | None":
@@ -144,12 +155,3 @@ class TunedModel:
         else:
             self.model.load_gpt(loading.read_tensors(self.base / "model.pth"))
         self._loaded = key
-
-
-def with_speaker(heard: "Voice", speaker: "tuple[float, ...] | None") -> "Voice":
-    """A voice with another speaker embedding `[512]`; None leaves its own."""
-    import torch
-
-    if speaker is None:
-        return heard
-    return replace(heard, speaker=torch.tensor(speaker)[None, :, None].to(heard.speaker))

@@ -8,8 +8,6 @@ from machine.doctor.finding import Finding, fail, ok, warn
 from machine.readings.snapshot import (
     Container,
     MachineSettings,
-    Refused,
-    SharedMemory,
     Storage,
     TrialSpeech,
 )
@@ -27,11 +25,11 @@ _SHM_BYTES = 1_000_000_000
 _SAME_SPEECH = 0.05
 
 
-def settings(settings: MachineSettings, refused: tuple[Refused, ...]) -> Finding:
+def settings(settings: MachineSettings, refused: tuple[tuple[str, str], ...]) -> Finding:
     """Whether the programs would start with their settings, in the programs' own sentences."""
-    faults = [one.sentence for one in refused] or [settings.fault]
+    faults = [sentence for _, sentence in refused] or [settings.fault]
     if any(faults):
-        who = " and ".join(dict.fromkeys(one.program for one in refused)) or "the programs"
+        who = " and ".join(dict(refused)) or "the programs"
         return fail(
             f"the settings cannot be used: {who} would not start", "settings that are accepted",
             "\n".join(dict.fromkeys(faults)),
@@ -47,7 +45,7 @@ def disk(settings: MachineSettings, storage: Storage) -> Finding:
     seen = f"{gigabytes(storage.free_bytes)} free for OUTPUT_DIR={settings.output_dir}"
     expected = f"{gigabytes(run)} for a run with BASE_MODEL={settings.base_model}"
     evidence = f"{storage.place}: {gigabytes(storage.total_bytes)}"
-    if not storage.writable:
+    if storage.write_fault:
         return fail(
             f"OUTPUT_DIR={settings.output_dir} cannot be written", expected,
             "No checkpoint could be saved; training does not start.",
@@ -81,10 +79,10 @@ def memory(settings: MachineSettings, environment: Environment) -> Finding:
     return ok(seen, expected)
 
 
-def shared_memory(shared_memory: SharedMemory, container: Container) -> Finding | None:
+def shared_memory(shared_memory: int, container: Container) -> Finding | None:
     """Docker's 64 MB of /dev/shm."""
-    seen = f"/dev/shm has {gigabytes(shared_memory.total_bytes)}"
-    if container.inside and shared_memory.total_bytes < _SHM_BYTES:
+    seen = f"/dev/shm has {gigabytes(shared_memory)}"
+    if container.inside and shared_memory < _SHM_BYTES:
         return warn(
             seen, "1 GB or more",
             "Sotaque's own loader uses threads and needs none of it; what loads data with worker "

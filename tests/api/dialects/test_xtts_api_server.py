@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 
-from api.dialects.memory import _MOST_CALLERS, CallerSettings, TtsSettings
 from tests.api.conftest import Running
 from tests.api.dialects.heard import asked, refusal
 
@@ -28,18 +27,6 @@ def test_settings_count_for_the_callers_later_requests_to_this_dialect(
         dialect.client.get("/api/tts", params={"text": "hi"})
     said = [(one.temperature, one.speed) for one, _ in orders]
     assert said == [(0.3, 1.25), (0.3, 1.25), (None, 1.0)]
-
-
-def test_each_caller_has_settings_of_its_own_and_the_oldest_are_forgotten() -> None:
-    known = CallerSettings()
-    assert known.of("10.0.0.1") is None
-    for number in range(_MOST_CALLERS + 1):
-        known.set(str(number), TtsSettings(speed=1.5))
-    assert known.of("0") is None and known.of("1") and known.of(str(_MOST_CALLERS))
-    known.set("1", TtsSettings(speed=0.5))
-    known.set("new", TtsSettings())
-    assert known.of("2") is None
-    assert known.of("1") == TtsSettings(speed=0.5)
 
 
 def test_a_switch_may_be_a_number(dialect: Running) -> None:

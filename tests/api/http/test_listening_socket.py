@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from api.http.listening_socket import PortTaken, listening
+from api.http.listening_socket import listening
+from machine.errors import SotaqueError
 
 
 def test_a_free_port_is_bound_without_nagles_delay() -> None:
@@ -30,14 +31,14 @@ def test_localhost_is_each_of_its_addresses_that_there_are() -> None:
 
 
 def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(PortTaken, match=r"192\.0\.2\.1 .* API_HOST must be an address"):
+    with pytest.raises(SotaqueError, match=r"192\.0\.2\.1 .* API_HOST must be an address"):
         listening("192.0.2.1", 0)
 
     def unknown(*_: object, **__: object) -> None:
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("socket.getaddrinfo", unknown)
-    with pytest.raises(PortTaken, match=r"API_HOST=laptop is no address .* not known"):
+    with pytest.raises(SotaqueError, match=r"API_HOST=laptop is no address .* not known"):
         listening("laptop", 0)
 
 

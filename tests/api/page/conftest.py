@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,7 @@ import pytest
 from tests.api.page.fake import serving
 from tests.api.page.world import World
 
+Open = Callable[..., Any]
 # A loaded machine: what takes a second alone may take a minute beside a training.
 PATIENCE_MILLISECONDS = 120_000
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
@@ -19,7 +21,7 @@ DONE = "!document.getElementById('again').disabled"
 
 
 @pytest.fixture
-def open_page(chromium: Any) -> Iterator[Callable[..., Any]]:
+def open_page(chromium: Any) -> Iterator[Open]:
     """open_page(address, **context): the page, once its epochs are shown or known to be none;
     `browser`: another one than `chromium`.
 
@@ -64,9 +66,15 @@ def address(world: World) -> Iterator[str]:
 
 
 @pytest.fixture
-def page(address: str, open_page: Callable[..., Any]) -> Any:
+def opened(address: str, open_page: Open) -> Open:
+    """As `open_page`, on the fake server."""
+    return partial(open_page, address)
+
+
+@pytest.fixture
+def page(opened: Open) -> Any:
     """The page on the fake server, with the newest epoch on its desk."""
-    return open_page(address, ready="#desk-works:not([hidden])")
+    return opened(ready="#desk-works:not([hidden])")
 
 
 def until(page: Any, expression: str) -> None:
@@ -78,6 +86,11 @@ def until(page: Any, expression: str) -> None:
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"never came true: {expression}"
         page.wait_for_timeout(25)
+
+
+def says(page: Any, element: str, text: str) -> None:
+    """Waits until the element with this id has this text."""
+    until(page, f"document.getElementById('{element}').textContent === {text!r}")
 
 
 def position(page: Any) -> float:

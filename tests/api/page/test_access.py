@@ -1,18 +1,15 @@
 """The page for everybody: by keyboard, by ear, small, dark; and words that are only words."""
 
 import itertools
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import CHECKS, outside, position, speak, until
+from tests.api.page.conftest import CHECKS, Open, outside, position, says, speak, until
 from tests.api.page.world import World, epoch
 
 pytestmark = pytest.mark.system
-
-Open = Callable[..., Any]
 DESK = "#desk-works:not([hidden])"
 POSITION = "document.getElementById('position').valueAsNumber"
 FOCUSED = """(() => {
@@ -39,11 +36,9 @@ def full(world: World) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_names_headings_and_contrast(
-    world: World, address: str, open_page: Open, scheme: str
-) -> None:
+def test_names_headings_and_contrast(world: World, opened: Open, scheme: str) -> None:
     full(world)
-    page = open_page(address, ready=DESK, color_scheme=scheme)
+    page = opened(ready=DESK, color_scheme=scheme)
     page.click("#numbers summary")
     page.click("#speak summary")
     speak(page, "Good morning.")
@@ -69,19 +64,17 @@ def test_the_checks_find_what_is_wrong(page: Any) -> None:
     assert "Curves skips from level" in faults
 
 
-def test_the_question_for_the_key_has_names_and_contrast(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_the_question_for_the_key_has_names_and_contrast(world: World, opened: Open) -> None:
     world.key = "k"
-    page = open_page(address, ready="#key-dialog[open]")
+    page = opened(ready="#key-dialog[open]")
     assert page.evaluate(CHECKS)["faults"] == []
     page.provoked.append("401")
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_no_width_scrolls_sideways(world: World, address: str, open_page: Open, width: int) -> None:
+def test_no_width_scrolls_sideways(world: World, opened: Open, width: int) -> None:
     full(world)
-    page = open_page(address, ready=DESK, viewport={"width": width, "height": 700})
+    page = opened(ready=DESK, viewport={"width": width, "height": 700})
     page.click("#numbers summary")
     page.click("#speak summary")
     assert outside(page, width, "button, input, select, textarea") == []
@@ -95,11 +88,11 @@ def test_no_width_scrolls_sideways(world: World, address: str, open_page: Open, 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 @pytest.mark.parametrize("name", ["W" * 100, "Dona Maria da Silva " * 5])
 def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(
-    world: World, address: str, open_page: Open, width: int, name: str
+    world: World, opened: Open, width: int, name: str
 ) -> None:
     world.voices.append({"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
                          "preview": "/v1/voices/v9/preview.wav", "quality": None})  # fmt: skip
-    page = open_page(address, ready=DESK, viewport={"width": width, "height": 844})
+    page = opened(ready=DESK, viewport={"width": width, "height": 844})
     until(page, "!!document.querySelector('#voice option[value=v9]')")
     page.select_option("#voice", "v9")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -122,12 +115,10 @@ RECTANGLES = """((chosen) => [...document.querySelectorAll(chosen)]
   }))"""
 
 
-def test_a_phone_has_targets_for_fingers_and_nothing_over_them(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world: World, opened: Open) -> None:
     full(world)
     size = {"width": 390, "height": 844}
-    page = open_page(address, ready=DESK, viewport=size, has_touch=True)
+    page = opened(ready=DESK, viewport=size, has_touch=True)
     page.click("#numbers summary")
     page.click("#speak summary")
 
@@ -188,7 +179,7 @@ def test_a_person_without_a_mouse_listens_serves_and_speaks(page: Any, world: Wo
     assert position(page) == 0
     page.focus("tr[data-epoch='1'] .epoch")
     page.keyboard.press("Enter")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 1'")
+    says(page, "desk-title", "Epoch 1")
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
@@ -206,13 +197,13 @@ def test_a_letter_outside_the_desk_does_nothing(page: Any) -> None:
     assert page.text_content("#switch").startswith("Switch to reference")
 
 
-def test_whoever_wants_no_motion_gets_none(address: str, open_page: Open) -> None:
-    page = open_page(address, ready=DESK, reduced_motion="reduce")
+def test_whoever_wants_no_motion_gets_none(opened: Open) -> None:
+    page = opened(ready=DESK, reduced_motion="reduce")
     moving = "getComputedStyle(document.querySelector('.pulse')).animationName"
     assert page.evaluate(moving) == "none"
 
 
-def test_words_are_only_words(world: World, address: str, open_page: Open) -> None:
+def test_words_are_only_words(world: World, opened: Open) -> None:
     """Markup in anything that the server says stays text; the policy would stop what did not."""
     evil = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
     one = epoch(1)
@@ -220,7 +211,7 @@ def test_words_are_only_words(world: World, address: str, open_page: Open) -> No
     world.epochs, world.message, world.state = [one], evil, "degraded"
     world.voices = [{"id": evil, "name": evil, "origin": "upload", "created": evil,
                      "duration_seconds": None}]  # fmt: skip
-    page = open_page(address, ready=DESK)
+    page = opened(ready=DESK)
     page.wait_for_selector("#voice-list li")
     assert page.text_content("#desk-text") == evil
     assert page.text_content("#message") == evil

@@ -2,13 +2,12 @@
 
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import add_voice, speak, until
+from tests.api.page.conftest import Open, add_voice, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -73,8 +72,8 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(
     assert world.voices[-1]["name"] == "Ben"
 
 
-def test_speak_stands_near_the_top_of_a_phone(address: str, open_page: Callable[..., Any]) -> None:
-    phone = open_page(address, viewport={"width": 390, "height": 844})
+def test_speak_stands_near_the_top_of_a_phone(opened: Open) -> None:
+    phone = opened(viewport={"width": 390, "height": 844})
     top = phone.evaluate("document.getElementById('say').getBoundingClientRect().bottom")
     assert top < 844
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390

@@ -2,19 +2,16 @@
 
 import json
 import re
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import faults, speak, too_small, until
+from tests.api.page.conftest import Open, faults, says, speak, too_small, until
 from tests.api.page.test_access import FOCUSED
 from tests.api.page.world import SENTENCES, World, evaluation, figure_of, judged
 
 pytestmark = pytest.mark.system
-
-Open = Callable[..., Any]
 READY = "#judgement:not([hidden])"
 WORKS = "!document.getElementById('desk-works').hidden"
 ROWS = """[...document.querySelectorAll("#judged-table tbody tr")]
@@ -30,9 +27,9 @@ def world() -> World:
 
 
 @pytest.fixture
-def page(address: str, open_page: Open) -> Any:
+def page(opened: Open) -> Any:
     """The page with the best epoch and the base on its desk."""
-    found = open_page(address, ready=READY)
+    found = opened(ready=READY)
     until(found, WORKS)
     return found
 
@@ -82,7 +79,7 @@ def test_the_base_is_first_and_the_best_says_why(page: Any) -> None:
     ],
 )
 def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(
-    world: World, address: str, open_page: Open, base: float, own: float, half: float, told: str
+    world: World, opened: Open, base: float, own: float, half: float, told: str
 ) -> None:
     found = evaluation()
     for one in found["candidates"]:
@@ -90,7 +87,7 @@ def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(
         mean = base if one["kind"] == "base" else own
         one["judges"]["pitch_drift_percent"] = figure_of(mean, own_base, half)
     world.evaluation = found
-    page = open_page(address, ready=READY)
+    page = opened(ready=READY)
     cell = page.locator("tr[data-candidate='epoch_2'] td[data-label='Pitch']")
     assert cell.text_content() == told
     assert cell.locator(".mark.worse").count() == ("worse" in told)
@@ -188,20 +185,18 @@ def tab_to(page: Any, name: str, key: str = "Tab") -> None:
     raise AssertionError(f"{name} is not reached by {key}")
 
 
-def test_a_blind_comparison_by_keyboard_alone(
-    world: World, address: str, open_page: Open, tmp_path: Path
-) -> None:
-    page = open_page(address, ready=READY)
+def test_a_blind_comparison_by_keyboard_alone(world: World, opened: Open, tmp_path: Path) -> None:
+    page = opened(ready=READY)
     until(page, WORKS)
     tab_to(page, "Listen to epoch 3")
     page.keyboard.press("Enter")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 3 and the base'")
+    says(page, "desk-title", "Epoch 3 and the base")
     tab_to(page, "against")
     page.keyboard.type("Epoch 1")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 3 and epoch 1'")
+    says(page, "desk-title", "Epoch 3 and epoch 1")
     tab_to(page, "blind")
     page.keyboard.press("Space")
-    until(page, "document.getElementById('desk-title').textContent === 'Blind comparison'")
+    says(page, "desk-title", "Blind comparison")
     until(page, WORKS)
     # Nothing on the desk says who is who.
     assert page.evaluate(NAMES) == ["A", "B"]
@@ -289,7 +284,7 @@ def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page: Any, wor
     again["candidates"][2]["checkpoint_sha256"] = "f" * 64
     world.evaluation = again
     world.tell("epoch")
-    until(page, "document.getElementById('notes-title').textContent === 'Notes (0)'")
+    says(page, "notes-title", "Notes (0)")
 
 
 def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page: Any, world: World) -> None:
@@ -305,7 +300,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page: Any, wo
     world.evaluation["candidates"][1]["can_speak"] = False
     world.tell("epoch")
     until(page, "document.getElementById('voice').value === 'default'")
-    until(page, "document.getElementById('speaks-with').textContent === 'with epoch 3'")
+    says(page, "speaks-with", "with epoch 3")
 
 
 def test_the_best_is_suggested_and_served_at_a_press(page: Any, world: World) -> None:
@@ -317,10 +312,10 @@ def test_the_best_is_suggested_and_served_at_a_press(page: Any, world: World) ->
     assert page.text_content("#follow") == "Serve the best again"
 
 
-def test_the_base_may_be_best_with_what_to_try(world: World, address: str, open_page: Open) -> None:
+def test_the_base_may_be_best_with_what_to_try(world: World, opened: Open) -> None:
     world.evaluation = evaluation("base")
     world.evaluation["verdict"]["advice"] = "Try more clips, or a lower learning rate."
-    page = open_page(address, ready=READY)
+    page = opened(ready=READY)
     assert page.text_content("#verdict").startswith("Base is the best")
     assert page.text_content("#advice") == "Try more clips, or a lower learning rate."
     assert page.text_content("#suggestion-text").endswith("leave VOICE empty, or set VOICE=best.")
@@ -329,24 +324,20 @@ def test_the_base_may_be_best_with_what_to_try(world: World, address: str, open_
     assert page.text_content("#desk-title") == "Epoch 3 and the base"
 
 
-def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world: World, opened: Open) -> None:
     del world.evaluation["candidates"][3]
-    page = open_page(address, ready=READY)
+    page = opened(ready=READY)
     assert rows(page)[1] == "epoch_3"
     assert page.text_content("tr[data-candidate='epoch_3'] .marks") == "not judged yet"
     page.click("tr[data-candidate='epoch_3'] .epoch")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 3'")
+    says(page, "desk-title", "Epoch 3")
     until(page, WORKS)
     assert page.evaluate(NAMES) == ["Output", "Reference"]
 
 
-def test_a_run_without_an_evaluation_looks_as_before(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_a_run_without_an_evaluation_looks_as_before(world: World, opened: Open) -> None:
     world.evaluation = None
-    page = open_page(address, ready="#desk-works:not([hidden])")
+    page = opened(ready="#desk-works:not([hidden])")
     for gone in ("#judged", "#pair", "#judgement"):
         assert page.is_hidden(gone)
     assert page.is_visible("#epochs-table")
@@ -357,10 +348,8 @@ def test_a_run_without_an_evaluation_looks_as_before(
 @pytest.mark.parametrize(
     ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
 )
-def test_names_contrast_and_width(
-    world: World, address: str, open_page: Open, width: int, scheme: str
-) -> None:
-    page = open_page(address, ready=READY, color_scheme=scheme, has_touch=width < 400,
+def test_names_contrast_and_width(world: World, opened: Open, width: int, scheme: str) -> None:
+    page = opened(ready=READY, color_scheme=scheme, has_touch=width < 400,
                      viewport={"width": width, "height": 844})  # fmt: skip
     until(page, WORKS)
     page.click("#figures summary")
@@ -399,15 +388,13 @@ def test_nothing_moves_under_the_hand(page: Any) -> None:
     assert (page.evaluate(top), page.evaluate(end)) == (before[0], foot)
 
 
-def test_words_are_only_words_in_an_evaluation_too(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_words_are_only_words_in_an_evaluation_too(world: World, opened: Open) -> None:
     evil = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
     one = world.evaluation
     one["verdict"] |= {"reason": evil, "advice": evil}
     one["candidates"][2] |= {"remarks": [evil], "ruled_out": evil}
     one["judges"] = {**one["judges"], "words": {**one["judges"]["words"], "meaning": evil}}
-    page = open_page(address, ready=READY)
+    page = opened(ready=READY)
     page.fill("#note", evil)
     page.click("#prefer-a")
     assert evil in page.text_content("#verdict") and evil in page.text_content("#candidate-facts")
@@ -416,8 +403,8 @@ def test_words_are_only_words_in_an_evaluation_too(
     assert page.title() == "Sotaque"
 
 
-def test_a_damaged_store_of_notes_is_none(world: World, address: str, open_page: Open) -> None:
-    page = open_page(address, ready=READY)
+def test_a_damaged_store_of_notes_is_none(world: World, opened: Open) -> None:
+    page = opened(ready=READY)
     key = f"sotaque-notes-{'5' * 64}"
     page.evaluate(f"localStorage.setItem({key!r}, '{{\"a\": 1}}')")
     page.reload()

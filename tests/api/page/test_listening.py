@@ -1,11 +1,10 @@
 """The desk: both recordings play, A/B keeps the position, and what cannot be heard is told."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import position, until
+from tests.api.page.conftest import Open, position, says, until
 from tests.api.page.world import TEXT, World, epoch
 
 pytestmark = pytest.mark.system
@@ -51,7 +50,7 @@ def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
     page.evaluate("document.getElementById('position').value = 3.4")
     page.dispatch_event("#position", "input")
     page.click("#play-reference")
-    until(page, "document.getElementById('now').textContent === '0:03.6'")
+    says(page, "now", "0:03.6")
     until(page, "!document.getElementById('play-reference').classList.contains('playing')")
     page.click("#play-reference")
     until(page, f"{POSITION} > 0.1 && {POSITION} < 3")
@@ -133,7 +132,7 @@ def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None
     else:
         page.focus("tr[data-epoch='1'] .epoch")
         page.keyboard.press("Enter")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 1'")
+    says(page, "desk-title", "Epoch 1")
     until(page, "!document.getElementById('desk-works').hidden")
     page.keyboard.press("Space")
     until(page, f"{POSITION} > 0.2")
@@ -167,39 +166,33 @@ def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
 def test_another_epoch_is_heard_at_a_click(page: Any) -> None:
     with page.expect_response("**/epochs/1/output.wav"):
         page.click("tr[data-epoch='1'] .epoch")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 1'")
+    says(page, "desk-title", "Epoch 1")
     until(page, "!document.getElementById('desk-works').hidden")
     assert position(page) == 0
 
 
-def test_a_skipped_sample_is_told_with_its_reason(
-    world: World, address: str, open_page: Callable[..., Any]
-) -> None:
+def test_a_skipped_sample_is_told_with_its_reason(world: World, opened: Open) -> None:
     skipped = epoch(4)
     skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
     world.epochs = [skipped]
-    page = open_page(address, ready="#epochs-table")
-    until(page, "document.getElementById('desk-told').textContent === 'SAMPLE_DEVICE=off.'")
+    page = opened(ready="#epochs-table")
+    says(page, "desk-told", "SAMPLE_DEVICE=off.")
     assert page.text_content("#desk-empty") == "This epoch has no sample to hear."
     assert page.is_hidden("#desk-works")
 
 
-def test_a_missing_reference_leaves_the_output_playable(
-    world: World, address: str, open_page: Callable[..., Any]
-) -> None:
+def test_a_missing_reference_leaves_the_output_playable(world: World, opened: Open) -> None:
     world.epochs[-1]["sample"]["reference"] = None
-    page = open_page(address, ready="#desk-works:not([hidden])")
+    page = opened(ready="#desk-works:not([hidden])")
     assert page.is_disabled("#play-reference")
     assert page.is_disabled("#switch")
     page.click("#play-output")
     until(page, f"{POSITION} > 0.2")
 
 
-def test_no_run_is_told_with_what_to_type(
-    world: World, address: str, open_page: Callable[..., Any]
-) -> None:
+def test_no_run_is_told_with_what_to_type(world: World, opened: Open) -> None:
     world.epochs, world.records = [], []
-    page = open_page(address, ready="#epochs-empty:not([hidden])")
+    page = opened(ready="#epochs-empty:not([hidden])")
     assert "make train" in page.text_content("#epochs-empty")
     assert page.is_hidden("#epochs-table")
     assert page.is_visible("#curves-empty")

@@ -1,20 +1,17 @@
 """The page while training runs: new epochs, curves, promotion, faults, and the key."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import until
+from tests.api.page.conftest import Open, says, until
 from tests.api.page.world import World, epoch
 
 pytestmark = pytest.mark.system
 
-Open = Callable[..., Any]
-
 
 def test_an_epoch_appears_when_the_server_tells_of_it(page: Any, world: World) -> None:
-    until(page, "document.getElementById('live').textContent === 'Live'")
+    says(page, "live", "Live")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.wait_for_timeout(4000)
@@ -22,16 +19,16 @@ def test_an_epoch_appears_when_the_server_tells_of_it(page: Any, world: World) -
     page.focus("tr[data-epoch='2'] button")
     world.add(epoch(4))
     page.wait_for_selector("tr[data-epoch='4']")
-    until(page, "document.getElementById('desk-title').textContent === 'Epoch 4'")
+    says(page, "desk-title", "Epoch 4")
     until(page, "document.getElementById('announcement').textContent.includes('Epoch 4')")
     # The focus stayed where the person was.
     assert page.evaluate("document.activeElement.closest('tr')?.dataset.epoch") == "2"
     until(page, "document.querySelector('#loss-chart svg').ariaLabel.includes('step 160')")
 
 
-def test_an_epoch_appears_without_events_too(world: World, address: str, open_page: Open) -> None:
+def test_an_epoch_appears_without_events_too(world: World, opened: Open) -> None:
     world.events = False
-    page = open_page(address, ready="#epochs-table")
+    page = opened(ready="#epochs-table")
     world.add(epoch(4))
     page.wait_for_selector("tr[data-epoch='4']")
     page.provoked.append("404")
@@ -77,19 +74,17 @@ def test_promoting_changes_what_is_served_and_can_be_taken_back(page: Any, world
     until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
     assert world.promoted == 1
     assert page.text_content("#served") == "Serving epoch 1, as you chose."
-    until(page, "document.getElementById('fact-voice').textContent === 'epoch 1'")
+    says(page, "fact-voice", "epoch 1")
     page.click("#follow")
     until(page, "document.querySelector('tr[data-epoch=\"3\"] .serving').textContent === 'Serving'")
     assert world.promoted is None
 
 
-def test_what_cannot_be_served_has_no_button_and_says_why(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_what_cannot_be_served_has_no_button_and_says_why(world: World, opened: Open) -> None:
     world.epochs = [
         epoch(1, checkpoint_state="pruned"), epoch(2, checkpoint_state="damaged"), epoch(3),
     ]  # fmt: skip
-    page = open_page(address, ready="#epochs-table")
+    page = opened(ready="#epochs-table")
     page.wait_for_selector("tr[data-epoch='3']")
     for number, reason in ((1, "pruned"), (2, "damaged")):
         row = page.locator(f"tr[data-epoch='{number}']")
@@ -97,18 +92,16 @@ def test_what_cannot_be_served_has_no_button_and_says_why(
         assert row.locator("button:has-text('Serve')").is_hidden()
 
 
-def test_the_strip_says_what_runs_where_and_why(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_the_strip_says_what_runs_where_and_why(world: World, opened: Open) -> None:
     world.state, world.message = "degraded", "Asked for CUDA; there is no GPU, so the CPU speaks."
-    page = open_page(address, ready="#message:not([hidden])")
+    page = opened(ready="#message:not([hidden])")
     assert page.text_content("#state") == "Ready, but not as asked"
     assert page.text_content("#fact-device") == "CPU"
     assert page.text_content("#fact-provider") == "torch"
     assert page.text_content("#message") == world.message
     world.state, world.message = "ready", ""
     world.tell("status")
-    until(page, "document.getElementById('state').textContent === 'Ready'")
+    says(page, "state", "Ready")
     assert page.is_hidden("#message")
 
 
@@ -136,7 +129,7 @@ def test_a_fault_is_told_as_its_sentence(page: Any, world: World) -> None:
 
 
 def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World) -> None:
-    until(page, "document.getElementById('live').textContent === 'Live'")
+    says(page, "live", "Live")
     page.context.set_offline(True)
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     page.wait_for_selector("#fault:not([hidden])")
@@ -145,16 +138,14 @@ def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World
     page.context.set_offline(False)
     world.tell("status")
     world.tell("epoch")
-    until(page, "document.getElementById('state').textContent === 'Ready'")
+    says(page, "state", "Ready")
     page.wait_for_selector("#fault", state="hidden")
     page.provoked.append("ERR_INTERNET")
 
 
-def test_the_key_is_asked_for_kept_in_the_tab_and_sent(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world: World, opened: Open) -> None:
     world.key = "correct horse"
-    page = open_page(address, ready="#key-dialog[open]")
+    page = opened(ready="#key-dialog[open]")
     assert page.evaluate("document.activeElement.id") == "key"
     page.keyboard.press("Escape")
     page.wait_for_selector("#key-dialog[open]")

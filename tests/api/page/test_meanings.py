@@ -1,16 +1,13 @@
 """What the page says about itself: how far training is, what is a fault, and what figures mean."""
 
-from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import speak, until
+from tests.api.page.conftest import Open, speak, until
 from tests.api.page.world import World
 
 pytestmark = pytest.mark.system
-
-Open = Callable[..., Any]
 CPU = "Speaks on the CPU: there is no GPU on this machine."
 
 
@@ -39,12 +36,10 @@ def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(
     page.wait_for_selector("#progress", state="hidden")
 
 
-def test_a_run_of_an_earlier_version_has_no_progress(
-    world: World, address: str, open_page: Open
-) -> None:
+def test_a_run_of_an_earlier_version_has_no_progress(world: World, opened: Open) -> None:
     for row in world.records:
         row.pop("progress", None)
-    page = open_page(address, ready="#charts:not([hidden])")
+    page = opened(ready="#charts:not([hidden])")
     assert page.is_visible("#training") and page.is_hidden("#progress")
 
 
@@ -54,10 +49,10 @@ def test_a_run_of_an_earlier_version_has_no_progress(
      ("degraded", "gpu_failed_check", True), ("restarting", "gpu_fault", True)],
 )  # fmt: skip
 def test_an_ordinary_cpu_is_no_warning_and_a_fault_is_one(
-    world: World, address: str, open_page: Open, state: str, code: str, banner: bool
+    world: World, opened: Open, state: str, code: str, banner: bool
 ) -> None:
     world.state, world.reason_code, world.message = state, code, CPU
-    page = open_page(address, ready="#desk-works:not([hidden])")
+    page = opened(ready="#desk-works:not([hidden])")
     assert page.is_visible("#message") == banner
     page.click("#about summary")
     assert page.text_content("#message") == (CPU if banner else "")
@@ -74,11 +69,9 @@ MEANINGS = {
 
 
 @pytest.mark.parametrize("by", ["keyboard", "touch"])
-def test_what_a_figure_means_is_told_without_a_pointer(
-    address: str, open_page: Open, by: str
-) -> None:
+def test_what_a_figure_means_is_told_without_a_pointer(opened: Open, by: str) -> None:
     size = {"width": 390, "height": 844} if by == "touch" else {"width": 1280, "height": 900}
-    page = open_page(address, ready="#desk-works:not([hidden])", viewport=size,
+    page = opened(ready="#desk-works:not([hidden])", viewport=size,
                      has_touch=by == "touch")  # fmt: skip
     speak(page, "Good morning.")
     for place, terms in MEANINGS.items():

@@ -7,14 +7,14 @@ import io
 import re
 import shutil
 import wave
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.api.page.conftest import until
+from tests.api.page.conftest import Open, says, until
 from tests.api.page.world import RATE, World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -40,11 +40,17 @@ def with_microphone(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> 
     browser.close()
 
 
+@pytest.fixture
+def hearing(opened: Open, with_microphone: Any) -> Any:
+    """The page in that browser."""
+    return opened(browser=with_microphone)
+
+
 def recorded(page: Any, seconds: float) -> None:
     """By keyboard alone."""
     page.focus("#record")
     page.keyboard.press("Enter")
-    until(page, "document.getElementById('record').textContent === 'Stop recording'")
+    says(page, "record", "Stop recording")
     until(page, f"parseFloat(document.getElementById('record-time').textContent) >= {seconds}")
     page.keyboard.press("Enter")
     page.wait_for_selector("#trim:not([hidden])")
@@ -66,10 +72,8 @@ def uploaded(world: World) -> np.ndarray:
         return np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32_768
 
 
-def test_a_voice_is_recorded_cut_and_added_by_keyboard(
-    with_microphone: Any, open_page: Callable[..., Any], address: str, world: World
-) -> None:
-    page = open_page(address, browser=with_microphone)
+def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing: Any, world: World) -> None:
+    page = hearing
     recorded(page, 4.5)
     told = page.text_content("#trim-told")
     kept, all_ = map(float, re.findall(r"[\d.]+", told)[:2])
@@ -83,8 +87,8 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(
     kept = kept_seconds(page)
     page.keyboard.press("Tab")
     page.keyboard.press("Enter")  # Hear what is kept.
-    until(page, "document.getElementById('trim-hear').textContent === 'Stop'")
-    until(page, "document.getElementById('trim-hear').textContent === 'Hear what is kept'")
+    says(page, "trim-hear", "Stop")
+    says(page, "trim-hear", "Hear what is kept")
     page.focus("[name=name]")
     page.keyboard.type("Anna")
     page.keyboard.press("Enter")
@@ -100,9 +104,9 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(
 
 
 def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(
-    with_microphone: Any, open_page: Callable[..., Any], address: str, tmp_path: Path
+    hearing: Any, tmp_path: Path
 ) -> None:
-    page = open_page(address, browser=with_microphone)
+    page = hearing
     recorded(page, 2.5)
     page.focus("#trim-start")
     page.keyboard.press("End")
@@ -121,12 +125,10 @@ def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(
     assert page.is_hidden("#trim")
 
 
-def test_too_short_a_recording_is_told(
-    with_microphone: Any, open_page: Callable[..., Any], address: str
-) -> None:
-    page = open_page(address, browser=with_microphone)
+def test_too_short_a_recording_is_told(hearing: Any) -> None:
+    page = hearing
     page.click("#record")
-    until(page, "document.getElementById('record').textContent === 'Stop recording'")
+    says(page, "record", "Stop recording")
     page.wait_for_timeout(300)
     page.click("#record")
     page.wait_for_selector("#microphone-fault:not([hidden])")
@@ -145,7 +147,7 @@ def test_where_no_microphone_may_be_had_it_says_why(page: Any) -> None:
 
 
 def test_a_page_without_https_says_why_it_cannot_record(
-    with_microphone: Any, open_page: Callable[..., Any], address: str
+    with_microphone: Any, open_page: Open, address: str
 ) -> None:
     foreign = address.replace("127.0.0.1", "speech.test")
     page = open_page(foreign, browser=with_microphone)
@@ -154,11 +156,7 @@ def test_a_page_without_https_says_why_it_cannot_record(
     assert "https" in page.text_content("#microphone-fault")
 
 
-def test_a_phone_shows_it_whole(
-    with_microphone: Any, open_page: Callable[..., Any], address: str
-) -> None:
-    page = open_page(
-        address, browser=with_microphone, viewport={"width": 390, "height": 844}, has_touch=True
-    )
+def test_a_phone_shows_it_whole(opened: Open, with_microphone: Any) -> None:
+    page = opened(browser=with_microphone, viewport={"width": 390, "height": 844}, has_touch=True)
     recorded(page, 1.5)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -20,7 +20,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.api.page.conftest import add_voice, say, speak, until
+from tests.api.page.conftest import Open, add_voice, say, says, speak, until
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -154,7 +154,7 @@ def evaluated(trained: Any, service: Service) -> Iterator[Any]:
 
 
 @pytest.fixture
-def page(trained: Any, service: Service, open_page: Callable[..., Any]) -> Any:
+def page(trained: Any, service: Service, open_page: Open) -> Any:
     """The page after the run, the newest epoch on its desk."""
     return open_page(service.address, ready="#desk-works:not([hidden])")
 
@@ -215,7 +215,7 @@ def test_a_voice_is_added_from_a_recording_and_speaks(page: Any, service: Servic
 
 
 def test_with_a_key_the_page_asks_for_it_and_then_hears_everything(
-    trained: Any, service: Service, open_page: Callable[..., Any], tmp_path: Path
+    trained: Any, service: Service, open_page: Open, tmp_path: Path
 ) -> None:
     keyed = Service(tmp_path, service.output, API_KEY="correct horse battery")
     try:
@@ -228,7 +228,7 @@ def test_with_a_key_the_page_asks_for_it_and_then_hears_everything(
         page.fill("#key", "correct horse battery")
         page.keyboard.press("Enter")
         page.wait_for_selector("#desk-works:not([hidden])")
-        until(page, "document.getElementById('live').textContent === 'Live'")
+        says(page, "live", "Live")
         page.click("#play-output")
         until(page, f"{POSITION} > 0.3")
     finally:
@@ -240,7 +240,7 @@ WORKS = "!document.getElementById('desk-works').hidden"
 
 
 def test_a_run_that_was_evaluated_is_compared_and_heard(
-    evaluated: Any, service: Service, open_page: Callable[..., Any]
+    evaluated: Any, service: Service, open_page: Open
 ) -> None:
     ids = [one["id"] for one in evaluated["candidates"]]
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
@@ -258,8 +258,8 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(
     for candidate in ("epoch_1", "base"):
         page.select_option("#voice", f"/v1/runs/current/candidates/{candidate}/speech")
         say(page, "Hello.")
-        until(page, "document.getElementById('say').textContent === 'Stop'")
-        until(page, "document.getElementById('say').textContent === 'Speak'")
+        says(page, "say", "Stop")
+        says(page, "say", "Speak")
         assert page.is_hidden("#speak-fault"), page.text_content("#speak-fault")
         assert float(page.evaluate(SECONDS)) > 0.1
     assert service.asks("/status")["voice"] == before
@@ -286,7 +286,7 @@ def picture(page: Any, folder: Path, name: str, **options: Any) -> None:
 
 @LOOKS
 def test_an_evaluated_run_can_be_shown(
-    evaluated: Any, service: Service, open_page: Callable[..., Any], width: int, scheme: str,
+    evaluated: Any, service: Service, open_page: Open, width: int, scheme: str,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     page = open_page(service.address, ready=JUDGED, color_scheme=scheme,
@@ -300,7 +300,7 @@ def test_an_evaluated_run_can_be_shown(
 
 @LOOKS
 def test_it_can_be_shown(
-    trained: Any, service: Service, open_page: Callable[..., Any], width: int, scheme: str,
+    trained: Any, service: Service, open_page: Open, width: int, scheme: str,
     tmp_path: Path,
 ) -> None:  # fmt: skip
     page = open_page(

@@ -3,20 +3,18 @@ is a double in most tests, and `python -m train cut` in one."""
 
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.page.conftest import faults, too_small, until
+from tests.api.page.conftest import Open, faults, too_small, until
 from tests.api.routes.test_dataset_routes import announced, cut, details, made, sent, with_tape
 from tests.train.cutting.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
-
-Open = Callable[..., Any]
 STATE = "document.getElementById('cut-told').textContent"
 
 

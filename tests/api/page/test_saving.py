@@ -1,14 +1,13 @@
 """What was spoken becomes a file, in the formats that the service says it can make."""
 
 import io
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 import soundfile
 
-from tests.api.page.conftest import speak, until
+from tests.api.page.conftest import Open, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -27,10 +26,10 @@ def saved(page: Any, folder: Path) -> tuple[str, bytes]:
 
 
 @pytest.fixture
-def spoken(world: World, address: str, open_page: Callable[..., Any]) -> Any:
+def spoken(world: World, opened: Open) -> Any:
     """A page that has spoken, on a service without FFmpeg's encoder."""
     world.formats = ("wav", "pcm", "flac", "mp3", "opus")
-    page = open_page(address, ready="#desk-works:not([hidden])")
+    page = opened(ready="#desk-works:not([hidden])")
     page.click("#speak summary")
     page.fill("[name=seed]", "7")
     speak(page, "Good morning.")

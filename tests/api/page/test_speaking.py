@@ -1,12 +1,11 @@
 """The speak box plays while it is spoken; voices come and go."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import DONE, add_voice, say, speak, until
+from tests.api.page.conftest import DONE, Open, add_voice, say, says, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -47,7 +46,7 @@ def test_it_stops_at_a_click(page: Any) -> None:
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     page.click("#say")
-    until(page, "document.getElementById('say').textContent === 'Speak'")
+    says(page, "say", "Speak")
     stood = page.evaluate(SECONDS)
     page.wait_for_timeout(300)
     assert page.evaluate(SECONDS) <= stood + 0.1
@@ -63,7 +62,7 @@ def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(
     page.wait_for_selector("#speak-fault:not([hidden])")
     assert "broke off" in page.text_content("#speak-fault")
     assert page.text_content("#spoken-told") == "Broken off after 0.2 s."
-    until(page, "document.getElementById('say').textContent === 'Speak'")
+    says(page, "say", "Speak")
     assert page.is_enabled("#again")  # What was heard can be heard again.
     world.breaks_off = False
     speak(page, "Good morning.")
@@ -155,7 +154,7 @@ def test_the_served_voice_cannot_be_removed(page: Any) -> None:
 
 
 def test_a_refused_recording_is_told(
-    page: Any, world: World, tmp_path: Path, open_page: Callable[..., Any]
+    page: Any, world: World, tmp_path: Path, open_page: Open
 ) -> None:
     (tmp_path / "song.wav").write_bytes(b"no sound")
     world.fault = {"status": 400, "detail": "song.wav is no recording that can be read."}

@@ -2,16 +2,15 @@
 says what the service says. (It once offered .mp3, which was refused, and named other lengths.)"""
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
 
 from api.voices import adding, decoding, recordings
 from tests.api.conftest import Running, running, settings_in
-from tests.api.page.conftest import add_voice
+from tests.api.page.conftest import Open, add_voice
 from tests.api.routes.test_voice_routes import file_of, speech
 from tests.api.voices.test_recordings_av import made
 
@@ -39,7 +38,7 @@ def service(tmp_path: Path) -> Iterator[Running]:
 
 
 def test_every_type_that_the_picker_offers_becomes_a_voice(
-    service: Running, open_page: Callable[..., Any], tmp_path: Path
+    service: Running, open_page: Open, tmp_path: Path
 ) -> None:
     page = open_page(service.address)
     offered = page.get_attribute("[name=file]", "accept").split(",")
@@ -57,7 +56,7 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(
 
 
 def test_the_hint_names_the_lengths_that_are_taken(
-    service: Running, open_page: Callable[..., Any], tmp_path: Path
+    service: Running, open_page: Open, tmp_path: Path
 ) -> None:
     page = open_page(service.address)
     hint = page.text_content("#consent")

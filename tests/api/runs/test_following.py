@@ -12,7 +12,7 @@ from tests.api.run_folders import (
     write_blend,
     write_epoch,
     write_evaluated,
-    write_learned_speaker,
+    write_learned_decoder,
 )
 from xtts.voices.run_folder import RunFolder
 
@@ -46,32 +46,30 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
     write_epoch(output, 3)  # another checkpoint of the same base: nothing is opened again
     service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
     assert served(service) == expected and service.parts.engine.standing.key == key
-    write_learned_speaker(output, 0)  # for that base: it is opened with it
+    write_learned_decoder(output, 0)  # for that base: it is opened with it
     service.wait_until(lambda: service.parts.engine.standing.key != key, 10)
-    assert served(service) == expected and service.parts.engine.standing.voice.speaker
+    assert served(service) == expected and service.parts.engine.standing.voice.decoder
 
 
-def test_a_speaker_embedding_that_is_learned_meanwhile_is_taken(
-    service: Running, output: Path
-) -> None:
+def test_a_decoder_that_is_learned_meanwhile_is_taken(service: Running, output: Path) -> None:
     """It comes when a run ends, for weights that may speak already; without it they go on."""
     keys = [service.parts.engine.standing.key]
 
     def another() -> bool:
         return service.parts.engine.standing.key not in keys
 
-    for value in (0.5, 0.6):
-        write_learned_speaker(output, 1, value=value)
+    for content in (b"one", b"another"):
+        write_learned_decoder(output, 1, content=content)
         service.wait_until(another, 10)
         keys.append(service.parts.engine.standing.key)
     assert served(service)["candidate"] == "epoch_1"
-    write_learned_speaker(output, 2)  # of weights that do not speak
+    write_learned_decoder(output, 2)  # of weights that do not speak
     service.wait_until(another, 10)
     keys.append(service.parts.engine.standing.key)
-    write_learned_speaker(output, 2, value=0.7)
+    write_learned_decoder(output, 2, content=b"new")
     write_epoch(output, 3)
     service.wait_until(lambda: 3 in service.parts.follower.runs["current"].epochs, 10)
-    assert not another() and service.parts.engine.standing.voice.speaker == ""
+    assert not another() and service.parts.engine.standing.voice.decoder == ""
 
 
 def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
@@ -114,21 +112,21 @@ def test_a_promoted_epoch_goes_before_the_best(service: Running) -> None:
     assert answer["served"]["candidate"] == "epoch_1"
 
 
-def test_a_promoted_epoch_keeps_its_learned_speaker_when_it_is_pruned(
+def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(
     service: Running, output: Path
 ) -> None:
-    write_learned_speaker(output, 1)
-    service.wait_until(lambda: service.parts.engine.standing.voice.speaker != "", 10)
-    learned = service.parts.engine.standing.voice.speaker
+    write_learned_decoder(output, 1)
+    service.wait_until(lambda: service.parts.engine.standing.voice.decoder != "", 10)
+    learned = service.parts.engine.standing.voice.decoder
     service.client.post("/v1/runs/current/epochs/1/promote")
     run = RunFolder(output)
     kept = service.parts.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
-    assert RunFolder(kept).best_speaker.read_bytes() == run.best_speaker.read_bytes()
-    for path in (run.checkpoint_path(1), run.best_speaker):
+    assert RunFolder(kept).best_decoder.read_bytes() == run.best_decoder.read_bytes()
+    for path in (run.checkpoint_path(1), run.best_decoder, run.best_decoder_record):
         path.unlink()
 
     def opened_from_what_was_kept() -> bool:
         return str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept))
 
     service.wait_until(opened_from_what_was_kept, 10)
-    assert service.parts.engine.wanted.speaker == learned
+    assert service.parts.engine.wanted.decoder == learned

@@ -11,7 +11,6 @@ from api.runs.listing import RunSummary, scan
 from api.settings import ApiSettings
 from tests.api.conftest import settings_in
 from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
-from xtts.voices.evaluation_file import read_evaluation
 from xtts.voices.run_folder import RunFolder
 
 
@@ -29,7 +28,7 @@ def settings(tmp_path: Path) -> ApiSettings:
 
 
 def read(output: Path) -> RunSummary:
-    return scan(output, lambda run: read_evaluation(run.evaluation_file))["current"]
+    return scan(output)["current"]
 
 
 def refused(settings: ApiSettings, run: RunSummary, name: str) -> tuple[int, str, str]:

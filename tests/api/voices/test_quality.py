@@ -15,8 +15,8 @@ def recording() -> tuple[np.ndarray, int]:
 
 def test_a_clean_recording_is_good(recording: tuple[np.ndarray, int]) -> None:
     found = measure(*recording)
-    assert (found.word, found.remarks, found.clipped_share) == ("good", (), 0.0)
-    assert found.snr_db > 40 and 5 < found.speech_seconds < 8
+    assert (found["word"], found["remarks"], found["clipped_share"]) == ("good", [], 0.0)
+    assert found["snr_db"] > 40 and 5 < found["speech_seconds"] < 8
 
 
 @pytest.mark.parametrize(("noise", "word"), [(0.003, "good"), (0.01, "usable"), (0.05, "poor")])
@@ -24,21 +24,21 @@ def test_noise_is_told_in_db(recording: tuple[np.ndarray, int], noise: float, wo
     sound, rate = recording
     drawn = np.random.default_rng(0).normal(0, noise, len(sound)).astype("float32")
     found = measure(sound + drawn, rate)
-    expected = found.level_db - 20 * np.log10(noise)
-    assert found.word == word
-    assert found.snr_db == pytest.approx(expected, abs=2.0)
-    assert bool(found.remarks) == (word != "good")
+    expected = found["level_db"] - 20 * np.log10(noise)
+    assert found["word"] == word
+    assert found["snr_db"] == pytest.approx(expected, abs=2.0)
+    assert bool(found["remarks"]) == (word != "good")
 
 
 def test_clipping_shortness_and_quiet_are_told(recording: tuple[np.ndarray, int]) -> None:
     sound, rate = recording
     clipped = measure(np.clip(8 * sound, -1, 1), rate)
-    assert clipped.word == "poor" and clipped.clipped_share > 0.05
+    assert clipped["word"] == "poor" and clipped["clipped_share"] > 0.05
     short = measure(sound[: 2 * rate], rate)
-    assert short.word == "usable" and "6 to 30 s" in short.remarks[0]
+    assert short["word"] == "usable" and "6 to 30 s" in short["remarks"][0]
     quiet = measure(sound / 30, rate)
-    assert quiet.word == "usable" and "quiet" in quiet.remarks[0]
+    assert quiet["word"] == "usable" and "quiet" in quiet["remarks"][0]
     # One peak at full scale is no clipping.
     peak = sound.copy()
     peak[100] = 1.0
-    assert measure(peak, rate).clipped_share == 0.0
+    assert measure(peak, rate)["clipped_share"] == 0.0

@@ -9,13 +9,14 @@ from zeroconf import ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
 from api import settings
-from api.http.listening_socket import PortTaken, listening
-from api.http.server import NoWyoming, server_of
+from api.http.listening_socket import listening
+from api.http.server import server_of
 from api.wyoming import server
+from machine.errors import SotaqueError
 
 
 def test_a_port_that_is_taken_is_named_by_its_setting() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as one, pytest.raises(PortTaken) as told:
+    with socket.create_server(("127.0.0.1", 0)) as one, pytest.raises(SotaqueError) as told:
         listening("127.0.0.1", one.getsockname()[1], "WYOMING_PORT")
     assert str(told.value).startswith("WYOMING_PORT=") and "API_PORT" not in str(told.value)
 
@@ -27,7 +28,7 @@ def test_without_the_package_it_says_what_to_type(monkeypatch: pytest.MonkeyPatc
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "wyoming", None)
     monkeypatch.setitem(sys.modules, "zeroconf", None)
-    with socket.socket() as one, pytest.raises(NoWyoming, match=r"sotaque\[wyoming\]"):
+    with socket.socket() as one, pytest.raises(SotaqueError, match=r"sotaque\[wyoming\]"):
         server_of(build(settings.load((), {}, None)[0]), wyoming=[one])
 
 

@@ -36,7 +36,6 @@ from machine.readings.snapshot import (
     Managed,
     Nodes,
     OnnxRuntime,
-    SharedMemory,
     Storage,
     TorchBuild,
 )
@@ -107,7 +106,7 @@ def healthy() -> Machine:
         torch=torch_build(),
         onnx=OnnxRuntime(),
         storage=Storage(Path("/home/ana/sotaque"), 120_000_000_000, 500_000_000_000),
-        shared_memory=SharedMemory(32_000_000_000, 32_000_000_000),
+        shared_memory=32_000_000_000,
         kernel_log=(),
         environment=computer(gpu()),
         seconds={"environment": 6.0, "torch": 2.5, "managed": 0.1},
@@ -139,7 +138,7 @@ def no_toolkit() -> Machine:
         graphics=Graphics((card(),)),
         container=Container(inside=True),
         variables={"NVIDIA_VISIBLE_DEVICES": "all"},
-        shared_memory=SharedMemory(1_073_741_824, 1_073_741_824),
+        shared_memory=1_073_741_824,
         environment=computer(inside=True, hint=hint),
     )  # fmt: skip
 
@@ -211,7 +210,7 @@ def small_shared_memory() -> Machine:
     return replace(
         healthy(),
         container=Container(inside=True),
-        shared_memory=SharedMemory(67_108_864, 67_108_864),
+        shared_memory=67_108_864,
         environment=computer(gpu(), inside=True),
     )
 

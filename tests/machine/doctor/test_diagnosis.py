@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from machine.doctor import diagnosis
-from machine.doctor.diagnosis import DoctorCheck, judge
+from machine.doctor.diagnosis import judge
 from machine.doctor.finding import Finding, Severity
 from tests.machine.doctor.simulated import healthy
 
@@ -14,7 +14,7 @@ def test_a_check_that_fails_itself_ends_nothing(monkeypatch: pytest.MonkeyPatch)
     def broken(settings: Any) -> Finding:
         raise ZeroDivisionError("of all things")
 
-    monkeypatch.setattr(diagnosis, "CHECKS", (DoctorCheck("one", ("settings",), broken),))
+    monkeypatch.setattr(diagnosis, "CHECKS", {"one": broken})
     (found,) = judge(healthy())
     assert found.status is Severity.COULD_NOT_RUN and "of all things" in found.evidence
 

@@ -8,7 +8,7 @@ import json
 import pytest
 
 from machine.doctor import report
-from machine.doctor.diagnosis import CHECKS, exit_code, judge
+from machine.doctor.diagnosis import CHECKS, exit_code, judge, needs
 from machine.doctor.finding import Severity
 from tests.machine.doctor.simulated import EXIT_CODES, GOLDEN, MACHINES, healthy, told
 
@@ -62,10 +62,9 @@ def test_failures_come_before_warnings_and_no_line_twice() -> None:
     assert steps[: len(set(firsts))] == list(dict.fromkeys(firsts))
 
 
-def test_every_reading_is_used_and_every_check_has_a_place() -> None:
-    used = {name for check in CHECKS for name in check.needs}
+def test_every_reading_is_used() -> None:
+    used = {name for check in CHECKS.values() for name in needs(check)}
     assert used == set(type(healthy()).__dataclass_fields__) - {"troubles", "seconds"}
-    assert len({check.id for check in CHECKS}) == len(CHECKS)
 
 
 def test_the_exit_code_is_the_worst() -> None:

@@ -2,7 +2,6 @@
 
 from dataclasses import fields
 
-from machine.doctor.diagnosis import CHECKS
 from machine.readings.snapshot import AMD, NVIDIA, Graphics, GraphicsCard, Machine, Nodes
 
 
@@ -19,8 +18,3 @@ def test_only_nvidias_cards_are_those_that_cuda_could_use() -> None:
 def test_a_machine_of_which_nothing_was_read_has_no_reading() -> None:
     unread = {one.name for one in fields(Machine) if getattr(Machine(), one.name) is None}
     assert unread == {one.name for one in fields(Machine)} - {"spoken", "troubles", "seconds"}
-
-
-def test_every_check_asks_for_readings_that_there_are() -> None:
-    asked = {name for check in CHECKS for name in check.needs}
-    assert asked and asked <= {one.name for one in fields(Machine)}

@@ -26,7 +26,7 @@ def test_who_switched_the_card_off(tmp_path: Path, files: dict[str, str], words:
 
 def test_a_disk_is_asked_about_before_the_folder_exists(tmp_path: Path) -> None:
     found = system_files.storage(tmp_path / "a" / "b")
-    assert (found.place, found.writable) == (tmp_path, True) and found.free_bytes > 0
+    assert (found.place, found.write_fault) == (tmp_path, "") and found.free_bytes > 0
     assert not (tmp_path / "a").exists()
     (tmp_path / "file").write_text("")
     assert system_files.storage(tmp_path / "file").write_fault == "it is a file"

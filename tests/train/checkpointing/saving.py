@@ -34,16 +34,18 @@ def provenance(fingerprint: Fingerprint = FINGERPRINT, rate: float = 1e-3) -> di
 
 def save(checkpoints: Checkpoints, epoch: int, loss: float | None = None) -> SavedCheckpoint:
     """An epoch of ten steps; its weights are its number."""
+    checkpoints.provenance = provenance()
+    loss = LOSSES.get(epoch, 9.0) if loss is None else loss
     return checkpoints.save_epoch(
-        epoch, 10 * epoch, model(epoch), trainer(epoch),
-        {"validation_audio_loss": LOSSES.get(epoch, 9.0) if loss is None else loss}, provenance(),
-    )  # fmt: skip
+        epoch, 10 * epoch, model(epoch), trainer(epoch), {"validation_audio_loss": loss}
+    )
 
 
 def interrupt(checkpoints: Checkpoints, epoch: int, batch: int) -> SavedCheckpoint:
     step = 10 * (epoch - 1) + batch
+    checkpoints.provenance = provenance()
     return checkpoints.save_interrupted(
-        epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5), provenance()
+        epoch, step, batch, model(epoch - 0.5), trainer(epoch - 0.5)
     )
 
 

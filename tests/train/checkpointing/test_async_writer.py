@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from machine.storage.atomic import DiskFull
-from tests.train.checkpointing.saving import model, provenance, trainer
+from tests.train.checkpointing.saving import model, trainer
 from tests.train.test_learner import a_batch, a_learner
 from train.checkpointing import async_writer
 from train.checkpointing.async_writer import CheckpointWriter, on_cpu
@@ -28,7 +28,7 @@ def a_state(value: float) -> dict:
 def saving(checkpoints: Checkpoints, epoch: int):
     return lambda state: checkpoints.save_epoch(
         epoch, 10 * epoch, state["model"], state["trainer"],
-        {"validation_audio_loss": 1.0}, provenance(),
+        {"validation_audio_loss": 1.0},
     )  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from tests.train.checkpointing.saving import (
     trainer,
 )
 from train.checkpointing.checkpoints import Checkpoints, NonFiniteWeights
+from train.checkpointing.pruning import prune
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 
@@ -52,7 +53,7 @@ def test_the_same_state_makes_the_same_file(run, tmp_path):
 
 def test_a_slice_is_saved_without_the_rest_of_its_storage(checkpoints):
     state = {"gpt.a": torch.zeros(1_000_000)[:10]}
-    saved = checkpoints.save_epoch(1, 1, state, None, {}, provenance())
+    saved = checkpoints.save_epoch(1, 1, state, None, {})
     assert saved.bytes < 10_000
 
 
@@ -70,7 +71,7 @@ def test_weights_that_are_no_numbers_are_not_saved(run, checkpoints):
     save(checkpoints, 1)
     bad = {**model(2), "gpt.b": torch.tensor([0.0, float("inf")])}
     with pytest.raises(NonFiniteWeights, match=r"gpt\.b") as raised:
-        checkpoints.save_epoch(2, 20, bad, trainer(2), {}, provenance())
+        checkpoints.save_epoch(2, 20, bad, trainer(2), {})
     assert raised.value.exit_code == 65
     assert run.epochs() == [1]
 
@@ -78,7 +79,7 @@ def test_weights_that_are_no_numbers_are_not_saved(run, checkpoints):
 @pytest.mark.parametrize("loss", [float("nan"), float("inf"), None])
 def test_a_loss_that_is_no_number_is_never_the_best(run, checkpoints, loss):
     losses = {"validation_audio_loss": loss}
-    checkpoints.save_epoch(1, 1, model(1), trainer(1), losses, provenance())
+    checkpoints.save_epoch(1, 1, model(1), trainer(1), losses)
     assert run.read_best() == {}
     save(checkpoints, 2)
     assert run.read_best() == {"epoch": 2, "validation_audio_loss": 1.0}
@@ -164,7 +165,7 @@ def test_killed_while_an_old_trainer_state_goes(point, two_epochs, tmp_path):
     assert train_in_child(run.folder, 3, keep=3, crash_at=point) == -9
     assert [epoch for epoch in run.epochs() if run.verify(epoch)] == []
     assert run.newest_verified().epoch == 3
-    Checkpoints(run, keep=3).prune()
+    prune(run, 3)
     assert run.state_epochs() == [2, 3]
 
 

@@ -26,13 +26,11 @@ NUMBERS = 100_000
 
 def fill(run: RunFolder) -> None:
     """Epochs 1 and 2, and a stop inside the third."""
-    checkpoints = Checkpoints(run, keep=None)
+    checkpoints = Checkpoints(run, keep=None, provenance=provenance())
     for epoch in (1, 2):
-        checkpoints.save_epoch(
-            epoch, 10 * epoch, weights(epoch), state(epoch),
-            {"validation_audio_loss": 3.0 - epoch}, provenance(),
-        )  # fmt: skip
-    checkpoints.save_interrupted(3, 24, 4, weights(2.5), state(2.5), provenance())
+        losses = {"validation_audio_loss": 3.0 - epoch}
+        checkpoints.save_epoch(epoch, 10 * epoch, weights(epoch), state(epoch), losses)
+    checkpoints.save_interrupted(3, 24, 4, weights(2.5), state(2.5))
 
 
 def weights(value: float) -> dict[str, torch.Tensor]:

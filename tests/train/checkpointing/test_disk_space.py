@@ -1,25 +1,25 @@
 """The disk space of a whole run: the sum, its parts, and what is refused."""
 
 import os
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from machine.storage.atomic import DiskFull
 from train.checkpointing import disk_space
-from train.checkpointing.disk_space import Disk, Plan, SaveSizes, judge, look, parts, told
+from train.checkpointing.disk_space import Disk, judge, look, told
 
 GB = 10**9
-SIZES = SaveSizes(checkpoint=2 * GB, trainer_state=4 * GB, cache=GB)
-PLAN = Plan(saves=20, samples=20, steps=1000, keep=3, best_stays=True)
 OUTPUT, RUNS, CACHE = Path("/output"), Path("/runs"), Path("/cache")
+RUN = {
+    "checkpoint": 2 * GB, "trainer_state": 4 * GB, "cache": GB,
+    "saves": 20, "samples": 20, "steps": 1000, "keep": 3, "best_stays": True,
+}  # fmt: skip
 
 
-def counts(plan: Plan) -> tuple[int, int]:
-    """Checkpoints and trainer states that are still to come."""
-    found = parts(SIZES, plan, OUTPUT, RUNS, CACHE)
-    return found[0].count, found[1].count
+def parts(*folders: Path, **changes: Any) -> list[disk_space.Part]:
+    return disk_space.parts(*(folders or (OUTPUT, RUNS, CACHE)), **RUN | changes)
 
 
 @pytest.mark.parametrize(
@@ -39,18 +39,18 @@ def counts(plan: Plan) -> tuple[int, int]:
 def test_what_stands_on_the_disk_at_its_fullest(
     changed: dict[str, int], expected: tuple[int, int]
 ) -> None:
-    assert counts(replace(PLAN, **changed)) == expected  # type: ignore[arg-type]
+    checkpoints, states, *_ = parts(**changed)
+    assert (checkpoints.count, states.count) == expected
 
 
 def test_a_run_that_has_all_its_epochs_takes_nothing() -> None:
-    assert parts(SIZES, replace(PLAN, saves=0), OUTPUT, RUNS, CACHE) == []
+    assert parts(saves=0) == []
 
 
 def test_the_best_blend_and_the_sentences_of_an_evaluation_are_counted() -> None:
-    judged = replace(PLAN, judged=8, blended=True)
-    more = {part.name: part.bytes for part in parts(SIZES, judged, OUTPUT, RUNS, CACHE)}
-    without = {part.name: part.bytes for part in parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)}
-    assert more["best blend"] == pytest.approx(SIZES.checkpoint, rel=1e-3)
+    more = {part.name: part.bytes for part in parts(judged=8, blended=True)}
+    without = {part.name: part.bytes for part in parts()}
+    assert more["best blend"] == pytest.approx(2 * GB, rel=1e-3)
     assert without["best blend"] == without["judged sentences"] == 0
     assert more["judged sentences"] == 8 * 4 * disk_space.SENTENCE_BYTES
     assert {name for name in more if more[name] != without[name]} == {
@@ -59,7 +59,7 @@ def test_the_best_blend_and_the_sentences_of_an_evaluation_are_counted() -> None
 
 
 def disk(free_gb: float) -> Disk:
-    return Disk(OUTPUT, int(free_gb * GB), tuple(parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)))
+    return Disk(OUTPUT, int(free_gb * GB), tuple(parts()))
 
 
 def test_the_sum_is_told_with_its_parts() -> None:
@@ -86,13 +86,12 @@ def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74() -> None:
 
 
 def test_a_disk_for_the_curves_alone_refuses_nothing() -> None:
-    curves = parts(SIZES, PLAN, OUTPUT, RUNS, CACHE)[-1:]
-    assert len(judge([Disk(RUNS, 0, tuple(curves))])) == 1
+    assert len(judge([Disk(RUNS, 0, tuple(parts()[-1:]))])) == 1
 
 
 def test_folders_on_one_disk_are_one_sum(tmp_path: Path) -> None:
     """Also where they do not exist yet; nothing is made by looking."""
-    found = parts(SIZES, PLAN, tmp_path / "a/b", tmp_path / "c", tmp_path / "d")
+    found = parts(tmp_path / "a/b", tmp_path / "c", tmp_path / "d")
     (one,) = look(found)
     assert one.needed == sum(part.bytes for part in found)
     free = os.statvfs(tmp_path)

@@ -7,7 +7,7 @@ import pytest
 
 from tests.train.checkpointing.saving import damage, save
 from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.pruning import to_prune
+from train.checkpointing.pruning import prune, to_prune
 
 
 @pytest.mark.parametrize(
@@ -46,7 +46,7 @@ def test_pruning_spares_the_newest_whole_epoch_behind_damaged_ones(run):
         save(checkpoints, epoch)
     for epoch in (3, 4):
         damage(run.checkpoint_path(epoch))
-    Checkpoints(run, keep=1).prune()
+    prune(run, 1)
     assert run.newest_verified(fresh=True).epoch == 2
 
 

@@ -21,11 +21,11 @@ from train.cutting.planning import (
     TOO_SHORT,
     UNSURE,
     AccountRow,
+    PlacedUnit,
     account,
     plan,
 )
 from train.cutting.profile import SoundProfile, pause_between
-from train.cutting.word_alignment import PlacedUnit
 from train.cutting.writing import write_account
 
 RATE = 22_050

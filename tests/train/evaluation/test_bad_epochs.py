@@ -160,8 +160,8 @@ def _save(
     checkpoints: Checkpoints, ground: Ground, epoch: int, state: State,
     losses: dict[str, float | None],
 ) -> None:  # fmt: skip
-    provenance = read_checkpoint(ground.run.checkpoint_path(1)).provenance
-    checkpoints.save_epoch(epoch, epoch, state, None, losses, provenance)
+    checkpoints.provenance = read_checkpoint(ground.run.checkpoint_path(1)).provenance
+    checkpoints.save_epoch(epoch, epoch, state, None, losses)
 
 
 def _told(found: Evaluation) -> str:

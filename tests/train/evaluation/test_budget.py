@@ -86,7 +86,7 @@ def budget(num_epochs: int = 1, *, heard: bool = True) -> JudgingBudget:
         [EvaluationSentence(text, "own")] * 24, SampleReference(Path("a"), "", "en"),
         [clip("a"), clip("b")], [], {}, "pocketsphinx" if heard else "", None,
     )  # fmt: skip
-    return JudgingBudget(plan, num_epochs, range(1, num_epochs + 1), SHARES, learns_speaker=True)
+    return JudgingBudget(plan, num_epochs, range(1, num_epochs + 1), SHARES, learns_decoder=True)
 
 
 def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so() -> None:

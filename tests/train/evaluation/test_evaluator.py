@@ -32,9 +32,9 @@ from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkp
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import (
     SLOTS,
+    DecoderLearned,
     EvaluateRequest,
-    LearnSpeakerRequest,
-    SpeakerLearned,
+    LearnDecoderRequest,
     SpeakingSpeed,
     SpokenSet,
     TrialRequest,
@@ -57,7 +57,7 @@ class Speaking:
         self.best: list[BestWeights] = []
         self.fault: Exception | None = None
         self.requests: list[EvaluateRequest] = []
-        self.learned: list[LearnSpeakerRequest] = []
+        self.learned: list[LearnDecoderRequest] = []
         self.distance_after = 1.5
         self.errors_with_learned: float | None = None
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
@@ -67,8 +67,8 @@ class Speaking:
     def ask(self, request: Any) -> Any:
         if isinstance(request, TrialRequest):
             return self.speed
-        if isinstance(request, LearnSpeakerRequest):
-            return self.learn_speaker(request)
+        if isinstance(request, LearnDecoderRequest):
+            return self.learn_decoder(request)
         return self.evaluate(request)
 
     def submit(self, work: Any) -> None:
@@ -80,12 +80,13 @@ class Speaking:
     def sample_best(self, best: BestWeights) -> None:
         self.best.append(best)
 
-    def learn_speaker(self, request: LearnSpeakerRequest) -> SpeakerLearned:
+    def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
         if self.fault is not None:
             raise self.fault
         self.learned.append(request)
         self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
-        return SpeakerLearned([0.5] * 512, 2.0, self.distance_after, 40, 60, 1.0)
+        request.out.write_bytes(b"tensors")
+        return DecoderLearned(2.0, self.distance_after, 40, 250, 1.0)
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:
@@ -95,7 +96,7 @@ class Speaking:
         self.asked.append(_asked(request))
         epoch = self.asked[-1][0]
         sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
-        if request.speaker is not None:
+        if request.decoder is not None:
             sound = {**sound, "errors": self.errors_with_learned}
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
@@ -151,10 +152,8 @@ class Ground:
     def save(self, epoch: int, loss: float = 2.0) -> Verified:
         """An epoch's checkpoint."""
         shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
-        provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
-        self.checkpoints.save_epoch(
-            epoch, epoch, shifted, None, {"validation_audio_loss": loss}, provenance
-        )
+        self.checkpoints.provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
+        self.checkpoints.save_epoch(epoch, epoch, shifted, None, {"validation_audio_loss": loss})
         found = self.run.verified(epoch)
         assert found is not None
         return found
@@ -197,7 +196,7 @@ def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
     """Of a run of the ground, which speaks 24 sentences."""
     found = JudgingBudget(
         ground.evaluator.plan, num_epochs, range(1, num_epochs + 1), (0.7, 0.5, 0.3),
-        learns_speaker=True,
+        learns_decoder=True,
     )  # fmt: skip
     ground.evaluator.budget = found
     return found
@@ -238,7 +237,7 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
     speaking.seconds_a_sentence = 9.0
     clock = SimpleNamespace(perf_counter=lambda: speaking.now)
     monkeypatch.setattr("train.evaluation.evaluator.time", clock)
-    monkeypatch.setattr("train.evaluation.person_speaker.time", clock)
+    monkeypatch.setattr("train.evaluation.person_decoder.time", clock)
     with caplog.at_level(logging.INFO, "train"):
         ground.evaluator.foresee(1)
         (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]

@@ -1,13 +1,13 @@
 """Steps are told at once where looking is free, else together at the log interval."""
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 
 from tests.train.test_learner import a_batch
 from train.learner import DeferredStepResult, StepResult
-from train.metrics.deferred import DeferredMetrics, PendingStep
+from train.metrics.deferred import DeferredMetrics
+from train.metrics.logs import TrainedStep
 
 
 class FakeLearner:
@@ -28,16 +28,13 @@ class FakeLogs:
 
         self.seconds: list[float] = []
 
-    def step(
-        self, epoch: int, number: int, step: int, batch: Any, result: StepResult, waited: float,
-        took: float, *_: Any,
-    ) -> None:  # fmt: skip
-        self.told.append((step, result.loss))
+    def step(self, one: TrainedStep, result: StepResult, took: float) -> None:
+        self.told.append((one.step, result.loss))
         self.seconds.append(took)
 
 
-def taken(step: int, result: StepResult | DeferredStepResult) -> PendingStep:
-    return PendingStep(1, step, step, a_batch(), result, 0.0, 0.1, [])
+def taken(step: int, result: StepResult | DeferredStepResult) -> TrainedStep:
+    return TrainedStep(1, step, step, a_batch(), result, 0.0, 0.1, [])
 
 
 def deferred(step: int) -> DeferredStepResult:

@@ -28,7 +28,7 @@ from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
 from train.learner import StepResult, Validation
 from train.metrics.event_files import spectrogram
-from train.metrics.logs import Logs
+from train.metrics.logs import Logs, TrainedStep
 from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
@@ -47,6 +47,13 @@ def result(step: int, loss: float = 2.0) -> StepResult:
     return StepResult(3.0, loss / step, loss, 1.5, 1e-4, math.isfinite(loss))
 
 
+def a_step(result: StepResult, waited: float = 0.0, **changes: Any) -> TrainedStep:
+    usual = {"epoch": 1, "number": 1, "step": 1, "names": ["a", "b"]}
+    return TrainedStep(
+        **usual | changes, batch=batch(), result=result, waited_seconds=waited, step_seconds=2.0
+    )
+
+
 def logs(folder: Path, first_step: int = 0, **options: Any) -> Logs:
     return Logs(
         RunFolder(folder / "output"), folder / "runs", num_epochs=NUM_EPOCHS,
@@ -57,7 +64,8 @@ def logs(folder: Path, first_step: int = 0, **options: Any) -> Logs:
 def train(found: Logs, first: int, last: int) -> None:
     for step in range(first, last + 1):
         epoch, number = divmod(step - 1, STEPS_PER_EPOCH)
-        found.step(epoch + 1, number + 1, step, batch(), result(step), 0.5, 2.0, ["a", "b"])
+        one = a_step(result(step), 0.5, epoch=epoch + 1, number=number + 1, step=step)
+        found.step(one, result(step), 2.0)
 
 
 def records(folder: Path) -> list[dict[str, Any]]:
@@ -101,7 +109,7 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -
 
 def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path: Path) -> None:
     with logs(tmp_path, peak_flops=10e12) as found:
-        found.step(1, 1, 1, batch(), result(1), 0.5, 2.0, ["a"], flops=4e12)
+        found.step(a_step(result(1), 0.5, flops=4e12), result(1), 2.0)
     (record,) = records(tmp_path)
     assert record["tflops"] == 2.0 and record["mfu"] == pytest.approx(0.2)
 
@@ -125,7 +133,8 @@ def test_a_skipped_step_names_its_clips_and_writes_no_nan(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with logs(tmp_path) as found:
-        found.step(1, 1, 1, batch(), result(1, math.nan), 0.0, 1.0, ["clip_7", "clip_9"])
+        skipped = result(1, math.nan)
+        found.step(a_step(skipped, names=["clip_7", "clip_9"]), skipped, 1.0)
     assert "clip_7, clip_9" in caplog.text
     record = records(tmp_path)[0]
     assert record["loss"] is None and record["skipped_clips"] == ["clip_7", "clip_9"]

@@ -460,9 +460,8 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
     fingerprint = Fingerprint.of(
         context.base, context.data.sha256, context.config.gpt, settings.cache_dir
     )
-    saved = Checkpoints(run, None).save_epoch(
-        2, 8, state, None, {}, {"fingerprint": fingerprint.as_dict()}
-    )
+    checkpoints = Checkpoints(run, None, provenance={"fingerprint": fingerprint.as_dict()})
+    saved = checkpoints.save_epoch(2, 8, state, None, {})
     run.samples.mkdir()
     own = [run.samples / f"epoch_2_{name}" for name in ("output.wav", "output.json")]
     for path in own:

@@ -7,14 +7,11 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from torch import Tensor
-from torch.nn import functional as F
 
 from xtts.inference import speech, voice
 from xtts.inference.batching import ContinuousBatcher
-from xtts.inference.fading import StreamFade, fade_edges
-from xtts.inference.speed import SpeedChange
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend, TorchBatch
+from xtts.inference.torch_backend import TorchBackend
 from xtts.model import loading as model
 from xtts.workers import protocol
 from xtts.workers.protocol import FrameError
@@ -38,7 +35,7 @@ def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
     whose = voice.voice_from_reference(made, noise)
     assert len(made.tokenizer.split(TEXT, "en")) > 1
-    crowd = ContinuousBatcher(TorchBatch(made, 2))
+    crowd = ContinuousBatcher(TorchBackend(made, 2))
     crowd.enter("one", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=15))
     crowd.enter("two", whose, SynthesisRequest("hello", "en", seed=1, speed=2.0, max_codes=15))
     assert crowd.free == 0
@@ -64,7 +61,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
     made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
     whose = voice.voice_from_reference(made, noise)
-    crowd = ContinuousBatcher(TorchBatch(made, 1))
+    crowd = ContinuousBatcher(TorchBackend(made, 1))
     crowd.enter("long", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=8))
     alone = spoken(crowd)["long"]
     crowd.enter("long", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=8))
@@ -93,36 +90,13 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
     made = model.load_model(base_folder)
     noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
     whose = voice.voice_from_reference(made, noise)
-    crowd = ContinuousBatcher(TorchBatch(made, 2))
+    crowd = ContinuousBatcher(TorchBackend(made, 2))
     for name, seed in (("one", 1), ("two", 2)):
         crowd.enter(
             name, whose, SynthesisRequest("hello", "en", seed=seed, temperature=0.0, max_codes=9)
         )
     found = spoken(crowd)
     assert torch.equal(found["one"], found["two"])
-
-
-@pytest.mark.parametrize("speed", [0.25, 0.7, 1.3, 2.0, 4.0])
-@pytest.mark.parametrize("count", [5, 40])
-def test_speed_is_coquis_interpolation(speed: float, count: int) -> None:
-    latents = torch.randn(count, 8, generator=torch.Generator().manual_seed(count))
-    tempo = SpeedChange(speed, torch)
-    found = torch.cat([*(tempo.add(latent) for latent in latents), tempo.rest()])
-    wanted = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
-    assert torch.allclose(found, wanted, atol=1e-5)
-
-
-def test_speed_one_changes_no_bit() -> None:
-    latent, tempo = torch.randn(8), SpeedChange(1.0, torch)
-    assert torch.equal(tempo.add(latent)[0], latent) and len(tempo.rest()) == 0
-
-
-@given(st.lists(st.integers(0, 700), max_size=12))
-def test_a_pushed_fade_is_the_fade_of_the_whole(sizes: list[int]) -> None:
-    chunks = [torch.ones(size) for size in sizes]
-    fade = StreamFade(torch)
-    found = torch.cat([*(fade.push(chunk) for chunk in chunks), fade.end()])
-    assert torch.allclose(found, fade_edges(torch.ones(sum(sizes)), torch), atol=1e-6)
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())

@@ -8,7 +8,7 @@ import torch
 
 from machine.storage.hashes import sha256_of
 from tests.datasets import a_sound
-from xtts.inference import latents_file, latents_folder, voice
+from xtts.inference import latents_file, voice
 from xtts.inference.latents_file import latents_of_recording
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model, load_model
@@ -57,13 +57,13 @@ def test_latents_that_an_earlier_version_kept_are_read(
 ) -> None:
     """It kept them in the folder itself; deleting the voice has to find them."""
     wanted = latents_of_recording(model, WEIGHTS, recording, tmp_path)
-    path = latents_folder.path_of(tmp_path, WEIGHTS, sha256_of(recording))
+    path = latents_file.path_of(tmp_path, WEIGHTS, sha256_of(recording))
     path.rename(tmp_path / path.name)
     path.parent.rmdir()
     found = latents_of_recording(model, WEIGHTS, recording, tmp_path)
     assert len(made) == 1 and torch.equal(found.latents, wanted.latents)
     assert path.is_file() and not (tmp_path / path.name).exists()
-    latents_folder.delete(tmp_path, sha256_of(recording))
+    latents_file.delete(tmp_path, sha256_of(recording))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -72,7 +72,7 @@ def test_damaged_latents_are_made_again(
     model: Model, recording: Path, made: list[Voice], tmp_path: Path, harm: bytes
 ) -> None:
     latents_of_recording(model, WEIGHTS, recording, tmp_path)
-    path = latents_folder.path_of(tmp_path, WEIGHTS, sha256_of(recording))
+    path = latents_file.path_of(tmp_path, WEIGHTS, sha256_of(recording))
     path.write_bytes(harm)
     latents_of_recording(model, WEIGHTS, recording, tmp_path)
     assert len(made) == 2 and latents_file.read(path, model) is not None

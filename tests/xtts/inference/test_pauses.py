@@ -12,14 +12,16 @@ import torch
 from tests.xtts.inference.test_batching import spoken
 from xtts.inference import speech
 from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.defaults import FADE_SECONDS
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend, TorchBatch
+from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading
 from xtts.model.loading import Model
-from xtts.model.shapes import FADE_SECONDS, VOCODER_RATE
+from xtts.model.shapes import VOCODER_RATE
 from xtts.onnx.speech.backend import OnnxBackend
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, load_onnx_model
+from xtts.onnx.speech.loading import load_onnx_model
 
 TEXT = "[pause:120ms]one two[pause:500ms]three<break time='1.25s'/>four\n\nfive[pause:300ms]"
 SECONDS = [0.12, 0.5, 1.25, 0.6, 0.3]
@@ -54,10 +56,10 @@ def joined(chunks: Iterable[Any]) -> np.ndarray[Any, Any]:
 def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
     model: Model, voice: Voice, onnx_folder: Path
 ) -> None:
-    onnx = load_onnx_model(onnx_folder, OnnxComputeConfig("fp32"))
-    whose = OnnxLatents(voice.latents.numpy(), voice.speaker.numpy())
+    onnx = load_onnx_model(onnx_folder, ComputeConfig(precision="fp32"))
+    whose = Voice(voice.latents.numpy(), voice.speaker.numpy())
     backend, ask = TorchBackend(model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
-    crowd = ContinuousBatcher(TorchBatch(model, 2))
+    crowd = ContinuousBatcher(TorchBackend(model, 2))
     crowd.enter("paused", voice, ask)
     crowd.enter("other", voice, SynthesisRequest("hello there", "en", seed=1, max_codes=CODES))
     among_others = spoken(crowd)

@@ -10,8 +10,7 @@ import torch
 
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import decoding
-from xtts.inference.decoding import DecodingError
-from xtts.model.config import SamplingParams
+from xtts.inference.defaults import SamplingParams
 from xtts.onnx.speech import sampling
 
 RULES = (
@@ -22,57 +21,48 @@ RULES = (
 EXACT = {"repetition_penalty": 1.0, "temperature": 1.0}
 
 
-class Rules(Protocol):
-    refusal: type[Exception]
+Logits = Sequence[float]
 
-    def penalised(
-        self, logits: Sequence[float], seen: Sequence[bool], penalty: float
-    ) -> list[float]: ...
-    def kept(self, logits: Sequence[float], params: SamplingParams) -> list[bool]: ...
+
+class Rules(Protocol):
+    def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]: ...
+    def kept(self, logits: Logits, params: SamplingParams) -> list[bool]: ...
     def drawn(
-        self, logits: Sequence[float], seen: Sequence[bool], params: SamplingParams,
-        seed: int, count: int,
-    ) -> list[int]: ...  # fmt: skip
+        self, logits: Logits, seen: Sequence[bool], params: SamplingParams, seed: int, count: int
+    ) -> list[int]: ...
 
 
 class Torch:
-    refusal: type[Exception] = DecodingError
+    def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
+        params = SamplingParams(repetition_penalty=penalty)
+        given, said = torch.tensor([logits]), torch.tensor([seen])
+        return list(decoding.drawn_from(given, said, [params])[0][0].tolist())
 
-    def penalised(
-        self, logits: Sequence[float], seen: Sequence[bool], penalty: float
-    ) -> list[float]:
-        found = decoding.repetition_penalty(torch.tensor(logits), torch.tensor(seen), penalty)
-        return list(found.tolist())
-
-    def kept(self, logits: Sequence[float], params: SamplingParams) -> list[bool]:
-        return list(torch.isfinite(decoding.top_k_top_p(torch.tensor(logits), params)).tolist())
+    def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
+        given = torch.tensor([logits])
+        _, chances = decoding.drawn_from(given, torch.zeros_like(given, dtype=torch.bool), [params])
+        return list((chances[0] > 0).tolist())
 
     def drawn(
-        self, logits: Sequence[float], seen: Sequence[bool], params: SamplingParams,
-        seed: int, count: int,
-    ) -> list[int]:  # fmt: skip
+        self, logits: Logits, seen: Sequence[bool], params: SamplingParams, seed: int, count: int
+    ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
-        given, said = torch.tensor(logits), torch.tensor(seen)
-        return [int(decoding.sample(given, said, params, generator)) for _ in range(count)]
+        given, said = torch.tensor([logits]), torch.tensor([seen])
+        return [int(decoding.sample(given, said, [params], [generator])) for _ in range(count)]
 
 
 class Numpy:
-    refusal: type[Exception] = NotFinite
-
-    def penalised(
-        self, logits: Sequence[float], seen: Sequence[bool], penalty: float
-    ) -> list[float]:
+    def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
         given = np.array(logits, np.float32)
         return list(sampling.repetition_penalty(given, np.array(seen), penalty).tolist())
 
-    def kept(self, logits: Sequence[float], params: SamplingParams) -> list[bool]:
+    def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
         found = sampling.top_k_top_p(np.array(logits, np.float32), params)
         return list(np.isfinite(found).tolist())
 
     def drawn(
-        self, logits: Sequence[float], seen: Sequence[bool], params: SamplingParams,
-        seed: int, count: int,
-    ) -> list[int]:  # fmt: skip
+        self, logits: Logits, seen: Sequence[bool], params: SamplingParams, seed: int, count: int
+    ) -> list[int]:
         random = np.random.default_rng(seed)
         given, said = np.array(logits, np.float32), np.array(seen)
         return [sampling.sample(given, said, params, random) for _ in range(count)]
@@ -129,9 +119,15 @@ def test_a_seed_draws_the_same_again(rules: Rules) -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_logits_that_are_not_finite_are_refused_before_drawing(rules: Rules, wrong: float) -> None:
-    with pytest.raises(rules.refusal, match="not a number"):
-        rules.drawn([0.0, wrong, 1.0], [False] * 3, SamplingParams(), 0, 1)
+def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong: float) -> None:
+    """With torch a row has no code and costs no other: a GPU is not waited for."""
+    logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
+    logits[1, 5] = wrong
+    generators = [torch.Generator().manual_seed(0) for _ in range(3)]
+    first, bad, last = decoding.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
+    assert bad == decoding.NO_CODE and min(first, last) >= 0
+    with pytest.raises(NotFinite, match="not a number"):
+        sampling.sample(logits[1].numpy(), seen[1].numpy(), RULES[0], np.random.default_rng(0))
 
 
 @pytest.mark.parametrize("params", RULES, ids=str)
@@ -141,45 +137,30 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params: SamplingPara
         logits = (3 * random.standard_normal(120)).astype(np.float32)
         seen = random.random(120) < 0.2
         ours = sampling.repetition_penalty(logits, seen, params.repetition_penalty)
-        theirs = decoding.repetition_penalty(
-            torch.from_numpy(logits), torch.from_numpy(seen), params.repetition_penalty
+        theirs, chances = decoding.drawn_from(
+            torch.from_numpy(logits)[None], torch.from_numpy(seen)[None], [params]
         )
-        assert np.array_equal(ours, theirs.numpy())
-        ours, theirs = sampling.top_k_top_p(ours, params), decoding.top_k_top_p(theirs, params)
-        assert np.array_equal(np.isfinite(ours), np.isfinite(theirs.numpy()))
-        assert np.abs(sampling.softmax(ours) - theirs.softmax(-1).numpy()).max() < 1e-6
+        assert np.array_equal(ours, theirs[0].numpy())
+        ours = sampling.softmax(sampling.top_k_top_p(ours, params))
+        assert np.array_equal(ours > 0, chances[0].numpy() > 0)
+        assert np.abs(ours - chances[0].numpy()).max() < 1e-6
 
 
 def test_rows_together_draw_what_each_draws_alone() -> None:
-    """As a GPU does it: one launch for all rows, each with its own rules and its own generator."""
+    """One launch for all rows, each with its own rules and its own generator."""
     draw = torch.Generator().manual_seed(3)
     rules = [*RULES, SamplingParams(greedy=True)]
     logits = 4 * torch.randn(len(rules), 1026, generator=draw)
     seen = torch.rand(len(rules), 1026, generator=draw) < 0.3
     for turn in range(20):
+        draws = [torch.Generator().manual_seed(turn) for _ in rules]
         alone = [
-            decoding.sample(row, said, rule, torch.Generator().manual_seed(turn))
-            for row, said, rule in zip(logits, seen, rules, strict=True)
+            decoding.sample(logits[row : row + 1], seen[row : row + 1], [rule], [draws[row]])
+            for row, rule in enumerate(rules)
         ]
-        together = decoding.sample_rows(
+        together = decoding.sample(
             logits, seen, rules, [torch.Generator().manual_seed(turn) for _ in rules]
         )
         assert together.equal(torch.cat(alone))
         # The penalty works the other way round below zero, where most likely codes are.
         logits = logits.roll(7, -1) - 1
-
-
-def test_a_row_that_is_not_finite_has_no_code_and_costs_no_other(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """A GPU is not waited for; drawing from NaN there would kill the context."""
-    logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
-    logits[1, 5] = torch.nan
-    generators = [torch.Generator().manual_seed(0) for _ in range(3)]
-    first, bad, last = decoding.sample_rows(logits, seen, [RULES[0]] * 3, generators).tolist()
-    assert bad == decoding.NO_CODE and min(first, last) >= 0
-    monkeypatch.setattr(decoding, "waits_for_nothing", lambda _: False)
-    for row, infinite in ((logits[1], torch.nan), (logits[0], torch.inf)):
-        row[0] = infinite
-        code = decoding.sample(row, seen[0], RULES[0], torch.Generator())
-        assert code.tolist() == [decoding.NO_CODE]

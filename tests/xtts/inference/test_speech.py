@@ -1,6 +1,7 @@
 """A stream is the whole, in time; pieces of a long text join without a click."""
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,13 +10,12 @@ import torch
 from xtts.audio import VOCODER_RATE
 from xtts.inference import speech
 from xtts.inference.decode_step import DecodeStep
-from xtts.inference.fading import fade_edges, fade_stream_edges
+from xtts.inference.defaults import SamplingParams
+from xtts.inference.speech import Speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, voice_from_reference
-from xtts.model.config import SamplingParams
 from xtts.model.loading import Model, load_model
-from xtts.model.shapes import FADE_SECONDS
 
 RULES = SamplingParams(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
 LONG = "the tin hat and the inner thin tent. " * 24
@@ -83,37 +83,25 @@ def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> Non
     assert max(sizes) < 12 * VOCODER_RATE
 
 
+def pieces_of(model: Model, voice: Voice, text: str) -> Iterator[torch.Tensor]:
+    request = SynthesisRequest(text, "en", sampling=RULES)
+    spoken = Speech(TorchBackend(model), voice, request, chunked=False)
+    while not spoken.done:
+        yield torch.cat(list(spoken.next_piece()))
+
+
 def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
-    pieces = list(
-        speech.synthesize_pieces(
-            TorchBackend(model), voice, SynthesisRequest(LONG, "en", sampling=RULES)
-        )
-    )
+    pieces = list(pieces_of(model, voice, LONG))
     assert len(pieces) > 1
     for piece in pieces:
         assert piece[0] == 0.0 and piece[-1] == 0.0
 
 
-@pytest.mark.parametrize("cuts", [[5], [100, 101, 3000], [1] * 300, [119, 120, 121, 122]])
-def test_fading_a_stream_is_fading_the_whole(cuts: list[int]) -> None:
-    wave = torch.randn(sum(cuts) + 7, generator=torch.Generator().manual_seed(1))
-    joined = torch.cat(list(fade_stream_edges(iter(wave.split([*cuts, 7])), torch)))
-    if len(wave) > 2 * int(FADE_SECONDS * VOCODER_RATE):
-        torch.testing.assert_close(joined, fade_edges(wave, torch))
-    assert len(joined) == len(wave) and joined[0] == 0 and joined[-1] == 0
-
-
 @pytest.mark.slow
 def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
     """A click is a step of the waveform that nothing inside it makes."""
-    pieces = list(
-        speech.synthesize_pieces(
-            TorchBackend(model), voice, SynthesisRequest(LONG, "en", sampling=RULES)
-        )
-    )
-    joined = speech.synthesize(
-        TorchBackend(model), voice, SynthesisRequest(LONG, "en", sampling=RULES)
-    )
+    pieces = list(pieces_of(model, voice, LONG))
+    joined = torch.cat(pieces)
     steps = joined.diff().abs()
     joins = torch.tensor([len(piece) for piece in pieces]).cumsum(0)[:-1]
     assert len(joins) >= 1
@@ -132,9 +120,7 @@ def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) ->
     """`python -m benchmarks low_memory --sentences` is the same on the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0
-    for piece in speech.synthesize_pieces(
-        TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES)
-    ):
+    for piece in pieces_of(model, voice, text):
         seconds += len(piece) / VOCODER_RATE
         resident.append(_resident_bytes())
     assert len(resident) > 25 and seconds > 30

@@ -1,5 +1,8 @@
 """The conditioning of references of different length: padding and packing change nothing."""
 
+from types import SimpleNamespace
+from typing import Any
+
 import pytest
 import torch
 
@@ -11,17 +14,18 @@ from xtts.model.conditioning import (
     PerceiverResampler,
     RootMeanSquareNorm,
     TimeGroupNorm,
-    conditioning_latents,
     packed_conditioning_latents,
 )
+from xtts.model.gpt import GPT
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.varlen import VarlenLayout
 
 WIDTH, FRAMES = 32, (7, 12, 4)
+Parts = tuple[ConditioningEncoder, PerceiverResampler]
 
 
 @pytest.fixture
-def parts() -> tuple[ConditioningEncoder, PerceiverResampler]:
+def parts() -> Parts:
     torch.manual_seed(0)
     made = ConditioningEncoder(WIDTH, heads=2, blocks=2), PerceiverResampler(WIDTH)
     for part in made:
@@ -35,25 +39,32 @@ def mels() -> list[torch.Tensor]:
     return [torch.randn(MEL_BANDS, frames, generator=made) for frames in FRAMES]
 
 
-@torch.no_grad()
-def alone(parts: tuple[ConditioningEncoder, PerceiverResampler]) -> torch.Tensor:
-    return torch.cat([conditioning_latents(*parts, mel[None]) for mel in mels()])
+def conditioning_latents(
+    parts: Parts, mel: torch.Tensor, lengths: torch.Tensor | None = None
+) -> torch.Tensor:
+    listening: Any = SimpleNamespace(conditioning_encoder=parts[0], conditioning_perceiver=parts[1])
+    return GPT.conditioning_latents(listening, mel, lengths)
 
 
 @torch.no_grad()
-def test_padding_is_not_heard(parts: tuple[ConditioningEncoder, PerceiverResampler]) -> None:
+def alone(parts: Parts) -> torch.Tensor:
+    return torch.cat([conditioning_latents(parts, mel[None]) for mel in mels()])
+
+
+@torch.no_grad()
+def test_padding_is_not_heard(parts: Parts) -> None:
     padded = torch.full((len(FRAMES), MEL_BANDS, max(FRAMES) + 3), 9.0)
     for row, mel in enumerate(mels()):
         padded[row, :, : mel.shape[1]] = mel
-    found = conditioning_latents(*parts, padded, torch.tensor(FRAMES))
+    found = conditioning_latents(parts, padded, torch.tensor(FRAMES))
     assert found.shape == (len(FRAMES), NUM_LATENTS, WIDTH)
     assert torch.allclose(found, alone(parts), atol=1e-5)
-    assert not torch.allclose(conditioning_latents(*parts, padded), found, atol=1e-2)
+    assert not torch.allclose(conditioning_latents(parts, padded), found, atol=1e-2)
 
 
 @torch.no_grad()
 def test_references_packed_behind_each_other_say_what_each_says_alone(
-    parts: tuple[ConditioningEncoder, PerceiverResampler],
+    parts: Parts,
 ) -> None:
     packed = torch.cat([mel.t() for mel in mels()])
     found = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
@@ -61,7 +72,7 @@ def test_references_packed_behind_each_other_say_what_each_says_alone(
 
 
 def test_gradients_of_packed_references_are_those_of_each_alone(
-    parts: tuple[ConditioningEncoder, PerceiverResampler], monkeypatch: pytest.MonkeyPatch
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of weights and mels, where a GPU's norm of clips has its gradient written down: within
     2e-6 of the largest, in float32."""

@@ -32,7 +32,7 @@ def test_modules_built_afterwards_are_initialised_as_ever():
     [
         "from tests.xtts.model.test_empty_weights import SMALL\n"
         "from xtts.model.gpt import GPT\nmake = lambda: GPT(SMALL)",
-        # Coqui's speaker encoder, which draws with kaiming_normal_ (`xtts.model.low_memory` builds
+        # Coqui's speaker encoder, which draws with kaiming_normal_ (`xtts.model.loading` builds
         # it empty).
         "import torch; w = lambda: torch.nn.Linear(4, 4).weight\n"
         "make = lambda: torch.nn.init.kaiming_normal_(w(), mode='fan_out', nonlinearity='relu')",

@@ -62,7 +62,7 @@ def test_rows_that_attend_by_themselves_do_not_touch_each_other() -> None:
     read(alone[0], 2, seed=0)
     read(alone[1], 5, seed=2)
     q, k, v = parts(3, 1, 9)
-    found = SlotCaches(caches).attend(0, q, k, v)
+    found = SlotCaches(caches).attend_next(0, torch.stack((q, k, v), 1))
     assert not found[1].any()
     for row, cache in ((0, alone[0]), (2, alone[1])):
         own = slice(row, row + 1)
@@ -71,7 +71,7 @@ def test_rows_that_attend_by_themselves_do_not_touch_each_other() -> None:
 
 def test_slots_that_never_move_say_what_rows_say() -> None:
     filled = [a_cache(), a_cache()]
-    static = StaticCaches.empty(a_cache(3))
+    static = StaticCaches(a_cache(3).entries)
     for slot, time in ((0, 2), (2, 5)):
         cache = filled[slot // 2]
         read(cache, time, seed=slot)
@@ -80,7 +80,7 @@ def test_slots_that_never_move_say_what_rows_say() -> None:
     for step in range(2):
         q, k, v = parts(3, 1, 20 + step)
         for layer in range(LAYERS):
-            found = static.attend(layer, q, k, v)
+            found = static.attend_next(layer, torch.stack((q, k, v), 1))
             for slot, cache in ((0, filled[0]), (2, filled[1])):
                 own = slice(slot, slot + 1)
                 wanted = cache.attend(layer, q[own], k[own], v[own])
@@ -93,7 +93,7 @@ def test_slots_that_never_move_say_what_rows_say() -> None:
 
 
 def test_a_slot_that_is_left_counts_no_more() -> None:
-    static = StaticCaches.empty(a_cache(2))
+    static = StaticCaches(a_cache(2).entries)
     for slot, time in ((0, 6), (1, 2)):
         cache = a_cache()
         read(cache, time, seed=slot)

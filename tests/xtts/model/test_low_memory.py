@@ -12,7 +12,6 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
 from xtts.model import loading as model
-from xtts.model import low_memory
 from xtts.model.gpt import to_coqui
 from xtts.model.loading import LISTENING, Model
 from xtts.voices.loading import load_voice
@@ -36,7 +35,7 @@ def recording() -> torch.Tensor:
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision: str) -> None:
     whole = model.load_model(base_folder, precision=precision)
-    found = low_memory.load_low_memory(base_folder, precision=precision)
+    found = model.load_model(base_folder, precision=precision, low_memory=True)
     one, other = (
         speech.synthesize(TorchBackend(m), whose, SynthesisRequest(TEXT, "en", max_codes=30))
         for m in (whole, found)
@@ -45,7 +44,7 @@ def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision:
 
 
 def test_auto_is_eight_bits(base_folder: Path) -> None:
-    assert low_memory.load_low_memory(base_folder).kind == "int8"
+    assert model.load_model(base_folder, precision="auto", low_memory=True).kind == "int8"
 
 
 def test_what_only_listens_is_not_there_and_yet_it_listens(
@@ -53,7 +52,7 @@ def test_what_only_listens_is_not_there_and_yet_it_listens(
 ) -> None:
     whole, found = (
         model.load_model(base_folder),
-        low_memory.load_low_memory(base_folder, precision="fp32"),
+        model.load_model(base_folder, low_memory=True),
     )
     absent = [name for name, tensor in found.gpt.state_dict().items() if tensor.is_meta]
     assert absent and all(name.startswith(LISTENING) for name in absent)
@@ -71,7 +70,7 @@ def test_another_epoch_is_spoken_and_heard_with(
     learned = to_coqui(model.load_model(other).gpt.state_dict())
     whole, found = (
         model.load_model(base_folder),
-        low_memory.load_low_memory(base_folder, precision="fp32"),
+        model.load_model(base_folder, low_memory=True),
     )
     for one in (whole, found):
         one.load_gpt(learned)
@@ -91,7 +90,7 @@ def test_a_voice_is_opened_so(base_folder: Path) -> None:
 
 def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
     """A recording that is refused must not leave in memory what was loaded for it."""
-    found, rested = low_memory.load_low_memory(base_folder, precision="fp32"), []
+    found, rested = model.load_model(base_folder, low_memory=True), []
     listener = found.listener
 
     class Watched:

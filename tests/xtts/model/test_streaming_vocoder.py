@@ -9,16 +9,16 @@ from torch.nn import functional as F
 from torch.nn.utils import parametrize
 
 from machine.devices.graph_capture import Compute
-from xtts.model import streaming_vocoder
 from xtts.model import vocoder as vocoders
-from xtts.model.chunk_sizes import EDGE_STEPS, first_steps, windows
 from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import (
+    EDGE_STEPS,
     ChunkedVocoder,
     chunk_codes,
+    first_steps,
     receptive_field,
     settled_steps,
-    warm_up_widths,
+    windows,
 )
 from xtts.model.vocoder import Vocoder
 
@@ -56,7 +56,7 @@ def test_chunks_joined_are_the_whole(shape: VocoderShape, codes: int, laid_out: 
     latents = torch.randn(codes, WIDTH)
     whole = whole_sound(vocoder, latents, speaker)
     draw = random.Random(codes)
-    chunked, parts, given = ChunkedVocoder(vocoder, shape, speaker), [], 0
+    chunked, parts, given = ChunkedVocoder(vocoder, speaker), [], 0
     while given < codes:
         more = draw.randint(1, 9)
         chunked.add(latents[given : given + more])
@@ -138,7 +138,6 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(
     vocoder, speaker = speaking(LIKE_PUBLISHED)
     latents = torch.randn(codes, WIDTH)
     whole = whole_sound(vocoder, latents, speaker)
-    monkeypatch.setattr(streaming_vocoder, "plans_each_width", lambda _: True)
     monkeypatch.setattr(vocoders, "plans_each_width", lambda _: True)
     captures = []
 
@@ -147,14 +146,14 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(
         return recomputed(compute)
 
     for _ in range(2):
-        warm_up_widths(vocoder, LIKE_PUBLISHED, 32, capture)
+        vocoder.warm_up(capture)
     assert len(captures) == 4, "each once, whoever opens a voice of the same base"
     eager = set[int]()
     computed = vocoder._computed
     monkeypatch.setattr(
         vocoder, "_computed", lambda steps, who: eager.add(steps.shape[2]) or computed(steps, who)
     )
-    chunked, parts = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker), []
+    chunked, parts = ChunkedVocoder(vocoder, speaker), []
     sizes = chunk_codes()
     wanted = next(sizes)
     for latent in latents:
@@ -172,11 +171,10 @@ def test_a_gpus_windows_are_recorded_and_say_the_same(
 
 def test_beside_training_a_gpus_windows_keep_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     vocoder, _ = speaking(LIKE_PUBLISHED)
-    for module in (vocoders, streaming_vocoder):
-        monkeypatch.setattr(module, "plans_each_width", lambda _: True)
+    monkeypatch.setattr(vocoders, "plans_each_width", lambda _: True)
     seen, sound = [], vocoder.sound
     vocoder.sound = lambda steps, who: seen.append(steps.shape[2]) or sound(steps, who)
-    warm_up_widths(vocoder, LIKE_PUBLISHED, 32, records=False)
+    vocoder.warm_up(records=False)
     assert seen == [first_steps(LIKE_PUBLISHED), 64, 128, 192] and not vocoder._recorded
 
 
@@ -193,7 +191,7 @@ def test_windows_that_cannot_be_recorded_are_spoken_all_the_same(
         return tuple(torch.zeros_like(one) for one in compute()), lambda: None
 
     for capture, told in ((refused, "not permitted"), (stale, "is off by")):
-        warm_up_widths(vocoder, LIKE_PUBLISHED, 32, capture)
+        vocoder.warm_up(capture)
         assert caplog.text.count("without CUDA graphs") == 1 and told in caplog.text
         caplog.clear()
         steps = torch.randn(1, WIDTH, 64)
@@ -207,17 +205,18 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
     seen = set[int]()
     sound = vocoder.sound
     vocoder.sound = lambda steps, who: seen.add(steps.shape[2]) or sound(steps, who)
-    warm_up_widths(vocoder, LIKE_PUBLISHED, 32)
+    vocoder.warm_up()
     prepared = set(seen)
     assert prepared == {first_steps(LIKE_PUBLISHED), 64, 128, 192}
     for codes in (16, 23, 50, 71, 90):
-        chunked = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
-        chunked.add(torch.randn(codes, WIDTH))
+        chunked = ChunkedVocoder(vocoder, speaker)
+        latents = torch.randn(codes, WIDTH)
+        chunked.add(latents)
         joined = torch.cat(list(chunked.rest()))
-        steps = chunked._steps()
+        steps = F.pad(vocoder.steps(latents[None]), (EDGE_STEPS, EDGE_STEPS), mode="replicate")
         wanted = sound(steps, speaker)[0, EDGE_STEPS * 256 : -EDGE_STEPS * 256]
         assert float((joined - wanted).norm() / wanted.norm()) < 1e-5
-    stream = ChunkedVocoder(vocoder, LIKE_PUBLISHED, speaker)
+    stream = ChunkedVocoder(vocoder, speaker)
     while stream.ready_codes() < next(chunk_codes()):
         stream.add(torch.randn(1, WIDTH))
     list(stream.speak())

@@ -56,9 +56,7 @@ def test_packed_clips_learn_what_padded_ones_do(
         assert difference < 1e-4, f"{name}: {difference:.1e}"
 
 
-@pytest.mark.parametrize("where", ["one by one", "in a grid"])
-def test_a_clip_does_not_see_the_one_before_it(monkeypatch: pytest.MonkeyPatch, where: str):
-    monkeypatch.setattr(varlen, "attends_per_clip", lambda _: where == "one by one")
+def test_a_clip_does_not_see_the_one_before_it():
     clips = VarlenLayout.of((3, 5, 2))
     queries, keys, values = torch.randn(3, 1, 2, 10, 4)
     before = clips.attend(0, queries, keys, values)
@@ -80,15 +78,6 @@ def test_products_written_out_say_what_the_kernel_says():
     assert torch.equal(written[:, :, 0], values[:, :, 0].float())
 
 
-def test_a_grid_and_back_changes_nothing():
-    clips = VarlenLayout.of((3, 5, 2))
-    row = torch.randn(1, 2, 10, 4)
-    assert clips.padded(row).shape == (3, 2, 5, 4)
-    assert torch.equal(clips.flat(clips.padded(row)), row)
-    assert clips.present.sum((1, 2, 3)).tolist() == [3, 5, 2]
-    assert clips.number.tolist() == [0] * 3 + [1] * 5 + [2] * 2
-
-
 def test_a_grid_gives_back_the_gradients_of_clips_by_themselves():
     """Without sums over the padding, which has none."""
     clips = VarlenLayout.of((3, 5, 2))
@@ -97,7 +86,7 @@ def test_a_grid_gives_back_the_gradients_of_clips_by_themselves():
     (clips.in_one_grid(packed, 2) * towards).sum().backward()
     found, packed.grad = packed.grad, None
     parts = [part.view(1, 10, 2, 4).transpose(1, 2) for part in packed.split(8, 2)]
-    alone = clips.each(*parts).transpose(1, 2).reshape(1, 10, 8)
+    alone = clips.attend(0, *parts).transpose(1, 2).reshape(1, 10, 8)
     assert torch.allclose(clips.in_one_grid(packed, 2), alone, atol=1e-12)
     (alone * towards).sum().backward()
     assert torch.allclose(found, packed.grad, atol=1e-12) and found.abs().sum(2).min() > 0

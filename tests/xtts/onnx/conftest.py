@@ -5,15 +5,16 @@ from pathlib import Path
 import pytest
 import torch
 
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
 from xtts.model.loading import Model
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents, OnnxModel, load_onnx_model
+from xtts.onnx.speech.loading import OnnxModel, load_onnx_model
 
 
 @pytest.fixture(scope="session")
 def onnx_model(onnx_folder: Path) -> OnnxModel:
-    return load_onnx_model(onnx_folder, OnnxComputeConfig("fp32"))
+    return load_onnx_model(onnx_folder, ComputeConfig(precision="fp32"))
 
 
 @pytest.fixture(scope="session")
@@ -30,5 +31,5 @@ def torch_voice() -> Voice:
 
 
 @pytest.fixture(scope="session")
-def onnx_voice(torch_voice: Voice) -> OnnxLatents:
-    return OnnxLatents(torch_voice.latents.numpy(), torch_voice.speaker.numpy())
+def onnx_voice(torch_voice: Voice) -> Voice:
+    return Voice(torch_voice.latents.numpy(), torch_voice.speaker.numpy())

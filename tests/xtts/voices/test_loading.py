@@ -11,7 +11,6 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
-from xtts.model.streaming_vocoder import vocoder_widths
 from xtts.model.vocoder import Vocoder
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -49,7 +48,7 @@ def test_the_first_request_finds_the_vocoder_warm(
     standing.prepare()
     assert standing.own is not None
     made, model = set(widths), standing.model
-    assert set(vocoder_widths(model.vocoder, model.config.vocoder)) < made
+    assert set(model.vocoder.widths) < made
     widths.clear()
     spoken(standing, standing.own, max_codes=60)
     assert widths and set(widths) <= made

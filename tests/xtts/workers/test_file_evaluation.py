@@ -14,10 +14,12 @@ from tests.datasets import a_sound
 from train.checkpointing.checkpoints import Checkpoints
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model import loading, vocoder
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.text.tokenizer import Tokenizer
+from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
 from xtts.workers.file_evaluation import BackgroundHearing
@@ -64,7 +66,7 @@ def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
         if name.startswith(PREFIX)
     }
     run = RunFolder(folder)
-    Checkpoints(run, None).save_epoch(1, 1, state, None, {}, {"base": {}, "fingerprint": {}})
+    Checkpoints(run, None).save_epoch(1, 1, state, None, {})
     return run.checkpoint_path(1)
 
 
@@ -82,12 +84,15 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
     assert half not in (base.sentences, speaker.ask(tuned).sentences)
 
 
-def test_another_speaker_embedding_changes_the_sound_and_no_code(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest
+def test_another_decoder_changes_the_sound_and_no_code(
+    speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path
 ) -> None:
     own = speaker.ask(request_of_base).sentences
-    numbers = tuple(0.1 * (-1) ** place for place in range(512))
-    other = speaker.ask(replace(request_of_base, speaker=numbers)).sentences
+    decoder = tmp_path / "best_decoder.safetensors"
+    published = loading.read_tensors(speaker.base / "model.pth")
+    tensors = vocoder.published_names(speaker.model.vocoder, published)
+    learned_decoder.write_tensors(decoder, {name: 1.2 * one for name, one in tensors.items()})
+    other = speaker.ask(replace(request_of_base, decoder=decoder)).sentences
     assert [one.codes for one in own] == [one.codes for one in other]
     assert own[0].embedding and own[0].embedding != other[0].embedding
 

@@ -15,8 +15,8 @@ import numpy as np
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending, EndingVerdict, judge
 from xtts.inference.alignment.heads import Head
 from xtts.inference.alignment.loudness import LoudnessLog, without_silence
-from xtts.inference.alignment.path import Alignment, align
-from xtts.inference.fading import fade_out
+from xtts.inference.alignment.path import align
+from xtts.inference.shaping import fade_out
 from xtts.model.shapes import VOCODER_RATE
 
 # torch.Tensor or numpy.ndarray.
@@ -162,8 +162,8 @@ class GuardedPiece:
         self, codes: Sequence[int], latents: Sequence[Latents], *, stopped: bool,
         attention: "np.ndarray[Any, Any] | None",
     ) -> bool:  # fmt: skip
-        """Judges an utterance that is over, and whose sound was pushed or heard; whether it is to
-        be spoken again."""
+        """Judges an utterance that is over, and whose sound was pushed; whether it is to be spoken
+        again."""
         if self._guard is None:
             return False
         said = np.asarray(self._guard.spoken(self.ids), bool)
@@ -172,7 +172,11 @@ class GuardedPiece:
         verdict = judge(
             codes, stopped=stopped, alignment=path, tokens=int(said.sum()), loud=loud
         )  # fmt: skip
-        times = None if path is None else self._times(path)
+        times = None
+        if path is not None:
+            times = without_silence(
+                path.times() * CODE_SECONDS, path.spoken, self._loudness.loud(), self._speed
+            )
         self._attempts.append(Attempt(codes, latents, stopped, verdict, times))
         again = not verdict.good and len(self._attempts) <= self._guard.retries
         if again and self._whole:
@@ -181,11 +185,6 @@ class GuardedPiece:
         self._told = self._summary()
         self._guard.pieces.append(self._told)
         return False
-
-    @property
-    def judged(self) -> bool:
-        """Whether there is a verdict: not without a guard."""
-        return bool(self._attempts)
 
     @property
     def cut_off(self) -> bool:
@@ -208,11 +207,6 @@ class GuardedPiece:
         self._held = []
         self._loudness.clear()
 
-    def hear(self, waveform: Samples) -> None:
-        """Takes sound `[samples]` that is not to be held, before it is judged."""
-        if self._guard is not None:
-            self._loudness.push(waveform)
-
     def end(self) -> Samples | None:
         """The sound that waited for the verdict, cut where it is to be; None where none did."""
         if not self._held:
@@ -226,11 +220,6 @@ class GuardedPiece:
         if samples >= len(held):
             return held
         return fade_out(held[: max(0, samples)], self._arrays)
-
-    def _times(self, path: Alignment) -> "np.ndarray[Any, Any]":
-        """Of each position, where words begin and end with their sound."""
-        loud = self._loudness.loud()
-        return without_silence(path.times() * CODE_SECONDS, path.spoken, loud, self._speed)
 
     def _summary(self) -> SpokenPiece:
         best = self.best

@@ -7,6 +7,7 @@ on sentences that the voice speaks for that, and kept beside the latents. A mode
 nothing has none, and that is told.
 """
 
+import itertools
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
@@ -44,6 +45,29 @@ NEARLY, MOST_HEADS = 0.8, 3
 _LOOKED_AT = 24
 # The last codes of an utterance, which are silence.
 _CLOSING = 4
+
+
+def measured(backend: Any, voice: Any) -> tuple[Head, ...]:
+    """The heads that follow the text while a few sentences are spoken with a voice. backend: an
+    `xtts.inference.speech.Backend`, and voice one of its voices."""
+    return choose([spoken(backend, voice, text) for text in TEXTS])
+
+
+def spoken(backend: Any, voice: Any, text: str) -> Spoken:
+    """What every head gave to a text while it was spoken."""
+    model, languages = backend.model, backend.model.config.languages
+    piece = model.tokenizer.split(text, "en" if "en" in languages else languages[0])[0]
+    shape = model.config.gpt
+    everyone = tuple(itertools.product(range(shape.layers), range(shape.heads)))
+    utterance = backend.begin(
+        voice, piece.ids, model.config.decoding, backend.random(0), MOST_CODES, everyone
+    )
+    while not utterance.done:
+        backend.step([utterance])
+    backend.end(utterance)
+    if utterance.error is not None:
+        raise utterance.error
+    return utterance.attention_by_head(), model.tokenizer.spoken(piece.ids)
 
 
 def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:

@@ -24,7 +24,7 @@ SILENCE_DB, SPEECH_DB = 45.0, 35.0
 ABOVE_NOISE_DB, LOUDEST_NOISE_DB = 8.0, 20.0
 _QUIETEST = 0.05
 # The guard was measured without them: then the vocoder clicked where its input begins and
-# ends. It does no more (`EDGE_STEPS` in xtts/model/chunk_sizes.py).
+# ends. It does no more (`EDGE_STEPS` in xtts/model/streaming_vocoder.py).
 _CLICK = 5
 # Shorter silence at the edge of a word may be a stop's closure.
 SHORTEST_SILENCE = 0.06

@@ -1,8 +1,12 @@
-"""Words with the times at which they are spoken, as JSON, SRT or WebVTT."""
+"""When the words of a text, as it is written, are spoken: piece by piece, as each ends; and as
+JSON, SRT or WebVTT."""
 
 import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+
+from xtts.inference.alignment.guarded_piece import SpokenPiece
+from xtts.text.tokenizer import Piece
 
 # Of one subtitle: what is read in one glance (BBC's guideline is two lines of 37), and no longer.
 CUE_CHARACTERS, CUE_SECONDS = 42, 6.0
@@ -19,6 +23,75 @@ class TimedWord:
     word: str
     start_time: float
     end_time: float
+
+
+class SpokenWords:
+    """The words of one speech.
+
+    Every word has a time, in the order of the text, and none begins before the one in front of it
+    has ended. One that is read across two pieces is told with the second.
+    """
+
+    def __init__(self, pieces: Sequence[Piece], speed: float = 1.0) -> None:
+        """speed: as it is spoken."""
+        self._pieces = tuple(pieces)
+        self._speed = speed
+        self._number = 0
+        self._began = self._seconds = self._last = 0.0
+        self._held: TimedWord | None = None
+        # False as soon as a piece has no path through attention.
+        self.known = True
+
+    def sounded(self, seconds: float) -> None:
+        """So much more sound, pauses with it, has come."""
+        self._seconds += seconds
+
+    def ended(self, spoken: SpokenPiece) -> list[TimedWord]:
+        """The next piece has ended, with all its sound: its words, in seconds from the beginning of
+        the speech; [] where they are not known."""
+        piece, self._number = self._pieces[self._number], self._number + 1
+        began, self._began = self._began + piece.before, self._seconds
+        if spoken.times is None:
+            self.known = False
+        if not self.known or spoken.times is None:
+            return []
+        found = [self._held] if self._held else []
+        # What was not reached, or was cut off, is over when the sound is.
+        over = max(began, self._seconds - piece.after)
+        for word in piece.words:
+            start = min(began + float(spoken.times[word.first, 0]) / self._speed, over)
+            end = min(began + float(spoken.times[word.last, 1]) / self._speed, over)
+            start = max(start, self._last)
+            self._last = end = max(start, end)
+            if word.text or not found:
+                found.append(TimedWord(word.text, round(start, 3), round(end, 3)))
+            else:
+                found[-1] = TimedWord(found[-1].word, found[-1].start_time, round(end, 3))
+        self._held = found.pop() if found and self._continues else None
+        return found
+
+    @property
+    def _continues(self) -> bool:
+        """Whether the next piece begins within a word."""
+        rest = self._pieces[self._number :]
+        return bool(rest and rest[0].words and not rest[0].words[0].text)
+
+
+def words_of_speech(
+    pieces: Sequence[Piece], spoken: Sequence[SpokenPiece], speed: float = 1.0
+) -> list[TimedWord] | None:
+    """The words of a speech that is over; None where they are not known.
+
+    Args:
+        pieces: As they were read (`xtts.text.tokenizer.Tokenizer.split`).
+        spoken: What became of each.
+        speed: As it was spoken.
+    """
+    words, found = SpokenWords(pieces, speed), list[TimedWord]()
+    for piece, said in zip(pieces, spoken, strict=True):
+        words.sounded(piece.before + said.seconds + piece.after)
+        found += words.ended(said)
+    return found if words.known and spoken else None
 
 
 def written(words: Sequence[TimedWord], form: str) -> str:

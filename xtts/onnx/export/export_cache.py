@@ -9,7 +9,6 @@ import logging
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from machine.process import ProcessResult, module_command, run_with_timeout
@@ -27,44 +26,39 @@ _EXPORT_SECONDS = 1800.0
 Runs = Callable[[Sequence[str], float], ProcessResult]
 
 
-@dataclass(frozen=True)
-class Needed:
-    """What is to be spoken with. source: the model's folder; checkpoint: None is the folder's own
-    learning part; sha256: of that part's file; kind: fp32 or int8."""
+def kept_export(
+    exports: Path, source: Path, sha256: str, kind: str, checkpoint: Path | None = None,
+    run: Runs = run_with_timeout,
+) -> Path:  # fmt: skip
+    """The export of a model's folder, made where it is missing or damaged.
 
-    source: Path
-    sha256: str
-    kind: str
-    checkpoint: Path | None = None
-
-
-def kept_export(exports: Path, needed: Needed, run: Runs = run_with_timeout) -> Path:
-    """The export, made where it is missing or damaged. Raises OnnxError or WriteError."""
-    to = exports / f"{needed.sha256[:16]}-{needed.kind}"
+    checkpoint: whose learning part is spoken with, None is the folder's own; sha256: of that part's
+    file; kind: fp32 or int8. Raises OnnxError or WriteError.
+    """
+    to = exports / f"{sha256[:16]}-{kind}"
     make_folder(exports)
     with locks.wait_for(exports / ".lock", lambda: log.info("Another process exports to ONNX.")):
-        if not _whole(to, needed.kind):
+        if not _whole(to, kind):
             shutil.rmtree(to, ignore_errors=True)
-            _export_apart(needed, to, run)
+            words = [str(source), str(to), "--kinds", kind]
+            _export_apart(words + (["--checkpoint", str(checkpoint)] if checkpoint else []), run)
         with contextlib.suppress(OSError):  # a folder that may only be read still speaks
             os.utime(to)
         _remove_others(exports)
     return to
 
 
-def _export_apart(needed: Needed, to: Path, run: Runs) -> None:
+def _export_apart(words: Sequence[str], run: Runs) -> None:
     """In a process of its own; what that one said last is why it failed."""
-    words = [str(needed.source), str(to), "--kinds", needed.kind]
-    words += ["--checkpoint", str(needed.checkpoint)] if needed.checkpoint else []
     done = run(module_command("xtts.onnx.export.exporter_child", *words), _EXPORT_SECONDS)
     if done.hung:
         raise OnnxError(
-            f"{needed.source} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "
+            f"{words[0]} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "
             "Export it on another machine (python -m train export --onnx) and name the folder."
         )
     if done.code != 0:
         told = done.last_error or f"exit {done.code}"
-        raise OnnxError(f"{needed.source} could not be exported as ONNX: {told}")
+        raise OnnxError(f"{words[0]} could not be exported as ONNX: {told}")
 
 
 def _whole(to: Path, kind: str) -> bool:

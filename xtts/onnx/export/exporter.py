@@ -9,10 +9,9 @@ import json
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import onnx
@@ -39,45 +38,28 @@ from xtts.onnx.export import graphs, weights
 from xtts.onnx.export.tracing import OPSET, traced
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_speaker
+from xtts.voices import learned_decoder
+from xtts.voices.voice_files import VoiceFiles
 
 
-@dataclass(frozen=True)
-class ExportSource:
-    """What is exported. learned: a checkpoint's tensors in Coqui's names, None for the folder's
-    own; weights: the SHA-256 of the file that they are from; licence, normalizer: None is the
-    model's; speaker: a speaker embedding that was learned for these weights."""
-
-    folder: Path
-    weights: str
-    learned: Mapping[str, Tensor] | None = None
-    reference: Path | None = None
-    licence: str | None = None
-    normalizer: str | None = None
-    speaker: Path | None = None
-
-
-def source_of_folder(folder: Path) -> ExportSource:
-    """A base model's or a bundle's folder, with the recording beside it."""
+def source_of_folder(folder: Path) -> VoiceFiles:
+    """A base model's or a bundle's folder, with the recording beside it, unverified."""
     ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
-    sha256 = sha256_of(folder / "model.pth")
-    speaker = folder / learned_speaker.NAME
-    return ExportSource(
-        folder,
-        sha256,
-        reference=reference if reference.is_file() else None,
-        speaker=speaker if speaker.is_file() else None,
+    return VoiceFiles(
+        folder, folder / "model.pth", reference if reference.is_file() else None, None
     )
 
 
-def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
+def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
     """Writes the folder beside `to` and gives it its name when it is whole.
 
     Raises OnnxError for a folder with other things in it, ConfigError, and WriteError or DiskFull.
     """
     _refuse_others(to)
-    spoken = mapped(source.folder, source.learned)
+    spoken = mapped(source.folder, source.state)
+    if source.decoder is not None:
+        spoken.load_decoder(learned_decoder.read_tensors(source.decoder))
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
@@ -85,7 +67,7 @@ def export(source: ExportSource, to: Path, kinds: Sequence[str] = weights.KINDS)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         found = OnnxVoice(
-            _files(part, spoken, source, kinds), tuple(kinds), OPSET, source.weights,
+            _files(part, spoken, source, kinds), tuple(kinds), OPSET, sha256_of(source.weights),
             source.licence or spoken.config.licence,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
@@ -131,68 +113,44 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
 
 
 def _files(
-    part: Path, spoken: model.Model, source: ExportSource, kinds: Sequence[str]
+    part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]
 ) -> dict[str, Written]:
-    width, speaker_width = spoken.config.gpt.width, spoken.config.speaker_encoder.embedding_width
-    files = _step(part, spoken.gpt, kinds)
+    files: dict[str, Written] = {}
+    # In each kind; its rounded numbers, 0.4 GB, are let go before the others' turn.
+    step = traced(graphs.step_graph(spoken.gpt), folded=False)
+    for kind in kinds:
+        files |= weights.write(step, part / folders.GPT[kind], kind)
+    del step
     for name, graph in (
-        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder, width, speaker_width)),
+        (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder)),
         (folders.CONDITIONING, graphs.conditioning_graph(spoken.gpt)),
         (folders.SPEAKER, graphs.speaker_graph(spoken.speaker_encoder)),
     ):
         files |= weights.write(traced(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))
-    files[folders.EMBEDDINGS] = _write_array(part / folders.EMBEDDINGS, tables(spoken.gpt))
-    files[folders.MEL_STATS] = _write_array(part / folders.MEL_STATS, spoken.mel_stats.numpy())
-    normalizer = source.normalizer or spoken.config.normalizer
-    files["config.json"] = _write_config(source.folder, part / "config.json", normalizer)
-    files["vocab.json"] = _copy(source.folder / "vocab.json", part / "vocab.json")
+    gpt = spoken.gpt
+    parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding,
+             gpt.mel_pos_embedding.emb)  # fmt: skip
+    tables = torch.cat([part.weight.detach() for part in parts])
+    for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, spoken.mel_stats)):
+        numbers = np.ascontiguousarray(array.numpy(), np.float32)
+        files[name] = replace_file(part / name, partial(np.save, arr=numbers))
+    # With whose rules read its texts: a base model need not say.
+    config = naming_normalizer(
+        json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
+        source.normalizer or spoken.config.normalizer,
+    )
+    told = json.dumps(config, indent=4, ensure_ascii=False).encode()
+    files["config.json"] = replace_file(part / "config.json", lambda file: file.write(told))
+    words = (source.folder / "vocab.json").read_bytes()
+    files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(words))
     if source.reference is not None:
         recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
         path = part / folders.VOICE
-        latents_file.write(
-            path, _with_learned(source, voice.voice_from_reference(spoken, recording))
-        )
+        latents_file.write(path, voice.voice_from_reference(spoken, recording))
         files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
     return files
-
-
-def _with_learned(source: ExportSource, heard: voice.Voice) -> voice.Voice:
-    learned = learned_speaker.read(source.speaker) if source.speaker else None
-    return replace(heard, speaker=learned.tensor()) if learned else heard
-
-
-def _step(part: Path, gpt: GPT, kinds: Sequence[str]) -> dict[str, Written]:
-    """The GPT in each kind; its rounded numbers, 0.4 GB, are let go before the others' turn."""
-    files: dict[str, Written] = {}
-    found = traced(graphs.step_graph(gpt), folded=False)
-    for kind in kinds:
-        files |= weights.write(found, part / folders.GPT[kind], kind)
-    return files
-
-
-def tables(gpt: GPT) -> "np.ndarray[Any, Any]":
-    """The four tables that ids are looked up in, below each other: `[rows, width]`."""
-    parts = (gpt.text_embedding, gpt.text_pos_embedding.emb, gpt.mel_embedding,
-             gpt.mel_pos_embedding.emb)  # fmt: skip
-    return torch.cat([part.weight.detach() for part in parts]).numpy()
-
-
-def _write_array(path: Path, array: "np.ndarray[Any, Any]") -> Written:
-    return replace_file(path, lambda file: np.save(file, np.ascontiguousarray(array, np.float32)))
-
-
-def _write_config(source: Path, path: Path, normalizer: str) -> Written:
-    """The model's, with whose rules read its texts: a base model need not say."""
-    found = json.loads((source / "config.json").read_text(encoding="utf-8"))
-    text = json.dumps(naming_normalizer(found, normalizer), indent=4, ensure_ascii=False)
-    return replace_file(path, lambda file: file.write(text.encode()))
-
-
-def _copy(source: Path, path: Path) -> Written:
-    content = source.read_bytes()
-    return replace_file(path, lambda file: file.write(content))
 
 
 def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:

@@ -13,20 +13,19 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Exports; the sentence of a fault goes to stderr."""
     asked = _parser().parse_args(argv)
     try:
-        from machine.storage.hashes import sha256_of
         from xtts.onnx.export import exporter
-        from xtts.voices.learned_speaker import speaker_beside
+        from xtts.voices.learned_decoder import decoder_beside
         from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
+        from xtts.voices.voice_files import VoiceFiles
 
         if asked.checkpoint is None:
             source = exporter.source_of_folder(asked.folder)
         else:
             found = read_checkpoint(asked.checkpoint)
-            sha256, reference = sha256_of(asked.checkpoint), reference_beside(asked.checkpoint)
-            source = exporter.ExportSource(
-                asked.folder, sha256, found.model, reference,
-                normalizer=normalizer_of(found.provenance),
-                speaker=speaker_beside(asked.checkpoint),
+            source = VoiceFiles(
+                asked.folder, asked.checkpoint, reference_beside(asked.checkpoint), None,
+                found.model, normalizer_of(found.provenance),
+                decoder=decoder_beside(asked.checkpoint),
             )  # fmt: skip
         exporter.export(source, asked.to, asked.kinds)
     except SotaqueError as error:

@@ -5,7 +5,7 @@ keys and values out. Keys lie turned ([.., head_width, time]), so that a step mu
 as they are; what is past is never copied nor given back: whoever runs the graph keeps it.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import torch
@@ -80,41 +80,17 @@ class StepGraph(nn.Module):
         return latent, self.mel_head(latent), *new
 
 
-class ConditioningGraph(nn.Module):
-    """Encoder and perceiver."""
+class PartsGraph(nn.Module):
+    """Some modules of a model, and what is computed with them."""
 
-    def __init__(self, gpt: GPT) -> None:
+    def __init__(self, compute: Callable[..., Tensor], **parts: nn.Module) -> None:
         super().__init__()
-        self.encoder = gpt.conditioning_encoder
-        self.perceiver = gpt.conditioning_perceiver
+        self.compute = compute
+        for name, part in parts.items():
+            self.add_module(name, part)
 
-    def forward(self, mel: Tensor) -> Tensor:
-        """Mel [batch, 80, frames] -> latents [batch, 32, width]."""
-        return self.perceiver(self.encoder(mel).transpose(1, 2))
-
-
-class VocoderGraph(nn.Module):
-    """The vocoder behind its interpolation."""
-
-    def __init__(self, vocoder: Vocoder) -> None:
-        super().__init__()
-        self.decoder = vocoder.waveform_decoder
-
-    def forward(self, steps: Tensor, speaker: Tensor) -> Tensor:
-        """Steps [batch, width, steps], speaker [batch, 512, 1] -> samples [batch, samples]."""
-        return self.decoder(steps, g=speaker)[:, 0]
-
-
-class SpeakerGraph(nn.Module):
-    """The speaker encoder behind its mel."""
-
-    def __init__(self, encoder: SpeakerEncoder) -> None:
-        super().__init__()
-        self.net = encoder.net
-
-    def forward(self, mel: Tensor) -> Tensor:
-        """Mel [batch, 64, frames] in power, not yet logged -> [batch, 512, 1] of unit length."""
-        return self.net(mel, l2_norm=True)[:, :, None]
+    def forward(self, *given: Tensor) -> Tensor:
+        return self.compute(*given)
 
 
 @dataclass(frozen=True)
@@ -153,26 +129,31 @@ def step_graph(gpt: GPT) -> ExportGraph:
 
 
 def conditioning_graph(gpt: GPT) -> ExportGraph:
-    """Input `mel`; output `latents`."""
-    axes = {"mel": {0: "batch", 2: "frames"}, "latents": {0: "batch"}}
-    return ExportGraph(
-        ConditioningGraph(gpt), (torch.randn(2, 80, 40),), ("mel",), ("latents",), axes
+    """Input `mel` [batch, 80, frames]; output `latents` [batch, 32, width]."""
+    encoder, perceiver = gpt.conditioning_encoder, gpt.conditioning_perceiver
+    module = PartsGraph(
+        lambda mel: perceiver(encoder(mel).transpose(1, 2)), encoder=encoder, perceiver=perceiver
     )
+    axes = {"mel": {0: "batch", 2: "frames"}, "latents": {0: "batch"}}
+    return ExportGraph(module, (torch.randn(2, 80, 40),), ("mel",), ("latents",), axes)
 
 
-def vocoder_graph(vocoder: Vocoder, width: int, speaker_width: int) -> ExportGraph:
-    """Inputs `steps` and `speaker`; output `samples`."""
+def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
+    """The vocoder behind its interpolation. Inputs `steps` [batch, width, steps] and `speaker`
+    [batch, 512, 1]; output `samples` [batch, samples]."""
+    decoder = vocoder.waveform_decoder
+    module = PartsGraph(lambda steps, speaker: decoder(steps, g=speaker)[:, 0], decoder=decoder)
     axes = {
         "steps": {0: "batch", 2: "steps"}, "speaker": {0: "batch"},
         "samples": {0: "batch", 1: "samples"},
     }  # fmt: skip
-    given = (torch.randn(2, width, 20), torch.randn(2, speaker_width, 1))
-    return ExportGraph(VocoderGraph(vocoder), given, ("steps", "speaker"), ("samples",), axes)
+    given = (torch.randn(2, vocoder.width, 20), torch.randn(2, vocoder.speaker_width, 1))
+    return ExportGraph(module, given, ("steps", "speaker"), ("samples",), axes)
 
 
 def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:
-    """Input `mel`; output `speaker`."""
+    """Input `mel` [batch, 64, frames] in power, not yet logged; output `speaker` [batch, 512, 1] of
+    unit length."""
+    module = PartsGraph(lambda mel: encoder.net(mel, l2_norm=True)[:, :, None], net=encoder.net)
     axes = {"mel": {0: "batch", 2: "frames"}, "speaker": {0: "batch"}}
-    return ExportGraph(
-        SpeakerGraph(encoder), (torch.rand(2, 64, 60),), ("mel",), ("speaker",), axes
-    )
+    return ExportGraph(module, (torch.rand(2, 64, 60),), ("mel",), ("speaker",), axes)

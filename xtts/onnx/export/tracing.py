@@ -48,7 +48,10 @@ def traced(graph: ExportGraph, *, folded: bool) -> Traced:
         )  # fmt: skip
     model = onnx.load_model_from_string(written.getvalue())
     found = Traced(model, _weights(model, given))
-    _keep_inputs(model, graph.inputs)
+    # Without parameters, the weights are inputs of the graph.
+    inputs = [one for one in model.graph.input if one.name in graph.inputs]
+    del model.graph.input[:]
+    model.graph.input.extend(inputs)
     if not folded:
         _turn_weights(found)
         _shorten_shapes(model)
@@ -75,27 +78,17 @@ def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
 
 def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
     """The values; out of the graph where they are in it."""
-    inside = {one.name: _tensor(numpy_helper.to_array(one)) for one in model.graph.initializer}
+    inside = {
+        one.name: torch.from_numpy(numpy_helper.to_array(one).copy())
+        for one in model.graph.initializer
+    }
     del model.graph.initializer[:]
     # Equal tensors (biases of zero) are one tensor and copies of it: each gets its own value back.
-    kept = [node for node in model.graph.node if not _copies(node, given)]
-    _replace(model, kept)
+    replace_nodes(model, [
+        node for node in model.graph.node
+        if node.op_type != "Identity" or node.output[0] not in given
+    ])  # fmt: skip
     return {**inside, **given}
-
-
-def _tensor(array: "np.ndarray[Any, Any]") -> Tensor:
-    return torch.from_numpy(array.copy())
-
-
-def _copies(node: NodeProto, given: dict[str, Tensor]) -> bool:
-    return node.op_type == "Identity" and node.output[0] in given
-
-
-def _keep_inputs(model: ModelProto, names: Iterable[str]) -> None:
-    """Without parameters, the weights are inputs of the graph."""
-    kept = [one for one in model.graph.input if one.name in set(names)]
-    del model.graph.input[:]
-    model.graph.input.extend(kept)
 
 
 def _turn_weights(found: Traced) -> None:
@@ -107,7 +100,7 @@ def _turn_weights(found: Traced) -> None:
             found.weights[node.output[0]] = found.weights[node.input[0]].t()
         else:
             kept.append(node)
-    _replace(found.model, kept)
+    replace_nodes(found.model, kept)
 
 
 def _shorten_shapes(model: ModelProto) -> None:
@@ -144,11 +137,12 @@ def _drop_unused(found: Traced) -> None:
         if needed.intersection(node.output):
             needed.update(node.input)
             kept.append(node)
-    _replace(found.model, reversed(kept))
+    replace_nodes(found.model, reversed(kept))
     found.weights = {name: value for name, value in found.weights.items() if name in needed}
 
 
-def _replace(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
+def replace_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
+    """Of the graph, by these, which may be some of its own."""
     kept = []
     for node in nodes:
         kept.append(NodeProto())

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from machine.memory import MappedFiles, trim_heap
 from machine.storage.atomic import Written, replace_file
-from xtts.onnx.export.tracing import Traced
+from xtts.onnx.export.tracing import Traced, replace_nodes
 
 KINDS = ("fp32", "int8")
 # Whatever the runtime wants to know while it reads the nodes: shapes, axes, single numbers.
@@ -96,11 +96,7 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles)
             name=node.name, domain=_CONTRIB,
         ))  # fmt: skip
         done.add(add.output[0])
-    made = [NodeProto() for _ in nodes]
-    for copy, node in zip(made, nodes, strict=True):
-        copy.CopyFrom(node)
-    del model.graph.node[:]
-    model.graph.node.extend(made)
+    replace_nodes(model, nodes)
     model.opset_import.append(helper.make_opsetid(_CONTRIB, 1))
 
 

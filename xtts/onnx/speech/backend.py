@@ -4,72 +4,49 @@ Utterances take turns, a code each: with 8-bit weights one scale is taken of all
 product, so rows of a batch would change each other's sound. What a turn costs is in docs/onnx.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import ModuleType
-from typing import Any
 
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
-from xtts.model.config import SamplingParams
-from xtts.model.shapes import NUM_LATENTS, PLACEHOLDER_ID
-from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
+from xtts.inference.alignment.heads import Array, Head
+from xtts.inference.defaults import SamplingParams
+from xtts.inference.speech import Utterance, Voice
+from xtts.model.shapes import NUM_LATENTS
+from xtts.model.streaming_vocoder import ChunkedVocoder
+from xtts.onnx.speech.loading import OnnxModel
 from xtts.onnx.speech.sampling import sample
-from xtts.onnx.speech.vocoder import OnnxChunks
-
-Array = np.ndarray[Any, Any]
 
 
-class OnnxUtterance:
-    """One attempt at a piece while it is decoded."""
+class OnnxUtterance(Utterance):
+    """As `Utterance`."""
 
     def __init__(
-        self, model: OnnxModel, voice: OnnxLatents, ids: Sequence[int], rules: SamplingParams,
-        random: np.random.Generator, max_codes: int | None, heads: Sequence[tuple[int, int]],
+        self, model: OnnxModel, voice: Voice, ids: Sequence[int], rules: SamplingParams,
+        random: np.random.Generator, max_codes: int | None, heads: Sequence[Head],
     ) -> None:  # fmt: skip
         shape = model.config.gpt
-        self._model, self._rules, self._random = model, rules, random
-        self._ids, self._heads = ids, heads
-        self._limit = min(max_codes or shape.max_codes, shape.max_codes)
-        self._seen = np.zeros(shape.audio_ids, bool)
-        self._seen[[PLACEHOLDER_ID, shape.audio_start]] = True
-        self._codes: list[int] = []
-        self.latents: list[Array] = []
-        self.stopped = False
-        self.error: NotFinite | None = None
-        self._past, latent, logits = model.gpt.begin(voice.latents, ids)
-        self._take(latent, logits)
+        super().__init__(shape, rules, random, max_codes, heads, np.zeros(shape.audio_ids, bool))
+        self._gpt, self._text_end = model.gpt, NUM_LATENTS + len(ids) + 2
+        self._past, *found = model.gpt.begin(voice.latents, ids)
+        self._choose(*found)
 
     @property
-    def done(self) -> bool:
-        """As in `DecodedUtterance`."""
-        return self.stopped or self.error is not None or len(self._codes) >= self._limit
+    def num_queries(self) -> int:
+        """None where the export is older than they are."""
+        return self._past.num_queries
 
-    def said(self) -> list[int]:
-        """As in `DecodedUtterance`."""
-        return self._codes
-
-    def attention(self) -> Array | None:
-        """As in `DecodedUtterance`."""
-        if not self._heads or self._past.num_queries != len(self.latents):
-            return None
-        stop = NUM_LATENTS + len(self._ids) + 2
-        rows = self._past.attention(self._heads, stop).values()
-        found: Array = np.mean(list(rows), axis=0)
-        return found
+    def attention_by_head(self) -> Mapping[Head, Array]:
+        """As in `Utterance`."""
+        return self._past.attention(self.heads, self._text_end)
 
     def step(self) -> None:
         """One more code."""
-        latent, logits = self._model.gpt.step(self._codes[-1], len(self._codes), self._past)
-        self._take(latent, logits)
+        self._choose(*self._gpt.step(self.codes[-1], len(self.codes), self._past))
 
-    def _take(self, latent: Array, logits: Array) -> None:
-        code = sample(logits, self._seen, self._rules, self._random)
-        self.stopped = code == self._model.config.gpt.audio_stop
-        if not self.stopped:
-            self._codes.append(code)
-            self._seen[code] = True
-        self.latents.append(latent)
+    def _choose(self, latent: Array, logits: Array) -> None:
+        self.take(latent, sample(logits, self.seen, self.rules, self.random))
 
 
 class OnnxBackend:
@@ -95,8 +72,8 @@ class OnnxBackend:
         return np.random.default_rng(seed % 2**64)  # none below 0
 
     def begin(
-        self, voice: OnnxLatents, ids: Sequence[int], rules: SamplingParams,
-        random: np.random.Generator, max_codes: int | None, heads: Sequence[tuple[int, int]],
+        self, voice: Voice, ids: Sequence[int], rules: SamplingParams,
+        random: np.random.Generator, max_codes: int | None, heads: Sequence[Head],
     ) -> OnnxUtterance:  # fmt: skip
         """As in `Backend`."""
         utterance = OnnxUtterance(self.model, voice, ids, rules, random, max_codes, heads)
@@ -117,9 +94,9 @@ class OnnxBackend:
         """As in `Backend`."""
         self._speaking.remove(utterance)
 
-    def chunks(self, voice: OnnxLatents) -> OnnxChunks:
+    def chunks(self, voice: Voice) -> ChunkedVocoder:
         """As in `Backend`."""
-        return OnnxChunks(self.model.vocoder, voice.speaker, self.model.most_samples)
+        return ChunkedVocoder(self.model.vocoder, voice.speaker)
 
     def checked(self, chunk: Array) -> Array:
         """As in `Backend`."""

@@ -16,10 +16,10 @@ from torch import Tensor
 from machine.onnxruntime import sessions
 from xtts.audio import speaker_mel
 from xtts.inference import latents_file
-from xtts.model.config import ModelConfig
+from xtts.inference.speech import Voice
 from xtts.model.loading import Model
 from xtts.onnx import folder as folders
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxLatents
+from xtts.onnx.speech.loading import OnnxModel
 
 
 class OnnxVoiceEncoder:
@@ -28,11 +28,11 @@ class OnnxVoiceEncoder:
 
     device = torch.device("cpu")
 
-    def __init__(self, folder: Path, config: ModelConfig, how: OnnxComputeConfig) -> None:
-        self.config = config
-        self.mel_stats = torch.from_numpy(np.load(folder / folders.MEL_STATS))
+    def __init__(self, model: OnnxModel) -> None:
+        self.config = model.config
+        self.mel_stats = torch.from_numpy(np.load(model.folder / folders.MEL_STATS))
         self.gpt = self
-        self._folder, self._how = folder, how
+        self._model = model
         self._sessions: dict[str, Any] = {}
 
     @contextmanager
@@ -50,23 +50,15 @@ class OnnxVoiceEncoder:
 
     def _ran(self, name: str, mel: Tensor) -> Tensor:
         if name not in self._sessions:
-            opened = sessions.open_session(self._folder / name, self._how.wish, self._how.options)
-            self._sessions[name] = opened.session
+            path, model = self._model.folder / name, self._model
+            self._sessions[name] = sessions.open_session(path, model.wish, model.options).session
         (found,) = self._sessions[name].run(None, {"mel": mel.numpy()})
         return torch.from_numpy(found)
 
 
-def onnx_latents_of_recording(
-    folder: Path,
-    config: ModelConfig,
-    how: OnnxComputeConfig,
-    recording: Path,
-    kept: Path | None = None,
-) -> OnnxLatents:
+def onnx_latents_of_recording(model: OnnxModel, recording: Path, kept: Path | None = None) -> Voice:
     """The voice of a recording; kept: a folder of latents that were taken before, by weights and
     recording. Raises AudioError or VoiceError."""
-    encoder = cast(Model, OnnxVoiceEncoder(folder, config, how))
-    found = latents_file.latents_of_recording(
-        encoder, folders.read(folder).weights, recording, kept
-    )
-    return OnnxLatents(found.latents.numpy(), found.speaker.numpy())
+    encoder = cast(Model, OnnxVoiceEncoder(model))
+    found = latents_file.latents_of_recording(encoder, model.voice.weights, recording, kept)
+    return Voice(found.latents.numpy(), found.speaker.numpy())

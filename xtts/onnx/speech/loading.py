@@ -1,7 +1,7 @@
 """Loads an ONNX voice: sessions, tables, latents."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,51 +10,19 @@ import numpy as np
 from machine.devices.selection import cpu_count
 from machine.onnxruntime import sessions
 from machine.onnxruntime.sessions import OnnxSessionOptions, SessionStatus
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
+from xtts.model.streaming_vocoder import MOST_SAMPLES
 from xtts.onnx import folder as folders
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.onnx.speech.gpt import OnnxGPT
-from xtts.onnx.speech.vocoder import MOST_SAMPLES, OnnxVocoder
+from xtts.onnx.speech.vocoder import OnnxVocoder
 from xtts.text.tokenizer import Tokenizer
 
 # Under LOW_MEMORY: a piece of the vocoder's this long takes 90 MB at XTTS-v2's size.
 SHORT_SAMPLES = 48_000
-Array = np.ndarray[Any, Any]
-
-
-@dataclass(frozen=True)
-class OnnxLatents:
-    """Who speaks: latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder."""
-
-    latents: Array
-    speaker: Array
-
-
-@dataclass(frozen=True)
-class OnnxComputeConfig:
-    """How a voice computes. kind: of the GPT, fp32 or int8; wish: where, as
-    `machine.onnxruntime.sessions`; most_samples: what the vocoder speaks at once."""
-
-    kind: str = "int8"
-    wish: str = "cpu"
-    options: OnnxSessionOptions = field(default_factory=OnnxSessionOptions)
-    most_samples: int = MOST_SAMPLES
-
-
-def compute_config(
-    said: OnnxVoice, config: ModelConfig, *, precision: str, device: str, low: bool,
-    threads: int | None = None,
-) -> OnnxComputeConfig:  # fmt: skip
-    """How to compute. threads: None is as many as this process may use, one with `low`.
-
-    Raises OnnxError for a precision that this export has not.
-    """
-    kind = gpt_kind(precision, config.gpt.width, low=low, kinds=said.kinds)
-    wish = "cpu" if device == "cpu" or (device == "auto" and kind == "int8") else device
-    base = low_memory_config(threads or 1) if low else OnnxComputeConfig()
-    options = base.options if low else OnnxSessionOptions(threads=threads or cpu_count())
-    return OnnxComputeConfig(kind, wish, options, base.most_samples)
 
 
 def gpt_kind(
@@ -73,47 +41,55 @@ def gpt_kind(
     return kind
 
 
-def low_memory_config(threads: int = 1) -> OnnxComputeConfig:
-    """What LOW_MEMORY=on means here; docs/onnx.md says what each part saves and costs."""
-    options = OnnxSessionOptions(
-        threads=threads, arena=False, pattern=False, optimisation="ORT_ENABLE_BASIC"
+def session_options(where: ComputeConfig) -> OnnxSessionOptions:
+    """Of every session of a voice: as many threads as this process may use, or one where memory
+    matters; docs/onnx.md says what each part of that saves and costs."""
+    if not where.low_memory:
+        return OnnxSessionOptions(threads=where.threads or cpu_count())
+    return OnnxSessionOptions(
+        threads=where.threads or 1, arena=False, pattern=False, optimisation="ORT_ENABLE_BASIC"
     )
-    return OnnxComputeConfig("int8", "cpu", options, SHORT_SAMPLES)
 
 
 @dataclass
 class OnnxModel:
-    """Everything needed to speak. status: where the GPT computes."""
+    """Everything needed to speak. status: where the GPT computes, as `wish` asked."""
 
     config: ModelConfig
+    folder: Path
     voice: OnnxVoice
     tokenizer: Tokenizer
     gpt: OnnxGPT
     vocoder: OnnxVocoder
     kind: str
+    wish: str
+    options: OnnxSessionOptions
     status: SessionStatus
-    most_samples: int = MOST_SAMPLES
 
 
-def load_onnx_model(
-    folder: Path, how: OnnxComputeConfig = OnnxComputeConfig(), *, verify: bool = True
-) -> OnnxModel:
+def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) -> OnnxModel:
     """Opens an ONNX voice. verify: compares every file that it uses with its hash before.
 
-    Raises OnnxError, ConfigError and the errors of `machine.onnxruntime.sessions`.
+    Raises OnnxError, also for a precision that this export has not, ConfigError and the errors of
+    `machine.onnxruntime.sessions`.
     """
-    voice = folders.verified(folder, how.kind) if verify else folders.read(folder)
-    config = ModelConfig.read(folder)
-    tokenizer = Tokenizer(config, folder)
-    gpt = sessions.open_session(folders.gpt_of(folder, how.kind), how.wish, how.options)
-    vocoder = sessions.open_session(folder / folders.VOCODER, how.wish, how.options)
+    config, low = ModelConfig.read(folder), where.low_memory
+    kinds = folders.read(folder).kinds
+    kind = gpt_kind(where.precision, config.gpt.width, low=low, kinds=kinds)
+    wish = "cpu" if where.device == "auto" and kind == "int8" else where.device
+    options = session_options(where)
+    voice = folders.verified(folder, kind) if verify else folders.read(folder)
+    gpt = sessions.open_session(folder / folders.GPT[kind], wish, options)
+    vocoder = sessions.open_session(folder / folders.VOCODER, wish, options)
+    most_samples = SHORT_SAMPLES if low else MOST_SAMPLES
     return OnnxModel(
-        config, voice, tokenizer, OnnxGPT(gpt.session, folder, config.gpt),
-        OnnxVocoder(vocoder.session, config.vocoder), how.kind, gpt.status, how.most_samples,
+        config, folder, voice, Tokenizer(config, folder),
+        OnnxGPT(gpt.session, folder, config.gpt),
+        OnnxVocoder(vocoder.session, config.vocoder, most_samples), kind, wish, options, gpt.status,
     )  # fmt: skip
 
 
-def read_voice(path: Path, config: ModelConfig) -> OnnxLatents:
+def read_voice(path: Path, config: ModelConfig) -> Voice:
     """Stored latents, as `xtts.inference.latents_file` and the export write them. Raises
     OnnxError."""
     from safetensors.numpy import load_file
@@ -135,4 +111,4 @@ def read_voice(path: Path, config: ModelConfig) -> OnnxLatents:
         )
     if not (np.isfinite(latents).all() and np.isfinite(speaker).all()):
         raise OnnxError(f"{path} holds non-finite values (NaN or infinite): make it again.")
-    return OnnxLatents(latents, speaker)
+    return Voice(latents, speaker)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from machine.devices.cuda_errors import NotFinite
-from xtts.model.config import SamplingParams
+from xtts.inference.defaults import SamplingParams
 
 Array = np.ndarray[Any, Any]
 

@@ -60,6 +60,7 @@ class ChineseRules(EastAsianRules):
 
     code = "zh"
     cardinals = {"m": "cardinal"}
+    digit_rules, zero_digit = "cardinal", "零"
     point, minus, plus, to = "点", "负", "加", "到"
     hour_form, zero_minute = "{}点", "零"
     fraction_of = "分之"
@@ -82,10 +83,6 @@ class ChineseRules(EastAsianRules):
         kWh = 千瓦时
     """)
     fractions = {"½": "二分之一", "¼": "四分之一", "¾": "四分之三"}
-
-    def digit(self, number: int) -> str:
-        """Zero as a word."""
-        return "零" if number == 0 else spell("zh", number, "cardinal")
 
     def year(self, number: int) -> str:
         """Digit by digit."""
@@ -121,6 +118,7 @@ class JapaneseRules(EastAsianRules):
 
     code = "ja"
     cardinals = {"m": "cardinal"}
+    digit_rules, zero_digit = "cardinal", "ゼロ"
     point, minus, plus, to = "点", "マイナス", "プラス", "から"
     calling = "電話|携帯|番号"
     percent = Noun.of("パーセント")
@@ -142,16 +140,13 @@ class JapaneseRules(EastAsianRules):
     """)
     fractions = {"½": "二分の一", "¼": "四分の一", "¾": "四分の三"}
 
-    def digit(self, number: int) -> str:
-        """Zero as a word."""
-        return "ゼロ" if number == 0 else spell("ja", number, "cardinal")
-
 
 class KoreanRules(EastAsianRules):
     """Korean: Sino-Korean numbers, native ones before hours and counters."""
 
     code = "ko"
     cardinals = {"m": "cardinal-sinokorean"}
+    digit_rules, zero_digit = "cardinal-sinokorean", "영"
     point, minus, plus, to = "점", "영하", "플러스", "에서"
     year_sign = "년"
     minute_form, second_form = " {} 분", " {} 초"
@@ -179,10 +174,6 @@ class KoreanRules(EastAsianRules):
         "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|"
         "자루|곳|달"
     )
-
-    def digit(self, number: int) -> str:
-        """Sino-Korean."""
-        return "영" if number == 0 else self.cardinal(number)
 
     def native(self, number: int) -> str:
         """Before a counter: one is 한."""

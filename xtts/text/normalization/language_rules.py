@@ -7,7 +7,7 @@ takes it for a number again. Every pattern is linear in the text: texts come fro
 
 import re
 import unicodedata
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
@@ -25,6 +25,11 @@ class LanguageRules:
     # is not the masculine's.
     cardinals: ClassVar[Mapping[str, str]] = {}
     ordinals: ClassVar[Mapping[str, str]] = {}
+    # What CLDR spells wrongly in cardinals, and what is right.
+    corrections: ClassVar[Sequence[tuple[str, str]]] = ()
+    # Rule set of single digits, and their zero where it is not that set's.
+    digit_rules: ClassVar[str] = "numbering"
+    zero_digit: ClassVar[str] = ""
     # What separates thousands.
     group: ClassVar[str] = "."
     spaced_groups: ClassVar[bool] = True
@@ -105,7 +110,7 @@ class LanguageRules:
     def cardinal(self, number: int, gender: str = "") -> str:
         """A whole number in words. gender: of what it counts."""
         rules = self.cardinals.get(gender) or self.cardinals.get("m") or "numbering"
-        return spell(self.code, number, rules)
+        return self._corrected(spell(self.code, number, rules))
 
     def ordinal(self, number: int, gender: str = "m") -> str:
         """The first, the second, …"""
@@ -122,7 +127,14 @@ class LanguageRules:
 
     def digit(self, number: int) -> str:
         """One digit of a telephone number."""
-        return spell(self.code, number, "numbering")
+        if number == 0 and self.zero_digit:
+            return self.zero_digit
+        return self._corrected(spell(self.code, number, self.digit_rules))
+
+    def _corrected(self, words: str) -> str:
+        for wrong, right in self.corrections:
+            words = words.replace(wrong, right)
+        return words
 
     def number(self, text: str, gender: str = "") -> str:
         """A number as it is written, with separators and all, in words."""

@@ -5,7 +5,6 @@ from functools import cached_property
 
 from xtts.text.normalization.language_rules import LanguageRules, Step
 from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
-from xtts.text.normalization.spelling import spell
 
 
 class TurkishRules(LanguageRules):
@@ -188,7 +187,6 @@ class ArabicRules(LanguageRules):
     """Modern Standard Arabic, as it is spoken: masculine numerals in pausal form."""
 
     code = "ar"
-    cardinals = {"m": "cardinal-masculine"}
     group, spaced_groups = ",", False
     point, minus, plus, to = "فاصلة", "ناقص", "زائد", "إلى"
     calling = "اتصل|هاتف|تلفون|رقم|جوال"
@@ -212,7 +210,7 @@ class ArabicRules(LanguageRules):
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
     # CLDR spells these apart, and the first two with a hamza that they have not.
-    _CORRECTIONS = (
+    corrections = (
         ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة",
         "أربعمائة"), ("خمسة مائة", "خمسمائة"),
         ("ستة مائة", "ستمائة"), ("سبعة مائة", "سبعمائة"), ("ثمانية مائة", "ثمانمائة"),
@@ -222,17 +220,6 @@ class ArabicRules(LanguageRules):
         "الثانية عشرة", "الواحدة", "الثانية", "الثالثة", "الرابعة", "الخامسة", "السادسة", "السابعة",
         "الثامنة", "التاسعة", "العاشرة", "الحادية عشرة",
     )  # fmt: skip
-
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """As CLDR spells it, put right."""
-        found = spell("ar", number, "numbering")
-        for wrong, right in self._CORRECTIONS:
-            found = found.replace(wrong, right)
-        return found
-
-    def digit(self, number: int) -> str:
-        """As `cardinal`."""
-        return self.cardinal(number)
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """Plural behind 3 to 10, singular accusative behind 11 to 99, else singular."""
@@ -254,6 +241,8 @@ class HindiRules(LanguageRules):
     """Hindi, with thousands grouped in the Indian way and in the other."""
 
     code = "hi"
+    # The anusvara of today's standard.
+    corrections = (("पन्द्रह", "पंद्रह"),)
     cardinals = {"m": "cardinal"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     group, spaced_groups = ",", False
@@ -300,10 +289,6 @@ class HindiRules(LanguageRules):
             rest = f" {self.cardinal(number % 100)}" if number % 100 else ""
             return f"{self.cardinal(number // 100)} सौ{rest}"
         return self.cardinal(number)
-
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """As CLDR spells it, with the anusvara of today's standard."""
-        return super().cardinal(number, gender).replace("पन्द्रह", "पंद्रह")
 
     def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
         """साढ़े दस बजे."""

@@ -3,9 +3,10 @@ ordinals."""
 
 import re
 from collections.abc import Mapping, Sequence
+from functools import cached_property
 from typing import ClassVar
 
-from xtts.text.normalization.language_rules import LanguageRules
+from xtts.text.normalization.language_rules import LanguageRules, Step
 from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
 from xtts.text.normalization.spelling import spell
 
@@ -19,6 +20,10 @@ class SlavicRules(LanguageRules):
     last_one_counts = False
     # Behind a year that is an ordinal; "" where it is a cardinal.
     of_year = ""
+    # What stands behind an hour without minutes.
+    full_hour: ClassVar[Noun | None] = None
+    # A date with the month's name, and with what stands behind the year.
+    named_date: ClassVar[re.Pattern[str] | None] = None
     # The ordinals of 0 to 19 and of tens, and their endings behind a hard and a soft stem, by
     # gender and case.
     units_ordinals: ClassVar[Sequence[str]] = ()
@@ -58,6 +63,23 @@ class SlavicRules(LanguageRules):
             return f"{said} {self.cardinal(year)}"
         return f"{said} {self.ordinal(year, 'm-gen')} {self.of_year}"
 
+    def time(self, at: ClockTime) -> str:
+        """Čtrnáct třicet; devět hodin, where nothing behind it says so already."""
+        if self.full_hour is None or not at.full_hour:
+            return super().time(at)
+        said = self.cardinal(at.hour, self.full_hour.gender)
+        if re.match(rf"\s*{self.full_hour.one[:3]}", at.after):
+            return said
+        return f"{said} {self.form(WrittenNumber(str(at.hour)), self.full_hour)}"
+
+    @cached_property
+    def read_named_dates(self) -> Step:
+        """Dates of `named_date`, where the language has its own."""
+        if self.named_date is None:
+            return super().read_named_dates
+        pattern = self.named_date
+        return lambda text: pattern.sub(self._named_date, text)
+
     def _named_date(self, match: re.Match[str]) -> str:
         names = [name.casefold() for name in self.months]
         if match[2].casefold() not in names or not 1 <= int(match[1]) <= 31:
@@ -72,6 +94,9 @@ class PolishRules(SlavicRules):
     code = "pl"
     point, minus, to = "przecinek", "minus", "do"
     of_year, zero_minute = "roku", "zero "
+    named_date = re.compile(
+        r"(?<![\w.,])([0-9]{1,2})\s(\w{4,12})(?:\s([12][0-9]{3})(?:\s(?:r\.|roku))?(?![\w.,]?\d))?(?!\w)"
+    )
     # 2. before a word
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,3})\.(?=\s([a-ząćęłńóśźż]{2,30}))")
     calling = "tel|telefon|zadzwoń|dzwoń|numer|komórka|faks|pod"
@@ -163,10 +188,6 @@ class PolishRules(SlavicRules):
         soft = word.endswith("i") and word != "drugi" and found.endswith(("a", "ą"))
         return f"{found[:-1]}i{found[-1]}" if soft else found
 
-    def read_named_dates(self, text: str) -> str:
-        """As in `LanguageRules`, with what stands behind the year."""
-        return _POLISH_DATE.sub(self._named_date, text)
-
     def time(self, at: ClockTime) -> str:
         """Czternasta trzydzieści; o dziewiątej."""
         word = re.search(r"(\w+)\s*$", at.before)
@@ -199,9 +220,6 @@ class PolishRules(SlavicRules):
         return self.ordinal(int(match[1]), gender)
 
 
-_POLISH_DATE = re.compile(
-    r"(?<![\w.,])([0-9]{1,2})\s(\w{4,12})(?:\s([12][0-9]{3})(?:\s(?:r\.|roku))?(?![\w.,]?\d))?(?!\w)"
-)
 _POLISH_YEAR = re.compile(
     r"((?<!\w)(?:[wW]e?|po|od|do|z|rok)\s)?(?<![\w.,])([12][0-9]{3})\s(r\.|roku|rok)(?!\w)"
 )
@@ -211,6 +229,7 @@ class CzechRules(SlavicRules):
     """Czech."""
 
     code = "cs"
+    corrections = (("milión", "milion"),)
     point, minus, to = "celá", "minus", "až"
     zero_minute = "nula "
     # 2. before a word
@@ -220,6 +239,7 @@ class CzechRules(SlavicRules):
         "ledna", "února", "března", "dubna", "května", "června", "července", "srpna", "září",
         "října", "listopadu", "prosince",
     )  # fmt: skip
+    full_hour = Noun.of("hodina/hodiny/hodin", "f")
     percent = Noun.of("procento/procenta/procent/procenta", "n")
     scales = ("tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
     scale_nouns = nouns("""
@@ -275,24 +295,11 @@ class CzechRules(SlavicRules):
             return before + self.below_hundred(last, gender)
         return self.declined("tisící", gender) if number == 1000 else self.cardinal(number)
 
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """Milion is short."""
-        return super().cardinal(number, gender).replace("milión", "milion")
-
     def decimal_words(self, number: WrittenNumber) -> str:
         """Tři celé čtrnáct: what is whole is feminine."""
         value = number.value
         whole = "celá" if value in (0, 1) else "celé" if value in (2, 3, 4) else "celých"
         return f"{self.whole(number.whole, 'f')} {whole} {self.fraction(number.fraction)}"
-
-    def time(self, at: ClockTime) -> str:
-        """Čtrnáct třicet; devět hodin."""
-        if not at.full_hour:
-            return super().time(at)
-        said = self.cardinal(at.hour, "f")
-        if re.match(r"\s*hod", at.after):
-            return said
-        return f"{said} {self.form(WrittenNumber(str(at.hour)), Noun.of('hodina/hodiny/hodin'))}"
 
     def _ordinal(self, match: re.Match[str]) -> str:
         """In the case that the preposition before it asks for."""
@@ -316,9 +323,15 @@ class RussianRules(SlavicRules):
     """Russian."""
 
     code = "ru"
+    # A thousand is not one thousand.
+    corrections = (("одна тысяча ", "тысяча "),)
     point, minus, plus, to = "запятая", "минус", "плюс", "тире"
     last_one_counts = True
     of_year, zero_minute = "года", "ноль "
+    named_date = re.compile(
+        r"(?<![\w.,])([0-9]{1,2})\s([а-яА-Я]{3,8})"
+        r"(?:\s([12][0-9]{3})(?:\s(?:г\.|года|году))?(?![\w.,]?\d))?(?!\w)"
+    )
     # 2-й, 3-м, 5-го
     ordinal_mark = re.compile(
         r"(?<![\w.,])([0-9]{1,4})-(ый|ий|ой|й|ая|я|ое|ье|е|ого|его|го|ому|му|ом|ем|м|ую|ю|х)(?!\w)"
@@ -328,6 +341,7 @@ class RussianRules(SlavicRules):
         "января", "февраля", "марта", "апреля", "мая", "июня", "июля", "августа", "сентября",
         "октября", "ноября", "декабря",
     )  # fmt: skip
+    full_hour = Noun.of("час/часа/часов")
     percent = Noun.of("процент/процента/процентов/процента")
     scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
     scale_nouns = nouns("""
@@ -377,28 +391,12 @@ class RussianRules(SlavicRules):
             f"{self.cardinal(part, 'f')} {one if _ends_in_one(part) else many}"
         )
 
-    def cardinal(self, number: int, gender: str = "") -> str:
-        """A thousand is not one thousand."""
-        return super().cardinal(number, gender).replace("одна тысяча ", "тысяча ", 1)
-
     def ordinal(self, number: int, gender: str = "m") -> str:
         """gender: m, f, n, or with a case: m-gen, m-loc, f-gen, f-loc."""
         genders = {"m": "masculine", "f": "feminine", "n": "neuter"}
         cases = {"gen": "-genitive", "loc": "-locative", "dat": "-dative", "abl": "-ablative"}
         kind, _, case = gender.partition("-")
-        said = spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}")
-        return said.replace("одна тысяча ", "тысяча ", 1)
-
-    def read_named_dates(self, text: str) -> str:
-        """As in `LanguageRules`, with what stands behind the year."""
-        return _RUSSIAN_DATE.sub(self._named_date, text)
-
-    def time(self, at: ClockTime) -> str:
-        """Четырнадцать тридцать; девять часов."""
-        if not at.full_hour or re.match(r"\s*час", at.after):
-            return super().time(at)
-        hours = self.form(WrittenNumber(str(at.hour)), Noun.of("час/часа/часов"))
-        return f"{self.cardinal(at.hour)} {hours}"
+        return self._corrected(spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}"))
 
     def phone(self, text: str) -> str:
         """By groups: the code and the first three as hundreds, the rest in pairs."""
@@ -444,9 +442,6 @@ def _ends_in_one(value: int) -> bool:
     return value % 10 == 1 and value % 100 != 11
 
 
-_RUSSIAN_DATE = re.compile(
-    r"(?<![\w.,])([0-9]{1,2})\s([а-яА-Я]{3,8})(?:\s([12][0-9]{3})(?:\s(?:г\.|года|году))?(?![\w.,]?\d))?(?!\w)"
-)
 _RUSSIAN_YEAR = re.compile(
     r"((?<!\w)(?:[вВоО]|[вВ]о|с|до|от)\s)?(?<![\w.,])([12][0-9]{3})\s(г\.|году|года|год)(?!\w)"
 )

@@ -12,7 +12,7 @@ import train.preflight
 from machine.doctor.checks import surroundings
 from machine.doctor.checks.surroundings import disk, memory, speech
 from machine.doctor.finding import Severity
-from machine.readings.snapshot import MachineSettings, Refused, Storage, TrialSpeech
+from machine.readings.snapshot import MachineSettings, Storage, TrialSpeech
 from tests.machine.doctor.simulated import DEMO_BYTES, computer, gpu
 from tests.machine.readings.places import write
 
@@ -36,7 +36,7 @@ def test_the_disk_is_measured_by_the_model(
 
 
 def test_a_folder_that_cannot_be_written_is_worse_than_a_full_one() -> None:
-    place = Storage(Path("/data"), 10**12, 10**12, False, "read-only file system")
+    place = Storage(Path("/data"), 10**12, 10**12, "read-only file system")
     found = disk(MachineSettings(), place)
     assert found.status is Severity.FAIL and "read-only" in found.evidence
 
@@ -83,8 +83,8 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
 ) -> None:  # fmt: skip
     dotenv = write(tmp_path, {".env": lines}) / ".env"
     told = {"train": train.preflight.refusals(dotenv), "api": api.preflight.refusals(dotenv)}
-    refused = tuple(Refused(name, one) for name, sentences in told.items() for one in sentences)
-    assert {one.program for one in refused} == {program}
+    refused = tuple((name, one) for name, sentences in told.items() for one in sentences)
+    assert set(dict(refused)) == {program}
     finding = surroundings.settings(MachineSettings(), refused)
     assert finding.status is Severity.FAIL
     # The program itself, in the folder of that .env; the demo's clips are at their default place.

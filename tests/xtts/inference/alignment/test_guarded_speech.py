@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from xtts.inference import decoding
-from xtts.inference.alignment import head_measurement
+from xtts.inference.alignment import heads
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
-from xtts.inference.alignment.spoken_words import words_of_speech
+from xtts.inference.alignment.words import words_of_speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -41,8 +41,9 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
     def use(change: Patch) -> None:
         def patched(logits, *rest):
             logits = logits.clone()
-            change(count[0], logits)
-            count[0] += 1
+            for row in logits:
+                change(count[0], row)
+                count[0] += 1
             return real(logits, *rest)
 
         monkeypatch.setattr(decoding, "sample", patched)
@@ -52,7 +53,7 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
 
 def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice) -> None:
     assert voice.heads == voice.model.config.alignment_heads
-    measured = head_measurement.measured_heads(voice.model, voice.own)
+    measured = heads.measured(voice.backend(), voice.own)
     assert set(measured) == set(voice.heads) and 1 <= len(measured) <= 3
 
 
@@ -144,9 +145,8 @@ def test_attention_is_what_the_whole_row_gives(voice) -> None:
     model, head = voice.model, voice.heads[0]
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
     generator = torch.Generator().manual_seed(1)
-    said = decoding.DecodingState(model.gpt, model.config.decoding, generator, None, (head,))
-    for _ in decoding.iterate_codes(model.gpt, voice.own.latents, ids, said):
-        pass
+    said = decoding.TorchUtterance(model.gpt, model.config.decoding, generator, None, (head,))
+    decoding.decode(model.gpt, voice.own.latents, [(ids, said)])
     seen: dict[int, tuple[Tensor, Tensor]] = {}
 
     class Watching:
@@ -161,8 +161,8 @@ def test_attention_is_what_the_whole_row_gives(voice) -> None:
 
     with torch.inference_mode():
         prefix = model.gpt.prefix(voice.own.latents, ids)
-        start = torch.tensor([model.config.gpt.audio_start])
-        inputs = [model.gpt.audio_input(code, at) for at, code in enumerate((start, *said.codes))]
+        codes = torch.tensor([model.config.gpt.audio_start, *said.codes])
+        inputs = [model.gpt.audio_input(code[None], at) for at, code in enumerate(codes)]
         model.gpt.gpt(torch.cat((prefix, *inputs), 1), Watching())
     layer, number = head
     queries, keys = (part[0, number] for part in seen[layer])

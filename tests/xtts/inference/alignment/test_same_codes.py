@@ -43,8 +43,9 @@ class ForcedCodes:
 def force(monkeypatch: pytest.MonkeyPatch) -> ForcedCodes:
     forced = ForcedCodes()
     monkeypatch.setattr(
-        decoding, "sample", lambda _, __, ___, generator: torch.tensor([forced.next(generator)])
-    )
+        decoding, "sample",
+        lambda _, __, ___, random: torch.tensor([forced.next(one) for one in random]),
+    )  # fmt: skip
     monkeypatch.setattr(onnx_backend, "sample", lambda _, __, ___, random: forced.next(random))
     return forced
 
@@ -70,11 +71,9 @@ def good(torchs: LoadedVoice) -> list[int]:
     voice = torchs
     (piece,) = voice.model.tokenizer.split(TEXT, "en")
     generator = torch.Generator().manual_seed(1)
-    state = decoding.DecodingState(voice.model.gpt, voice.model.config.decoding, generator)
-    ids = torch.tensor(piece.ids)
-    for _ in decoding.iterate_codes(voice.model.gpt, voice.own.latents, ids, state):
-        pass
-    return torch.cat(state.codes).tolist()
+    state = decoding.TorchUtterance(voice.model.gpt, voice.model.config.decoding, generator)
+    decoding.decode(voice.model.gpt, voice.own.latents, [(torch.tensor(piece.ids), state)])
+    return state.codes
 
 
 def streamed(voice: LoadedVoice) -> SpokenPiece:

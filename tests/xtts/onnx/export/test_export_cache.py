@@ -11,7 +11,7 @@ from machine.process import ProcessResult
 from machine.storage.hashes import sha256_of
 from xtts.onnx import folder
 from xtts.onnx.export import export_cache, exporter_child
-from xtts.onnx.export.export_cache import KEPT, Needed
+from xtts.onnx.export.export_cache import KEPT
 from xtts.onnx.folder import OnnxError
 
 
@@ -21,16 +21,16 @@ def at_home(command: Sequence[str], _limit_seconds: float) -> ProcessResult:
 
 
 @pytest.fixture
-def needed(base_folder: Path) -> Needed:
-    return Needed(base_folder, sha256_of(base_folder / "model.pth"), "int8")
+def needed(base_folder: Path) -> tuple[Path, str, str]:
+    return base_folder, sha256_of(base_folder / "model.pth"), "int8"
 
 
-def test_two_at_once_make_it_once(needed: Needed, tmp_path: Path) -> None:
+def test_two_at_once_make_it_once(needed: tuple[Path, str, str], tmp_path: Path) -> None:
     found: list[Path] = []
     both = [
         threading.Thread(
             target=lambda: found.append(
-                export_cache.kept_export(tmp_path / "onnx", needed, at_home)
+                export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home)
             )
         )
         for _ in range(2)
@@ -41,28 +41,30 @@ def test_two_at_once_make_it_once(needed: Needed, tmp_path: Path) -> None:
         one.join()
     assert found[0] == found[1] and folder.verified(found[0], "int8").kinds == ("int8",)
     made = (found[0] / folder.NAME).stat().st_mtime_ns
-    assert export_cache.kept_export(tmp_path / "onnx", needed, at_home) == found[0]
+    assert export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home) == found[0]
     assert (found[0] / folder.NAME).stat().st_mtime_ns == made
 
 
 @pytest.mark.slow
-def test_a_damaged_one_is_made_again(needed: Needed, tmp_path: Path) -> None:
-    to = export_cache.kept_export(tmp_path, needed, at_home)
+def test_a_damaged_one_is_made_again(needed: tuple[Path, str, str], tmp_path: Path) -> None:
+    to = export_cache.kept_export(tmp_path, *needed, run=at_home)
     for harm in ("vocoder.onnx.data", "onnx.json"):
         (to / harm).write_bytes(b"damage")
-        assert export_cache.kept_export(tmp_path, needed, at_home) == to
+        assert export_cache.kept_export(tmp_path, *needed, run=at_home) == to
         folder.verified(to)
 
 
-def test_the_ones_used_last_stay_and_what_was_killed_goes(needed: Needed, tmp_path: Path) -> None:
-    to = export_cache.kept_export(tmp_path, needed, at_home)
+def test_the_ones_used_last_stay_and_what_was_killed_goes(
+    needed: tuple[Path, str, str], tmp_path: Path
+) -> None:
+    to = export_cache.kept_export(tmp_path, *needed, run=at_home)
     for age in range(1, KEPT + 2):
         old = tmp_path / f"old{age}"
         old.mkdir()
         (old / folder.NAME).write_text("{}")
         os.utime(old, (1e9 - age, 1e9 - age))
     (tmp_path / ".half.1234.sotaque-part").mkdir()
-    export_cache.kept_export(tmp_path, needed, at_home)
+    export_cache.kept_export(tmp_path, *needed, run=at_home)
     left = {path.name for path in tmp_path.iterdir() if path.is_dir()}
     assert left == {to.name, *(f"old{age}" for age in range(1, KEPT))}
 
@@ -70,15 +72,16 @@ def test_the_ones_used_last_stay_and_what_was_killed_goes(needed: Needed, tmp_pa
 @pytest.mark.slow
 def test_one_that_fails_says_why(base_folder: Path, tmp_path: Path) -> None:
     (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
-    needed = Needed(base_folder, "0" * 64, "int8", tmp_path / "bad.pt")
     with pytest.raises(OnnxError, match=r"could not be exported as ONNX: .*bad\.pt"):
-        export_cache.kept_export(tmp_path / "onnx", needed)
+        export_cache.kept_export(
+            tmp_path / "onnx", base_folder, "0" * 64, "int8", tmp_path / "bad.pt"
+        )
     assert [path.name for path in (tmp_path / "onnx").iterdir()] == [".lock"]
 
 
-def test_one_that_hangs_is_ended_and_told(needed: Needed, tmp_path: Path) -> None:
+def test_one_that_hangs_is_ended_and_told(needed: tuple[Path, str, str], tmp_path: Path) -> None:
     def hangs(_command: Sequence[str], limit_seconds: float) -> ProcessResult:
         return ProcessResult(None, "", "", limit_seconds, "no answer", hung=True)
 
     with pytest.raises(OnnxError, match="within 30 minutes"):
-        export_cache.kept_export(tmp_path, needed, hangs)
+        export_cache.kept_export(tmp_path, *needed, run=hangs)

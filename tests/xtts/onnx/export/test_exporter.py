@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -15,15 +16,16 @@ from tests.models import tiny_base
 from xtts import audio
 from xtts.audio import conditioning_mel, speaker_mel
 from xtts.inference import latents_file, voice
+from xtts.inference.compute_config import ComputeConfig
+from xtts.model import vocoder
 from xtts.model.config import ConfigError
-from xtts.model.loading import Model
+from xtts.model.loading import Model, read_tensors
 from xtts.onnx import folder
 from xtts.onnx.export import exporter
 from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.loading import OnnxComputeConfig
-from xtts.voices import learned_speaker
-from xtts.voices.learned_speaker import LearnedSpeaker
+from xtts.voices import learned_decoder
+from xtts.voices.voice_files import VoiceFiles
 
 
 def run(path: Path, *given: torch.Tensor) -> np.ndarray:
@@ -64,23 +66,32 @@ def test_a_batch_of_any_size_goes_through(onnx_folder: Path) -> None:
     assert np.abs(together[1] - alone[0]).max() < 1e-5
 
 
-def test_the_voice_of_its_own_recording_is_in_it_with_its_learned_speaker(
-    tmp_path: Path, torch_model: Model
-) -> None:
+def test_the_voice_of_its_own_recording_is_in_it(tmp_path: Path, torch_model: Model) -> None:
     base = tiny_base(tmp_path / "base")
     sound = 0.1 * torch.randn(44_100, generator=torch.Generator().manual_seed(0))
     audio.write_wav(base / "reference.wav", sound, 22_050)
-    numbers = [number / 512 for number in range(512)]
-    learned = LearnedSpeaker(7, 1.0, "c" * 64, numbers, 2.0, 1.9, 20)
-    learned_speaker.write(base / learned_speaker.NAME, learned)
     exporter.export(exporter.source_of_folder(base), tmp_path / "to", ["int8"])
     found = model.read_voice(tmp_path / "to" / folder.VOICE, torch_model.config)
     wanted = voice.voice_from_reference(torch_model, audio.read(base / "reference.wav", 22_050))
     assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-5
-    assert found.speaker.flatten().tolist() == numbers
+    assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
     assert latents_file.read(tmp_path / "to" / folder.VOICE, torch_model) is not None
-    with pytest.raises(OnnxError, match="holds the GPT in int8, not in fp32"):
-        folder.gpt_of(tmp_path / "to", "fp32")
+    with pytest.raises(OnnxError, match="speaks in int8, not in fp32"):
+        model.load_onnx_model(tmp_path / "to", ComputeConfig(precision="fp32"))
+
+
+def test_the_vocoder_is_the_learned_one(tmp_path: Path, torch_model: Model) -> None:
+    base, file = tiny_base(tmp_path / "base"), tmp_path / "best_decoder.safetensors"
+    tensors = vocoder.published_names(torch_model.vocoder, read_tensors(base / "model.pth"))
+    louder = {name: tensor + 0.01 for name, tensor in tensors.items()}
+    learned_decoder.write_tensors(file, louder)
+    source = replace(exporter.source_of_folder(base), decoder=file)
+    exporter.export(source, tmp_path / "to", ["int8"])
+    steps = torch.randn(1, torch_model.config.gpt.width, 20)
+    speaker = torch.randn(1, torch_model.config.speaker_encoder.embedding_width, 1)
+    wanted = vocoder.load_vocoder(louder, torch_model.config).sound(steps, speaker)
+    (found,) = run(tmp_path / "to" / folder.VOCODER, steps, speaker)
+    assert np.abs(found - wanted.numpy()).max() < 1e-3
 
 
 @pytest.mark.parametrize("kinds", [("int8",), ("fp32",), ("fp32", "int8")])
@@ -112,9 +123,8 @@ def test_an_earlier_export_is_replaced_and_other_things_are_not(
 def test_weights_of_another_model_are_refused(base_folder: Path, tmp_path: Path) -> None:
     other = tiny_base(tmp_path / "other", layers=3)
     learned = exporter.mapped(base_folder).gpt.state_dict()
-    source = exporter.ExportSource(
-        other, "", {f"gpt.{name}": value for name, value in learned.items()}
-    )
+    state = {f"gpt.{name}": value for name, value in learned.items()}
+    source = VoiceFiles(other, other / "model.pth", None, None, state)
     with pytest.raises(ConfigError, match="Take files that belong together"):
         exporter.export(source, tmp_path / "to")
     assert not (tmp_path / "to").exists()
@@ -138,15 +148,15 @@ def test_a_folder_that_is_not_whole_is_refused(
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     harm(copy)
     with pytest.raises(OnnxError, match=re.escape(told)):
-        model.load_onnx_model(copy)
+        model.load_onnx_model(copy, ComputeConfig(precision="int8"))
 
 
 def test_of_the_gpt_only_what_is_used_is_read(onnx_folder: Path, tmp_path: Path) -> None:
     copy = shutil.copytree(onnx_folder, tmp_path / "copy")
     flip(copy / "gpt.onnx.data")
-    assert model.load_onnx_model(copy, OnnxComputeConfig("int8")).kind == "int8"
+    assert model.load_onnx_model(copy, ComputeConfig(precision="int8")).kind == "int8"
     with pytest.raises(OnnxError, match=r"gpt\.onnx\.data"):
-        model.load_onnx_model(copy, OnnxComputeConfig("fp32"))
+        model.load_onnx_model(copy, ComputeConfig(precision="fp32"))
 
 
 def flip(path: Path) -> None:

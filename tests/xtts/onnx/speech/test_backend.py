@@ -10,21 +10,19 @@ import pytest
 import torch
 
 from xtts.inference import speech
-from xtts.inference.decoding import DecodingState, iterate_codes, repetition_penalty
-from xtts.inference.speed import SpeedChange
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.decoding import drawn_from
+from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
-from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
 from xtts.model.shapes import PLACEHOLDER_ID
 from xtts.onnx import folder
 from xtts.onnx.export import exporter
 from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import (
-    OnnxComputeConfig,
-    OnnxLatents,
     OnnxModel,
     load_onnx_model,
     read_voice,
@@ -45,7 +43,7 @@ def test_greedy_codes_are_torchs_up_to_a_tie(
     torch_model: Model,
     torch_voice: Voice,
     onnx_model: OnnxModel,
-    onnx_voice: OnnxLatents,
+    onnx_voice: Voice,
 ) -> None:
     rules = SamplingParams(greedy=True, repetition_penalty=penalty)
     wanted, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
@@ -59,7 +57,7 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path: Path) -> None
     """Learned weights, at the sizes that are in the package: codes up to a tie, and the sound."""
     exporter.export(exporter.source_of_folder(DEMO), tmp_path / "demo", ["fp32"])
     ours, theirs = (
-        load_onnx_model(tmp_path / "demo", OnnxComputeConfig("fp32")),
+        load_onnx_model(tmp_path / "demo", ComputeConfig(precision="fp32")),
         torchs.load_model(DEMO),
     )
     whose = read_voice(tmp_path / "demo" / folder.VOICE, ours.config)
@@ -86,32 +84,33 @@ def torchs_codes(
     """What torch says, up to the first tie, and whether there was one: another order of sums may
     choose otherwise there."""
     ids = model.tokenizer.encode(text, "en")
-    utterance = DecodingState(model.gpt, rules, torch.Generator(), most)
-    codes: list[int] = []
-    for said in iterate_codes(model.gpt, voice.latents, torch.tensor(ids), utterance):
-        seen = torch.zeros(model.gpt.shape.audio_ids, dtype=torch.bool)
-        seen[[PLACEHOLDER_ID, model.gpt.shape.audio_start, *codes]] = True
-        logits = model.gpt.mel_head(said.latents[-1])
-        best = repetition_penalty(logits, seen, rules.repetition_penalty).topk(2).values
+    backend = TorchBackend(model)
+    said = backend.begin(voice, ids, rules, backend.random(0), most, ())
+    seen = torch.zeros(1, model.gpt.shape.audio_ids, dtype=torch.bool)
+    seen[0, [PLACEHOLDER_ID, model.gpt.shape.audio_start]] = True
+    while True:
+        logits = model.gpt.mel_head(said.latents[-1])[None]
+        best = drawn_from(logits, seen, [rules])[0][0].topk(2).values
         if float(best[0] - best[1]) < TIE:
-            return codes, True
-        if not said.stopped:
-            codes.append(int(said.code))
-    return codes, False
+            return said.codes[: len(said.latents) - 1], True
+        if said.done:
+            return said.codes, False
+        seen[0, said.codes] = True
+        backend.step([said])
 
 
 def codes_of(
-    model: OnnxModel, voice: OnnxLatents, text: str, rules: SamplingParams, most: int
+    model: OnnxModel, voice: Voice, text: str, rules: SamplingParams, most: int
 ) -> list[int]:
     backend, ids = OnnxBackend(model), model.tokenizer.encode(text, "en")
     said = backend.begin(voice, ids, rules, backend.random(0), most, ())
     while not said.done:
         backend.step([said])
-    return said.said()
+    return said.codes
 
 
 def test_the_waveform_is_torchs_within_a_thousandth(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice
 ) -> None:
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
@@ -132,7 +131,7 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 @pytest.mark.parametrize("text", [TEXT, LONG, "a"])
 @pytest.mark.parametrize("speed", [1.0, 1.3, 0.7])
 def test_a_stream_joined_is_the_whole(
-    text: str, speed: float, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+    text: str, speed: float, onnx_model: OnnxModel, onnx_voice: Voice
 ) -> None:
     request = SynthesisRequest(text, "en", seed=5, speed=speed, max_codes=70)
     whole = speech.synthesize(OnnxBackend(onnx_model), onnx_voice, request)
@@ -143,7 +142,7 @@ def test_a_stream_joined_is_the_whole(
     assert len(chunks) > 2 or len(whole) < 24_000
 
 
-def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLatents) -> None:
+def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
     one, same, other = (
         speech.synthesize(
             OnnxBackend(onnx_model),
@@ -155,31 +154,7 @@ def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: OnnxLat
     assert np.array_equal(one, same) and not np.array_equal(one, other)
 
 
-@pytest.mark.parametrize("speed", [0.5, 0.8, 1.0, 1.7, 4.0])
-def test_the_tempo_is_torchs(speed: float) -> None:
-    latents = torch.randn(23, 6, generator=torch.Generator().manual_seed(0))
-    ours, theirs = SpeedChange(speed, np), SpeedChange(speed, torch)
-    for latent in latents:
-        found, wanted = ours.add(latent.numpy()), theirs.add(latent)
-        assert found.shape == tuple(wanted.shape)
-        assert np.abs(found - wanted.numpy()).max(initial=0.0) < 1e-6
-    assert np.abs(ours.rest() - theirs.rest().numpy()).max(initial=0.0) < 1e-6
-
-
-@pytest.mark.parametrize("lengths", [(10,), (100, 100), (500,), (119, 2, 200, 1), (240, 0)])
-def test_the_fade_is_torchs(lengths: tuple[int, ...]) -> None:
-    from xtts.inference.fading import StreamFade
-
-    ours, theirs, random = StreamFade(np), StreamFade(torch), np.random.default_rng(0)
-    for length in lengths:
-        chunk = random.standard_normal(length).astype(np.float32)
-        assert np.allclose(ours.push(chunk), theirs.push(torch.from_numpy(chunk)), atol=1e-6)
-    assert np.allclose(ours.end(), theirs.end(), atol=1e-6)
-
-
-def test_text_that_cannot_be_spoken_is_refused(
-    onnx_model: OnnxModel, onnx_voice: OnnxLatents
-) -> None:
+def test_text_that_cannot_be_spoken_is_refused(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
     with pytest.raises(TextError):
         speech.synthesize(OnnxBackend(onnx_model), onnx_voice, SynthesisRequest("…", "en"))
     with pytest.raises(TextError):
@@ -191,12 +166,14 @@ import sys
 import numpy as np
 from pathlib import Path
 from xtts.inference import speech
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.backend import OnnxBackend
-loaded = model.load_onnx_model(Path(sys.argv[1]), model.low_memory_config())
+loaded = model.load_onnx_model(Path(sys.argv[1]), ComputeConfig(low_memory=True))
 random = np.random.default_rng(0)
-voice = model.OnnxLatents(
+voice = Voice(
     random.standard_normal((1, 32, 64)).astype(np.float32),
     random.standard_normal((1, 512, 1)).astype(np.float32),
 )

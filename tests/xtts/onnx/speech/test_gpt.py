@@ -4,21 +4,24 @@ import copy
 
 import numpy as np
 import onnxruntime
+import pytest
 import torch
 
-from xtts.inference.decoding import DecodingState, iterate_codes
+from xtts.inference import decoding
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.decoding import TorchUtterance, decode
+from xtts.inference.defaults import SamplingParams
 from xtts.inference.voice import Voice
-from xtts.model.config import SamplingParams
 from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
 from xtts.onnx.speech.gpt import BLOCK, Past
-from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
+from xtts.onnx.speech.loading import OnnxModel, load_onnx_model
 
 IDS = [5, 9, 13, 20]
 
 
 def test_latents_and_logits_are_torchs_at_every_step(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice
 ) -> None:
     gpt = torch_model.gpt
     codes = torch.arange(1, 50)
@@ -65,10 +68,8 @@ def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -
         assert np.abs(logits[row] - alone).max() < 1e-5
 
 
-def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: OnnxLatents) -> None:  # type: ignore[no-untyped-def]
-    from xtts.onnx.speech.loading import OnnxComputeConfig, load_onnx_model
-
-    rounded = load_onnx_model(onnx_folder, OnnxComputeConfig("int8"))
+def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: Voice) -> None:  # type: ignore[no-untyped-def]
+    rounded = load_onnx_model(onnx_folder, ComputeConfig(precision="int8"))
     _, exact, _ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     _, near, _ = rounded.gpt.begin(onnx_voice.latents, IDS)
     distance = np.linalg.norm(near - exact) / np.linalg.norm(exact)
@@ -76,16 +77,17 @@ def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: OnnxLatent
 
 
 def test_where_every_head_looks_is_where_torchs_looks(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
-) -> None:
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     """The same codes through both; the text's span has START and STOP."""
     gpt, codes = torch_model.gpt, list(range(1, 30))
     shape = gpt.shape
     everyone = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]
-    said = DecodingState(gpt, SamplingParams(), torch.Generator(), len(codes), everyone)
-    said.take = lambda latent, _: _forced(said, latent, codes)  # type: ignore[method-assign]
-    for _ in iterate_codes(gpt, torch_voice.latents, torch.tensor(IDS), said):
-        pass
+    said = TorchUtterance(gpt, SamplingParams(), torch.Generator(), len(codes), everyone)
+    forced = iter(codes)
+    monkeypatch.setattr(decoding, "sample", lambda *_: torch.tensor([next(forced)]))
+    decode(gpt, torch_voice.latents, [(torch.tensor(IDS), said)])
     past, *_ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     for place, code in enumerate(codes[:-1], start=1):
         onnx_model.gpt.step(code, place, past)
@@ -95,12 +97,6 @@ def test_where_every_head_looks_is_where_torchs_looks(
     for head in everyone:
         assert found[head].shape == wanted[head].shape == (len(codes), len(IDS) + 2)
         assert np.abs(found[head] - wanted[head]).max() < 1e-4
-
-
-def _forced(said: DecodingState, latent: torch.Tensor, codes: list[int]) -> None:
-    said.latents.append(latent)
-    said.code = torch.tensor([codes[len(said.codes)]])
-    said.codes.append(said.code)
 
 
 def test_an_export_of_an_earlier_version_speaks_and_tells_nothing(onnx_model: OnnxModel) -> None:

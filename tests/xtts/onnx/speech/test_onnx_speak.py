@@ -10,11 +10,12 @@ import torch
 from xtts import audio
 from xtts.__main__ import main
 from xtts.inference import latents_file, voice
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
 from xtts.onnx.speech import conditioning
 from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.loading import OnnxComputeConfig, OnnxModel
+from xtts.onnx.speech.loading import OnnxModel
 
 
 def speaking(folder: Path, out: Path, *more: str) -> int:
@@ -58,9 +59,7 @@ def test_a_recording_is_heard_as_torch_hears_it(
     wanted = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
     kept = tmp_path / "kept"
     for _ in range(2):  # heard, then read
-        found = conditioning.onnx_latents_of_recording(
-            onnx_folder, onnx_model.config, OnnxComputeConfig("fp32"), recording, kept
-        )
+        found = conditioning.onnx_latents_of_recording(onnx_model, recording, kept)
         assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-4
         assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
     assert len(list(kept.iterdir())) == 1
@@ -68,25 +67,16 @@ def test_a_recording_is_heard_as_torch_hears_it(
 
 
 def test_low_memory_rounds_bounds_threads_and_keeps_nothing() -> None:
-    how = model.low_memory_config(1)
-    assert (how.kind, how.options.threads, how.options.arena, how.options.spinning) == (
-        "int8", 1, False, False,
-    )  # fmt: skip
-    assert how.most_samples < OnnxComputeConfig().most_samples
+    options = model.session_options(ComputeConfig(low_memory=True))
+    assert (options.threads, options.arena, options.spinning) == (1, False, False)
 
 
-def test_threads_are_those_that_this_process_may_use(
-    onnx_model: OnnxModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_threads_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
     """ONNX Runtime's own choice is every core of the machine, whatever a container allows."""
     monkeypatch.setattr(model, "cpu_count", lambda: 3)
 
     def asked(low: bool = False, threads: int | None = None) -> int:
-        said, config = onnx_model.voice, onnx_model.config
-        how = model.compute_config(
-            said, config, precision="auto", device="cpu", low=low, threads=threads
-        )
-        return how.options.threads
+        return model.session_options(ComputeConfig(low_memory=low, threads=threads)).threads
 
     assert (asked(), asked(threads=2), asked(True), asked(True, 2)) == (3, 2, 1, 2)
 

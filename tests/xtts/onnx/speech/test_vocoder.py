@@ -1,17 +1,18 @@
 """The vocoder's graph and its interpolation, against torch's."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
 
 from xtts.inference.voice import Voice
-from xtts.model.chunk_sizes import EDGE_STEPS
 from xtts.model.loading import Model
 from xtts.model.shapes import VocoderShape
-from xtts.model.streaming_vocoder import ChunkedVocoder
+from xtts.model.streaming_vocoder import EDGE_STEPS, ChunkedVocoder
 from xtts.model.vocoder import Vocoder
-from xtts.onnx.speech.loading import OnnxLatents, OnnxModel
-from xtts.onnx.speech.vocoder import OnnxChunks, OnnxVocoder
+from xtts.onnx.speech.loading import OnnxModel
+from xtts.onnx.speech.vocoder import OnnxVocoder
 
 ONE_A_CODE = VocoderShape(
     upsample_initial_channel=16, upsample_rates=(8, 8, 4, 4), upsample_kernel_sizes=(16, 16, 8, 8),
@@ -24,39 +25,35 @@ ONE_A_CODE = VocoderShape(
 def test_steps_are_torchs(codes: int, shape: VocoderShape) -> None:
     latents = torch.randn(codes, 8, generator=torch.Generator().manual_seed(codes))
     wanted = Vocoder.steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
-    chunks = OnnxChunks(OnnxVocoder(None, shape), np.zeros((1, 512, 1), np.float32))
-    chunks.add(latents.numpy())
-    count = wanted.shape[1]
+    vocoder, given, count = OnnxVocoder(None, shape), list(latents.numpy()), wanted.shape[1]
     for left, right in {(0, count), (count // 3, count), (count // 2, count // 2 + 1)}:
-        found = chunks._steps(left, right)
+        found = vocoder.window(given, left, right)[0]
         assert found.shape == wanted[:, left:right].shape
         # torch reckons places in float32, 1e-6 of a few hundred steps off.
         assert np.abs(found - wanted[:, left:right]).max() < 1e-4
-    held = chunks._steps(-EDGE_STEPS, count + EDGE_STEPS)
+    held = vocoder.window(given, -EDGE_STEPS, count + EDGE_STEPS)[0]
     assert np.abs(held - np.pad(wanted, ((0, 0), (EDGE_STEPS, EDGE_STEPS)), "edge")).max() < 1e-4
 
 
 def test_the_waveform_is_torchs_within_a_thousandth(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: OnnxLatents
+    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice
 ) -> None:
     latents = torch.randn(40, 64, generator=torch.Generator().manual_seed(0))
-    speaking = ChunkedVocoder(torch_model.vocoder, torch_model.config.vocoder, torch_voice.speaker)
+    speaking = ChunkedVocoder(torch_model.vocoder, torch_voice.speaker)
     speaking.add(latents)
-    with torch.inference_mode():
-        wanted = torch.cat(list(speaking.rest())).numpy()
-    chunks = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker)
+    wanted = torch.cat(list(speaking.rest())).numpy()
+    chunks = ChunkedVocoder(onnx_model.vocoder, onnx_voice.speaker)
     chunks.add(latents.numpy())
     (found,) = chunks.rest()
     assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
 
 
-def test_pieces_of_bounded_length_are_the_whole(
-    onnx_model: OnnxModel, onnx_voice: OnnxLatents
-) -> None:
+def test_pieces_of_bounded_length_are_the_whole(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
     latents = np.random.default_rng(0).standard_normal((60, 64)).astype(np.float32)
-    whole, short = (
-        OnnxChunks(onnx_model.vocoder, onnx_voice.speaker, most) for most in (10**6, 5_000)
-    )
+    vocoders = copy.copy(onnx_model.vocoder), copy.copy(onnx_model.vocoder)
+    for vocoder, most in zip(vocoders, (10**6, 5_000), strict=True):
+        vocoder.most_samples = most
+    whole, short = (ChunkedVocoder(vocoder, onnx_voice.speaker) for vocoder in vocoders)
     whole.add(latents)
     short.add(latents)
     (one,), many = list(whole.rest()), list(short.rest())
@@ -64,14 +61,12 @@ def test_pieces_of_bounded_length_are_the_whole(
     assert np.abs(np.concatenate(many) - one).max() < 1e-5
 
 
-def test_it_speaks_as_soon_as_a_chunk_is_settled(
-    onnx_model: OnnxModel, onnx_voice: OnnxLatents
-) -> None:
+def test_it_speaks_as_soon_as_a_chunk_is_settled(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
     latents = np.random.default_rng(1).standard_normal((50, 64)).astype(np.float32)
-    whole = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker)
+    whole = ChunkedVocoder(onnx_model.vocoder, onnx_voice.speaker)
     whole.add(latents)
     (wanted,) = whole.rest()
-    chunks, found = OnnxChunks(onnx_model.vocoder, onnx_voice.speaker), []
+    chunks, found = ChunkedVocoder(onnx_model.vocoder, onnx_voice.speaker), []
     for latent in latents:
         chunks.add(latent[None])
         if chunks.ready_codes() >= 8:

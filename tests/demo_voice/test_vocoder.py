@@ -1,0 +1,32 @@
+"""The vocoder's first layer, from widened mels to latents, without losing what it knows."""
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from demo_voice.vocoder import read_latents
+from xtts.audio import CODE_RATE, VOCODER_RATE
+
+
+def test_a_convolution_of_latents_hears_the_mels_that_they_mean() -> None:
+    torch.manual_seed(0)
+    width, mel, out, codes = 6, 10, 5, 40
+    widen, head = nn.Linear(mel, width), nn.Linear(2 * width, mel)
+    first = nn.Conv1d(width, out, 7, padding=3)
+    with torch.no_grad():
+        first.weight[:, :, -2:] = 0.0  # what its farthest taps would need lies beyond the kernel
+    # Slow, as latents at a code's pace are not: between two codes lies what interpolation says.
+    latents = torch.cumsum(torch.randn(1, codes, width), dim=1) * 0.1
+    after = torch.cat((latents[:, 1:], latents[:, -1:]), dim=1)
+    mels = head(torch.cat((latents, after), dim=2))
+
+    def steps(frames: torch.Tensor) -> torch.Tensor:
+        ratio = VOCODER_RATE / CODE_RATE
+        return F.interpolate(frames.transpose(1, 2), scale_factor=[ratio], mode="linear")
+
+    wanted = first(steps(widen(mels)))[:, :, 6:-6]
+    before = first(steps(latents))[:, :, 6:-6]
+    read_latents(first, widen, head)
+    found = first(steps(latents))[:, :, 6:-6]
+    ratio = float((found - wanted).detach().norm() / (before - wanted).detach().norm())
+    assert ratio < 0.1

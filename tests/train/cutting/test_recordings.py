@@ -1,0 +1,49 @@
+"""A long recording is read in blocks that leave no seam where they meet."""
+
+import numpy as np
+import pytest
+import soundfile
+import torch
+
+from train.cutting.recordings import (
+    BLOCK_SECONDS,
+    LISTENING_RATE,
+    SourceRecording,
+    open_recording,
+    resampled_blocks,
+    stretches,
+)
+from xtts.audio import resample
+
+RATE = 22_050
+
+
+@pytest.fixture(scope="module")
+def recording(tmp_path_factory: pytest.TempPathFactory) -> SourceRecording:
+    """Two blocks and a bit, never the same sound twice."""
+    folder = tmp_path_factory.mktemp("tape")
+    wave = np.random.default_rng(0).normal(0, 0.1, int((2 * BLOCK_SECONDS + 1.7) * RATE))
+    soundfile.write(folder / "tape.wav", wave.astype(np.float32), RATE, "FLOAT")
+    return open_recording(folder / "tape.wav", "tape", folder)
+
+
+def read(recording: SourceRecording) -> np.ndarray:
+    found: np.ndarray = soundfile.read(recording.path, dtype="float32")[0]
+    return found
+
+
+def test_blocks_are_the_whole_recording_at_another_rate(recording: SourceRecording) -> None:
+    blocks = list(resampled_blocks(recording, LISTENING_RATE))
+    assert [len(block) for block in blocks[:2]] == [BLOCK_SECONDS * LISTENING_RATE] * 2
+    whole = resample(torch.from_numpy(read(recording)), RATE, LISTENING_RATE).numpy()
+    assert np.allclose(np.concatenate(blocks), whole, atol=1e-4)
+
+
+def test_a_stretch_is_what_is_there_also_across_blocks(recording: SourceRecording) -> None:
+    block = BLOCK_SECONDS * RATE
+    spans = [(0, 10), (5, block), (block - 7, block + 7), (block, 2 * block + 3),
+             (2 * block, recording.frames)]  # fmt: skip
+    found = dict(stretches(recording, spans))
+    wave = read(recording)
+    for place, (first, last) in enumerate(spans):
+        assert np.array_equal(found[place], wave[first:last])

@@ -1,0 +1,156 @@
+"""When a decoder is learned for the best weights, when it is kept and who takes it."""
+
+import logging
+from pathlib import Path
+
+import pytest
+
+from tests.forked import in_child
+from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
+from train.evaluation.blending import conclude
+from xtts.voices import learned_decoder, voice_files
+from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
+from xtts.voices.voice_files import VoiceSpec, find_voice
+from xtts.workers.failures import WorkerFailed
+
+
+@pytest.fixture
+def ground(tmp_path: Path, base_folder: Path) -> Ground:
+    """A run whose best is epoch 2 at 50 %."""
+    found = Ground(tmp_path, base_folder, dict(SOUNDS))
+    for epoch in (1, 2):
+        found.evaluator.judge(found.save(epoch))
+    return found
+
+
+def kept(ground: Ground) -> LearnedDecoder | None:
+    return learned_decoder.read(ground.run)
+
+
+def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Ground) -> None:
+    ground.conclude()
+    assert ground.best()["kind"] == "blend"
+    (request,) = ground.speaking.learned
+    assert request.weights == ground.run.checkpoint_path(2)
+    assert request.share == ground.best()["share"]
+    found = kept(ground)
+    assert found is not None and found.fault(ground.run.best_decoder) is None
+    assert decoder_beside(ground.run.best_blend) == ground.run.best_decoder
+    assert decoder_beside(ground.run.checkpoint_path(2)) is None
+    ground.conclude()
+    assert len(ground.speaking.learned) == 1
+
+
+def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
+    ground: Ground, caplog: pytest.LogCaptureFixture
+) -> None:
+    ground.speaking.distance_after = 2.0
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude()
+    assert "No decoder nearer to the person was found" in caplog.text
+    assert decoder_beside(ground.run.best_blend) is None and not ground.run.best_decoder.exists()
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert len(ground.speaking.learned) == 1  # the answer was kept
+
+
+@pytest.mark.parametrize(("errors", "harder"), [(0.1, False), (0.6, True)])
+@pytest.mark.parametrize("of_base", [False, True])
+def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
+    tmp_path: Path, base_folder: Path, caplog: pytest.LogCaptureFixture, errors: float,
+    harder: bool, of_base: bool,
+) -> None:  # fmt: skip
+    sound = {"voice": 0.4, "errors": 0.1}
+    good = {**BAD, "errors": 0.9} if of_base else {"voice": 0.7, "errors": 0.1}
+    ground = Ground(tmp_path, base_folder, {(0, 0.0): sound, (1, 1.0): good})
+    ground.recogniser = ("pocketsphinx", None)
+    ground.evaluator = ground.another()
+    ground.speaking.errors_with_learned = errors
+    ground.evaluator.judge(ground.save(1))
+    with caplog.at_level(logging.INFO, "train"):
+        ground.conclude("off")
+    assert ground.best()["kind"] == ("base" if of_base else "epoch")
+    found, asked = kept(ground), ground.speaking.requests[-1]
+    assert (
+        found is not None and asked.decoder == ground.run.best_decoder and asked.of_base == of_base
+    )
+    assert all(one.out is None for one in asked.sentences)
+    assert found.harder == harder and found.more_word_errors is not None
+    assert (found.more_word_errors > 0.3) == harder
+    assert ("It is harder to understand and is left out." in caplog.text) == harder
+    assert (found.file is None) == harder != ground.run.best_decoder.is_file()
+
+
+def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:
+    ground.conclude("off")
+    first = kept(ground)
+    assert first is not None and first.share == 1
+    assert decoder_beside(ground.run.checkpoint_path(first.epoch)) == ground.run.best_decoder
+    ground.conclude()
+    second = kept(ground)
+    assert second is not None and second.share < 1
+    assert decoder_beside(ground.run.checkpoint_path(first.epoch)) is None
+
+
+def test_where_the_base_is_best_one_is_learned_for_the_base(
+    tmp_path: Path, base_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Who has too few clips for a fine-tune is nearer by it all the same."""
+    ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
+    for epoch in (1, 2):
+        ground.evaluator.judge(ground.save(epoch))
+    ground.conclude("off")
+    assert ground.best()["kind"] == "base"
+    (request,) = ground.speaking.learned
+    assert request.weights is None and request.share == 0
+    assert learned_for(ground.run, None) == ground.run.best_decoder
+    assert decoder_beside(ground.run.checkpoint_path(2)) is None
+
+    monkeypatch.setattr(voice_files, "base_of", lambda *_: base_folder)
+    run, other = str(ground.run.folder), tmp_path / "other.wav"
+    assert find_voice(VoiceSpec(run)).decoder == ground.run.best_decoder
+    assert find_voice(VoiceSpec(run, reference=other)).decoder is None
+    # As the API opens it: by an epoch of the run.
+    epoch = str(ground.run.checkpoint_path(2))
+    of_run = ground.run.samples / "epoch_2_reference.wav"
+    for recording, expected in ((of_run, ground.run.best_decoder), (other, None)):
+        spec = VoiceSpec(epoch, reference=recording, base_only=True)
+        assert find_voice(spec).decoder == expected
+    ground.conclude("off")
+    assert len(ground.speaking.learned) == 1
+
+
+def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
+    assert in_child(ground.conclude, crash_at="before decoder") == -9
+    assert kept(ground) is None and not ground.run.best_blend.exists()
+    ground.evaluator = ground.another()
+    ground.conclude()
+    assert kept(ground) is not None and ground.best()["kind"] == "blend"
+
+
+def test_off_leaves_none_behind(ground: Ground) -> None:
+    ground.conclude()
+    conclude(ground.evaluator, "auto", ground.base, learn_decoder="off")
+    assert kept(ground) is None and len(ground.speaking.learned) == 1
+    assert not ground.run.best_decoder.exists()
+
+
+def test_a_fault_costs_the_decoder_and_not_the_best(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(_: object) -> None:
+        raise WorkerFailed("refused", "Too few clips.")
+
+    monkeypatch.setattr(ground.speaking, "learn_decoder", refuse)
+    ground.conclude()
+    assert "No decoder was learned: Too few clips." in caplog.text
+    assert ground.run.best_blend.is_file() and kept(ground) is None
+
+
+@pytest.mark.parametrize("damage", [b"", b"other tensors"])
+def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, damage: bytes) -> None:
+    ground.conclude()
+    ground.run.best_decoder.write_bytes(damage)
+    assert decoder_beside(ground.run.best_blend) is None
+    ground.conclude()
+    assert decoder_beside(ground.run.best_blend) is not None and len(ground.speaking.learned) == 2

@@ -1,0 +1,57 @@
+"""best_decoder.json: what is read of it, and what is left out."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts.voices import learned_decoder
+from xtts.voices.learned_decoder import LearnedDecoder, learned_for
+from xtts.voices.run_folder import RunFolder
+
+LEARNED = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250, more_word_errors=-0.01)
+TENSORS = {"hifigan_decoder.waveform_decoder.conv_pre.bias": torch.arange(4.0)}
+
+
+def kept(folder: Path, learned: LearnedDecoder = LEARNED) -> RunFolder:
+    run = RunFolder(folder)
+    run.checkpoints.mkdir(parents=True)
+    written = learned_decoder.write_tensors(run.best_decoder, TENSORS)
+    learned_decoder.write(run, replace(learned, file=written))
+    return run
+
+
+def test_what_is_written_is_read(tmp_path: Path) -> None:
+    run = kept(tmp_path)
+    found = learned_decoder.read(run)
+    assert found is not None and replace(found, file=None) == LEARNED
+    assert learned_for(run, None) == run.best_decoder and found.digest
+    read = learned_decoder.read_tensors(run.best_decoder)
+    assert read.keys() == TENSORS.keys() and all(map(torch.equal, read.values(), TENSORS.values()))
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"epoch": 1}'])
+def test_a_damaged_record_leaves_the_bases_decoder(
+    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = kept(tmp_path)
+    run.best_decoder_record.write_text(content)
+    assert learned_decoder.read(run) is None
+    assert "best_decoder.json cannot be used and is left out" in caplog.text
+
+
+def test_other_tensors_than_were_recorded_leave_the_bases_decoder(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = kept(tmp_path)
+    run.best_decoder.write_bytes(run.best_decoder.read_bytes()[:-1] + b"x")
+    assert learned_for(run, None) is None and "best_decoder.safetensors" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("changed", "better"),
+    [({}, True), ({"distance_after": 2.0}, False), ({"harder": True}, False)],
+)
+def test_what_is_no_better_is_told_apart(changed: dict[str, float], better: bool) -> None:
+    assert replace(LEARNED, **changed).better == better

@@ -1,0 +1,132 @@
+"""A decoder that comes nearer to a person's clips."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from xtts.inference import speech
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchBackend
+from xtts.inference.voice import Voice
+from xtts.model import loading, vocoder
+from xtts.model.loading import Model
+from xtts.voices import learned_decoder
+from xtts.voices.base_models import DEMO
+from xtts.workers import decoder_learning
+from xtts.workers.decoder_learning import DecoderLearningError
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+
+DATA = Path("train/data/demo")
+REFERENCE = DATA / "wavs" / "demo-90.flac"
+
+
+def clips(count: int) -> tuple[TranscribedClip, ...]:
+    lines = (DATA / "metadata.csv").read_text().splitlines()[:count]
+    named = [line.split("|")[:2] for line in lines]
+    return tuple(
+        TranscribedClip(next((DATA / "wavs").glob(f"{name}.*")), text, "en") for name, text in named
+    )
+
+
+def request(out: Path, count: int = 10, **changes: object) -> LearnDecoderRequest:
+    asked = {"clips": clips(count), "reference": REFERENCE, "out": out, "weights": None,
+             "share": 0.0, "budget_seconds": 600.0, "steps": 6} | changes  # fmt: skip
+    return LearnDecoderRequest(**asked)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def speaker() -> FileSpeaker:
+    return FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
+
+
+@pytest.fixture(scope="module")
+def decoder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("learned") / "best_decoder.safetensors"
+
+
+@pytest.fixture(scope="module")
+def learned(speaker: FileSpeaker, decoder: Path) -> DecoderLearned:
+    return speaker.ask(request(decoder))
+
+
+def test_clips_that_it_did_not_learn_from_come_nearer(learned: DecoderLearned) -> None:
+    assert learned.distance_after < 0.99 * learned.distance_before
+    assert (learned.clips, learned.steps) == (8, 6)
+
+
+@pytest.mark.slow
+def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
+    speaker: FileSpeaker, learned: DecoderLearned, decoder: Path, tmp_path: Path
+) -> None:
+    before = torch.random.get_rng_state()
+    speaker.ask(request(tmp_path / "again.safetensors"))
+    assert (tmp_path / "again.safetensors").read_bytes() == decoder.read_bytes()
+    assert torch.equal(torch.random.get_rng_state(), before)
+
+
+@pytest.mark.usefixtures("learned")
+def test_it_changes_the_sound_and_no_word(decoder: Path) -> None:
+    """As many codes, and so as many samples; in float32 and as it is laid out to speak fast."""
+    from xtts.inference.voice import read_reference, voice_from_reference
+
+    plain = loading.load_model(DEMO)
+    who = voice_from_reference(plain, read_reference(plain.config, REFERENCE))
+    said = {}
+    for precision in ("fp32", "int8"):
+        model = loading.load_model(DEMO, precision=precision)
+        before = _said(model, who)
+        model.load_decoder(learned_decoder.read_tensors(decoder))
+        said[precision] = _said(model, who)
+        assert said[precision].shape == before.shape
+        assert not torch.allclose(said[precision], before, atol=1e-3)
+
+
+def _said(model: Model, who: Voice) -> torch.Tensor:
+    return speech.synthesize(TorchBackend(model), who, SynthesisRequest("Good morning.", "en"))
+
+
+@pytest.mark.usefixtures("learned")
+def test_its_tensors_are_named_as_published(decoder: Path) -> None:
+    base = loading.read_tensors(DEMO / "model.pth")
+    found = learned_decoder.read_tensors(decoder)
+    names = {name for name in base if name.startswith("hifigan_decoder.waveform_decoder.")}
+    assert found.keys() == names
+    assert all(found[name].shape == base[name].shape for name in names)
+
+
+def test_what_was_not_learned_is_the_bases(tmp_path: Path) -> None:
+    """Weight norm is folded to learn, and unfolded to be kept: the same weights come out of it."""
+    model, base = loading.load_model(DEMO), loading.read_tensors(DEMO / "model.pth")
+    kept = vocoder.published_names(model.vocoder, base)
+    again = vocoder.load_vocoder(kept, model.config)
+    for one, other in zip(model.vocoder.parameters(), again.parameters(), strict=True):
+        assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
+
+
+def test_no_time_leaves_the_bases_own(speaker: FileSpeaker, tmp_path: Path) -> None:
+    found = speaker.ask(request(tmp_path / "none.safetensors", budget_seconds=0.0))
+    assert found.steps == 0 and found.distance_after == found.distance_before
+
+
+def test_forced_latents_are_those_of_speaking(speaker: FileSpeaker) -> None:
+    """What the GPT says of given codes is what decoding made of them one by one."""
+    from xtts.inference.decoding import TorchUtterance, decode
+    from xtts.inference.voice import read_reference, voice_from_reference
+
+    model = loading.load_model(DEMO)
+    whose = voice_from_reference(model, read_reference(model.config, REFERENCE))
+    ids = model.tokenizer.split("Good morning.", "en")[0].ids
+    said = TorchUtterance(model.gpt, model.config.decoding, torch.Generator())
+    decode(model.gpt, whose.latents, [(torch.tensor(ids), said)])
+    with torch.no_grad():
+        codes = torch.as_tensor(said.codes)
+        found = decoder_learning._forced(model, whose, ids, codes)[0]
+    assert torch.allclose(found, torch.stack(said.latents)[: len(codes)], atol=1e-4)
+
+
+def test_too_few_clips_are_told(speaker: FileSpeaker, tmp_path: Path) -> None:
+    with pytest.raises(DecoderLearningError, match=r"at least 4 clips .* of 3 there are 2"):
+        speaker.ask(request(tmp_path / "none.safetensors", 3))

@@ -1,0 +1,409 @@
+"""Which piece of a text is said in which span of a recording, by the base model's own GPT.
+
+Teacher-forced: the log-likelihood of the span's codes with the text, and of STOP behind them, less
+that of the codes with other words. One pass tells it for all ends of a span, as each code depends
+on those before it only. Any language of the base is aligned so, XTTS-v2's seventeen for one.
+
+Breaths, which have a pause on both sides, are gone through in the order of time. Any run of them
+may say the next pieces, be passed over (other speech), or the text may be passed over (not said).
+Dynamic programming with pruning (beam search, Lowerre 1976); sums of log-likelihood ratios decide,
+so what neither says nor belongs to the text costs next to nothing.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from machine.storage.hashes import sha256_of
+from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, resample
+from xtts.evaluation.word_evidence import code_log_likelihoods
+from xtts.model.config import ModelConfig
+from xtts.model.gpt import GPT
+from xtts.model.loading import load_gpt, mel_stats, read_tensors
+from xtts.model.vocoder import load_dvae
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer
+
+CODES_A_SECOND = CODE_RATE / SAMPLES_PER_CODE
+LONGEST_SECONDS = 11.0
+# Codes at a time, and those on both sides that the DVAE hears besides.
+_BLOCK_CODES, _CONTEXT_CODES = 640, 16
+# What a span may last, as a share of what its characters usually take.
+_SHORTEST_SHARE, _LONGEST_SHARE = 0.4, 2.2
+# By so much the logarithm of a sentence's pace deviates from the whole text's.
+_PACE_DEVIATION = 0.25
+# STOP is said so many codes behind a breath's end, wherever it is likeliest.
+_STOP_REACH = 5
+_BEFORE_SECONDS = 0.06
+_WINDOW_CODES = 16
+# Longer silence inside a piece is not one breath.
+_LONGEST_GAP_SECONDS = 1.2
+# A piece that is said makes its codes likelier by tens of nats. A model may well stop before a text
+# is over, so that nothing else tells of a last piece that nobody says.
+_LEAST_ADDED = 20.0
+# Of many groups those that begin as the first seconds do are asked about in full.
+_MANY, _KEPT, _FIRST_CODES = 6, 2, 56
+_VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
+# Nats: what it costs to pass over a breath, or a piece of the text, and to take two pieces for one
+# span where there may be a pause between them.
+_PASS_BREATH, _PASS_PIECE, _JOIN = 2.0, 1.0, 2.0
+# A second of sound that is what the text says gives about 55 nats (2.6 a code); nothing gives more.
+_MOST_NATS_A_SECOND = 90.0
+# Readings at the same moment that are worse by more than this are given up.
+_BEAM = 80.0
+# So many pieces ahead are looked for, and one more for each breath that said none of them.
+_AHEAD, _MOST_AHEAD = 3, 40
+_MOST_JOINED = 3
+
+
+class Breath(NamedTuple):
+    """Sound between two pauses, in seconds."""
+
+    start: float
+    end: float
+
+
+class SpanScore(NamedTuple):
+    """From a first breath to before `last`: nats: how much likelier with the text than without;
+    weakest: the least mean of them a code along 0.75 s."""
+
+    last: int
+    nats: float
+    codes: int
+    weakest: float
+
+
+@dataclass(frozen=True)
+class SpanMatch:
+    """Breaths `first` to before `last` say the pieces `first_piece` to before `last_piece`."""
+
+    first: int
+    last: int
+    first_piece: int
+    last_piece: int
+    score: SpanScore
+
+    @property
+    def nats_a_code(self) -> float:
+        """The evidence for it."""
+        return self.score.nats / max(self.score.codes, 1)
+
+    def follows(self, other: "SpanMatch") -> bool:
+        """Whether nothing is between them, neither in the text nor in the sound."""
+        return (self.first, self.first_piece) == (other.last, other.last_piece)
+
+
+@dataclass(frozen=True)
+class ScoringBase:
+    """A base model's GPT, its codec and its texts. sha256: of its weights."""
+
+    gpt: GPT
+    dvae: Any
+    stats: Tensor
+    tokenizer: Tokenizer
+    sha256: str
+
+    @staticmethod
+    def load(folder: Path, device: str) -> "ScoringBase":
+        """From a base folder; the GPT on `device`."""
+        config = ModelConfig.read(folder)
+        state = read_tensors(folder / "model.pth")
+        gpt = load_gpt(state, config, device=device)
+        gpt.eval().requires_grad_(False)
+        dvae, stats = load_dvae(folder, config), mel_stats(folder, state)
+        sha256 = sha256_of(folder / "model.pth")
+        return ScoringBase(gpt, dvae, stats, Tokenizer(config, folder), sha256)
+
+    @torch.inference_mode()
+    def codes(self, recording: SourceRecording) -> np.ndarray:
+        """The codes of a whole recording, `[n]` int16; 46 ms each."""
+        found, held, before = list[np.ndarray](), np.zeros(0, np.float32), 0
+        size = (_BLOCK_CODES + _CONTEXT_CODES) * SAMPLES_PER_CODE
+        for block in resampled_blocks(recording, CODE_RATE):
+            held = np.concatenate((held, block))
+            while len(held) >= before * SAMPLES_PER_CODE + size:
+                found.append(self._encoded(held[: before * SAMPLES_PER_CODE + size])
+                             [before : before + _BLOCK_CODES])  # fmt: skip
+                held = held[(before + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
+                before = _CONTEXT_CODES
+        if len(held) > before * SAMPLES_PER_CODE:
+            found.append(self._encoded(held)[before:])
+        return np.concatenate(found) if found else np.zeros(0, np.int16)
+
+    @torch.inference_mode()
+    def voice(
+        self, recording: SourceRecording, speech: Sequence[tuple[float, float]]
+    ) -> Tensor | None:
+        """Latents of who speaks, the mean over some of the spans in seconds; None where none is
+        long enough."""
+        shortest, longest = _VOICE_SECONDS
+        long = [span for span in speech if span[1] - span[0] >= shortest]
+        chosen = [long[i * len(long) // _VOICE_SPANS] for i in range(_VOICE_SPANS)] if long else []
+        spans = [
+            (int(start * recording.rate), int(min(end, start + longest) * recording.rate))
+            for start, end in sorted(set(chosen))
+        ]
+        found = []
+        for _, samples in stretches(recording, spans):
+            wave = resample(torch.from_numpy(samples), recording.rate, CODE_RATE)
+            mel = conditioning_mel(wave[None], self.stats).to(self.gpt.mel_head.weight.device)
+            found.append(self.gpt.conditioning_latents(mel))
+        return torch.stack(found).mean(0) if found else None
+
+    def _encoded(self, samples: np.ndarray) -> np.ndarray:
+        mel = dvae_mel(torch.from_numpy(samples)[None], self.stats)
+        count = -(-len(samples) // SAMPLES_PER_CODE)
+        codes: np.ndarray = self.dvae.get_codebook_indices(mel)[0, :count].numpy()
+        return codes.astype(np.int16)
+
+
+class BaseScorer:
+    """How well pieces of a text fit the spans of one recording.
+
+    Args:
+        latents: Of who speaks.
+        texts: The pieces, in their order.
+        seconds_a_character: What a character usually takes.
+    """
+
+    def __init__(
+        self, base: ScoringBase, latents: Tensor, codes: np.ndarray, breaths: Sequence[Breath],
+        texts: Sequence[str], language: str, seconds_a_character: float,
+    ) -> None:  # fmt: skip
+        self._base = base
+        self._latents = latents
+        device = base.gpt.mel_head.weight.device
+        self._codes = torch.from_numpy(codes.astype(np.int64)).to(device)
+        self._breaths = breaths
+        self._texts = texts
+        self._language = language
+        self._pace = seconds_a_character
+        self._ids: dict[range, list[int]] = {}
+
+    def may_join(self, pieces: range) -> bool:
+        """Whether so many pieces may be one span."""
+        if len(self._tokens(pieces)) > self._base.tokenizer.max_tokens:
+            return False
+        return len(pieces) == 1 or self._expected(pieces) <= LONGEST_SECONDS
+
+    def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
+        """Of spans from a breath on, for each group of pieces: at each end that is plausible."""
+        begin = max(int((self._breaths[first].start - _BEFORE_SECONDS) * CODES_A_SECOND), 0)
+        ends = [self._ends(first, group) for group in groups]
+        asked = [place for place, found in enumerate(ends) if found]
+        if len(asked) > _MANY:
+            asked = self._likeliest(begin, groups, asked)
+        scores: list[list[SpanScore]] = [[] for _ in groups]
+        if not asked:
+            return scores
+        stops = [self._stops(begin, last) for place in asked for last in ends[place]]
+        count = max(stop.stop for stop in stops)
+        own, stop, null = self._ask(begin, count, [groups[place] for place in asked])
+        rows = {groups[place]: row for row, place in enumerate(asked)}
+        for group, row in rows.items():
+            shorter = rows.get(group[:-1]) if len(group) > 1 else None
+            for last in ends[asked[row]]:
+                reach = self._stops(begin, last)
+                # The text has said all of it where STOP is likeliest.
+                end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
+                added = (
+                    own[row, :end].sum() - own[shorter, :end].sum() if shorter is not None else 0
+                )
+                if shorter is not None and added < _LEAST_ADDED:
+                    continue
+                evidence = own[row, :end] - null[:end]
+                nats = float(evidence.sum() + stop[row, end]) - self._oddness(end, group)
+                scores[asked[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
+        return scores
+
+    def _likeliest(self, begin: int, groups: Sequence[range], asked: Sequence[int]) -> list[int]:
+        """The groups that begin with the pieces which fit the first codes best, up to wherever
+        each fits best: a short one is over before the last of them."""
+        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in asked])
+        fits = np.cumsum(own - null, axis=1).max(axis=1)
+        best: dict[int, float] = {}
+        for place, nats in zip(asked, fits):
+            piece = groups[place].start
+            best[piece] = max(best.get(piece, float(nats)), float(nats))
+        kept = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
+        return [place for place in asked if groups[place].start in kept]
+
+    def _ask(
+        self, begin: int, count: int, groups: Sequence[range]
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Nats of each code with each group, `[groups, count]`; of STOP before each code and behind
+        the last, `[groups, count + 1]`; of each code with other words, `[count]`."""
+        codes = self._codes[begin : begin + count]
+        texts = [self._tokens(group) for group in groups]
+        others = self._other_words(groups, max(map(len, texts)))
+        own, stop = code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
+        heard, stopped = own.cpu().numpy(), stop.cpu().numpy()
+        return heard[:-1], stopped[:-1], heard[-1]
+
+    def _other_words(self, groups: Sequence[range], length: int) -> list[int]:
+        """Tokens of about `length`: words from far away in the text, in reverse order."""
+        far = groups[0].start + len(self._texts) // 2
+        words, tokens = list[str](), list[int]()
+        for place in range(len(self._texts)):
+            words += self._texts[(far + place) % len(self._texts)].split()[::-1]
+            tokens = self._encoded(" ".join(words))
+            if len(tokens) >= length:
+                break
+        return tokens[: max(length, 1)]
+
+    def _ends(self, first: int, group: range) -> list[int]:
+        expected = self._expected(group)
+        start, found = self._breaths[first].start, list[int]()
+        for last in range(first + 1, len(self._breaths) + 1):
+            seconds = self._breaths[last - 1].end - start
+            if seconds > min(_LONGEST_SHARE * expected + 0.5, LONGEST_SECONDS):
+                break
+            if last - 1 > first:
+                gap = self._breaths[last - 1].start - self._breaths[last - 2].end
+                if gap > _LONGEST_GAP_SECONDS:
+                    break
+            if seconds >= _SHORTEST_SHARE * expected:
+                found.append(last)
+        return found
+
+    def _stops(self, begin: int, last: int) -> range:
+        """Where STOP may be said behind a breath, counted from the first code."""
+        end = int(np.ceil(self._breaths[last - 1].end * CODES_A_SECOND)) - begin
+        following = len(self._codes) - begin
+        if last < len(self._breaths):
+            following = int(self._breaths[last].start * CODES_A_SECOND) - begin
+        end = min(end, len(self._codes) - begin)
+        return range(end, max(min(end + _STOP_REACH, following), end) + 1)
+
+    def _expected(self, pieces: range) -> float:
+        return sum(len(self._texts[one]) for one in pieces) * self._pace
+
+    def _oddness(self, codes: int, pieces: range) -> float:
+        """Nats that a length costs: a normal distribution of its logarithm."""
+        odd = np.log(codes / CODES_A_SECOND / self._expected(pieces)) / _PACE_DEVIATION
+        return float(odd**2 / 2)
+
+    def _tokens(self, pieces: range) -> list[int]:
+        if pieces not in self._ids:
+            self._ids[pieces] = self._encoded(" ".join(self._texts[one] for one in pieces))
+        return self._ids[pieces]
+
+    def _encoded(self, text: str) -> list[int]:
+        try:
+            return self._base.tokenizer.encode(text, self._language)
+        except TextError as error:
+            raise CuttingError(f"The text cannot be read by the base model: {error}") from error
+
+
+def _weakest(evidence: np.ndarray) -> float:
+    """The least mean along `_WINDOW_CODES`, or of all where they are fewer."""
+    if len(evidence) <= _WINDOW_CODES:
+        return float(evidence.mean()) if len(evidence) else 0.0
+    sums = np.cumsum(np.concatenate(([0.0], evidence)))
+    return float((sums[_WINDOW_CODES:] - sums[:-_WINDOW_CODES]).min() / _WINDOW_CODES)
+
+
+# The likeliest reading. Pure
+
+
+class _Reading(NamedTuple):
+    """A way to read what came before a moment. since: breaths passed over behind the last match."""
+
+    nats: float
+    since: int
+    matches: tuple["_Reading", SpanMatch] | None
+
+
+def best_matches(
+    breaths: Sequence[Breath], num_pieces: int,
+    score: Callable[[int, Sequence[range]], list[list[SpanScore]]],
+    may_join: Callable[[range], bool],
+) -> list[SpanMatch]:  # fmt: skip
+    """The matches of the likeliest reading, in their order.
+
+    Args:
+        score: Of a first breath and groups of pieces, how well each group fits each end that is
+            plausible. Asked once for each breath that a piece may begin with, in their order.
+        may_join: Whether so many pieces may be one span.
+    """
+    waiting: list[dict[int, _Reading]] = [{} for _ in range(len(breaths) + 1)]
+    waiting[0][0] = _Reading(0.0, 0, None)
+    best_after = [float("-inf")] * (len(breaths) + 1)
+    for first, breath in enumerate(breaths):
+        alive = dict(_alive(waiting[first], breath, breaths, first, best_after))
+        waiting[first] = {}
+        for piece, reading in alive.items():
+            passed = reading._replace(nats=reading.nats - _PASS_BREATH, since=reading.since + 1)
+            _offer(waiting, best_after, first + 1, piece, passed)
+        starts = _starts(alive, num_pieces)
+        groups = [
+            range(piece, piece + count)
+            for piece in starts
+            for count in range(1, _MOST_JOINED + 1)
+            if piece + count <= num_pieces and may_join(range(piece, piece + count))
+        ]
+        for group, scores in zip(groups, score(first, groups) if groups else []):
+            before = starts[group.start]
+            for one in scores:
+                if one.nats > 0:
+                    match = SpanMatch(first, one.last, group.start, group.stop, one)
+                    nats = before.nats + one.nats - _JOIN * (len(group) - 1)
+                    reading = _Reading(nats, 0, (before, match))
+                    _offer(waiting, best_after, one.last, group.stop, reading)
+    return list(_traced(max(waiting[-1].values(), key=lambda one: one.nats)))
+
+
+def _alive(
+    readings: dict[int, _Reading], breath: Breath, breaths: Sequence[Breath], first: int,
+    best_after: Sequence[float],
+) -> Iterator[tuple[int, _Reading]]:  # fmt: skip
+    """Those that may still become the best: neither far behind another at this moment, nor behind
+    one that is ahead in time by more than the sound between can give."""
+    if not readings:
+        return
+    least = max(one.nats for one in readings.values()) - _BEAM
+    for later in range(first + 1, min(first + 40, len(breaths))):
+        gain = _MOST_NATS_A_SECOND * (breaths[later].start - breath.start)
+        least = max(least, best_after[later] - gain)
+    for piece, reading in readings.items():
+        if reading.nats >= least:
+            yield piece, reading
+
+
+def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
+    """The pieces that may come next, each with the best reading before it."""
+    found = dict[int, _Reading]()
+    if not alive:
+        return found
+    least = max(one.nats for one in alive.values()) - _BEAM
+    for piece, reading in alive.items():
+        ahead = min(_AHEAD + reading.since, _MOST_AHEAD)
+        for later in range(piece, min(piece + ahead, num_pieces)):
+            nats = reading.nats - _PASS_PIECE * (later - piece)
+            if nats >= least and (later not in found or found[later].nats < nats):
+                found[later] = reading._replace(nats=nats)
+    return found
+
+
+def _offer(
+    waiting: list[dict[int, _Reading]], best_after: list[float], place: int, piece: int,
+    reading: _Reading,
+) -> None:  # fmt: skip
+    known = waiting[place].get(piece)
+    if known is None or known.nats < reading.nats:
+        waiting[place][piece] = reading
+        best_after[place] = max(best_after[place], reading.nats)
+
+
+def _traced(reading: _Reading) -> list[SpanMatch]:
+    found = list[SpanMatch]()
+    while reading.matches is not None:
+        reading, match = reading.matches
+        found.append(match)
+    return found[::-1]

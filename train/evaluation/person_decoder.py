@@ -1,0 +1,113 @@
+"""The decoder that is learned for the best weights of a run, beside the weights.
+
+The last step of an evaluation (`train.evaluation.blending`); whether one is learned, judged and
+kept is decided here alone. Spoken with is one with which clips that it did not learn from are
+nearer to what the person said, and the evaluation's sentences not measurably harder to understand;
+every other outcome leaves the base's decoder, and is kept as well, so that no later start looks
+again.
+"""
+
+import logging
+import time
+from dataclasses import replace
+
+from machine.devices.cuda_errors import GpuLost
+from machine.storage.atomic import Written, crash_point
+from machine.storage.hashes import sha256_of
+from train.evaluation.budget import MOST_LEARNING_SECONDS
+from train.evaluation.evaluator import Evaluator
+from xtts.voices import learned_decoder
+from xtts.voices.evaluation_file import Verdict
+from xtts.voices.learned_decoder import LearnedDecoder
+from xtts.voices.run_folder import RunError
+from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
+
+log = logging.getLogger("train")
+
+# More say nothing new about one person, and each is spoken once by the GPT.
+MOST_CLIPS = 64
+
+
+def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> None:
+    """Writes best_decoder.json and its tensors for the verdict's weights where they are not there
+    yet, and removes those of other weights or where none are wanted. Raises GpuLost alone: a fault
+    costs the decoder.
+
+    how: LEARN_DECODER.
+    """
+    run = evaluator.run
+    known = learned_decoder.read(run)
+    if how != "off" and known is not None and known.weights == verdict.weights:
+        return
+    try:
+        # The record first: without it nobody takes the tensors.
+        run.best_decoder_record.unlink(missing_ok=True)
+        run.best_decoder.unlink(missing_ok=True)
+        if how != "off":
+            _learn(evaluator, verdict, within_budget=how == "auto")
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("No decoder was learned: %s", error)
+
+
+def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> None:
+    """Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError."""
+    seconds, budget = MOST_LEARNING_SECONDS, evaluator.budget
+    if budget and within_budget:
+        seconds = min(seconds, budget.learning_room())
+        if seconds <= 0:
+            log.info("No decoder is learned: there is no time left for judging.")
+            return
+    run = evaluator.run
+    started = time.perf_counter()
+    found = evaluator.sampler.ask(_request(evaluator, verdict, seconds))
+    learned = LearnedDecoder(
+        **verdict.weights,
+        distance_before=found.distance_before,
+        distance_after=found.distance_after,
+        clips=found.clips,
+        steps=found.steps,
+    )
+    if learned.better and (lost := evaluator.word_errors_with(verdict, run.best_decoder)):
+        learned = replace(learned, more_word_errors=round(lost.mean, 4), harder=lost.low > 0)
+    if budget:
+        budget.spend(time.perf_counter() - started)
+    crash_point("before decoder")
+    if learned.better:
+        written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
+        learned = replace(learned, file=written)
+    else:
+        run.best_decoder.unlink(missing_ok=True)
+    learned_decoder.write(run, learned)
+    log.info("%s", _told(learned, found.seconds))
+
+
+def _told(learned: LearnedDecoder, seconds: float) -> str:
+    distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
+    if learned.distance_after >= learned.distance_before:
+        return f"No decoder nearer to the person was found (distance {distance})."
+    told = (
+        f"Decoder learned from {learned.clips} clips in {seconds:.0f} s; spectral distance of "
+        f"clips that it did not learn from: {distance}"
+    )
+    if learned.more_word_errors is not None:
+        told += f"; word errors of the sentences with it: {learned.more_word_errors:+.0%}"
+    return f"{told}. It is harder to understand and is left out." if learned.harder else f"{told}."
+
+
+def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnDecoderRequest:
+    found = evaluator.weights_of(verdict)
+    if found is None:
+        raise RunError("The weights that it is for are gone.")
+    weights, share = found
+    # By content, so that the same clips are taken whatever they are called and however they stand.
+    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
+    return LearnDecoderRequest(
+        clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
+        reference=evaluator.plan.reference.path,
+        out=evaluator.run.best_decoder,
+        weights=None if verdict.kind == "base" else weights,
+        share=share,
+        budget_seconds=seconds,
+    )

@@ -1,0 +1,150 @@
+"""best_decoder.json and best_decoder.safetensors: the vocoder that was learned for the best weights
+of a run.
+
+`xtts.workers.decoder_learning` learns it; whoever speaks with those weights speaks with it. An
+export has it in its model.pth, where Coqui looks for a vocoder.
+
+Importing this module imports no torch.
+"""
+
+import contextlib
+import logging
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine.storage.atomic import Written, replace_file, write_json
+from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest
+from xtts.voices.run_folder import RunFolder, manifest_beside
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LearnedDecoder:
+    """What was learned, the weights that it was learned for, and what came of it.
+
+    Attributes:
+        epoch, share, checkpoint_sha256: The weights, as a verdict names them
+            (`xtts.voices.evaluation_file.Verdict`).
+        distance_before, distance_after: Spectral distance of clips that it did not learn from, by
+            the base's decoder and by this one (`xtts.evaluation.spectral_distance`).
+        clips: How many it learned from; steps: how many it took.
+        more_word_errors: Of the evaluation's sentences with it, against the base's decoder, as a
+            share of the words; None where no recogniser listened.
+        harder: Whether those are measurably more.
+        file: Its tensors; None where it is not spoken with: an answer that no later start asks for
+            again.
+    """
+
+    epoch: int
+    share: float
+    checkpoint_sha256: str
+    distance_before: float
+    distance_after: float
+    clips: int
+    steps: int
+    more_word_errors: float | None = None
+    harder: bool = False
+    file: Written | None = None
+
+    @property
+    def weights(self) -> dict[str, object]:
+        """As the manifest of a best.pt names what it is a blend of."""
+        return {
+            "epoch": self.epoch,
+            "share": self.share,
+            "checkpoint_sha256": self.checkpoint_sha256,
+        }
+
+    @property
+    def better(self) -> bool:
+        """Whether it is nearer to the person, and understood as well."""
+        return self.distance_after < self.distance_before and not self.harder
+
+    @property
+    def digest(self) -> str:
+        """Tells one from another that was learned for the same weights; "" where none speaks."""
+        return self.file.sha256 if self.file else ""
+
+    def fault(self, tensors: Path) -> str | None:
+        """None where its tensors are whole, else the sentence that says what is not."""
+        if self.file is None:
+            return None
+        return fault_of(Manifest(self.epoch, 0, {tensors.name: self.file}), tensors.parent)
+
+
+def read(run: RunFolder) -> LearnedDecoder | None:
+    """What a run has learned; None, with a line in the log, where it cannot be used: the base's
+    decoder speaks as well."""
+    path = run.best_decoder_record
+    try:
+        found = TypeAdapter(LearnedDecoder).validate_json(path.read_bytes())
+        fault = found.fault(run.best_decoder)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValidationError) as error:
+        fault = str(error).splitlines()[0]
+    if fault:
+        log.warning("%s cannot be used and is left out: %s", path, fault)
+        return None
+    return found
+
+
+def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
+    """The tensors of the decoder that was learned for this very checkpoint of a run, or for its
+    base (None); else None."""
+    found = read(run)
+    if found is None or found.file is None:
+        return None
+    return run.best_decoder if _is_for(found, run, checkpoint) else None
+
+
+def _is_for(found: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> bool:
+    if checkpoint is None:
+        return found.share == 0
+    with contextlib.suppress(ManifestError, KeyError):
+        manifest = read_manifest(manifest_beside(checkpoint))
+        if checkpoint == run.best_blend:
+            return manifest.blend == found.weights
+        same = manifest.files[checkpoint.name].sha256 == found.checkpoint_sha256
+        return same and found.share == 1
+    return False
+
+
+def decoder_beside(checkpoint: Path) -> Path | None:
+    """As `learned_for`, of the run in whose folder the checkpoint is."""
+    return learned_for(RunFolder(checkpoint.parent.parent), checkpoint)
+
+
+def digest_beside(checkpoint: Path) -> str:
+    """Of the decoder that was learned for this very checkpoint; "" without one."""
+    run = RunFolder(checkpoint.parent.parent)
+    found = read(run)
+    return found.digest if found is not None and _is_for(found, run, checkpoint) else ""
+
+
+def write(run: RunFolder, learned: LearnedDecoder) -> None:
+    """Writes the record, after the tensors that it names. Raises DiskFull, WriteError."""
+    write_json(run.best_decoder_record, asdict(learned))
+
+
+def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> Written:
+    """The decoder's tensors, named as in a `model.pth`. Raises DiskFull, WriteError."""
+    from safetensors.torch import save
+
+    data = save(dict(tensors))
+    return replace_file(path, lambda file: file.write(data))
+
+
+def read_tensors(path: Path) -> "dict[str, Tensor]":
+    """As they were written; verified by whoever found them (`read`)."""
+    from safetensors.torch import load_file
+
+    return load_file(path)

@@ -1,0 +1,216 @@
+"""Learns the vocoder that speaks most as the person does, for weights of the GPT.
+
+No training of the GPT changes how its latents sound: the published vocoder speaks a stranger as one
+of those whom it knows. Here the vocoder learns from the person's own clips, spoken from their own
+codes through the GPT that will be served: gradient descent on all of its weights, by the spectral
+distance to the recording. The speaker embedding stays as the recording gives it; what another one
+would change, the layers that it enters by learn as well (docs/evaluation.md, "The learned
+decoder").
+
+Importing this module imports no torch.
+"""
+
+import random
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from statistics import fmean
+from typing import TYPE_CHECKING
+
+from machine.errors import SotaqueError
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+from xtts.workers.tuned_model import TunedModel
+
+if TYPE_CHECKING:
+    from torch import Tensor, nn
+
+    from xtts.inference.voice import Voice
+    from xtts.model.loading import Model
+    from xtts.model.vocoder import Vocoder
+
+BATCH = 4
+LEARNING_RATE = 3e-4
+MOST_NORM = 5.0
+# A row: so many codes of 46 ms of a clip are compared, and as many more on either side are spoken
+# for what the convolutions reach, and not compared.
+SEGMENT_CODES, CONTEXT_CODES = 20, 2
+ROW_CODES = SEGMENT_CODES + 2 * CONTEXT_CODES
+# Of the clips that are given, one in so many only judges.
+HELD_OUT_EVERY = 8
+FEWEST_CLIPS = 4
+
+
+class DecoderLearningError(SotaqueError):
+    """Clips that no decoder can be learned from."""
+
+
+@dataclass(frozen=True)
+class SpokenLatents:
+    """A clip as the GPT would say it: latents `[1, codes, width]` of its own codes, and its sound
+    `[samples]` at 24,000 Hz, as long as they are."""
+
+    latents: "Tensor"
+    waveform: "Tensor"
+
+    @property
+    def codes(self) -> int:
+        """How many it has."""
+        return self.latents.shape[1]
+
+
+def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
+    """Learns a decoder for some weights and writes it to `request.out`. Draws from no global random
+    state.
+
+    Raises DecoderLearningError for too few clips, AudioError, TextError, DiskFull, WriteError, and
+    the errors of runs and model.
+    """
+    import torch
+
+    from xtts.inference import voice
+    from xtts.model import loading, vocoder
+    from xtts.voices import learned_decoder
+
+    started = time.perf_counter()
+    reading = tuned.reading(request.weights)
+    reference = voice.read_reference(reading.config, request.reference)
+    model, whose = tuned.speaking(reading, reference, request.weights, request.share)
+    with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
+        dvae = vocoder.load_dvae(tuned.base, model.config)
+    spoken = [
+        found for clip in request.clips if (found := _latents(model, whose, dvae, clip)) is not None
+    ]
+    held_out = spoken[::HELD_OUT_EVERY]
+    learned_from = [one for number, one in enumerate(spoken) if number % HELD_OUT_EVERY]
+    if len(learned_from) < FEWEST_CLIPS:
+        raise DecoderLearningError(
+            f"A decoder is learned from at least {FEWEST_CLIPS} clips of a length that the model "
+            f"learns from; of {len(request.clips)} there are {len(learned_from)}."
+        )
+    published = loading.read_tensors(tuned.base / "model.pth")
+    learning = vocoder.load_vocoder(published, model.config).to(model.device)
+    speaker = whose.speaker.detach().float().clone()
+    before = _mean_distance(learning, held_out, speaker)
+    steps = _descend(learning, speaker, learned_from, request, started)
+    after = _mean_distance(learning, held_out, speaker)
+    learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
+    return DecoderLearned(
+        distance_before=round(before, 4),
+        distance_after=round(after, 4),
+        clips=len(learned_from),
+        steps=steps,
+        seconds=time.perf_counter() - started,
+    )
+
+
+def _latents(
+    model: "Model", whose: "Voice", dvae: "nn.Module", clip: TranscribedClip
+) -> SpokenLatents | None:
+    """None for a clip that is too short, or longer than the model has learned from. Its text is
+    read as in training, whole: what it may have more than a piece of speech (`split`) was said."""
+    import torch
+
+    from xtts import audio
+
+    ids = model.tokenizer.encode(clip.text, clip.language)
+    waveform = audio.read(clip.recording, audio.CODE_RATE)
+    count = -(-len(waveform) // audio.SAMPLES_PER_CODE)
+    most = model.config.gpt.max_audio_tokens
+    fits = ROW_CODES <= count <= most
+    if len(ids) > model.tokenizer.max_tokens or not fits:
+        return None
+    with torch.no_grad():
+        # The DVAE codes where the mel is taken: on the CPU, once.
+        mel = audio.dvae_mel(waveform[None], model.mel_stats.cpu())
+        codes = dvae.get_codebook_indices(mel)[0, :count]  # type: ignore[operator]
+        latents = _forced(model, whose, ids, codes.to(model.device))
+    sound = audio.read(clip.recording, audio.VOCODER_RATE).to(model.device)
+    return SpokenLatents(latents, sound)
+
+
+def _forced(model: "Model", whose: "Voice", ids: Sequence[int], codes: "Tensor") -> "Tensor":
+    """Latents `[1, codes, width]` of codes that are given, as decoding them one by one makes."""
+    import torch
+
+    gpt = model.gpt
+    prefix = gpt.prefix(whose.latents, torch.tensor(ids, device=model.device))
+    inputs = torch.cat((codes.new_tensor([gpt.shape.audio_start]), codes[:-1]))
+    positions = torch.arange(len(inputs), device=model.device)
+    embedded = gpt.mel_embedding(inputs) + gpt.mel_pos_embedding(positions)
+    hidden = gpt.final_norm(gpt.gpt(torch.cat((prefix, embedded[None]), dim=1)))
+    return hidden[:, prefix.shape[1] :].float()
+
+
+def _descend(
+    learning: "Vocoder",
+    speaker: "Tensor",
+    clips: Sequence[SpokenLatents],
+    request: LearnDecoderRequest,
+    started: float,
+) -> int:
+    """Adam with a rate that falls to nothing, from the published weights. How many steps it took:
+    fewer than asked for where no more fit into the budget, and the rate falls as fast."""
+    import torch
+
+    learning.requires_grad_(True)
+    weights = list(learning.parameters())
+    optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE)
+    draw = random.Random(request.seed)
+    left = request.budget_seconds - (time.perf_counter() - started)
+    begun = time.perf_counter()
+    step, steps = 0, request.steps if left > 0 else 0
+    while step < steps:
+        if step == 1:  # the first prepares kernels; from here on each takes as long
+            begun = time.perf_counter()
+        elif step > 1:
+            each = (time.perf_counter() - begun) / (step - 1)
+            steps = min(steps, max(step, int(left / each)))
+        optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / max(1, steps))
+        optimizer.zero_grad()
+        rows = [_drawn(clips, draw) for _ in range(BATCH)]
+        _distance(learning, rows, speaker).backward()
+        torch.nn.utils.clip_grad_norm_(weights, MOST_NORM)
+        optimizer.step()
+        step += 1
+    learning.requires_grad_(False)
+    return step
+
+
+def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor, Tensor]":
+    """Latents `[1, codes, width]` with their context, and the samples that all of them make."""
+    from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
+
+    clip = draw.choice(clips)
+    first = draw.randrange(clip.codes - ROW_CODES + 1)
+    per_code = SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE
+    begin, end = round(first * per_code), round((first + ROW_CODES) * per_code)
+    return clip.latents[:, first : first + ROW_CODES], clip.waveform[begin:end]
+
+
+def _mean_distance(vocoder: "Vocoder", clips: Sequence[SpokenLatents], speaker: "Tensor") -> float:
+    """Of whole clips."""
+    import torch
+
+    with torch.no_grad():
+        rows = ((clip.latents, clip.waveform) for clip in clips)
+        return fmean(float(_distance(vocoder, [one], speaker)) for one in rows)
+
+
+def _distance(
+    vocoder: "Vocoder", rows: "Sequence[tuple[Tensor, Tensor]]", speaker: "Tensor"
+) -> "Tensor":
+    """Of rows of as many codes each, (latents `[1, codes, width]`, samples); but for their context
+    on either side."""
+    import torch
+
+    from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
+    from xtts.evaluation.spectral_distance import spectral_distance
+
+    latents = torch.cat([latents for latents, _ in rows])
+    found = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
+    # A clip ends inside its last code, and codes are no whole number of samples.
+    length = min(found.shape[1], *(len(wanted) for _, wanted in rows))
+    aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
+    inside = slice(aside, length - aside)
+    wanted = torch.stack([wanted[inside] for _, wanted in rows])
+    return spectral_distance(found[:, inside], wanted)
