@@ -23,8 +23,7 @@ from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.shaping import Samples
-from xtts.inference.speech import Voice
+from xtts.inference.speech import Samples, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.text.tokenizer import Piece

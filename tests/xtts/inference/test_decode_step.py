@@ -15,8 +15,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from machine.devices.graph_capture import cuda_graph
 from xtts.inference import decode_step
 from xtts.inference.decode_step import CudaGraphStep, DecodeStep
-from xtts.inference.decoding import DecodingSlots, TorchUtterance, decode, prefill
 from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode, prefill
 from xtts.model import quantization
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.kv_cache import KeyValueCache

@@ -1,5 +1,5 @@
-"""Drawing a code from logits: the same rules with torch (`xtts.inference.decoding`) and with numpy
-(`xtts.onnx.speech.sampling`), in one set of tests for both."""
+"""Drawing a code from logits: the same rules with torch (`xtts.inference.torch_backend`) and with
+numpy (`xtts.onnx.speech.sampling`), in one set of tests for both."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from machine.devices.cuda_errors import NotFinite
-from xtts.inference import decoding
+from xtts.inference import torch_backend
 from xtts.inference.defaults import SamplingParams
 from xtts.onnx.speech import sampling
 
@@ -36,11 +36,13 @@ class Torch:
     def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
         params = SamplingParams(repetition_penalty=penalty)
         given, said = torch.tensor([logits]), torch.tensor([seen])
-        return list(decoding.drawn_from(given, said, [params])[0][0].tolist())
+        return list(torch_backend.drawn_from(given, said, [params])[0][0].tolist())
 
     def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
         given = torch.tensor([logits])
-        _, chances = decoding.drawn_from(given, torch.zeros_like(given, dtype=torch.bool), [params])
+        _, chances = torch_backend.drawn_from(
+            given, torch.zeros_like(given, dtype=torch.bool), [params]
+        )
         return list((chances[0] > 0).tolist())
 
     def drawn(
@@ -48,7 +50,7 @@ class Torch:
     ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
         given, said = torch.tensor([logits]), torch.tensor([seen])
-        return [int(decoding.sample(given, said, [params], [generator])) for _ in range(count)]
+        return [int(torch_backend.sample(given, said, [params], [generator])) for _ in range(count)]
 
 
 class Numpy:
@@ -124,8 +126,8 @@ def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong: float) -> None:
     logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
     logits[1, 5] = wrong
     generators = [torch.Generator().manual_seed(0) for _ in range(3)]
-    first, bad, last = decoding.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
-    assert bad == decoding.NO_CODE and min(first, last) >= 0
+    first, bad, last = torch_backend.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
+    assert bad == torch_backend.NO_CODE and min(first, last) >= 0
     with pytest.raises(NotFinite, match="not a number"):
         sampling.sample(logits[1].numpy(), seen[1].numpy(), RULES[0], np.random.default_rng(0))
 
@@ -137,7 +139,7 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params: SamplingPara
         logits = (3 * random.standard_normal(120)).astype(np.float32)
         seen = random.random(120) < 0.2
         ours = sampling.repetition_penalty(logits, seen, params.repetition_penalty)
-        theirs, chances = decoding.drawn_from(
+        theirs, chances = torch_backend.drawn_from(
             torch.from_numpy(logits)[None], torch.from_numpy(seen)[None], [params]
         )
         assert np.array_equal(ours, theirs[0].numpy())
@@ -155,10 +157,10 @@ def test_rows_together_draw_what_each_draws_alone() -> None:
     for turn in range(20):
         draws = [torch.Generator().manual_seed(turn) for _ in rules]
         alone = [
-            decoding.sample(logits[row : row + 1], seen[row : row + 1], [rule], [draws[row]])
+            torch_backend.sample(logits[row : row + 1], seen[row : row + 1], [rule], [draws[row]])
             for row, rule in enumerate(rules)
         ]
-        together = decoding.sample(
+        together = torch_backend.sample(
             logits, seen, rules, [torch.Generator().manual_seed(turn) for _ in rules]
         )
         assert together.equal(torch.cat(alone))

@@ -106,7 +106,7 @@ def judge(
         alignment: Its path; None where no head of the model follows the text.
         tokens: How many tokens of the text are said.
         loud: `[codes]` or longer: whether each code's sound is loud
-            (`xtts.inference.alignment.loudness`); None where the sound is not known.
+            (`xtts.inference.alignment.guarded_piece`); None where the sound is not known.
     """
     said = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:

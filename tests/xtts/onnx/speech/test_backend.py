@@ -11,10 +11,9 @@ import torch
 
 from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decoding import drawn_from
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
+from xtts.inference.torch_backend import TorchBackend, drawn_from
 from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
 from xtts.model.loading import Model

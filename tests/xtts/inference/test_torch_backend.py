@@ -8,13 +8,13 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtts.inference.decoding import (
+from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import (
     DecodingError,
     DecodingSlots,
     TorchUtterance,
     decode,
 )
-from xtts.inference.defaults import SamplingParams
 from xtts.model.gpt import GPT, new_gpt, to_coqui
 from xtts.model.loading import load_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape
