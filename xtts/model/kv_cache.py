@@ -91,11 +91,6 @@ class KeyValueCache:
         """[layers, batch, heads, capacity, head_width]."""
         return self.entries[:, :, 0]
 
-    @property
-    def values(self) -> Tensor:
-        """As `keys`."""
-        return self.entries[:, :, 1]
-
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Any number of positions into an empty cache, afterwards one at a time."""
         time = keys.shape[2]

@@ -122,7 +122,7 @@ def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt: GPT) -> None
     slots.enter(*asked(1), sound)
     cache = slots._rows[slots.enter(*asked(2), sick)]
     with torch.inference_mode():
-        cache.values[:, :, :, :5] = torch.nan
+        cache.entries[:, :, 1, :, :5] = torch.nan
     while slots.step():
         pass
     assert isinstance(sick.error, DecodingError) and sick.done
