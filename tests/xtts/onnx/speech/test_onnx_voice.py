@@ -113,33 +113,6 @@ def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
 
 
-def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folder: Path) -> None:
-    standing = opened(onnx_folder)
-    crowd, long = standing.crowd(1), "one two three four five six seven eight nine ten. " * 14
-    asked = SynthesisRequest(long, "en", seed=3, max_codes=4)
-
-    def spoken(*, between: bool) -> list[float]:
-        found: list[float] = []
-        crowd.enter("long", standing.nobody(), asked)
-        while not crowd.empty:
-            for said in crowd.step():
-                if said.name == "long":
-                    found += [float(value) for chunk in said.chunks for value in chunk]
-                if said.done and said.name == "long":
-                    assert said.cut_pieces > 1
-                if said.paused and between:
-                    assert not crowd.busy and crowd.free == 1
-                    crowd.enter(
-                        "short", standing.nobody(), SynthesisRequest("a", "en", max_codes=4)
-                    )
-                elif said.paused or (said.name == "short" and said.done):
-                    assert crowd.go_on("long")
-        return found
-
-    alone = spoken(between=False)
-    assert len(alone) > 0 and spoken(between=True) == alone
-
-
 def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:
     with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
         load_voice(VoiceSpec(str(onnx_folder)), ComputeConfig(), {})
