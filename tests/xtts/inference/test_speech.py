@@ -39,14 +39,9 @@ def voice(model: Model) -> Voice:
 
 @pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
 def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
-    whole = speech.synthesize(
-        TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES, seed=3)
-    )
-    chunks = list(
-        speech.stream(
-            TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES, seed=3)
-        )
-    )
+    request = SynthesisRequest(text, "en", sampling=RULES, seed=3)
+    whole = speech.synthesize(TorchBackend(model), voice, request)
+    chunks = list(speech.stream(TorchBackend(model), voice, request))
     joined = torch.cat(chunks)
     assert len(chunks) > 2 and len(joined) == len(whole)
     assert float((joined - whole).norm() / whole.norm()) < 1e-3
@@ -76,12 +71,8 @@ def test_a_stream_speaks_before_the_model_has_finished(
 
 
 def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> None:
-    sizes = [
-        len(chunk)
-        for chunk in speech.stream(
-            TorchBackend(model), voice, SynthesisRequest("a thin tin", "en", sampling=RULES)
-        )
-    ]
+    request = SynthesisRequest("a thin tin", "en", sampling=RULES)
+    sizes = [len(chunk) for chunk in speech.stream(TorchBackend(model), voice, request)]
     assert sizes[0] < sizes[1]
     assert max(sizes) < 12 * VOCODER_RATE
 

@@ -76,14 +76,6 @@ def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(
     assert len(list((kept / "latents").iterdir())) == 1
 
 
-def test_one_who_goes_leaves_the_slot(talk: Talk) -> None:
-    talk.say("gone", "a", max_codes=60)
-    talk.send(do="cancel", id="gone")
-    assert talk.until("cancelled", "gone")["say"] == "cancelled"
-    talk.say("next", "a")
-    assert talk.until("done", "next")["say"] == "done"
-
-
 def test_text_that_cannot_be_spoken_is_refused_and_the_rest_go_on(talk: Talk) -> None:
     talk.say("bad", "a", text="…")
     assert talk.until("failed", "bad")["say"] == "failed"
