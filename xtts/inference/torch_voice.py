@@ -39,7 +39,7 @@ class LoadedTorchVoice(LoadedVoice):
 
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
-        self.model.warm_up()
+        self.model.vocoder.warm_up()
         super().prepare()
 
     @cached_property

@@ -90,7 +90,6 @@ def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
             assert listener is not None
             return listener(speaking)
 
-        of = staticmethod(lambda learned: listener)
         rest = staticmethod(lambda: rested.append(True))
 
     found.listener = Watched()
