@@ -208,7 +208,7 @@ class Speech:
             whole=self._request.whole or not self._chunked, first=not self._begun,
         )  # fmt: skip
         self._begun += 1
-        self._fade = StreamFade(self._backend.arrays) if self._faded else None
+        self._fade = StreamFade(self._backend.arrays, active=self._faded)
         self._attempt(self._random)
 
     def take(self) -> list[Samples]:
@@ -273,18 +273,15 @@ class Speech:
             found = [*self._sound(best.kept), *self._last_sound()]
         self.cut_pieces += not stopped and not self._guarded.cut_off
         if (held := self._guarded.end()) is not None:
-            found.append(held if self._fade is None else self._fade.push(held))
-        if self._fade is not None:
-            found.append(self._fade.end())
-        return [*found, self._silence(self._after)]
+            found.append(self._fade.push(held))
+        return [*found, self._fade.end(), self._silence(self._after)]
 
     def _last_sound(self) -> list[Samples]:
         """What is left of the sound of an utterance that is over."""
         return [self._pushed(chunk) for chunk in self._vocoder.rest()]
 
     def _pushed(self, chunk: Samples) -> Samples:
-        chunk = self._guarded.push(self._backend.checked(chunk))
-        return chunk if self._fade is None else self._fade.push(chunk)
+        return self._fade.push(self._guarded.push(self._backend.checked(chunk)))
 
     def _silence(self, seconds: float) -> Samples:
         """A pause; speed does not change it."""
@@ -294,16 +291,18 @@ class Speech:
 
 class StreamFade:
     """Fades the first and the last 5 ms of a waveform that is pushed in chunks: the last 5 ms are
-    held back until the end."""
+    held back until the end. active: else it passes them on."""
 
-    def __init__(self, arrays: ModuleType) -> None:
-        self._arrays = arrays
+    def __init__(self, arrays: ModuleType, *, active: bool = True) -> None:
+        self._arrays, self._active = arrays, active
         self._length = int(FADE_SECONDS * VOCODER_RATE)
         self._held = arrays.zeros(0, dtype=arrays.float32)
         self._begun = False
 
     def push(self, chunk: Samples) -> Samples:
         """What is final by now."""
+        if not self._active:
+            return chunk
         self._held = self._arrays.concatenate((self._held, chunk))
         # The fade in needs its 5 ms as well, and in a short piece both are shorter.
         if len(self._held) <= 2 * self._length:

@@ -61,16 +61,15 @@ class SpeedChange:
     speed)` over the whole, but taking latents as they come.
     """
 
-    def __init__(self, speed: float, arrays: ModuleType) -> None:
+    def __init__(self, speed: float) -> None:
         self.speed = speed
-        self._arrays = arrays
         self._kept: list[Any] = []
         self._made = 0
 
-    def add(self, latent: Any) -> Any:
-        """Takes one latent `[width]`; returns those that are final now, `[n, width]`."""
+    def add(self, latent: Any) -> list[Any]:
+        """Takes one latent `[width]`; returns those that are final now."""
         if self.speed == 1.0:
-            return latent[None]
+            return [latent]
         self._kept.append(latent)
         ready = self._made
         # Latent i lies between two of the given ones; the right one must be there.
@@ -78,17 +77,17 @@ class SpeedChange:
             ready += 1
         return self._take(ready)
 
-    def rest(self) -> Any:
-        """What is left when no more latents come, `[n, width]`; n may be 0."""
+    def rest(self) -> list[Any]:
+        """What is left when no more latents come."""
         if self.speed == 1.0 or not self._kept:
-            return self._arrays.zeros((0, 0))
+            return []
         return self._take(max(1, int(len(self._kept) / self.speed)))
 
     def _place(self, number: int) -> float:
         """Where latent `number` lies among the given ones."""
         return max(0.0, (number + 0.5) * self.speed - 0.5)
 
-    def _take(self, end: int) -> Any:
+    def _take(self, end: int) -> list[Any]:
         last, found = len(self._kept) - 1, []
         for number in range(self._made, end):
             place = self._place(number)
@@ -97,14 +96,14 @@ class SpeedChange:
             right = self._kept[min(left + 1, last)]
             found.append(self._kept[left] * (1 - share) + right * share)
         self._made = max(self._made, end)
-        return self._arrays.stack(found) if found else self._kept[0][None][:0]
+        return found
 
 
 class ChunkedVocoder:
     """Speaks one utterance at a speed, chunk by chunk; joined, these are the whole waveform."""
 
     def __init__(self, vocoder: StepVocoder, speaker: Any, speed: float = 1.0) -> None:
-        self._tempo = SpeedChange(speed, vocoder.arrays)
+        self._tempo = SpeedChange(speed)
         self._vocoder, self._shape, self._speaker = vocoder, vocoder.shape, speaker
         self._reach = receptive_field(vocoder.shape)
         self._latents: list[Any] = []
