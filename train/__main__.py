@@ -82,14 +82,11 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.cutting import command as cutting
-    from train.cutting.by_base import base_that_aligns
     from train.cutting.steps import steps_for
 
-    language = own.language or settings.language
     return cutting.run(
-        own.recordings, own.to, own.text, language, own.recogniser,
-        lambda spoken: base_that_aligns(settings, spoken),
-        steps_for(own.ray, own.workers),
+        settings, own.recordings, own.to, own.text, own.language or settings.language,
+        own.recogniser, steps_for(own.ray, own.workers),
     )  # fmt: skip
 
 

@@ -4,7 +4,6 @@ import functools
 import itertools
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -41,14 +40,7 @@ _FEWEST_WORDS = 5
 # Shorter sentences are heard by chance in any recording.
 _FEWEST_WORDS_OF_SENTENCE = 4
 
-
-class _BegunChunk(NamedTuple):
-    """key: in the journal; expected: the words of the text with which it is being heard."""
-
-    key: str
-    chunk: SpokenChunk
-    expected: tuple[int, int]
-    words: Callable[[], list[HeardWord]]
+_Heard = Callable[[], list[HeardWord]]
 
 
 class TextListener:
@@ -66,7 +58,8 @@ class TextListener:
         self._text = text
         self._journal = journal
         self._steps = steps
-        self._begun = deque[_BegunChunk]()
+        # Key in the journal, chunk, the words of the text with which it is heard, what is heard.
+        self._begun = deque[tuple[str, SpokenChunk, tuple[int, int], _Heard]]()
         self.follower = TextFollower(text.words)
         self.heard = list[HeardWord]()
         self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
@@ -74,7 +67,7 @@ class TextListener:
     def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
         """Begins to hear one chunk, unless the journal knows it."""
         key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
-        self._begun.append(self._begin(key, chunk))
+        self._begun.append((key, chunk, self._wanted, self._begin(key, chunk)))
         if len(self._begun) > self._steps.ahead:
             self._settle()
 
@@ -85,7 +78,7 @@ class TextListener:
 
     def check(
         self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray
-    ) -> Callable[[], list[HeardWord]]:
+    ) -> _Heard:
         """Begins to look for the words of a sentence in [samples] of the recording; what is
         returned waits for them, with their certainty."""
         key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
@@ -106,20 +99,19 @@ class TextListener:
         found = self._journal.get(key)
         return None if found is None else [HeardWord(*one) for one in found]
 
-    def _begin(self, key: str, chunk: SpokenChunk) -> _BegunChunk:
+    def _begin(self, key: str, chunk: SpokenChunk) -> _Heard:
         if (known := self._known(key)) is not None:
-            return _BegunChunk(key, chunk, self._wanted, lambda: known)
+            return lambda: known
         expected = list(self._text.words[slice(*self._wanted)])
-        words = self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
-        return _BegunChunk(key, chunk, self._wanted, words)
+        return self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
 
     def _settle(self) -> None:
-        one = self._begun.popleft()
-        if one.expected != self._wanted:
-            one = self._begin(one.key, one.chunk)
-        words = one.words()
-        if self._journal.get(one.key) is None:
-            self._journal.put(one.key, words)
+        key, chunk, expected, heard = self._begun.popleft()
+        if expected != self._wanted:
+            heard = self._begin(key, chunk)
+        words = heard()
+        if self._journal.get(key) is None:
+            self._journal.put(key, words)
         self.heard += words
         self.follower.add(words)
         self._wanted = self._expectation()

@@ -3,13 +3,13 @@
 import importlib.util
 import logging
 import re
+from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
 from train.cutting import cutter, writing
-from train.cutting.base_alignment import ScoringBase
-from train.cutting.by_base import cut_by_base
+from train.cutting.by_base import base_that_aligns, cut_by_base
 from train.cutting.by_words import cut_by_words
 from train.cutting.cutter import CutJob, CutResult
 from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
@@ -17,6 +17,7 @@ from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG,
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
 from train.cutting.steps import HeardJournal, Steps
+from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
@@ -31,19 +32,14 @@ _REMEDIES = {
     CLIPPED: "it was recorded too loud; record it again at a lower level",
 }
 
-# How recordings are cut: what the clips depend on besides recordings and text, and what cuts them.
-_Method = tuple[str, Callable[[CutJob], CutResult]]
-
 
 def run(
-    recordings: Sequence[Path], to: Path | None, text: Path | None, language: str,
-    recogniser: Path | None = None, open_base: Callable[[str], ScoringBase] | None = None,
-    open_steps: Callable[[], Steps] = Steps,
+    settings: TrainSettings, recordings: Sequence[Path], to: Path | None, text: Path | None,
+    language: str, recogniser: Path | None = None, open_steps: Callable[[], Steps] = Steps,
 ) -> int:  # fmt: skip
     """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
 
     recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
-    open_base: of a language, the base model that aligns a text without times in it.
     open_steps: where the steps are computed.
     """
     if not recordings or to is None:
@@ -55,12 +51,12 @@ def run(
             f"--text {text} says what is spoken, so that --recogniser {recogniser} has nothing to "
             "write. Leave one of them out."
         )
-    manuscript = None
+    short, manuscript = language.lower().split("-")[0], None
     if text is None:
-        method, cut = _without_text(recogniser, language)
+        method, cut = _without_text(recogniser, language, short)
     else:
-        manuscript = manuscript_of(read_cues(text), language.lower().split("-")[0])
-        method, cut = _with_text(manuscript, text, len(recordings), language, open_base)
+        manuscript = manuscript_of(read_cues(text), short)
+        method, cut = _with_text(settings, manuscript, text, len(recordings), language, short)
     existed, work = to.exists(), to / writing.WORK
     opened = [
         open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))
@@ -94,8 +90,11 @@ def run(
     return 0
 
 
-def _without_text(recogniser: Path | None, language: str) -> _Method:
-    short = language.lower().split("-")[0]
+# How recordings are cut: what the clips depend on besides recordings and text, and what cuts them.
+_Method = tuple[str, Callable[[CutJob], CutResult]]
+
+
+def _without_text(recogniser: Path | None, language: str, short: str) -> _Method:
     if recogniser is None:
         # As it was named when English was the only language with a way of its own.
         return "en by words" if short == "en" else short, cutter.cut_by_speech
@@ -107,26 +106,22 @@ def _without_text(recogniser: Path | None, language: str) -> _Method:
 
 
 def _with_text(
-    text: Manuscript, path: Path, num_recordings: int, language: str,
-    open_base: Callable[[str], ScoringBase] | None,
+    settings: TrainSettings, text: Manuscript, path: Path, num_recordings: int, language: str,
+    short: str,
 ) -> _Method:  # fmt: skip
     """English by words where pocketsphinx is there; else by the text's times, or by the base."""
-    short = language.lower().split("-")[0]
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
         return "en by words", lambda job: cut_by_words(job, text)
     if short == "en":
         told = "placed by its times alone" if text.is_timed else "aligned by the base model"
         log.info("pocketsphinx is not installed: the text is %s.", told)
-    if text.is_timed:
-        if num_recordings > 1:
-            raise CuttingError(
-                f"{path} has the times of one recording; {num_recordings} are named."
-            )
-        return short, lambda job: cutter.cut_by_cues(job, text)
-    if open_base is None:
-        raise CuttingError(f"{path} has no times, and no base model is there to align it.")
-    base = open_base(language)
-    return f"{short} by the base {base.sha256}", lambda job: cut_by_base(job, text, base, language)
+    if not text.is_timed:
+        base = base_that_aligns(settings, language)
+        method = f"{short} by the base {base.sha256}"
+        return method, lambda job: cut_by_base(job, text, base, language)
+    if num_recordings > 1:
+        raise CuttingError(f"{path} has the times of one recording; {num_recordings} are named.")
+    return short, lambda job: cutter.cut_by_cues(job, text)
 
 
 def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
@@ -194,10 +189,9 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
 
 def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
     """Seconds by reason of all recordings together, most first."""
-    found: dict[str, float] = {}
+    found = Counter[str]()
     for one in totals:
-        for reason, seconds in one.items():
-            found[reason] = found.get(reason, 0.0) + seconds
+        found.update(one)
     return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
 
 

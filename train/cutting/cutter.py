@@ -9,6 +9,7 @@ left out.
 import hashlib
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -90,9 +91,9 @@ class CutRecording:
 
     def seconds_by_reason(self) -> dict[str, float]:
         """Most first; they sum to the length of the recording."""
-        frames: dict[str, int] = {}
+        frames = Counter[str]()
         for row in self.rows:
-            frames[row.reason] = frames.get(row.reason, 0) + row.last - row.first
+            frames[row.reason] += row.last - row.first
         ordered = sorted(frames.items(), key=lambda item: (-item[1], item[0]))
         return {reason: round(count / self.recording.rate, 6) for reason, count in ordered}
 

@@ -57,27 +57,11 @@ class TextRecogniser:
         self._expected: Any = None
         self._words: tuple[str, ...] | None = None
 
-    def expect(self, words: Sequence[str]) -> None:
-        """Builds the language model of the words that may come next, unless it is there."""
-        if self._words == tuple(words):
-            return
-        with tempfile.TemporaryDirectory() as folder:
-            model, dictionary = Path(folder) / "words.lm", Path(folder) / "words.dict"
-            self._write_dictionary(sorted(set(words)), dictionary)
-            trigrams = importlib.import_module("pocketsphinx.lm").ArpaBoLM()
-            trigrams.read_corpus(io.StringIO(f"<s> {' '.join(words)} </s>\n"))
-            trigrams.compute()
-            with model.open("w", encoding="utf-8") as file:
-                trigrams.write(file)
-            # One pass: the second and third cost twice the time and find the same words.
-            self._expected = self._sphinx.Decoder(
-                samprate=LISTENING_RATE, loglevel="FATAL", lm=str(model), dict=str(dictionary),
-                fwdflat=False, bestpath=False,
-            )  # fmt: skip
-        self._words = tuple(words)
-
-    def hear(self, samples: np.ndarray, start: float) -> list[HeardWord]:
-        """The words in [samples] at 16 kHz, which begin at `start` seconds."""
+    def hear(self, expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
+        """The words in [samples] at 16 kHz, which begin at `start` seconds, by a language model of
+        those that may come next."""
+        if self._words != tuple(expected):
+            self._expect(expected)
         _listen(self._expected, samples)
         return [
             HeardWord(_spelled(one.word), start + one.start_frame * _FRAME_SECONDS,
@@ -101,6 +85,22 @@ class TextRecogniser:
             return []
         free = self._free_scores(samples)
         return [_certain(one, free, start) for one in found]
+
+    def _expect(self, words: Sequence[str]) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            model, dictionary = Path(folder) / "words.lm", Path(folder) / "words.dict"
+            self._write_dictionary(sorted(set(words)), dictionary)
+            trigrams = importlib.import_module("pocketsphinx.lm").ArpaBoLM()
+            trigrams.read_corpus(io.StringIO(f"<s> {' '.join(words)} </s>\n"))
+            trigrams.compute()
+            with model.open("w", encoding="utf-8") as file:
+                trigrams.write(file)
+            # One pass: the second and third cost twice the time and find the same words.
+            self._expected = self._sphinx.Decoder(
+                samprate=LISTENING_RATE, loglevel="FATAL", lm=str(model), dict=str(dictionary),
+                fwdflat=False, bestpath=False,
+            )  # fmt: skip
+        self._words = tuple(words)
 
     def _free_scores(self, samples: np.ndarray) -> np.ndarray:
         """Nats of each frame of 10 ms by whatever phones fit best."""
@@ -136,14 +136,12 @@ class TextRecogniser:
 
 
 def heard_words(expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-    """What of the expected words is heard in [samples] at 16 kHz. Pure."""
-    recogniser = text_recogniser()
-    recogniser.expect(expected)
-    return recogniser.hear(samples, start)
+    """What of the expected words is heard in [samples] at 16 kHz. Pure, so that it is a step."""
+    return text_recogniser().hear(expected, samples, start)
 
 
 def aligned_words(words: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-    """As `TextRecogniser.align`. Pure."""
+    """As `TextRecogniser.align`. Pure, so that it is a step."""
     return text_recogniser().align(samples, words, start)
 
 

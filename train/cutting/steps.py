@@ -110,37 +110,30 @@ class RaySteps(Steps):
             ) from error
 
 
-def steps_for(asked: bool, workers: int | None) -> Callable[[], Steps]:
-    """What begins to compute the steps of a cut. asked: `--ray`; workers: `--workers`.
+def steps_for(
+    asked: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
+    cores: int | None = None,
+) -> Callable[[], Steps]:  # fmt: skip
+    """What begins to compute the steps of a cut. asked: `--ray`; workers: `--workers`; cores: of
+    this machine.
 
-    Raises CuttingError where Ray is asked for and not installed.
+    Raises CuttingError where Ray is asked for and not installed, and for workers that cannot be.
     """
-    found = ray_workers(asked, workers, os.environ, cpu_count())
-    if found is None:
+    address = environment.get("RAY_ADDRESS", "").strip()
+    if not asked and not address:
+        if workers is not None:
+            raise CuttingError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
         return Steps
+    if workers is not None and workers < 1:
+        raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
     if importlib.util.find_spec("ray") is None:
         raise CuttingError(
             "Ray is asked for (--ray or RAY_ADDRESS) and not installed. Install it with: "
             ".venv/bin/python -m pip install -e '.[ray]'"
         )
-    return functools.partial(RaySteps, *found)
-
-
-def ray_workers(
-    asked: bool, workers: int | None, environment: Mapping[str, str], cores: int
-) -> tuple[str, int | None] | None:
-    """The address and the number of workers of `RaySteps`, or None where Ray does not compute.
-    Pure. Raises CuttingError for workers that cannot be."""
-    address = environment.get("RAY_ADDRESS", "").strip()
-    if not asked and not address:
-        if workers is not None:
-            raise CuttingError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
-        return None
-    if workers is not None and workers < 1:
-        raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
-    if address and address != _LOCAL:
-        return address, workers
-    return _LOCAL, cores if workers is None else workers
+    if address in ("", _LOCAL) and workers is None:
+        workers = cores or cpu_count()
+    return functools.partial(RaySteps, address or _LOCAL, workers)
 
 
 def in_order(begun: Iterable[Callable[[], T]], ahead: int) -> Iterator[T]:
@@ -163,14 +156,14 @@ class HeardJournal:
 
     def __init__(self, path: Path, fingerprint: str) -> None:
         self._path = path
-        self._known, whole = _read(path, fingerprint)
+        self._known, whole = self._read(fingerprint)
         make_folder(path.parent)
         with refused(path):
             self._file = path.open("r+b" if whole else "wb")
             self._file.truncate(whole)
             self._file.seek(whole)
         if not whole:
-            self._write(json.dumps({"fingerprint": fingerprint}))
+            self._write({"fingerprint": fingerprint})
 
     def get(self, chunk: str) -> list[Any] | None:
         """What `put` was given for a chunk, tuples as lists; None where it is not known."""
@@ -178,34 +171,33 @@ class HeardJournal:
 
     def put(self, chunk: str, values: Sequence[Any]) -> None:
         """Remembers what JSON can hold."""
-        self._write(json.dumps({"chunk": chunk, "words": values}))
+        self._write({"chunk": chunk, "words": values})
 
     def close(self) -> None:
         """The file stays."""
         self._file.close()
 
-    def _write(self, line: str) -> None:
+    def _write(self, entry: Mapping[str, Any]) -> None:
         with refused(self._path):
-            self._file.write(line.encode() + b"\n")
+            self._file.write(json.dumps(entry).encode() + b"\n")
             self._file.flush()
             os.fsync(self._file.fileno())
 
-
-def _read(path: Path, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
-    """(What it holds, bytes that are whole); nothing where it is of other recordings."""
-    try:
-        content = path.read_bytes()
-    except OSError:
-        return {}, 0
-    known, whole = {}, 0
-    for number, line in enumerate(content.splitlines(keepends=True)):
+    def _read(self, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
+        """(What it holds, bytes that are whole); nothing where it is of other recordings."""
         try:
-            entry = json.loads(line) if line.endswith(b"\n") else None
-        except ValueError:
-            entry = None
-        if entry is None or (number == 0 and entry.get("fingerprint") != fingerprint):
-            break
-        if number:
-            known[entry["chunk"]] = entry["words"]
-        whole += len(line)
-    return known, whole
+            lines = self._path.read_bytes().splitlines(keepends=True)
+        except OSError:
+            return {}, 0
+        known, whole = {}, 0
+        for number, line in enumerate(lines):
+            try:
+                entry = json.loads(line) if line.endswith(b"\n") else None
+            except ValueError:
+                entry = None
+            if entry is None or (number == 0 and entry.get("fingerprint") != fingerprint):
+                break
+            if number:
+                known[entry["chunk"]] = entry["words"]
+            whole += len(line)
+        return known, whole

@@ -11,7 +11,6 @@ import bisect
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
@@ -42,11 +41,8 @@ LONGEST_GAP_SECONDS = 0.8
 _LONGEST_DOUBT_SECONDS = 30.0
 
 
-class WordMatch(NamedTuple):
-    """A word of the manuscript (its number) and where in the order of heard words it was heard."""
-
-    word: int
-    heard: int
+# A word of the manuscript, by its number, and where in the order of heard words it was heard.
+WordMatch = tuple[int, int]
 
 
 class TextFollower:
@@ -86,7 +82,7 @@ class TextFollower:
                 found = everywhere
         self.lost = len(found) < _LOST_SHARE * len(heard)
         settled = [] if self.lost else [pair for pair in found if pair[0] < count]
-        self.matches += [WordMatch(place, self._heard + one) for one, place in settled]
+        self.matches += [(place, self._heard + one) for one, place in settled]
         if settled:
             self.position = max(self.position, settled[-1][1] + 1)
         self._pending = self._pending[count:]
@@ -138,12 +134,12 @@ def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
     found = dict[int, int]()
     for row in _rows(_beside_neighbours(matches, heard, text)):
-        sentences = Counter(text.sentence_of(one.word) for one in row)
-        for one in row:
-            number = text.sentence_of(one.word)
+        sentences = Counter(text.sentence_of(word) for word, _ in row)
+        for word, place in row:
+            number = text.sentence_of(word)
             whole = sentences[number] == len(text.words_of_sentence[number])
             if len(row) >= _FEWEST_IN_A_ROW or whole:
-                found[one.word] = one.heard
+                found[word] = place
     return found
 
 
@@ -154,14 +150,13 @@ def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     found = list(matches)
     for step, places in ((1, range(len(found) - 2, -1, -1)), (-1, range(1, len(found)))):
         for place in places:
-            one, other = found[place], found[place + step]
-            spot = other.heard - step
+            (word, spot), (other, beside) = found[place], found[place + step]
             if (
-                other.word == one.word + step
-                and text.sentence_of(one.word) == text.sentence_of(other.word)
-                and heard[spot].text == heard[one.heard].text
+                other == word + step
+                and text.sentence_of(word) == text.sentence_of(other)
+                and heard[beside - step].text == heard[spot].text
             ):
-                found[place] = WordMatch(one.word, spot)
+                found[place] = (word, beside - step)
     return found
 
 
@@ -324,10 +319,10 @@ def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int,
 def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
     """Matches that follow each other in the text and in what was heard, with one slip between."""
     row = list[WordMatch]()
-    for one in matches:
-        if row and (one.word - row[-1].word > 2 or one.heard - row[-1].heard > 2):
+    for word, place in matches:
+        if row and (word - row[-1][0] > 2 or place - row[-1][1] > 2):
             yield row
             row = []
-        row.append(one)
+        row.append((word, place))
     if row:
         yield row

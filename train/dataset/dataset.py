@@ -12,7 +12,6 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
-from typing import Protocol
 
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import stamp_of
@@ -25,6 +24,7 @@ from xtts.audio import read as read_audio
 from xtts.model.shapes import GPTShape
 from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, other_language
+from xtts.text.tokenizer import Tokenizer
 
 SHORTEST_SECONDS = 0.5
 # -60 dB below full scale: nothing that anybody recorded on purpose.
@@ -44,18 +44,6 @@ _MOST_REFUSALS_SHOWN = 20
 _MOST_ALIKE = 5
 # Clips for a thread at once: handing over one that is known costs more than checking it.
 _PORTION = 16
-
-
-class ClipTokenizer(Protocol):
-    """What a dataset asks of `xtts.text.tokenizer.Tokenizer`."""
-
-    max_tokens: int
-    fingerprint: str
-
-    @property
-    def languages(self) -> Sequence[str]: ...
-    def encode(self, text: str, language: str) -> list[int]: ...
-    def unknown(self, text: str, language: str) -> list[str]: ...
 
 
 @dataclass(frozen=True)
@@ -143,7 +131,7 @@ class Dataset:
         return "\n".join(lines)
 
 
-def read(settings: TrainSettings, tokenizer: ClipTokenizer, shape: GPTShape) -> Dataset:
+def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Dataset:
     """Reads the transcript, judges every clip and splits.
 
     Raises DatasetError for a transcript of the wrong form, for a language that the base model does
@@ -334,7 +322,7 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
 
 def check_clip(
     entry: TranscriptEntry, sound: tuple[float, str] | RejectedClip, texts: FileCache,
-    tokenizer: ClipTokenizer,
+    tokenizer: Tokenizer,
 ) -> Clip | RejectedClip:  # fmt: skip
     """The clip of a row whose recording is `sound`, or why it has none.
 
@@ -355,7 +343,7 @@ def check_clip(
     )
 
 
-def _tokenised(entry: TranscriptEntry, tokenizer: ClipTokenizer) -> tuple[list[int], str, str]:
+def _tokenised(entry: TranscriptEntry, tokenizer: Tokenizer) -> tuple[list[int], str, str]:
     """(ids, what was seen, what is allowed)."""
     if not entry.text.strip():
         return [], "an empty text", "what is spoken in the clip"

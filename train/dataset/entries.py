@@ -50,11 +50,8 @@ class TranscriptEntry:
 
 
 def read_text(path: Path) -> str:
-    """The text of a file. Raises DatasetError when it is missing or in another encoding."""
-    try:
-        content = path.read_bytes()
-    except FileNotFoundError:
-        raise DatasetError(f"{path} does not exist; write a row for each clip into it.") from None
+    """The text of a file. Raises DatasetError when it is in another encoding, and OSError."""
+    content = path.read_bytes()
     encoding = "utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig"
     try:
         return content.decode(encoding)
@@ -68,6 +65,8 @@ def read_text(path: Path) -> str:
 
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """(number from 1, line) of a text file; a byte-order mark and empty lines are skipped."""
+    if not path.exists():
+        raise DatasetError(f"{path} does not exist; write a row for each clip into it.")
     # Not splitlines: it also breaks at characters that may stand inside a text, such as U+2028.
     for position, row in enumerate(io.StringIO(read_text(path), newline=None), start=1):
         if row.strip():

@@ -6,9 +6,8 @@ filterbanks, each band's mean taken off, as WeSpeaker's are). Others are refused
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import torch
@@ -24,49 +23,40 @@ _FULL_SCALE = 32_768.0
 _FRAME_MS, _HOP_MS = 25.0, 10.0
 _FEWEST_FRAMES = 10
 
-Kind = Literal["samples", "one_channel", "frames_bands", "bands_frames"]
-
 
 class OutsideModelError(SotaqueError):
     """An ONNX file that takes or gives something else; the sentence names its shape."""
 
 
-@dataclass(frozen=True)
-class ModelInput:
-    """kind: the order of its dimensions; length: samples or frames, where it takes only so many."""
-
-    name: str
-    kind: Kind
-    length: int | None
-
-
-def input_of(setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[Any]]]) -> ModelInput:
+def input_of(
+    setting: str, path: Path, inputs: Sequence[tuple[str, Sequence[Any]]]
+) -> tuple[str, str, int | None]:
     """What a model takes, by (name, shape) of its inputs; free dimensions are no numbers. Pure.
+
+    Returns:
+        (name, kind, samples or frames where it takes only so many). Kinds, by the order of their
+        dimensions: samples, one_channel, frames_bands, bands_frames.
 
     Raises:
         OutsideModelError: Other inputs than those that are known.
     """
+    if len(inputs) == 1:
+        name, shape = inputs[0]
+        match [size if isinstance(size, int) and size > 0 else None for size in shape]:
+            case [None | 1, length] if length is None or length >= SPEAKER_RATE // 2:
+                return name, "samples", length
+            case [None | 1, 1, length] if length is None or length >= SPEAKER_RATE // 2:
+                return name, "one_channel", length
+            case [None | 1, length, bands] if bands == MEL_BANDS:
+                return name, "frames_bands", length
+            case [None | 1, bands, length] if bands == MEL_BANDS:
+                return name, "bands_frames", length
     shapes = "; ".join(f"{name} {_shown(shape)}" for name, shape in inputs)
-    refusal = OutsideModelError(
+    raise OutsideModelError(
         f"{setting}={path} takes {shapes or 'nothing'}. Accepted is one input: samples at 16 kHz, "
         "[batch, samples] or [batch, 1, samples], or 80 log-mel bands, [batch, frames, 80] or "
         "[batch, 80, frames]."
     )
-    if len(inputs) != 1:
-        raise refusal
-    name, shape = inputs[0]
-    sizes = [size if isinstance(size, int) and size > 0 else None for size in shape]
-    if not sizes or sizes[0] not in (None, 1):
-        raise refusal
-    if len(sizes) == 2 and (sizes[1] is None or sizes[1] >= SPEAKER_RATE // 2):
-        return ModelInput(name, "samples", sizes[1])
-    if len(sizes) == 3 and sizes[1] == 1 and (sizes[2] is None or sizes[2] >= SPEAKER_RATE // 2):
-        return ModelInput(name, "one_channel", sizes[2])
-    if len(sizes) == 3 and sizes[2] == MEL_BANDS:
-        return ModelInput(name, "frames_bands", sizes[1])
-    if len(sizes) == 3 and sizes[1] == MEL_BANDS:
-        return ModelInput(name, "bands_frames", sizes[2])
-    raise refusal
 
 
 class OutsideModel:
@@ -74,8 +64,6 @@ class OutsideModel:
 
     Args:
         setting: The setting that names it, for sentences.
-        path: The file.
-        threads: Of ONNX Runtime.
 
     Raises:
         OutsideModelError: No file, or of another shape.
@@ -83,14 +71,13 @@ class OutsideModel:
         ModelRefused: ONNX Runtime cannot open it.
     """
 
-    def __init__(self, setting: str, path: Path, threads: int = 1) -> None:
+    def __init__(self, setting: str, path: Path) -> None:
         if not path.is_file():
             raise OutsideModelError(f"{setting}={path} is no file. Name an ONNX model.")
-        options = sessions.OnnxSessionOptions(threads=threads)
+        options = sessions.OnnxSessionOptions(threads=1)
         self.session: Any = sessions.open_session(path, "cpu", options).session
-        self.input = input_of(
-            setting, path, [(one.name, one.shape) for one in self.session.get_inputs()]
-        )
+        inputs = [(one.name, one.shape) for one in self.session.get_inputs()]
+        self.input, self.kind, self.length = input_of(setting, path, inputs)
         self._named = f"{setting}={path}"
 
     def embedding(self, waveform: torch.Tensor) -> np.ndarray:
@@ -122,24 +109,25 @@ class OutsideModel:
         )
 
     def _run(self, waveform: torch.Tensor) -> list[np.ndarray]:
-        given = _prepared(waveform, self.input)
+        given = self._prepared(waveform)
         try:
-            return [np.asarray(one) for one in self.session.run(None, {self.input.name: given})]
+            return [np.asarray(one) for one in self.session.run(None, {self.input: given})]
         except Exception as error:  # its own kinds derive from Exception alone
             told = " ".join(str(error).split())[:300]
             raise OutsideModelError(
-                f"{self._named} fails on {_shown(given.shape)} ({self.input.kind}): {told}"
+                f"{self._named} fails on {_shown(given.shape)} ({self.kind}): {told}"
             ) from error
 
-
-def _prepared(waveform: torch.Tensor, wanted: ModelInput) -> np.ndarray:
-    """What the model is given, `[samples]` at 16 kHz made into its shape; repeated or cut to a
-    fixed length, as AASIST's own evaluation does."""
-    if wanted.kind in ("samples", "one_channel"):
-        samples = _fitted(waveform.numpy(), wanted.length)[None]
-        return samples if wanted.kind == "samples" else samples[:, None]
-    bands = _fitted(log_mel_bands(waveform), wanted.length)[None]
-    return bands if wanted.kind == "frames_bands" else np.ascontiguousarray(bands.swapaxes(1, 2))
+    def _prepared(self, waveform: torch.Tensor) -> np.ndarray:
+        """`[samples]` at 16 kHz in the model's shape; repeated or cut to a fixed length, as
+        AASIST's own evaluation does."""
+        is_sound = self.kind in ("samples", "one_channel")
+        rows = waveform.numpy() if is_sound else log_mel_bands(waveform)
+        if self.length is not None and len(rows) != self.length:
+            times = -(-self.length // max(1, len(rows)))
+            rows = np.concatenate([rows] * times)[: self.length]
+        given = rows[None, None] if self.kind == "one_channel" else rows[None]
+        return given if self.kind != "bands_frames" else np.ascontiguousarray(given.swapaxes(1, 2))
 
 
 def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
@@ -154,13 +142,6 @@ def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
         frame_shift=_HOP_MS, sample_frequency=SPEAKER_RATE, window_type="hamming", dither=0.0,
     )  # fmt: skip
     return (found - found.mean(0)).numpy()
-
-
-def _fitted(rows: np.ndarray, length: int | None) -> np.ndarray:
-    if length is None or len(rows) == length:
-        return rows
-    times = -(-length // max(1, len(rows)))
-    return np.concatenate([rows] * times)[:length]
 
 
 def _shown(shape: Sequence[Any]) -> str:

@@ -7,7 +7,6 @@ then device or refused, then doing and operation for each, then end.
 
 import argparse
 import ctypes
-import json
 import os
 import re
 import signal
@@ -16,11 +15,11 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from machine.devices import cuda_errors
 from machine.devices.health import OPERATIONS, OperationVerdict, Outcome
-from machine.process import die_with_parent
+from machine.process import reserve_stdout, write_json_line
 from machine.threads import set_omp_passive
 
 if TYPE_CHECKING:
@@ -39,15 +38,17 @@ _COMPUTE_MODE, _EXCLUSIVE_PROCESS = 20, 3
 
 def main() -> int:
     """Checks one device; the exit status is 0 whenever there was an end to tell of."""
-    arguments = _arguments()
-    if arguments.parent:
-        die_with_parent(arguments.parent)
+    parser = argparse.ArgumentParser(
+        prog="python -m machine.devices.probe.child", description=__doc__
+    )
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--operations", default=",".join(OPERATIONS))
+    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
+    arguments = parser.parse_args()
     set_omp_passive()
-    # A copy of fd 1 for the answers; whatever a library prints must not stand among them.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    answers = reserve_stdout()
     for event in check(arguments.device, arguments.operations.split(","), arguments.cudnn):
-        _tell(answers, event)
+        write_json_line(answers, event)
     return 0
 
 
@@ -193,22 +194,6 @@ def _changed(found: "Tensor", operation: str, run: int, cudnn: bool) -> "Tensor"
     if kind in ("wrong", "flaky"):
         return found.double() * (1.0 if kind == "flaky" and run == 0 else 1.1)
     raise RuntimeError(kind)
-
-
-def _tell(answers: IO[str], event: dict[str, Any]) -> None:
-    answers.write(json.dumps(event) + "\n")
-    answers.flush()
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m machine.devices.probe.child", description=__doc__
-    )
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--operations", default=",".join(OPERATIONS))
-    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
-    parser.add_argument("--parent", type=int)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,15 @@
-"""Recordings made of the demo dataset's clips, with pauses between them."""
+"""Recordings made of the demo dataset's clips, with pauses between them, and their cut."""
 
 import csv
 import hashlib
+import importlib.util
 from pathlib import Path
 
 import numpy as np
+import pytest
 import soundfile
+
+from train.__main__ import main
 
 DEMO = Path(__file__).parents[3] / "train/data/demo"
 RATE = 16_000
@@ -46,3 +50,15 @@ def account_of(folder: Path, reason: str = "") -> list[dict[str, str]]:
     """The rows of a cut's account, or those with a reason."""
     with (folder / "account.csv").open(newline="", encoding="utf-8") as file:
         return [row for row in csv.DictReader(file) if not reason or row["reason"] == reason]
+
+
+def cut(recording: Path, to: Path, *more: object) -> int:
+    return main(["cut", str(recording), "--to", str(to), *map(str, more)])
+
+
+def without(monkeypatch: pytest.MonkeyPatch, package: str) -> None:
+    """As if it were not installed."""
+    real = importlib.util.find_spec
+    monkeypatch.setattr(
+        importlib.util, "find_spec", lambda name, *more: None if name == package else real(name)
+    )

@@ -1,14 +1,12 @@
 """A text without times, aligned by the base model."""
 
-import importlib.util
 import json
 import sys
 from pathlib import Path
 
 import pytest
 
-from tests.train.cutting.recordings import demo_texts, hashes, join_demo
-from train.__main__ import main
+from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
 from train.cutting.base_alignment import SpanMatch, SpanScore
 from train.cutting.by_base import TextPiece, pieces_of, sure_matches
 from train.cutting.manuscript import Cue, manuscript_of
@@ -20,11 +18,7 @@ WRONG = "Seventeen monkeys escaped from the laboratory on Sunday."
 
 @pytest.fixture
 def without_pocketsphinx(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        "train.cutting.command.importlib.util.find_spec",
-        lambda name: None if name == "pocketsphinx" else real(name),
-    )
+    without(monkeypatch, "pocketsphinx")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
 
 
@@ -37,9 +31,9 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
     said = [demo_texts()[number - 1] for number in NUMBERS]
     (tmp_path / "text.txt").write_text(" ".join([*said[:3], WRONG, *said[3:]]), encoding="utf-8")
 
-    def cut(to: str) -> int:
-        asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / to)]
-        return main([*asked, "--text", str(tmp_path / "text.txt"), "--device", "cpu"])
+    def cut_to(to: str) -> int:
+        more = ("--text", tmp_path / "text.txt", "--device", "cpu")
+        return cut(tmp_path / "tape.wav", tmp_path / to, *more)
 
     # Stopped in the middle, and begun again: what the model has said is not asked again.
     from train.cutting.base_alignment import BaseScorer
@@ -53,10 +47,10 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
         return real(self, first, groups)
 
     monkeypatch.setattr(BaseScorer, "score", stopped)
-    assert cut("a") == 130
-    assert cut("a") == 0
+    assert cut_to("a") == 130
+    assert cut_to("a") == 0
     assert asked[3:].count(asked[0]) == 0
-    assert cut("b") == 0
+    assert cut_to("b") == 0
     assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
     entries = read_entries(tmp_path / "a", "auto", "en")
     assert " ".join(entry.text for entry in entries) == " ".join(said)
@@ -70,8 +64,8 @@ def test_the_text_of_another_recording_writes_nothing(
 ) -> None:
     join_demo(tmp_path / "tape.wav", NUMBERS[:3])
     (tmp_path / "other.txt").write_text(" ".join(demo_texts()[20:24]), encoding="utf-8")
-    asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
-    assert main([*asked, "--text", str(tmp_path / "other.txt"), "--device", "cpu"]) == 2
+    asked = ("--text", tmp_path / "other.txt", "--device", "cpu")
+    assert cut(tmp_path / "tape.wav", tmp_path / "out", *asked) == 2
     assert "The text does not fit" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -92,10 +86,10 @@ def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
     join_demo(tmp_path / "fita.wav", NUMBERS[:2])
     said = ["O primeiro trem da manhã sai às seis.", "Caminhamos ao longo do rio."]
     (tmp_path / "texto.txt").write_text(" ".join(said), encoding="utf-8")
-    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
-    asked += ["--base-model", str(base_folder), "--device", "cpu"]
+    asked = ("--language", "pt", "--base-model", base_folder, "--device", "cpu")
     # Its weights are random, so that it understands nothing.
-    assert main([*asked, "--text", str(tmp_path / "texto.txt")]) == 2
+    asked += ("--text", tmp_path / "texto.txt")
+    assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 2
     assert "The text does not fit" in capsys.readouterr().err
     assert {(text, "pt") for text in said} <= set(read)
     assert not (tmp_path / "out").exists()
@@ -106,8 +100,8 @@ def test_a_language_that_the_base_does_not_speak_is_told(
 ) -> None:
     join_demo(tmp_path / "fita.wav", NUMBERS[:1])
     (tmp_path / "texto.txt").write_text("Uma frase.", encoding="utf-8")
-    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
-    assert main([*asked, "--text", str(tmp_path / "texto.txt")]) == 2
+    asked = ("--language", "pt", "--text", tmp_path / "texto.txt")
+    assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 2
     told = capsys.readouterr().err
     assert "BASE_MODEL=demo speaks en, not pt" in told
     assert "--base-model xtts_v2" in told

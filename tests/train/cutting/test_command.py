@@ -20,8 +20,17 @@ import pytest
 import soundfile
 
 from machine.storage.atomic import DiskFull
-from tests.train.cutting.recordings import account_of, demo_texts, hashes, join_demo
+from tests.train.cutting.recordings import (
+    account_of,
+    cut,
+    demo_texts,
+    hashes,
+    join_demo,
+    without,
+)
 from train.__main__ import main
+from train.cutting.command import little_kept, summed
+from train.cutting.planning import IN_A_CLIP, SILENCE, UNSURE
 from train.dataset.metadata import read_entries
 
 pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
@@ -45,7 +54,7 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ground]:
     sentences = [demo_texts()[number - 1] for number in NUMBERS]
     sentences.insert(4, WRONG)
     text.write_text(" ".join(sentences), encoding="utf-8")
-    assert main(["cut", str(recording), "--to", str(top / "out"), "--text", str(text)]) == 0
+    assert cut(recording, top / "out", "--text", text) == 0
     yield Ground(recording, text, spans, top / "out")
 
 
@@ -86,17 +95,16 @@ def test_cuts_are_in_the_pauses(ground: Ground) -> None:
     clips = account_of(ground.folder, "in a clip")
     assert len(clips) >= 4
     for row in clips:
-        for cut in (float(row["start"]), float(row["end"])):
+        for edge in (float(row["start"]), float(row["end"])):
             # The demo's clips have a tenth of a second of quiet at both ends.
-            assert not any(start + 0.12 < cut < end - 0.12 for start, end in ground.spans)
+            assert not any(start + 0.12 < edge < end - 0.12 for start, end in ground.spans)
 
 
 def test_a_second_call_does_nothing(ground: Ground) -> None:
     before = hashes(ground.folder)
     (ground.folder / "metadata.csv").open("a").write("corrected|by hand\n")
-    again = ["cut", str(ground.recording), "--to", str(ground.folder), "--text", str(ground.text)]
     try:
-        assert main(again) == 0
+        assert cut(ground.recording, ground.folder, "--text", ground.text) == 0
         assert "by hand" in (ground.folder / "metadata.csv").read_text()
     finally:
         lines = (ground.folder / "metadata.csv").read_text().splitlines(keepends=True)
@@ -108,9 +116,9 @@ def test_a_folder_with_something_else_is_left_alone(
     ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "mine.txt").write_text("mine")
-    assert main(["cut", str(ground.recording), "--to", str(tmp_path)]) == 2
+    assert cut(ground.recording, tmp_path) == 2
     assert "is not empty (mine.txt)" in capsys.readouterr().err
-    assert main(["cut", str(ground.recording), "--to", str(ground.folder)]) == 2
+    assert cut(ground.recording, ground.folder) == 2
     assert "another text" in capsys.readouterr().err
 
 
@@ -127,8 +135,7 @@ def test_the_text_of_another_recording_writes_nothing(
 ) -> None:
     join_demo(tmp_path / "tape.wav", NUMBERS[:3])
     (tmp_path / "other.txt").write_text(text)
-    asked = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
-    assert main([*asked, "--text", str(tmp_path / "other.txt")]) == 2
+    assert cut(tmp_path / "tape.wav", tmp_path / "out", "--text", tmp_path / "other.txt") == 2
     told = capsys.readouterr().err
     assert "The text does not fit" in told or "other.txt the text of it" in told
     assert not (tmp_path / "out").exists()
@@ -146,8 +153,7 @@ def test_the_cause_is_named_where_the_text_is_the_right_one(
     soundfile.write(tape, np.clip(samples * gain, -1, 1), rate)
     sentences = [demo_texts()[number - 1] for number in NUMBERS]
     text.write_text("\n\n".join(sentences[::step]), encoding="utf-8")
-    asked = ["cut", str(tape), "--to", str(tmp_path / "out"), "--text", str(text)]
-    assert main(asked) == 2
+    assert cut(tape, tmp_path / "out", "--text", text) == 2
     told = capsys.readouterr().err
     assert cause in told and "another language" not in told
 
@@ -159,15 +165,24 @@ def test_paragraphs_in_another_order_and_little_kept_are_told(
     join_demo(tape, NUMBERS)
     sentences = [demo_texts()[number - 1] for number in NUMBERS]
     text.write_text("\n\n".join(sentences[5:] + sentences[:5]), encoding="utf-8")
-    asked = ["cut", str(tape), "--to", str(tmp_path / "out"), "--text", str(text)]
     with caplog.at_level("INFO"):
-        assert main(asked) == 0
+        assert cut(tape, tmp_path / "out", "--text", text) == 0
     assert "spoken elsewhere than the text has them" in caplog.text
     text.write_text(" ".join(sentences[:3]), encoding="utf-8")
     caplog.clear()
     with caplog.at_level("INFO"):
-        assert main([*asked[:3], str(tmp_path / "other"), *asked[4:]]) == 0
+        assert cut(tape, tmp_path / "other", "--text", text) == 0
     assert "is little to train on" in caplog.text and "Train on it" not in caplog.text
+
+
+def test_little_is_less_than_half_of_the_speech() -> None:
+    much = {IN_A_CLIP: 110.0, UNSURE: 100.0, SILENCE: 900.0}
+    assert little_kept([much]) == ""
+    little = {IN_A_CLIP: 10.0, UNSURE: 200.0, "clipped": 10.0, SILENCE: 900.0}
+    found = little_kept([little])
+    assert "10 of 220 s" in found and "(200 s)" in found and "compare the text" in found
+    assert little_kept([little, {IN_A_CLIP: 300.0}]) == ""
+    assert summed([much, little])[IN_A_CLIP] == 120.0
 
 
 def test_many_files_are_told_in_a_few_lines(
@@ -185,7 +200,7 @@ def test_without_a_text_the_transcripts_are_empty(
     ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     with caplog.at_level("INFO"):
-        assert main(["cut", str(ground.recording), "--to", str(tmp_path / "out")]) == 0
+        assert cut(ground.recording, tmp_path / "out") == 0
     rows = (tmp_path / "out/metadata.csv").read_text().splitlines()
     assert len(rows) >= 4
     assert all(row.endswith("|") for row in rows)
@@ -202,8 +217,8 @@ def test_subtitles_of_any_language_are_cut_at_the_pauses(ground: Ground, tmp_pat
     ]
     cues.append("99\n00:10:00,000 --> 00:10:02,000\nDepois do fim.\n")
     (tmp_path / "a.srt").write_text("\n".join(cues), encoding="utf-8")
-    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out"), "--language", "pt"]
-    assert main([*asked, "--text", str(tmp_path / "a.srt")]) == 0
+    asked = ("--language", "pt", "--text", tmp_path / "a.srt")
+    assert cut(ground.recording, tmp_path / "out", *asked) == 0
     told = json.loads((tmp_path / "out/cut.json").read_text())
     assert told["unheard_sentences"] == ["Depois do fim."]
     entries = read_entries(tmp_path / "out", "auto", "pt")
@@ -223,8 +238,7 @@ def test_english_subtitles_are_followed_by_their_words_and_not_their_times(
         for number in NUMBERS
     ]
     (tmp_path / "late.srt").write_text("\n".join(cues), encoding="utf-8")
-    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
-    assert main([*asked, "--text", str(tmp_path / "late.srt")]) == 0
+    assert cut(ground.recording, tmp_path / "out", "--text", tmp_path / "late.srt") == 0
     assert says_what_is_spoken(tmp_path / "out")
 
 
@@ -232,17 +246,12 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
     ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        "train.cutting.command.importlib.util.find_spec",
-        lambda name: None if name == "pocketsphinx" else real(name),
-    )
+    without(monkeypatch, "pocketsphinx")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
     rows = [f"{start:.3f}\t{end:.3f}\tThis is what it says." for start, end in ground.spans]
     (tmp_path / "a.lab").write_text("\n".join(rows), encoding="utf-8")
-    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
     with caplog.at_level("INFO"):
-        assert main([*asked, "--text", str(tmp_path / "a.lab")]) == 0
+        assert cut(ground.recording, tmp_path / "out", "--text", tmp_path / "a.lab") == 0
     assert "by its times alone" in caplog.text
     entries = read_entries(tmp_path / "out", "auto", "en")
     assert len(entries) >= len(ground.spans) / 2
@@ -251,7 +260,7 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
 
 def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     def told(path: Path) -> str:
-        assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
+        assert cut(path, tmp_path / "out") == 2
         assert not (tmp_path / "out").exists()
         return capsys.readouterr().err
 
@@ -286,7 +295,7 @@ def test_a_film_without_av_answers_with_the_line_that_converts(
 
     monkeypatch.setattr("train.cutting.recordings.importlib.import_module", without_av)
     (tmp_path / "film.mkv").write_bytes(b"x" * 100)
-    assert main(["cut", str(tmp_path / "film.mkv"), "--to", str(tmp_path / "out")]) == 2
+    assert cut(tmp_path / "film.mkv", tmp_path / "out") == 2
     assert "ffmpeg -i film.mkv -vn -ac 1 film.wav" in capsys.readouterr().err
 
 
@@ -306,7 +315,7 @@ def test_a_recording_that_changes_meanwhile_is_told(
         return found
 
     monkeypatch.setattr(profile, "listen", grown)
-    assert main(["cut", str(path), "--to", str(tmp_path / "out")]) == 2
+    assert cut(path, tmp_path / "out") == 2
     assert "changed while it was read" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -315,15 +324,9 @@ def test_without_silero_the_level_is_taken_and_told(
     ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
-    real = importlib.util.find_spec
-    monkeypatch.setattr(
-        "train.cutting.profile.importlib.util.find_spec",
-        lambda name: None if name == "silero_vad" else real(name),
-    )
-    asked = ["cut", str(ground.recording), "--to", str(tmp_path / "out")]
-    asked += ["--text", str(ground.text)]
+    without(monkeypatch, "silero_vad")
     with caplog.at_level("INFO"):
-        assert main(asked) == 0
+        assert cut(ground.recording, tmp_path / "out", "--text", ground.text) == 0
     assert "by the level alone, because package silero-vad is not installed" in caplog.text
     assert says_what_is_spoken(tmp_path / "out")
 
@@ -344,12 +347,11 @@ def test_a_full_disk_ends_with_74_and_the_next_call_finishes(
 
     monkeypatch.setattr("train.cutting.writing.wav.write", full)
     to = tmp_path / "out"
-    asked = ["cut", str(ground.recording), "--to", str(to), "--text", str(ground.text)]
-    assert main(asked) == 74
+    assert cut(ground.recording, to, "--text", ground.text) == 74
     assert "0 free" in capsys.readouterr().err
     assert not (to / "metadata.csv").exists() and not (to / "cut.json").exists()
     monkeypatch.setattr("train.cutting.writing.wav.write", real)
-    assert main(asked) == 0
+    assert cut(ground.recording, to, "--text", ground.text) == 0
     assert hashes(to) == hashes(ground.folder)
 
 
@@ -372,7 +374,7 @@ def test_the_sound_of_a_film_is_cut(ground: Ground, tmp_path: Path) -> None:
         container.mux(picture.encode(None))
         container.mux(track.encode(None))
     to = tmp_path / "out"
-    assert main(["cut", str(film), "--to", str(to), "--text", str(ground.text)]) == 0
+    assert cut(film, to, "--text", ground.text) == 0
     assert says_what_is_spoken(to)
     assert sorted(path.name for path in to.iterdir()) == sorted(
         path.name for path in ground.folder.iterdir()
@@ -411,33 +413,19 @@ def test_a_cut_is_trained_on_as_it_stands(base_folder: Path, tmp_path: Path) -> 
     tape, text = tmp_path / "tape.wav", tmp_path / "tape.txt"
     join_demo(tape, list(range(1, 13)))
     text.write_text(" ".join(demo_texts()[:12]), encoding="utf-8")
-    cut = tmp_path / "voice"
-    run("cut", str(tape), "--text", str(text), "--to", str(cut))
+    assert cut(tape, tmp_path / "voice", "--text", text) == 0
     (tmp_path / "cache").mkdir()
     settings = {
-        "DATASET_DIR": str(cut),
-        "BASE_MODEL": str(base_folder),
-        "CACHE_DIR": str(tmp_path / "cache"),
-        "OUTPUT_DIR": str(tmp_path / "run"),
-        "RUNS_DIR": str(tmp_path / "events"),
-        "NUM_EPOCHS": "1",
-        "EVALUATE": "off",
-        "SAMPLE_DEVICE": "off",
-        "TENSORBOARD": "off",
-        "DEVICE": "cpu",
-        "NUM_THREADS": "1",
-    }
-    run(**settings)
-    records = [
-        json.loads(line) for line in (tmp_path / "run/metrics.jsonl").read_text().splitlines()
-    ]
-    assert [one["kind"] for one in records].count("validation") == 1
-    assert any(one["kind"] == "train" for one in records)
-
-
-def run(*words: str, **settings: str) -> None:
+        "DATASET_DIR": tmp_path / "voice", "BASE_MODEL": base_folder,
+        "CACHE_DIR": tmp_path / "cache", "OUTPUT_DIR": tmp_path / "run",
+        "RUNS_DIR": tmp_path / "events", "NUM_EPOCHS": 1, "EVALUATE": "off",
+        "SAMPLE_DEVICE": "off", "TENSORBOARD": "off", "DEVICE": "cpu", "NUM_THREADS": 1,
+    }  # fmt: skip
     done = subprocess.run(
-        [sys.executable, "-m", "train", *words],
-        env=os.environ | settings, capture_output=True, text=True,
+        [sys.executable, "-m", "train"], capture_output=True, text=True, check=False,
+        env=os.environ | {name: str(value) for name, value in settings.items()},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    lines = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    kinds = [json.loads(line)["kind"] for line in lines]
+    assert kinds.count("validation") == 1 and "train" in kinds

@@ -7,23 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import psutil
 import pytest
 
 from tests.train.cutting.recordings import demo_texts, hashes, join_demo
 from train.__main__ import main
-from train.cutting import by_words
-from train.cutting.by_words import TextListener
-from train.cutting.manuscript import Cue, manuscript_of
-from train.cutting.profile import SpokenChunk
-from train.cutting.recogniser import HeardWord
-from train.cutting.recordings import CuttingError, SourceRecording
-from train.cutting.steps import HeardJournal, Steps, in_order, ray_workers, steps_for
+from train.cutting.recordings import CuttingError
+from train.cutting.steps import Steps, in_order, steps_for
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40
@@ -31,19 +24,6 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
 )
-
-
-class AheadSteps(Steps):
-    """Computes at once what is begun, as workers do."""
-
-    def __init__(self, ahead: int) -> None:
-        self.ahead = ahead
-        self.num_begun = 0
-
-    def begin(self, step: Callable[..., Any], *arguments: object) -> Callable[[], Any]:
-        self.num_begun += 1
-        found = step(*arguments)
-        return lambda: found
 
 
 def test_results_come_in_their_order_and_so_many_are_begun_ahead() -> None:
@@ -59,58 +39,29 @@ def test_results_come_in_their_order_and_so_many_are_begun_ahead() -> None:
     assert [*found] == [1, 2, 3, 4, 5]
 
 
-def test_what_is_heard_ahead_with_another_expectation_is_heard_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("asked", "workers", "address", "where"),
+    [
+        (False, None, "", None),
+        (False, None, " ", None),
+        (True, None, "", ("local", 4)),
+        (True, 2, "", ("local", 2)),
+        (False, None, "local", ("local", 4)),
+        (False, None, "10.0.0.7:6379", ("10.0.0.7:6379", None)),
+        (False, 2, "", "--workers 2 is for Ray: add --ray"),
+        (True, 0, "", "at least one worker"),
+    ],
+)
+def test_where_the_steps_are_computed(
+    monkeypatch: pytest.MonkeyPatch, asked: bool, workers: int | None, address: str, where: Any
 ) -> None:
-    words = [f"w{number}" for number in range(NUM_WORDS)]
-    monkeypatch.setattr(by_words, "text_recogniser", lambda: None)
-
-    def heard(expected: list[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-        # Depends on what is expected: its first word is among what is heard.
-        first = int(samples[0])
-        said = [*words[first : first + WORDS_A_CHUNK], expected[0]]
-        return [HeardWord(word, start + number, start + number + 1)
-                for number, word in enumerate(said)]  # fmt: skip
-
-    monkeypatch.setattr(by_words, "heard_words", heard)
-
-    def listened(steps: Any, name: str) -> tuple[list[HeardWord], bytes]:
-        text = manuscript_of([Cue(" ".join(words) + ".")], "en")
-        journal = HeardJournal(tmp_path / name, "a fingerprint")
-        listener = TextListener(text, journal, steps)
-        tape = SourceRecording("tape", tmp_path / "tape.wav", 16_000, 16_000, (0, 0))
-        for place in range(NUM_WORDS // WORDS_A_CHUNK):
-            samples = np.array([place * WORDS_A_CHUNK], np.float32)
-            listener.hear(tape, SpokenChunk(100.0 * place, samples))
-        listener.finish()
-        journal.close()
-        return listener.heard, (tmp_path / name).read_bytes()
-
-    ahead = AheadSteps(4)
-    expected = listened(Steps(), "own")
-    assert listened(ahead, "ahead") == expected
-    assert len({word.text for word in expected[0]} & {"w0"}) == 1
-    # The expectation moved on, and what had been begun by then was begun again.
-    assert ahead.num_begun > NUM_WORDS // WORDS_A_CHUNK
-    # All of it is known: nothing is begun.
-    again = AheadSteps(4)
-    assert listened(again, "ahead") == expected and again.num_begun == 0
-
-
-def test_nobody_asked_for_ray() -> None:
-    assert ray_workers(False, None, {}, 4) is None
-    assert ray_workers(False, None, {"RAY_ADDRESS": " "}, 4) is None
-    with pytest.raises(CuttingError, match="--workers 2 is for Ray: add --ray"):
-        ray_workers(False, 2, {}, 4)
-
-
-def test_where_ray_computes() -> None:
-    assert ray_workers(True, None, {}, 4) == ("local", 4)
-    assert ray_workers(True, 2, {}, 4) == ("local", 2)
-    assert ray_workers(False, None, {"RAY_ADDRESS": "local"}, 4) == ("local", 4)
-    assert ray_workers(False, None, {"RAY_ADDRESS": "10.0.0.7:6379"}, 4) == ("10.0.0.7:6379", None)
-    with pytest.raises(CuttingError, match="at least one worker"):
-        ray_workers(True, 0, {}, 4)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name)
+    if isinstance(where, str):
+        with pytest.raises(CuttingError, match=where):
+            steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
+        return
+    found: Any = steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
+    assert found is Steps if where is None else found.args == where
 
 
 def test_without_ray_a_sentence_says_what_to_install(
@@ -121,7 +72,6 @@ def test_without_ray_a_sentence_says_what_to_install(
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "ray" else find(name)
     )
-    assert steps_for(False, None) is Steps
     join_demo(tmp_path / "tape.wav", [1])
     assert main(["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out"), "--ray"]) == 2
     assert "pip install -e '.[ray]'" in capsys.readouterr().err

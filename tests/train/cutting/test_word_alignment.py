@@ -10,7 +10,6 @@ from train.cutting.recogniser import HeardWord
 from train.cutting.word_alignment import (
     DoubtfulSentence,
     TextFollower,
-    WordMatch,
     doubts,
     matched,
     place_units,
@@ -57,7 +56,7 @@ def test_a_long_text_is_followed_over_insertions_and_losses() -> None:
     for start in range(0, len(said), 17):
         follower.add(heard(said[start : start + 17]))
     follower.finish()
-    found = {(one.word, one.heard) for one in follower.matches}
+    found = set(follower.matches)
     assert len(found & set(truth)) > 0.99 * len(truth)
     assert len(found - set(truth)) < 0.01 * len(truth)
 
@@ -67,7 +66,7 @@ def test_a_reader_who_begins_in_the_middle_is_found() -> None:
     follower = TextFollower(words)
     follower.add(heard(words[4000:5000]))
     follower.finish()
-    assert [one.word for one in follower.matches] == list(range(4000, 5000))
+    assert [word for word, _ in follower.matches] == list(range(4000, 5000))
 
 
 def test_speech_of_another_text_matches_nothing_to_speak_of() -> None:
@@ -137,7 +136,7 @@ def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence() -> None:
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate("abcdefghij")]
     whole, two, three = ((0, 0), (1, 1)), ((3, 7), (4, 8)), ((3, 7), (4, 8), (5, 9))
     for pairs, words in ((whole, {0, 1}), (two, set()), (three, {3, 4, 5}), (whole[:1], set())):
-        assert trusted([WordMatch(*pair) for pair in pairs], heard, text).keys() == words
+        assert trusted(pairs, heard, text).keys() == words
 
 
 def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours() -> None:
@@ -145,7 +144,7 @@ def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours() -> None:
     text = manuscript_of([Cue("The king sang. The end.")], "en")
     words = "the old the king sang cow the end end".split()
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate(words)]
-    matches = [WordMatch(*pair) for pair in ((0, 0), (1, 3), (2, 4), (3, 6), (4, 8))]
+    matches = [(0, 0), (1, 3), (2, 4), (3, 6), (4, 8)]
     assert trusted(matches, heard, text) == {0: 2, 1: 3, 2: 4, 3: 6, 4: 7}
 
 

@@ -8,10 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 import torch
 
-from train import data
 from train.dataset.batches import Batch, BatchError, Batches, ConditioningChoice
 from train.dataset.dataset import Clip
 from xtts.model.shapes import GPTShape
@@ -58,30 +56,18 @@ def made(clips: list[Clip], **changes) -> Batches:
     return Batches(clips, indices, Made(clips), SHAPE, **given)
 
 
-def same(one: Batch, other: Batch) -> bool:
-    if (one.clips, one.audio_seconds) != (other.clips, other.audio_seconds):
-        return False
-    return equal(one.rows, other.rows)
-
-
-def equal(one: object, other: object) -> bool:
+def same(one: object, other: object) -> bool:
+    """Whether batches, or what is in them, are equal to the bit."""
     if isinstance(one, torch.Tensor) and isinstance(other, torch.Tensor):
         return torch.equal(one, other)
     if not is_dataclass(one):
         return one == other
-    names = [field.name for field in fields(one)]
-    return all(equal(getattr(one, name), getattr(other, name)) for name in names)
+    names = [field.name for field in fields(one) if field.compare]
+    return all(same(getattr(one, name), getattr(other, name)) for name in names)
 
 
 def all_same(one: list[Batch], other: list[Batch]) -> bool:
     return len(one) == len(other) and all(same(a, b) for a, b in zip(one, other, strict=True))
-
-
-@pytest.mark.parametrize("count", [1, 2, 7, 30, 500])
-def test_every_clip_once_in_every_epoch(count: int):
-    batches = made(some_clips(count))
-    for epoch in (1, 2, 5):
-        assert sorted(n for group in batches.plan(epoch) for n in group) == list(range(count))
 
 
 def test_the_order_depends_on_seed_and_epoch_only():
@@ -325,19 +311,8 @@ def long_tailed(count: int) -> list[Clip]:
     ]
 
 
-def as_long_as_the_demo(count: int) -> list[Clip]:
-    """The lengths of the recordings in the package."""
-    paths = sorted((Path(data.__file__).parent / "demo" / "wavs").glob("*"))[:count]
-    seconds = [soundfile.info(path).duration for path in paths]
-    return [
-        Clip(**{**vars(clip), "seconds": s})
-        for clip, s in zip(some_clips(len(paths)), seconds, strict=True)
-    ]
-
-
 @pytest.mark.parametrize("bucketing", [True, False])
-@pytest.mark.parametrize(("lengths", "count"), [(long_tailed, 300), (as_long_as_the_demo, 80)])
-def test_a_batch_has_no_padding_however_long_the_tail_is(lengths, count: int, bucketing: bool):
-    batches = made(lengths(count), batch_seconds=40.0, bucketing=bucketing)
+def test_a_batch_has_no_padding_however_long_the_tail_is(bucketing: bool):
+    batches = made(long_tailed(300), batch_seconds=40.0, bucketing=bucketing)
     for batch in itertools.islice(batches.epoch(1), 10):
         assert batch.rows.used == batch.rows.rows * batch.rows.length

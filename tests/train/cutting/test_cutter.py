@@ -1,4 +1,4 @@
-"""Transcripts by a recogniser that the user names."""
+"""Transcripts by a recogniser that the user names; sound that is clipped."""
 
 import json
 from collections.abc import Sequence
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.train.cutting.recordings import account_of, join_demo
-from train.__main__ import main
+from tests.train.cutting.recordings import account_of, cut, join_demo
 from train.cutting import cutter
-from train.cutting.cutter import transcript
+from train.cutting.cutter import clipping, transcript
+from train.cutting.profile import SoundProfile
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7, 8]
@@ -46,9 +46,9 @@ def test_a_cut_says_how_far_it_is_and_what_is_left(
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     monkeypatch.setattr("train.cutting.cutter.opened", lambda *_: Ear())
     folder = folder_of_weights(tmp_path)
-    asked = ["cut", str(tmp_path / "fita.wav"), "--to", str(tmp_path / "out"), "--language", "pt"]
+    asked = ("--language", "pt", "--recogniser", folder)
     with caplog.at_level("INFO", "train"):
-        assert main([*asked, "--recogniser", str(folder)]) == 0
+        assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 0
     lines = [line for line in caplog.messages if ", left 0:0" in line]
     assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
     heard = [line for line in lines if line.startswith("Transcribing: ")]
@@ -67,9 +67,9 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(
 
     monkeypatch.setattr(cutter, "opened", opened)
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
-    command = ["cut", str(tmp_path / "fita.wav"), "--to", str(to), "--language", "pt"]
     with caplog.at_level("INFO"):
-        assert main([*command, "--recogniser", str(folder)]) == 0
+        more = ("--language", "pt", "--recogniser", folder)
+        assert cut(tmp_path / "fita.wav", to, *more) == 0
     assert asked == [(str(folder), "pt")]
     assert "Their transcripts are what ear heard" in caplog.text
     entries = read_entries(to, "auto", "pt")
@@ -88,20 +88,17 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(
     ears = [Ear(fails_at=3), Ear(), Ear()]
     monkeypatch.setattr(cutter, "opened", lambda *_: ears[0])
 
-    def cut(to: str) -> int:
-        command = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / to)]
-        return main([*command, "--recogniser", str(folder)])
+    def cut_to(to: str) -> int:
+        return cut(tmp_path / "tape.wav", tmp_path / to, "--recogniser", folder)
 
-    assert cut("a") == 130
+    assert cut_to("a") == 130
     del ears[0]
     ears[0].heard += [0.0, 0.0]  # the two that the first one heard
-    assert cut("a") == 0
+    assert cut_to("a") == 0
     resumed = ears.pop(0).heard[2:]
-    assert cut("b") == 0
+    assert cut_to("b") == 0
     assert resumed == ears[0].heard[2:] != []
-    one, other = (
-        (tmp_path / to / name).read_bytes() for name in ("metadata.csv",) for to in ("a", "b")
-    )
+    one, other = ((tmp_path / to / "metadata.csv").read_bytes() for to in ("a", "b"))
     assert one == other
     assert json.loads((tmp_path / "a/cut.json").read_text())["recordings"][0]["clips"]
 
@@ -128,9 +125,23 @@ def test_a_text_needs_no_recogniser_and_a_folder_must_hold_one(
 ) -> None:
     join_demo(tmp_path / "tape.wav", NUMBERS[:2])
     (tmp_path / "text.txt").write_text("Some words.")
-    command = ["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out")]
-    assert main([*command, "--text", str(tmp_path / "text.txt"), "--recogniser", "x"]) == 2
+    tape, to = tmp_path / "tape.wav", tmp_path / "out"
+    assert cut(tape, to, "--text", tmp_path / "text.txt", "--recogniser", "x") == 2
     assert "Leave one of them out" in capsys.readouterr().err
-    assert main([*command, "--recogniser", str(tmp_path)]) == 2
+    assert cut(tape, to, "--recogniser", tmp_path) == 2
     assert "--recogniser: " in (told := capsys.readouterr().err) and "no folder with a" in told
     assert not (tmp_path / "out").exists()
+
+
+def profile(clipped_share: float) -> SoundProfile:
+    clipped = np.zeros(320, bool)
+    clipped[: round(320 * clipped_share)] = True
+    return SoundProfile(np.full(320, -20.0), np.ones(100), clipped)
+
+
+def test_clipping_is_a_cause_from_a_twentieth_of_the_speech() -> None:
+    assert clipping([profile(0.02)]) == ""
+    assert "50% of the speech is clipped" in clipping([profile(0.5)])
+    assert "25% of" in clipping([profile(0.5), profile(0.0)])
+    silent = SoundProfile(np.full(320, -80.0), np.zeros(100), np.ones(320, bool))
+    assert clipping([silent]) == ""

@@ -1,0 +1,94 @@
+"""Chunks that are heard ahead, and what is said where the text's order is another one."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from train.cutting import by_words
+from train.cutting.by_words import TextListener, heard_whole, wrong_order
+from train.cutting.manuscript import Cue, Manuscript, manuscript_of
+from train.cutting.profile import SpokenChunk
+from train.cutting.recogniser import HeardWord
+from train.cutting.recordings import SourceRecording
+from train.cutting.steps import HeardJournal, Steps
+
+NUM_WORDS, WORDS_A_CHUNK = 4000, 40
+SENTENCES = (
+    "The harbour was quiet today.", "Seven grey geese flew away.", "Nobody told the old baker.",
+    "Yes.",
+)  # fmt: skip
+
+
+def text_of(*sentences: str) -> Manuscript:
+    return manuscript_of([Cue(" ".join(sentences))], "en")
+
+
+def heard_of(*sentences: str) -> list[HeardWord]:
+    words = text_of(*sentences).words
+    return [HeardWord(word, float(place), place + 0.5) for place, word in enumerate(words)]
+
+
+class AheadSteps(Steps):
+    """Computes at once what is begun, as workers do."""
+
+    def __init__(self, ahead: int) -> None:
+        self.ahead = ahead
+        self.num_begun = 0
+
+    def begin(self, step: Callable[..., Any], *arguments: object) -> Callable[[], Any]:
+        self.num_begun += 1
+        found = step(*arguments)
+        return lambda: found
+
+
+def test_what_is_heard_ahead_with_another_expectation_is_heard_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = [f"w{number}" for number in range(NUM_WORDS)]
+    monkeypatch.setattr(by_words, "text_recogniser", lambda: None)
+
+    def heard(expected: list[str], samples: np.ndarray, start: float) -> list[HeardWord]:
+        # Depends on what is expected: its first word is among what is heard.
+        first = int(samples[0])
+        said = [*words[first : first + WORDS_A_CHUNK], expected[0]]
+        return [HeardWord(word, start + number, start + number + 1)
+                for number, word in enumerate(said)]  # fmt: skip
+
+    monkeypatch.setattr(by_words, "heard_words", heard)
+
+    def listened(steps: Any, name: str) -> tuple[list[HeardWord], bytes]:
+        text = manuscript_of([Cue(" ".join(words) + ".")], "en")
+        journal = HeardJournal(tmp_path / name, "a fingerprint")
+        listener = TextListener(text, journal, steps)
+        tape = SourceRecording("tape", tmp_path / "tape.wav", 16_000, 16_000, (0, 0))
+        for place in range(NUM_WORDS // WORDS_A_CHUNK):
+            samples = np.array([place * WORDS_A_CHUNK], np.float32)
+            listener.hear(tape, SpokenChunk(100.0 * place, samples))
+        listener.finish()
+        journal.close()
+        return listener.heard, (tmp_path / name).read_bytes()
+
+    ahead = AheadSteps(4)
+    expected = listened(Steps(), "own")
+    assert listened(ahead, "ahead") == expected
+    assert len({word.text for word in expected[0]} & {"w0"}) == 1
+    # The expectation moved on, and what had been begun by then was begun again.
+    assert ahead.num_begun > NUM_WORDS // WORDS_A_CHUNK
+    # All of it is known: nothing is begun.
+    again = AheadSteps(4)
+    assert listened(again, "ahead") == expected and again.num_begun == 0
+
+
+def test_another_order_is_a_cause_where_most_is_heard() -> None:
+    text = text_of(*SENTENCES)
+    one, two, three, short = SENTENCES
+    assert wrong_order(heard_of(one, two, three, short), text) == ""
+    assert "sentence 3 before sentence 1." in wrong_order(heard_of(three, one, two), text)
+    assert "sentence 2 before sentence 1." in wrong_order(heard_of(two, one), text)
+    assert wrong_order(heard_of("A foreign text."), text) == ""
+    assert heard_whole(heard_of(three, short, one), text) == [2, 0]
+    # What is heard twice says nothing of its place.
+    assert heard_whole(heard_of(two, one, two), text) == [0]
