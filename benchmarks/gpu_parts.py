@@ -340,7 +340,7 @@ def saving(at: Setup) -> Figures:
     for _ in range(2):
         _wait(at)
         began = time.perf_counter()
-        state = {"model": learner.unsaved_state(), "trainer": learner.trainer_state()}
+        state = {"model": learner.weights.unsaved_state(), "trainer": learner.trainer_state()}
         kept, arrived = staging.copied(state)
         stalls.append(round(time.perf_counter() - began, 3))
         arrived()

@@ -134,7 +134,7 @@ def evaluate(tuned: TunedModel, request: EvaluateRequest) -> SpokenSet:
                 for one, said in zip(facts, spoken, strict=True)
             ]
         facts = hearing.told(facts)
-    return SpokenSet(facts, time.perf_counter() - started, tuned.compute.device)
+    return SpokenSet(facts)
 
 
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
