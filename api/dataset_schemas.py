@@ -61,7 +61,7 @@ class ClipRequest(BaseModel):
         return self
 
 
-class RecordingRow(BaseModel):
+class RecordingRow(BaseModel, from_attributes=True):
     """A recording. received: bytes that have arrived, which is where the next piece begins."""
 
     id: str
@@ -138,7 +138,7 @@ class AccountOfRecording(BaseModel):
     seconds_by_reason: dict[str, float]
 
 
-class UnplacedCorrection(BaseModel):
+class UnplacedCorrection(BaseModel, from_attributes=True):
     """A correction that found no clip in the newest cut. It is kept."""
 
     name: str

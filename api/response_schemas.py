@@ -1,8 +1,17 @@
 """Response bodies as pydantic models, as /openapi.json shows them."""
 
-from typing import Any, Literal
+import math
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+
+def _number(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+Number = Annotated[float | None, BeforeValidator(_number)]
 
 
 class Problem(BaseModel):
@@ -65,7 +74,7 @@ class EpochRow(BaseModel):
     is_served: bool
 
 
-class Judge(BaseModel):
+class Judge(BaseModel, from_attributes=True):
     """What a judge's figure is. absent: why it did not judge; null where it did."""
 
     unit: str
@@ -74,12 +83,12 @@ class Judge(BaseModel):
     absent: str | None
 
 
-class Difference(BaseModel):
+class Difference(BaseModel, from_attributes=True):
     """The mean of the differences to the base, sentence by sentence, and its 95 % interval."""
 
-    mean: float | None
-    low: float | None
-    high: float | None
+    mean: Number
+    low: Number
+    high: Number
     count: int
 
 
@@ -103,7 +112,7 @@ class CandidateRow(BaseModel):
     cut: int
     babbling: int
     judges: dict[str, Figure]
-    validation_loss: float | None
+    validation_loss: Number
     indistinguishable_from_base: bool
     ruled_out: str | None
     remarks: list[str]
@@ -134,7 +143,7 @@ class EvaluationRow(BaseModel):
     sentence_set: str
     sentences: int
     judges: dict[str, Judge]
-    smallest_difference: dict[str, float | None]
+    smallest_difference: dict[str, Number]
     candidates: list[CandidateRow]
     verdict: VerdictRow | None
 
@@ -165,10 +174,10 @@ class SaidSentence(BaseModel):
     text: str
     source: str
     seed: int
-    seconds: float | None
-    expected_seconds: float | None
+    seconds: Number
+    expected_seconds: Number
     outcome: Literal["finished", "unfinished", "cut", "babbling"]
-    judges: dict[str, float | None]
+    judges: dict[str, Number]
     sound: str | None
 
 

@@ -4,7 +4,6 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable
-from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated, Any
@@ -62,11 +61,6 @@ class AppState:
         self.kept_sounds = KeptSounds()
         self._unused: set[str] = set()
         self._last_languages: tuple[str, ...] = ()
-
-    @property
-    def started_text(self) -> str:
-        """When this process began, as ISO 8601."""
-        return datetime.fromtimestamp(self.started_at, UTC).isoformat(timespec="seconds")
 
     @property
     def served_name(self) -> str:

@@ -155,8 +155,8 @@ def summary(dataset: UploadedDataset) -> dict[str, Any]:
             counted.kept += 1
             counted.kept_seconds += clip.seconds
     counted.kept_seconds = round(counted.kept_seconds, 3)
-    unplaced = [schemas.UnplacedCorrection(**asdict(one)) for one in corrections.values()]
-    return {"clips": counted, "unplaced": unplaced[:_MOST_UNPLACED], **_account(dataset)}
+    unplaced = list(corrections.values())[:_MOST_UNPLACED]
+    return {"clips": counted, "unplaced": unplaced, **_account(dataset)}
 
 
 def write_metadata(dataset: UploadedDataset) -> None:

@@ -90,10 +90,10 @@ class CutQueue:
         """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
         with changing(dataset, uncut=True):
             found = uploads.recordings(dataset)
-            if not any(one.is_whole for one in found):
+            if not any(one.whole for one in found):
                 text = "There is nothing to cut yet: no recording has arrived whole."
                 raise APIError(409, "no_recording", text)
-            if unfinished := [one.name for one in found if not one.is_whole]:
+            if unfinished := [one.name for one in found if not one.whole]:
                 text = (
                     f"{len(unfinished)} recordings have not arrived whole, such as "
                     f"{unfinished[0]}. Send the rest, or delete them."
@@ -207,7 +207,7 @@ class CutQueue:
             write_job(
                 dataset, state="running", started=now(), ended=None, message="", inputs=inputs
             )
-        found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.is_whole]
+        found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
             options += ["--text", str(text.resolve())]

@@ -22,7 +22,6 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from api.dataset_schemas import RecordingRow
 from api.datasets.store import Datasets, UploadedDataset, changing, free_id, now
 from api.errors import APIError, shown
 from api.shared_folder import ID, read, read_all
@@ -68,15 +67,8 @@ class UploadedRecording:
         return 0
 
     @property
-    def is_whole(self) -> bool:
+    def whole(self) -> bool:
         return self.path.is_file()
-
-    def row(self) -> RecordingRow:
-        """As /v1/datasets tells it."""
-        return RecordingRow(
-            id=self.id, name=self.name, bytes=self.bytes, received=self.received,
-            whole=self.is_whole,
-        )  # fmt: skip
 
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
@@ -229,7 +221,7 @@ class Arrival:
 
     def _check(self, offset: int) -> None:
         size = os.fstat(self._file).st_size
-        if self._recording.is_whole:
+        if self._recording.whole:
             self._recording.part.unlink(missing_ok=True)
             text = "The recording is whole; nothing more is taken."
             raise APIError(409, "wrong_offset", text)
@@ -306,7 +298,7 @@ def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes =
 def signature(dataset: UploadedDataset) -> str:
     """What a cut depends on, as it is now: another one, another cut."""
     parts = [dataset.language]
-    parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset) if one.is_whole]
+    parts += [f"{one.id} {one.created} {one.bytes}" for one in recordings(dataset) if one.whole]
     if (text := text_of(dataset)) is not None:
         with contextlib.suppress(OSError):
             parts.append(f"{text.suffix} {hashlib.sha256(text.read_bytes()).hexdigest()}")
@@ -322,7 +314,7 @@ def ending_of(name: str) -> str:
 def _finish(recording: UploadedRecording) -> None:
     """Gives a recording that has arrived its name; a kill may have come before that."""
     with contextlib.suppress(OSError):
-        if not recording.is_whole and recording.part.stat().st_size == recording.bytes:
+        if not recording.whole and recording.part.stat().st_size == recording.bytes:
             os.replace(recording.part, recording.path)
             sync_folder(recording.folder)
 

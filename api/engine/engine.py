@@ -31,6 +31,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
 log = logging.getLogger("api")
+_TOLD_OF_A_VOICE = ("licence", "sha256", "own_voice", "precision", "placed", "slots")
 
 
 class Engine:
@@ -135,14 +136,13 @@ class Engine:
             self.wanted = voice
             raise starting()
         self.previews.release()
-        key = f"v{next(self._names)}"
-        answer = await self._opened(key, voice)
+        opened = await self._opened(f"v{next(self._names)}", voice)
         before, self.wanted = self.standing, voice
         self.problem = self.problem_code = ""
-        self._stand(key, voice, answer)
+        self._stand(opened)
         if before:
             self._close_voice(before.key)
-        return self.standing
+        return opened
 
     async def listen(self, recording: str) -> None:
         """Has the child take a voice from a recording. Raises APIError."""
@@ -182,7 +182,7 @@ class Engine:
         it is not tried again. The voice in the package always is."""
         return self._opening_deaths.get(name, 0) >= DEADLY and name != DEMO.name
 
-    async def _opened(self, key: str, voice: VoiceTarget) -> dict[str, Any]:
+    async def _opened(self, key: str, voice: VoiceTarget) -> OpenedVoiceState:
         """Has the child open a voice. Raises APIError."""
         if self.is_deadly(voice.name):
             text = (
@@ -193,13 +193,15 @@ class Engine:
         self._opening.append(voice.name)
         cancelled = False
         try:
-            return await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
+            answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
         except asyncio.CancelledError:
             cancelled = True  # the child is still at it: it may die of this voice
             raise
         finally:
             if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
                 self._opening.remove(voice.name)
+        told = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
+        return OpenedVoiceState(key, voice, **told | {"languages": tuple(answer["languages"])})
 
     async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises APIError."""
@@ -217,10 +219,10 @@ class Engine:
     def _is_used(self, key: str) -> bool:
         return any(one.voice is not None and one.voice.key == key for one in self.spoken.values())
 
-    def _stand(self, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> None:
-        """A voice is ready. It may have fewer slots than were asked for: a GPU's memory decides."""
-        self.waiting.slots = int(answer.get("slots", self.waiting.slots))
-        self.standing = OpenedVoiceState.of(key, voice, answer)
+    def _stand(self, opened: OpenedVoiceState) -> None:
+        """A voice is ready."""
+        self.waiting.slots = opened.slots or self.waiting.slots
+        self.standing = opened
         self.started_once = True
         self.on_event("status")
         self._dispatch()
@@ -431,7 +433,7 @@ class Engine:
         """The wanted voice; where it cannot be opened, the one in the package, with the reason."""
         wanted = self.wanted
         try:
-            await self._open_first(wanted)
+            self._stand(await self._opened(f"first-{wanted.name}", wanted))
             self.problem = self.problem_code = ""
             return
         except APIError as refusal:
@@ -441,11 +443,7 @@ class Engine:
             self.voice_refused(wanted, refusal)
         if wanted != DEMO:
             with contextlib.suppress(APIError):
-                await self._open_first(DEMO)
-
-    async def _open_first(self, voice: VoiceTarget) -> None:
-        key = f"first-{voice.name}"
-        self._stand(key, voice, await self._opened(key, voice))
+                self._stand(await self._opened(f"first-{DEMO.name}", DEMO))
 
     def voice_refused(self, voice: VoiceTarget, refusal: APIError) -> None:
         """The wanted voice cannot be opened, which is told until another one can."""

@@ -63,7 +63,8 @@ DEMO = VoiceTarget("demo", {"name": "demo"})
 @dataclass(frozen=True)
 class OpenedVoiceState:
     """The voice that speaks, and what the child said of it. placed: where ONNX Runtime computes it
-    and why there, as `machine.onnxruntime.sessions.SessionStatus`; empty with torch."""
+    and why there, as `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer
+    than were asked for, where a GPU's memory decides."""
 
     key: str
     voice: VoiceTarget
@@ -73,14 +74,7 @@ class OpenedVoiceState:
     own_voice: bool = True
     precision: str = ""
     placed: Mapping[str, Any] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, key: str, voice: VoiceTarget, answer: Mapping[str, Any]) -> "OpenedVoiceState":
-        """From what the child says of a voice that it has opened."""
-        return cls(
-            key, voice, answer["licence"], tuple(answer["languages"]), answer["sha256"],
-            answer["own_voice"], answer["precision"], answer.get("placed", {}),
-        )  # fmt: skip
+    slots: int | None = None
 
     @property
     def trouble(self) -> tuple[str, str]:

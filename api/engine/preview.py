@@ -7,9 +7,8 @@ this one. It is closed when nobody has asked for it for a while.
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from typing import Any
 
 from api.engine.options import EngineLimits, OpenedVoiceState, VoiceTarget
 from api.errors import APIError
@@ -30,7 +29,7 @@ class PreviewSlot:
     def __init__(
         self,
         limits: EngineLimits,
-        open_voice: Callable[[str, VoiceTarget], Awaitable[Mapping[str, Any]]],
+        open_voice: Callable[[str, VoiceTarget], Awaitable[OpenedVoiceState]],
         close_voice: Callable[[str], None],
         in_use: Callable[[str], bool],
     ) -> None:
@@ -83,9 +82,7 @@ class PreviewSlot:
         if (found := self.current_of(voice)) is not None:
             return found
         self.close()
-        key = f"preview-{next(self._names)}"
-        answer = await self._open(key, voice)
-        self.current = OpenedVoiceState.of(key, voice, answer)
+        self.current = await self._open(f"preview-{next(self._names)}", voice)
         return self.current
 
     def expire(self, now: float) -> None:

@@ -37,9 +37,22 @@ _CSV_RESPONSES = ranged_responses("text/csv")
 
 
 @router.get("")
-async def list_datasets(parts: Shared) -> schemas.DatasetList:
+def list_datasets(parts: Shared) -> schemas.DatasetList:
     """The newest first, and how much room there is."""
-    return await asyncio.to_thread(_listing, parts)
+    used, announced = uploads.space(parts.datasets)
+    folder = parts.datasets.folder.absolute()
+    above = next(one for one in (folder, *folder.parents) if one.exists())
+    rows = [
+        schemas.DatasetRow(
+            id=one.id, name=one.name, language=one.language, created=one.created,
+            recordings=len(uploads.recordings(one)), state=read_job(one).state,
+        )
+        for one in parts.datasets.all()
+    ]  # fmt: skip
+    most, free = parts.settings.datasets_max_gb * _GB, shutil.disk_usage(above).free
+    return schemas.DatasetList(
+        datasets=rows, space=schemas.DiskSpace(used=used + announced, most=most, free=free)
+    )
 
 
 @router.post("", status_code=201)
@@ -55,9 +68,9 @@ async def make_dataset(
 
 
 @router.get("/{dataset}")
-async def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
+def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
     """Its recordings, the state of the cut, the account of every second, and how to train on it."""
-    return await asyncio.to_thread(lambda: _details(parts, parts.datasets.find(dataset)))
+    return _details(parts, parts.datasets.find(dataset))
 
 
 @router.delete("/{dataset}", status_code=204, response_class=Response)
@@ -84,7 +97,7 @@ async def announce_recording(
     recording = await asyncio.to_thread(
         uploads.announce, parts.datasets, found, name, wanted.bytes, most
     )
-    row = recording.row()
+    row = schemas.RecordingRow.model_validate(recording)
     if row.received:
         response.status_code = 200
     return row
@@ -108,14 +121,13 @@ async def send_piece(
         await uploads.receive(kept, recording, upload_offset, request.stream())
     except ClientDisconnect:
         pass  # nobody reads this answer, and no traceback need tell of a line that broke
-    return found.row()
+    return schemas.RecordingRow.model_validate(found)
 
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
-async def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
+def remove_recording(dataset: str, recording: str, parts: Shared) -> Response:
     """Deletes a recording. Clips that were cut of it stay until the next cut."""
-    found = parts.datasets.find(dataset)
-    await asyncio.to_thread(uploads.remove_recording, found, recording)
+    uploads.remove_recording(parts.datasets.find(dataset), recording)
     return Response(status_code=204)
 
 
@@ -137,10 +149,9 @@ async def put_text(
 
 
 @router.delete("/{dataset}/text", status_code=204, response_class=Response)
-async def remove_text(dataset: str, parts: Shared) -> Response:
+def remove_text(dataset: str, parts: Shared) -> Response:
     """The next cut has no text: its clips wait for somebody to write theirs."""
-    found = parts.datasets.find(dataset)
-    await asyncio.to_thread(uploads.put_text, found)
+    uploads.put_text(parts.datasets.find(dataset))
     return Response(status_code=204)
 
 
@@ -164,7 +175,7 @@ async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
 
 
 @router.get("/{dataset}/clips")
-async def list_clips(
+def list_clips(
     dataset: str,
     parts: Shared,
     order: Annotated[
@@ -174,26 +185,24 @@ async def list_clips(
     limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
 ) -> schemas.ClipPage:
     """Clips with their waveforms and texts; none where nothing is cut."""
-    found = parts.datasets.find(dataset)
-    return await asyncio.to_thread(clips.listing, found, order, offset, limit)
+    return clips.listing(parts.datasets.find(dataset), order, offset, limit)
 
 
 @router.patch("/{dataset}/clips/{clip}")
-async def correct_clip(
+def correct_clip(
     dataset: str, clip: str, wanted: schemas.ClipRequest, parts: Shared
 ) -> schemas.ClipRow:
     """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
     and a later cut gets it wherever the same sound is cut the same."""
     found = parts.datasets.find(dataset)
     changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
-    return await asyncio.to_thread(clips.correct, found, clip, changed, wanted.sha256)
+    return clips.correct(found, clip, changed, wanted.sha256)
 
 
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
-async def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
+def hear_clip(dataset: str, clip: str, parts: Shared) -> FileResponse:
     """The sound of a clip; ranges are served."""
-    found = parts.datasets.find(dataset)
-    path = await asyncio.to_thread(clips.sound, found, clip)
+    path = clips.sound(parts.datasets.find(dataset), clip)
     return RangedFile(path, media_type="audio/wav", headers=_FRESH)
 
 
@@ -206,29 +215,12 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
 
 
-def _listing(parts: AppState) -> schemas.DatasetList:
-    used, announced = uploads.space(parts.datasets)
-    folder = parts.datasets.folder.absolute()
-    above = next(one for one in (folder, *folder.parents) if one.exists())
-    rows = [
-        schemas.DatasetRow(
-            id=one.id, name=one.name, language=one.language, created=one.created,
-            recordings=len(uploads.recordings(one)), state=read_job(one).state,
-        )
-        for one in parts.datasets.all()
-    ]  # fmt: skip
-    most, free = parts.settings.datasets_max_gb * _GB, shutil.disk_usage(above).free
-    return schemas.DatasetList(
-        datasets=rows, space=schemas.DiskSpace(used=used + announced, most=most, free=free)
-    )
-
-
 def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetails:
     text = uploads.text_of(dataset)
     summary = clips.summary(dataset)
     return schemas.DatasetDetails(
         id=dataset.id, name=dataset.name, language=dataset.language, created=dataset.created,
-        recordings=[one.row() for one in uploads.recordings(dataset)],
+        recordings=uploads.recordings(dataset),
         text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
         cut=_cut_row(parts, dataset),
         train=_training(parts, dataset) if summary["clips"].kept else None,

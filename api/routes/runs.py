@@ -1,6 +1,5 @@
 """Routes /v1/runs: runs, epochs, samples, evaluation, curves; promoting an epoch, hearing one."""
 
-import asyncio
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -30,10 +29,10 @@ async def list_runs(parts: Shared) -> RunList:
 
 
 @router.get("/runs/{run_id}/metrics")
-async def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
+def read_metrics(run_id: str, parts: Shared, since: Since = 0) -> Metrics:
     """Rows of metrics.jsonl, from where the last answer ended."""
     run = _run(parts, run_id)
-    records, end = await asyncio.to_thread(listing.records, run.folder.metrics, since)
+    records, end = listing.records(run.folder.metrics, since)
     return Metrics(records=records, next=end)
 
 
@@ -54,13 +53,12 @@ async def read_sample(
 
 
 @router.get("/runs/{run_id}/evaluation")
-async def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
+def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     """What each judged candidate said, and where it can be heard."""
     run = _run(parts, run_id)
     if run.evaluation is None:
         raise APIError(404, "no_evaluation", "Nothing was evaluated in that run yet.")
-    told = await asyncio.to_thread(evaluations.sentences, run)
-    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=told)
+    return EvaluationDetails(made_at=run.evaluation.made_at, candidates=evaluations.sentences(run))
 
 
 @router.get(

@@ -1,7 +1,7 @@
 """Routes /v1/voices: list, upload, rename, hear and delete voices."""
 
-import asyncio
 import unicodedata
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
@@ -19,17 +19,17 @@ router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
 
 def _served(parts: AppState) -> VoiceRow:
+    created = datetime.fromtimestamp(parts.started_at, UTC).isoformat(timespec="seconds")
     return VoiceRow(
-        id=SERVED, name=parts.served_name, created=parts.started_text, duration_seconds=None,
+        id=SERVED, name=parts.served_name, created=created, duration_seconds=None,
         origin="served", quality=None, preview=None,
     )  # fmt: skip
 
 
 @router.get("")
-async def list_voices(parts: Shared) -> VoiceList:
+def list_voices(parts: Shared) -> VoiceList:
     """The served voice first."""
-    uploaded = await asyncio.to_thread(parts.voices.all)
-    return VoiceList(voices=[_served(parts), *(voice.row() for voice in uploaded)])
+    return VoiceList(voices=[_served(parts), *(voice.row() for voice in parts.voices.all())])
 
 
 @router.post("", status_code=201, openapi_extra=adding.upload_of("file"))
@@ -55,14 +55,13 @@ async def read_voice(voice_id: str, parts: Shared) -> VoiceRow:
 
 
 @router.patch("/{voice_id}")
-async def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRow:
+def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRow:
     """Gives a voice another name; its id stays."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     voice, name = parts.voices.find(voice_id), visible_name(wanted.name)
     check_new_name(name)
-    renamed = await asyncio.to_thread(parts.voices.rename, voice, name)
-    return renamed.row()
+    return parts.voices.rename(voice, name).row()
 
 
 @router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)

@@ -3,18 +3,13 @@
 Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of epoch 3 and the base).
 """
 
-import math
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 from api.response_schemas import (
     CandidateRow,
     CandidateSentences,
     EvaluationRow,
-    Figure,
-    Judge,
     SaidSentence,
     VerdictRow,
 )
@@ -61,14 +56,13 @@ def listed(
     return EvaluationRow(
         made_at=found.made_at, language=found.language, sentence_set=found.sentence_set,
         sentences=max((len(one.sentences) for one in found.candidates), default=0),
-        judges={name: Judge(**asdict(judge)) for name, judge in found.judges.items()},
-        smallest_difference=_finite(found.smallest_difference),
+        judges=found.judges, smallest_difference=found.smallest_difference,
         candidates=[
             _row(one, verdict, served, can_speak) for one in found.candidates
             if is_current(run, one)
         ],
         verdict=verdict and VerdictRow(
-            **asdict(verdict), candidate=candidate_id(verdict.kind, verdict.epoch, verdict.share)
+            **vars(verdict), candidate=candidate_id(verdict.kind, verdict.epoch, verdict.share)
         ),
     )  # fmt: skip
 
@@ -78,11 +72,9 @@ def _row(
 ) -> CandidateRow:
     name = candidate_id(one.kind, one.epoch, one.share)
     best = verdict and candidate_id(verdict.kind, verdict.epoch, verdict.share)
-    judges = {judge: Figure(**_finite(asdict(figure))) for judge, figure in one.judges.items()}
     return CandidateRow(
-        **vars(one) | {"judges": judges}, id=name, name=one.name,
-        validation_loss=_finite(one.validation_audio_loss), is_best=best == name,
-        is_served=served == name, can_speak=can_speak(name),
+        **vars(one), id=name, name=one.name, validation_loss=one.validation_audio_loss,
+        is_best=best == name, is_served=served == name, can_speak=can_speak(name),
     )  # fmt: skip
 
 
@@ -97,7 +89,7 @@ def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
     where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
     rows = [
         SaidSentence(
-            **_finite(asdict(said)),
+            **vars(said),
             sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None,
         )
         for number, said in enumerate(one.sentences)
@@ -130,10 +122,3 @@ def best_epoch(run: RunSummary) -> EpochSummary | None:
     epoch = run.epochs.get(found.epoch)
     same = epoch is not None and epoch.checkpoint and epoch.sha256 == found.checkpoint_sha256
     return epoch if same else None
-
-
-def _finite(value: Any) -> Any:
-    """JSON has no NaN: what is none becomes null, in whatever it stands."""
-    if isinstance(value, dict):
-        return {name: _finite(one) for name, one in value.items()}
-    return None if isinstance(value, float) and not math.isfinite(value) else value

@@ -208,11 +208,7 @@ class VoiceFollower:
         if found is None:
             missing = f"The best by the evaluation, {name}, is not on disk."
             epoch = run.epochs.get(verdict.epoch)
-            if (
-                epoch
-                and verdict.checkpoint_sha256 == epoch.sha256
-                and self._opens_epoch(run, epoch)
-            ):
+            if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
                 told = f"{missing} Epoch {verdict.epoch}, which it is a blend of, speaks."
                 return targets.epoch_target(self.settings, run.id, epoch), told
             return None, missing
@@ -222,10 +218,8 @@ class VoiceFollower:
 
     def _lowest_loss(self, run: RunSummary) -> tuple[FollowTarget | None, str]:
         losses = [
-            (loss, epoch.number)
-            for epoch in run.epochs.values()
-            if epoch.checkpoint and self._opens_epoch(run, epoch)
-            and (loss := runs.losses_of(epoch).get("validation_audio_loss")) is not None
+            (loss, epoch.number) for epoch in self._epochs(run)
+            if (loss := runs.losses_of(epoch).get("validation_audio_loss")) is not None
         ]  # fmt: skip
         if not losses:
             return None, ""
@@ -234,15 +228,18 @@ class VoiceFollower:
         return targets.epoch_target(self.settings, run.id, run.epochs[number]), reason
 
     def _newest(self, run: RunSummary, why: str) -> tuple[FollowTarget | None, str]:
-        epochs = [one for one in run.epochs.values() if one.checkpoint]
-        epochs = [one for one in epochs if self._opens_epoch(run, one)]
-        if not epochs:
+        if not (epochs := self._epochs(run)):
             return None, "There is no epoch to speak with."
         reason = f"Epoch {epochs[-1].number} is the newest. {why}".strip()
         return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
 
-    def _opens_epoch(self, run: RunSummary, epoch: EpochSummary) -> bool:
-        return self._opens(targets.epoch_target(self.settings, run.id, epoch))
+    def _epochs(self, run: RunSummary) -> list[EpochSummary]:
+        """Those that can be opened, as far as is known."""
+        return [
+            epoch for epoch in run.epochs.values()
+            if epoch.checkpoint
+            and self._opens(targets.epoch_target(self.settings, run.id, epoch))
+        ]  # fmt: skip
 
     def _opens(self, target: FollowTarget) -> bool:
         name = target.voice.name

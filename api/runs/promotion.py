@@ -15,7 +15,6 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -115,7 +114,10 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
     """Removes what was kept of the one before, and what replicas left long ago."""
-    for path in _entries(folder / "promoted"):
+    entries: list[Path] = []
+    with contextlib.suppress(OSError):
+        entries = list((folder / "promoted").iterdir())
+    for path in entries:
         if now is not None and path.name == now.sha256:
             continue
         with contextlib.suppress(OSError):
@@ -123,12 +125,6 @@ def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> No
             if old or (before is not None and path.name == before.sha256):
                 shutil.rmtree(path)
                 log.info("Removed %s, which is promoted no more.", path.name[:12])
-
-
-def _entries(folder: Path) -> Iterable[Path]:
-    with contextlib.suppress(OSError):
-        return list(folder.iterdir())
-    return ()
 
 
 def _run(folder: Path, promotion: Promotion) -> RunFolder:

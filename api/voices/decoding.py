@@ -92,12 +92,16 @@ def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
             f"It has {rate} samples a second. Allowed are {_RATES[0]} to {_RATES[-1]} in steps of "
             f"{_RATES.step}, such as 22050."
         )
-    if channels > 8:
-        raise ValueError(f"It has {channels} channels; at most 8 are read.")
-    if frames > most_seconds * rate:
+    if channels > _MOST_CHANNELS:
+        raise ValueError(f"It has {channels} channels; at most {_MOST_CHANNELS} are read.")
+    _check_length(frames / rate, most_seconds)
+
+
+def _check_length(seconds: float, most_seconds: float) -> None:
+    if seconds > most_seconds:
         raise ValueError(
-            f"It is {frames / rate:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to "
-            "30 s of clear speech."
+            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
+            "clear speech."
         )
 
 
@@ -151,12 +155,8 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
             f"Its sound is {track.codec_context.name}, which is not read. Convert it to WAV."
         )
     # What the header says, before anything is decoded; a browser's recording says nothing.
-    seconds = (file.duration or 0) / av.time_base
-    if seconds > most_seconds + 1:
-        raise ValueError(
-            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
-            "clear speech."
-        )
+    if (seconds := (file.duration or 0) / av.time_base) > most_seconds + 1:
+        _check_length(seconds, most_seconds)
     pieces: list[Array] = []
     samples, rate, channels = 0, 0, 0
     to_float = av.AudioResampler(format="flt")

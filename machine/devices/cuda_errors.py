@@ -15,12 +15,19 @@ from dataclasses import dataclass
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 
-# After these no call on the context succeeds ("the process must be terminated and relaunched").
-STICKY_CODES = frozenset({700, 702, 710, *range(714, 720), 214, 999})
-_BUSY_CODES = frozenset({46})
-_MEMORY_CODES = frozenset({2})
-_BUILD_CODES = frozenset({13, 98, 209, 218, 222})
-_DRIVER_CODES = frozenset({3, 34, 35, 36, 100, 101, 304, 802, 803, 804})
+# After the first of these no call on the context succeeds ("the process must be terminated and
+# relaunched").
+_OF_CODE = {
+    code: (outcome, part)
+    for codes, outcome, part in (
+        ((700, 702, 710, *range(714, 720), 214, 999), Outcome.STICKY, "context"),
+        ((2,), Outcome.TRANSIENT, "memory"),
+        ((46,), Outcome.TRANSIENT, "busy"),
+        ((13, 98, 209, 218, 222), Outcome.BUILD, "kernels"),
+        ((3, 34, 35, 36, 100, 101, 304, 802, 803, 804), Outcome.DRIVER, "driver"),
+    )
+    for code in codes
+}
 # torch before 2.8 raises the text alone.
 _CODE_OF_TEXT = {
     "an illegal memory access was encountered": 700,
@@ -131,8 +138,8 @@ def fault(
     words = next((line.strip() for line in text.splitlines() if line.strip()), kind)[:300]
     if code is None:
         code = next((number for line, number in _CODE_OF_TEXT.items() if line in lower), None)
-    if code is not None and (found := _of_code(code)):
-        return DeviceFault(*found, code, words)
+    if code in _OF_CODE:
+        return DeviceFault(*_OF_CODE[code], code, words)
     if kind == "MemoryError":
         return DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, words)
     if kind == "OutOfMemoryError":
@@ -196,20 +203,6 @@ def exit_after_fault(code: int) -> None:
             sys.stderr.flush()
             os._exit(code)
     sys.exit(code)
-
-
-def _of_code(code: int) -> tuple[Outcome, str] | None:
-    if code in STICKY_CODES:
-        return Outcome.STICKY, "context"
-    if code in _MEMORY_CODES:
-        return Outcome.TRANSIENT, "memory"
-    if code in _BUSY_CODES:
-        return Outcome.TRANSIENT, "busy"
-    if code in _BUILD_CODES:
-        return Outcome.BUILD, "kernels"
-    if code in _DRIVER_CODES:
-        return Outcome.DRIVER, "driver"
-    return None
 
 
 def _settled(outcome: Outcome | str, free: int | None) -> Outcome:

@@ -1,5 +1,7 @@
 """GPU utilization from NVML, else from nvidia-smi, else the reason why not."""
 
+import shutil
+
 from machine.devices import nvidia_smi
 from machine.devices.nvml import GpuState, Nvml, NvmlError
 
@@ -18,7 +20,7 @@ class GpuUsageReader:
             self._nvml = Nvml()
             self.source = "NVML"
         except NvmlError as error:
-            self._program = nvidia_smi.found(path)
+            self._program = shutil.which("nvidia-smi", path=path)
             self.source = "nvidia-smi" if self._program else ""
             self.fault = "" if self._program else f"{error}, and no nvidia-smi on PATH"
 

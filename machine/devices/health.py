@@ -6,9 +6,9 @@ and come back.
 """
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from enum import StrEnum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 
 class Outcome(StrEnum):
@@ -64,6 +64,7 @@ USES_CUDNN = frozenset(
     {"resample", "convolution", "attention_fp16", "attention_bf16", "train_step"}
 )
 
+T = TypeVar("T", "GpuHealth", "OperationVerdict")
 CUDNN_OFF = "cuDNN off"
 CLEAN_LIBRARY_PATH = "clean library path"
 
@@ -189,26 +190,14 @@ class GpuHealth:
         return ended and not (self.failed - self.without_cudnn) & needed
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `gpu_from` is the way back."""
+        """Plain values for JSON; `read_as` is the way back."""
         return asdict(self) | {"libraries": dict(self.libraries)}
 
 
-def gpu_from(found: Mapping[str, Any]) -> GpuHealth:
-    """What `GpuHealth.as_dict` gave. Raises KeyError, TypeError or ValueError for anything else."""
-    major, minor = found["capability"]
-    return GpuHealth(
-        **{
-            **found,
-            "capability": (int(major), int(minor)),
-            "outcome": Outcome(found["outcome"]),
-            "operations": tuple(operation_from(one) for one in found["operations"]),
-            "variants": tuple(
-                ProbeVariant(**{**one, "passed": tuple(one["passed"])}) for one in found["variants"]
-            ),
-        }
-    )
+def read_as(kind: type[T], found: Mapping[str, Any]) -> T:
+    """A GpuHealth or OperationVerdict of what JSON has kept of one. Raises ValueError."""
+    from pydantic import TypeAdapter
 
-
-def operation_from(found: Mapping[str, Any]) -> OperationVerdict:
-    """What `dataclasses.asdict` of an OperationVerdict gave."""
-    return OperationVerdict(**{**found, "outcome": Outcome(found["outcome"])})
+    if unknown := found.keys() - {one.name for one in fields(kind)}:
+        raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
+    return TypeAdapter(kind).validate_python(found)

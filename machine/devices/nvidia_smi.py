@@ -1,7 +1,5 @@
 """GPU utilization from the program nvidia-smi, where NVML cannot be loaded."""
 
-import shutil
-
 from machine.devices.nvml import GpuState
 from machine.process import ProcessResult, run_with_timeout
 
@@ -26,11 +24,6 @@ def read(
     rows = [[cell.strip() for cell in line.split(",")] for line in answer.out.splitlines()]
     states = [_state(row) for row in rows if len(row) >= len(_FIELDS) and row[0].isdigit()]
     return tuple(states), answer
-
-
-def found(path: str | None = None) -> str | None:
-    """Where the program is; path: as $PATH."""
-    return shutil.which("nvidia-smi", path=path)
 
 
 def _state(row: list[str]) -> GpuState:

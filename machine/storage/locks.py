@@ -73,17 +73,24 @@ def held(path: Path) -> bool | None:
 
 
 @contextmanager
-def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
+def wait_for(
+    path: Path, waiting: Callable[[], object] = lambda: None, *, limit_seconds: float = -1
+) -> Iterator[None]:
     """Holds the lock file `path`, once whoever has it has let go; `waiting` is called meanwhile.
 
-    Where a file system has no locks, it does not wait.
+    Where a file system has no locks it does not wait, and past the limit (-1: none) no longer.
 
     Raises:
         WriteError: The lock file cannot be opened.
     """
     lock = _lock_file(path)
     try:
-        _wait(lock, waiting)
+        try:
+            lock.acquire(blocking=False)
+        except Timeout:
+            waiting()
+            with contextlib.suppress(Timeout):
+                lock.acquire(timeout=limit_seconds, poll_interval=0.2)
     except OSError as error:
         if error.errno not in _NO_LOCKS_HERE:
             raise WriteError(
@@ -99,14 +106,6 @@ def wait_for(path: Path, waiting: Callable[[], object]) -> Iterator[None]:
 def _lock_file(path: Path, on_acquired: Callable[[int], None] | None = None) -> FileLock:
     # A soft lock, a file that is there or not, would outlive a process that is killed.
     return FileLock(path, fallback_to_soft=False, thread_local=False, on_acquired=on_acquired)
-
-
-def _wait(lock: FileLock, waiting: Callable[[], object]) -> None:
-    try:
-        lock.acquire(blocking=False)
-    except Timeout:
-        waiting()
-        lock.acquire(poll_interval=0.2)
 
 
 def _write_owner(descriptor: int) -> None:

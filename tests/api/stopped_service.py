@@ -1,6 +1,6 @@
 """`python -m api` with a fake child, to be sent signals.
 
-python -m tests.api.stopped_service FOLDER PORT SLOTS
+python -m tests.api.stopped_service FOLDER PORT SLOTS [QUEUE DEADLINE]
 """
 
 import logging
@@ -13,11 +13,12 @@ from tests.api.conftest import QUICK, fake_child, settings_in
 
 
 def main() -> int:
-    folder, port, slots = sys.argv[1:]
+    folder, port, slots, queue, deadline = (*sys.argv[1:], "8", "60")[:5]
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     settings = settings_in(Path(folder), api_port=int(port))
     how = fake_child(settings)
-    return serve(settings, how, replace(QUICK, slots=int(slots), deadline=60.0))
+    limits = replace(QUICK, slots=int(slots), queue=int(queue), deadline=float(deadline))
+    return serve(settings, how, limits)
 
 
 if __name__ == "__main__":

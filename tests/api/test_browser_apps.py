@@ -26,14 +26,6 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-@pytest.fixture(scope="module")
-def closed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    """As it is without settings."""
-    with running(settings_in(tmp_path_factory.mktemp("closed"))) as found:
-        found.wait_ready()
-        yield found
-
-
 def test_a_preflight_is_answered_without_a_key(listed: Running) -> None:
     asked = {**PREFLIGHT, "Authorization": ""}
     answer = listed.client.options("/v1/audio/speech", headers=asked)
@@ -80,15 +72,6 @@ def test_no_other_page_is_let_in(listed: Running, origin: str) -> None:
         assert "access-control-allow-origin" not in answer.headers
     answer = listed.client.get("/v1/voices", headers={"Origin": origin})
     assert "access-control-allow-origin" not in answer.headers
-
-
-def test_off_without_the_setting(closed: Running) -> None:
-    for method in ("OPTIONS", "POST"):
-        answer = closed.client.request(method, "/v1/audio/speech", headers=PREFLIGHT)
-        assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
-    answer = closed.client.get("/v1/voices", headers={"Origin": CHAT})
-    assert answer.status_code == 200
-    assert not [name for name in answer.headers if name.startswith("access-control")]
 
 
 def test_a_listed_host_needs_no_key(tmp_path_factory: pytest.TempPathFactory) -> None:

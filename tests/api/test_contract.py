@@ -118,20 +118,3 @@ def test_a_thousand_examples_of_each_operation(service: Running, tmp_path: Path)
     asked = {one for one in declared(service) if re.search(PATHS, one[0].split()[1])}
     unreached = asked - reached(tmp_path) - {("GET /", "text/html")}
     assert asked and not unreached
-
-
-@pytest.mark.slow
-def test_the_examples_are_of_what_exists(service: Running, tmp_path: Path) -> None:
-    """What exists by `contract_hooks` alone, so that it is not left to luck: recordings, voices,
-    runs, and sounds that were spoken before."""
-    paths = (
-        "/v1/voices", "/v1/voices/{voice_id}", "/v1/voices/{voice_id}/preview.wav",
-        "/clone_speaker", "/v1/runs/{run_id}/evaluation", "/audio/{name}", "/dev/captioned_speech",
-        "/v1/runs/{run_id}/candidates/{candidate}/speech", "/tts_stream", "/api/tts",
-    )  # fmt: skip
-    only = [part for path in paths for part in ("--include-path", path)]
-    done = judged(service, tmp_path, 20, "fuzzing", *only)
-    assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
-    succeeded = {operation for operation, _ in reached(tmp_path)}
-    wanted = {operation for operation, _ in declared(service) if operation.split()[1] in paths}
-    assert len(wanted) == 15 and succeeded == wanted

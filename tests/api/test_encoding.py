@@ -2,15 +2,20 @@
 
 import io
 
+import av
 import numpy as np
 import pytest
 import soundfile
 
 from api import encoding
 from api.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
+from tests.api.conftest import Running
+from tests.api.decoding import decoded
 
 SAMPLES = (8000 * np.sin(np.arange(RATE) / RATE * 2 * np.pi * 330)).astype("<i2")
 PCM = SAMPLES.tobytes()
+# AAC's own silence in front, which ADTS cannot tell of, and a last frame.
+PRIMING, MOST_PADDING = 1024, 2048
 
 
 def streamed(form: str, step: int = 4_800) -> bytes:
@@ -89,3 +94,47 @@ def test_aac_is_offered_only_where_it_can_be_made(
     monkeypatch.setattr(encoding, "aac_is_installed", lambda: installed)
     aac = ["aac", "m4a"] if installed else []
     assert encoding.offered() == ["wav", "pcm", "flac", "mp3", "opus", *aac]
+
+
+@pytest.mark.parametrize("form", encoding.AAC_FORMATS)
+@pytest.mark.parametrize("step", [9602, 960_000, None])
+def test_aac_is_whole_and_the_same_sound(form: str, step: int | None) -> None:
+    found = decoded(whole(form, PCM) if step is None else streamed(form, step))
+    assert 0 <= len(found) - RATE <= MOST_PADDING
+    shifts = [found[shift:][:RATE] for shift in (0, PRIMING) if shift + RATE <= len(found)]
+    assert max(float(np.corrcoef(one, SAMPLES)[0, 1]) for one in shifts) > 0.99
+
+
+def test_a_whole_m4a_says_how_long_it_is() -> None:
+    with av.open(io.BytesIO(whole("m4a", bytes(2 * RATE)))) as file:
+        assert file.duration == pytest.approx(1_000_000, abs=1_000)
+
+
+@pytest.mark.parametrize(
+    ("form", "kind", "body"),
+    [
+        ("aac", "audio/aac", {}),
+        ("m4a", "audio/mp4", {}),
+        ("aac", "audio/aac", {"stream": False}),
+        ("m4a", "audio/mp4", {"stream": True}),
+    ],
+)
+def test_aac_is_answered(service: Running, form: str, kind: str, body: dict[str, bool]) -> None:
+    """m4a as a whole where nothing is said: its header holds its length."""
+    answer = service.say("hello " * 10, response_format=form, **body)
+    assert answer.status_code == 200 and answer.headers["content-type"] == kind
+    assert ("content-length" in answer.headers) == (not body.get("stream", form == "aac"))
+    assert 0 <= len(decoded(answer.content)) - 60 * 480 <= MOST_PADDING
+
+
+def test_without_the_encoder_it_says_what_to_type(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(encoding, "aac_is_installed", lambda: False)
+    for form in encoding.AAC_FORMATS:
+        answer = service.say("hello", response_format=form)
+        told = answer.json()
+        found = (answer.status_code, told["code"], told["param"])
+        assert found == (400, "unsupported", "response_format")
+        assert "sotaque[aac]" in told["detail"] and told["error"]["code"] == "unsupported"
+    assert service.say("hello", response_format="mp3").status_code == 200

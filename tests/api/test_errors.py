@@ -20,6 +20,10 @@ from tests.api.conftest import Running
         ("6 km/h, and/or more; 1/2 of it.", "6 km/h, and/or more; 1/2 of it."),
         ("Look at https://example.org/a/b.", "Look at https://example.org/a/b."),
         ("The root is /.", "The root is /."),
+        ("/v1/../etc too", "/v1/../etc too"),
+        ("at /v10/x here", "at x here"),
+        ("at /openapi/x here", "at x here"),
+        ("at ~/v1/x here", "at x here"),
     ],
 )
 def test_paths_are_cut_down_to_the_name_of_the_file(told: str, shown: str) -> None:

@@ -8,12 +8,13 @@ import socket
 import subprocess
 import sys
 import time
-import urllib.request
 from pathlib import Path
 
 import openai
 import pytest
 import soundfile
+
+from tests.api.test_service_stopping import free_port, ready
 
 pytestmark = pytest.mark.slow
 
@@ -30,12 +31,6 @@ def clone(folder: Path) -> Path:
         shutil.copy2(ROOT / name, folder / name)
     (folder / ".venv").symlink_to(sys.prefix)
     return folder
-
-
-def free_port() -> int:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        return int(free.getsockname()[1])
 
 
 def other_addresses() -> list[str]:
@@ -62,7 +57,7 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path: Path) ->
     )
     try:
         address = f"http://127.0.0.1:{port}"
-        while not is_ready(address):
+        while not ready(port):
             assert process.poll() is None, (tmp_path / "log").read_text()
             assert time.monotonic() - started < 120, (tmp_path / "log").read_text()
             time.sleep(0.1)
@@ -83,12 +78,3 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path: Path) ->
     assert sorted(path.name for path in folder.iterdir() if path.name[0] != ".") == [
         "Makefile", "api", "machine", "pyproject.toml", "requirements.lock", "voices", "xtts",
     ]  # fmt: skip
-
-
-def is_ready(address: str) -> bool:
-    open_here = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-    try:
-        with open_here(f"{address}/readyz", timeout=10) as answer:
-            return bool(answer.status == 200)
-    except OSError:
-        return False

@@ -10,24 +10,24 @@ import gc
 import json
 import re
 import resource
-import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
+import httpx
 import pytest
 
 from tests.api.conftest import running, settings_in
+from tests.api.test_service_stopping import free_port, process
 
 pytestmark = pytest.mark.slow
 
 # 25 chunks of 5 ms and more, four at once: some 20 requests a second.
 STEP, TEXT, SLOTS = 0.005, "load " * 5, 4
 DEADLINE, SECONDS = 3.0, 15.0
+BUSY = ("waiting", "speaking")
 
 
 @dataclass(frozen=True)
@@ -35,25 +35,6 @@ class Answered:
     status: int
     first_seconds: float
     retry_after: str | None
-
-
-@contextlib.contextmanager
-def apart(folder: Path, slots: int, queue: int, deadline: float) -> Iterator[Any]:
-    """A service in another process: its address, and what it says of itself when asked."""
-    command = (sys.executable, "-m", "tests.api.fake_service", str(folder), str(slots), str(queue),
-               str(deadline))  # fmt: skip
-    with subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
-        address = process.stdout.readline().strip()
-
-        def told() -> dict[str, int]:
-            process.stdin.write("\n")
-            process.stdin.flush()
-            found: dict[str, int] = json.loads(process.stdout.readline())
-            return found
-
-        yield address, told
 
 
 @contextlib.contextmanager
@@ -101,14 +82,18 @@ async def loaded(address: str) -> list[Answered]:
 
 def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_STEP", str(STEP))
-    with apart(tmp_path, SLOTS, 200, DEADLINE) as (address, told), without_pauses():
-        before = told()["size"]
+    port = free_port()
+    limits = (str(SLOTS), "200", str(DEADLINE))
+    command = ("tests.api.stopped_service", str(tmp_path), str(port), *limits)
+    with process(*command, port=port, folder=tmp_path) as service, without_pauses():
+        address = f"http://127.0.0.1:{port}"
+        before = _peak_kilobytes(service.pid)
         found = asyncio.run(loaded(address))
         ended = time.monotonic()
-        while told()["left"]:
+        while any(httpx.get(f"{address}/status").json()["queue"][one] for one in BUSY):
             assert time.monotonic() - ended < 5
             time.sleep(0.05)
-        grown = told()["size"] - before
+        grown = _peak_kilobytes(service.pid) - before
     accepted = sorted(one.first_seconds for one in found if one.status == 200)
     refused = sorted(one.first_seconds for one in found if one.status == 503)
     print(f"{len(accepted)} spoken, {len(refused)} refused, {grown} kB more")
@@ -118,7 +103,7 @@ def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert accepted[int(0.99 * len(accepted))] < DEADLINE
     assert refused[int(0.99 * len(refused))] < 0.1
     assert all(int(one.retry_after or 0) >= 1 for one in found if one.status == 503)
-    assert grown < 50 << 10  # kB
+    assert grown < 50 << 10
 
 
 def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
@@ -141,6 +126,12 @@ def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
             sizes.append(_resident())
         assert sizes[1] - sizes[0] < 20 << 20
         assert service.parts.engine.happened.restarts == 0
+
+
+def _peak_kilobytes(process: int) -> int:
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert found is not None
+    return int(found[1])
 
 
 def _resident() -> int:

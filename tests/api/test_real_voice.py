@@ -8,7 +8,6 @@ import os
 import random
 import signal
 import statistics
-import sys
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -19,17 +18,13 @@ from pathlib import Path
 import pytest
 
 from api.app import how_of
-from machine.devices.health import Outcome
-from machine.devices.selection import Environment
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
-from tests.api.engine.test_supervisor import GPU
 from xtts.inference.synthesis_request import SynthesisRequest
 
 pytestmark = pytest.mark.slow
 
 # What a replacement may take: ten seconds, or as long as two starts where a start is slow.
 RECOVERY_SECONDS, RECOVERY_STARTS = 10.0, 2.0
-FAULTY = (sys.executable, "-m", "tests.api.faulty_child")
 PATIENT = replace(QUICK, queue=32, deadline=300.0, hang=60.0)
 TEXTS = (
     "Yes.",
@@ -155,39 +150,3 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
     assert again.status_code == 200 and again.content == wanted
     assert seconds < most_seconds
     assert service.parts.engine.happened.restarts == 1
-
-
-@pytest.mark.parametrize("text", ["!cufft", "!710", "!memory"])
-@pytest.mark.parametrize("good_again", [True, False])
-def test_a_fault_of_the_gpu_is_behind_us_within_ten_seconds(
-    tmp_path: Path, text: str, good_again: bool
-) -> None:
-    """Found good again, it is used again; else the CPU is, and /status says why. The child's GPU is
-    played; the check of a real one comes on top."""
-    broken = replace(GPU.gpus[0], outcome=Outcome.BUILD, reason="Its cuFFT fails every plan.")
-    machines = [GPU, GPU if good_again else replace(GPU, gpus=(broken,))]
-
-    def look() -> Environment:
-        return machines.pop(0) if len(machines) > 1 else machines[0]
-
-    settings = settings_in(tmp_path)
-    how = replace(how_of(settings), look=look, command=FAULTY)
-    before = time.monotonic()
-    with running(settings, how, PATIENT) as service:
-        service.wait_ready()
-        most_seconds = most_recovery_seconds(time.monotonic() - before)
-        assert service.client.get("/status").json()["device"] == "cuda:0"
-        started = time.monotonic()
-        answer = service.say(text)
-        code = "out_of_memory" if text == "!memory" else "gpu_fault"
-        assert (answer.status_code, answer.json()["code"]) == (503, code)
-        assert service.say(TEXTS[1]).status_code == 200
-        seconds = time.monotonic() - started
-        told = service.client.get("/status").json()
-        print(f"{text}: spoke again {seconds:.1f} s later: {told['message']}")
-        assert seconds < most_seconds
-        expected = (
-            ("cuda:0", "ready", "") if good_again else ("cpu", "degraded", "gpu_failed_check")
-        )
-        assert (told["device"], told["state"], told["reason_code"]) == expected
-        assert told["restarts"] == 1 and told["message"]

@@ -14,7 +14,7 @@ import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
@@ -58,7 +58,7 @@ class StepAgreement(Protocol):
     @property
     def stop(self) -> bool: ...
     @property
-    def totals(self) -> Any: ...
+    def shares(self) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from machine.devices.health import GpuHealth, Outcome, gpu_from
+from machine.devices.health import GpuHealth, Outcome, read_as
 from machine.storage.atomic import WriteError, write_json
 from machine.storage.hashes import stamp_of
 from machine.storage.reading import read_json, read_text
@@ -31,8 +31,8 @@ _SOON = frozenset(
     {Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN}
 )
 _KEPT = 7
-_SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-_ASKED = (*_SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
+_ASKED = (*SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ def read(path: Path, key: str, moment: ProbeMoment) -> tuple[GpuHealth, ...] | N
     content = _content(path)
     try:
         kept = content["checks"][key]
-        gpus = tuple(gpu_from(one) for one in kept["gpus"])
+        gpus = tuple(read_as(GpuHealth, one) for one in kept["gpus"])
         age = moment.now - kept["at"]
         woken = abs(moment.slept - kept["slept"]) > _SLEPT_SECONDS
         if woken or not 0 <= age < min(map(longest_age, gpus), default=600.0):
@@ -118,23 +118,19 @@ def surprised(path: Path, index: int, words: str, moment: ProbeMoment) -> None:
     _write(path, {"schema": SCHEMA, "checks": {}, "surprises": [*kept[-9:], fault]})
 
 
-def key_of(facts: Mapping[str, Any]) -> str:
-    """One hash of everything that a check depends on."""
-    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
-
-
-def facts(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, Any]:
-    """What a check depends on, read without torch and without a GPU. root: another one in tests."""
+def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
+    """One hash of everything that a check depends on, read without torch and without a GPU. root:
+    another one in tests."""
     cards = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
     torch = importlib.util.find_spec("torch")
     build = Path(torch.origin).parent / "version.py" if torch and torch.origin else None
     searched = [
         folder
-        for name in _SEARCHED
+        for name in SEARCHED
         for folder in environ.get(name, "").replace(" ", ":").split(":")
         if folder
     ]
-    return {
+    facts = {
         "schema": SCHEMA,
         "torch": [str(build), read_text(build) if build else ""],
         "driver": read_text(root / "proc/driver/nvidia/version"),
@@ -148,6 +144,7 @@ def facts(environ: Mapping[str, str], root: Path = Path("/")) -> dict[str, Any]:
         "boot": read_text(root / "proc/sys/kernel/random/boot_id").strip(),
         "image": _image(read_text(root / "proc/self/mountinfo")),
     }
+    return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
 
 def stamp(path: str) -> list[Any] | None:

@@ -7,7 +7,6 @@ then device or refused, then doing and operation for each, then end.
 
 import argparse
 import ctypes
-import json
 import os
 import re
 import signal
@@ -16,11 +15,13 @@ import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any
 
 from machine.devices import cuda_errors
 from machine.devices.health import OPERATIONS, OperationVerdict, Outcome
-from machine.process import die_with_parent
+from machine.memory import mapped_libraries
+from machine.process import reserve_stdout, write_json_line
+from machine.storage.reading import read_text
 from machine.threads import set_omp_passive
 
 if TYPE_CHECKING:
@@ -39,15 +40,17 @@ _COMPUTE_MODE, _EXCLUSIVE_PROCESS = 20, 3
 
 def main() -> int:
     """Checks one device; the exit status is 0 whenever there was an end to tell of."""
-    arguments = _arguments()
-    if arguments.parent:
-        die_with_parent(arguments.parent)
+    parser = argparse.ArgumentParser(
+        prog="python -m machine.devices.probe.child", description=__doc__
+    )
+    parser.add_argument("--device", required=True)
+    parser.add_argument("--operations", default=",".join(OPERATIONS))
+    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
+    arguments = parser.parse_args()
     set_omp_passive()
-    # A copy of fd 1 for the answers; whatever a library prints must not stand among them.
-    answers = os.fdopen(os.dup(1), "w", buffering=1)
-    os.dup2(2, 1)
+    answers = reserve_stdout()
     for event in check(arguments.device, arguments.operations.split(","), arguments.cudnn):
-        _tell(answers, event)
+        write_json_line(answers, event)
     return 0
 
 
@@ -76,7 +79,8 @@ def check(device: str, names: list[str], cudnn: bool = True) -> Iterator[dict[st
         yield {"event": "operation", **asdict(found)}
         if found.outcome is Outcome.STICKY:  # whatever came next would say the same
             break
-    yield {"event": "end", "libraries": loaded_libraries(Path("/proc/self/maps").read_text())}
+    libraries = mapped_libraries(read_text(Path("/proc/self/maps")), _LIBRARY)
+    yield {"event": "end", "libraries": {name: paths[-1] for name, paths in libraries.items()}}
 
 
 def device_facts(device: str) -> dict[str, Any]:
@@ -138,13 +142,6 @@ def verdict(
     return told("", Outcome.OK)
 
 
-def loaded_libraries(maps: str) -> dict[str, str]:
-    """CUDA's libraries among the mapped files of a process (`/proc/self/maps`): name -> path."""
-    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if line.count(" /") == 1}
-    found = {Path(path).name: path for path in sorted(paths)}
-    return {name: path for name, path in found.items() if _LIBRARY.match(name)}
-
-
 def _older_than_bf16(device: str, facts: dict[str, Any]) -> bool:
     return device.startswith("cuda") and tuple(facts["capability"]) < BF16_CAPABILITY
 
@@ -193,22 +190,6 @@ def _changed(found: "Tensor", operation: str, run: int, cudnn: bool) -> "Tensor"
     if kind in ("wrong", "flaky"):
         return found.double() * (1.0 if kind == "flaky" and run == 0 else 1.1)
     raise RuntimeError(kind)
-
-
-def _tell(answers: IO[str], event: dict[str, Any]) -> None:
-    answers.write(json.dumps(event) + "\n")
-    answers.flush()
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m machine.devices.probe.child", description=__doc__
-    )
-    parser.add_argument("--device", required=True)
-    parser.add_argument("--operations", default=",".join(OPERATIONS))
-    parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
-    parser.add_argument("--parent", type=int)
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

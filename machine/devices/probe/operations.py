@@ -12,6 +12,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from machine.devices.graph_capture import cuda_graph
+
 # The largest relative L2 distance from the CPU's float32 result, TF32 off, and between two runs.
 # From rounding errors and published comparisons, not yet measured: `python -m benchmarks probe` on
 # a good GPU prints every distance beside its limit. Tighten or widen here, and only here.
@@ -225,21 +227,10 @@ def _graph(at: ProbePlace) -> Tensor:
     weight, first, second = (at.numbers(4, WIDTH), at.numbers(16, 4), at.numbers(16, 4, seed=1))
     if not at.device.startswith("cuda"):
         return F.gelu(second @ weight)
-    with torch.cuda.device(at.device):
-        own, side = torch.cuda.current_stream(), torch.cuda.Stream()
-        side.wait_stream(own)
-        with torch.cuda.stream(side):
-            F.gelu(first @ weight)
-        own.wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        try:
-            with torch.cuda.graph(graph, stream=side, capture_error_mode="thread_local"):
-                found = F.gelu(first @ weight)
-        finally:
-            torch.cuda.set_stream(own)
-        first.copy_(second)
-        graph.replay()
-        return found.clone()
+    (found,), replay = cuda_graph(lambda: (F.gelu(first @ weight),), torch.device(at.device))
+    first.copy_(second)
+    replay()
+    return found.clone()
 
 
 def _overflow(at: ProbePlace) -> Tensor:

@@ -8,13 +8,10 @@ check fails, up to three more are made with one thing changed; the first that pa
 import contextlib
 import json
 import os
-import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
-
-from filelock import FileLock, Timeout
 
 from machine.devices.health import (
     CLEAN_LIBRARY_PATH,
@@ -27,32 +24,30 @@ from machine.devices.health import (
 )
 from machine.devices.probe import cache as probe_cache
 from machine.devices.probe.cache import ProbeMoment
-from machine.devices.probe.verdict import ProbeEnding, gpu_of
-from machine.process import run_with_timeout
+from machine.devices.probe.verdict import gpu_of
+from machine.process import ProcessResult, module_command, run_with_timeout
+from machine.storage.atomic import WriteError
 from machine.storage.file_cache import cache_folder
-from machine.text import last_line
+from machine.storage.locks import wait_for
 
 COLD_SECONDS = 60.0
 WARM_SECONDS = 20.0
 # Eight GPUs of which each is checked four times, each until its time is up.
 LONGEST_WAIT_SECONDS = 700.0
-_FOREIGN = ("LD_LIBRARY_PATH", "LD_PRELOAD")
 
 
 @dataclass(frozen=True)
 class ProbeChild:
     """How a check is started. command and devices: others in tests; environ: its environment."""
 
-    command: tuple[str, ...] = (sys.executable, "-m", "machine.devices.probe.child")
+    command: tuple[str, ...] = field(
+        default_factory=lambda: module_command("machine.devices.probe.child")
+    )
     devices: str = "cuda:{}"
     cold_seconds: float = COLD_SECONDS
     warm_seconds: float = WARM_SECONDS
     operations: tuple[str, ...] = OPERATIONS
-    environ: Mapping[str, str] | None = None
-
-    @property
-    def environment(self) -> Mapping[str, str]:
-        return os.environ if self.environ is None else self.environ
+    environ: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
 
 
 def probe(
@@ -65,7 +60,7 @@ def probe(
     """
     child = child or ProbeChild()
     cache = cache or _cache_file()
-    key = probe_cache.key_of(probe_cache.facts(child.environment))
+    key = probe_cache.key_of(child.environ)
     if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
         return found
     with _one_at_a_time(cache):
@@ -88,7 +83,7 @@ def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
 def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """The environment of a process that is to load no foreign libraries."""
     whole = os.environ if environ is None else environ
-    return {name: value for name, value in whole.items() if name not in _FOREIGN}
+    return {name: value for name, value in whole.items() if name not in probe_cache.SEARCHED}
 
 
 def _cache_file() -> Path:
@@ -98,17 +93,12 @@ def _cache_file() -> Path:
 @contextlib.contextmanager
 def _one_at_a_time(cache: Path) -> Iterator[None]:
     """Waits for another process's check. Where nothing can be locked, nobody is waited for."""
-    try:
-        cache.parent.mkdir(parents=True, exist_ok=True)
-        lock = FileLock(cache.with_suffix(".lock"), timeout=LONGEST_WAIT_SECONDS)
-        lock.acquire()
-    except (OSError, Timeout, NotImplementedError):
+    with contextlib.ExitStack() as stack:
+        with contextlib.suppress(OSError, WriteError):
+            cache.parent.mkdir(parents=True, exist_ok=True)
+            lock = wait_for(cache.with_suffix(".lock"), limit_seconds=LONGEST_WAIT_SECONDS)
+            stack.enter_context(lock)
         yield
-        return
-    try:
-        yield
-    finally:
-        lock.release()
 
 
 def _checked(child: ProbeChild, *, warm: bool) -> tuple[GpuHealth, ...]:
@@ -124,10 +114,10 @@ def _check(
 ) -> tuple[GpuHealth, int]:  # fmt: skip
     """One child for one GPU: what it found, and how many GPUs it saw."""
     device = child.devices.format(index)
-    command = (*child.command, "--device", device, "--parent", str(os.getpid()), *options)
+    command = (*child.command, "--device", device, *options)
     if "--operations" not in options:
         command += ("--operations", ",".join(child.operations))
-    events, ending = run(command, environ or child.environment, limit_seconds)
+    events, ending = run(command, environ or child.environ, limit_seconds)
     try:
         return gpu_of(index, events, ending)
     except (KeyError, TypeError, ValueError) as error:
@@ -155,9 +145,9 @@ def _variants(
     passed = {one.name for one in gpu.operations if one.ok}
     asked = tuple(name for name in child.operations if name not in passed)
     names = ("--operations", ",".join(asked))
-    foreign = [name for name in _FOREIGN if child.environment.get(name)]
+    foreign = [name for name in probe_cache.SEARCHED if child.environ.get(name)]
     if foreign:
-        clean = clean_environment(child.environment)
+        clean = clean_environment(child.environ)
         found, _ = _check(child, gpu.index, child.warm_seconds, *names, environ=clean)
         without = " ".join(f"-u {name}" for name in foreign)
         told = f"Without {' and '.join(foreign)} it passes: put `env {without}` before the command."
@@ -181,16 +171,12 @@ def _variant(name: str, advice: str, found: GpuHealth) -> ProbeVariant:
 
 def run(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
-) -> tuple[list[dict[str, Any]], ProbeEnding]:
+) -> tuple[list[dict[str, Any]], ProcessResult]:
     """Starts a child and collects what it reports until its end, or until its time is up."""
     # is_available() and device_count() of a child then ask NVML, and make no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     result = run_with_timeout(command, limit_seconds, environment)
-    started = result.code is not None or result.hung
-    last_words = last_line(result.errors) if started else result.fault
-    return _events(result.out), ProbeEnding(
-        result.code, limit_seconds, last_words, hung=result.hung
-    )
+    return _events(result.out), result
 
 
 def _events(out: str) -> list[dict[str, Any]]:

@@ -2,35 +2,25 @@
 
 import signal
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from machine.devices import cuda_errors
-from machine.devices.health import GpuHealth, OperationVerdict, Outcome, operation_from
+from machine.devices.health import GpuHealth, OperationVerdict, Outcome, read_as
+from machine.process import ProcessResult
+from machine.text import last_line
 
 _TOLD = 2  # so many failures are reported in full
 
 
-@dataclass(frozen=True)
-class ProbeEnding:
-    """How a child ended. code: its exit status, negative for a signal, None when it hung or was
-    never there; last_words: the last line on stderr."""
-
-    code: int | None
-    limit_seconds: float
-    last_words: str
-    hung: bool
-
-
 def gpu_of(
-    index: int, events: Sequence[Mapping[str, Any]], ending: ProbeEnding
+    index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult
 ) -> tuple[GpuHealth, int]:
     """The GPU that a child was asked about, and how many it saw."""
     facts = _last(events, "device")
     refused = _last(events, "refused")
     end = _last(events, "end")
     operations = tuple(
-        operation_from({key: value for key, value in one.items() if key != "event"})
+        read_as(OperationVerdict, {key: value for key, value in one.items() if key != "event"})
         for one in events
         if one["event"] == "operation"
     )
@@ -81,15 +71,18 @@ def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]
     return Outcome.DEGRADED, reason
 
 
-def of_ending(ending: ProbeEnding, doing: str) -> tuple[Outcome, str]:
+def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
     """What it means that a child did not come to its end. doing: the operation that it was in."""
     where = f" in {doing}" if doing else ""
-    tail = f" It said last: {ending.last_words}" if ending.last_words else ""
+    last = last_line(ending.errors)
     if ending.hung:
+        tail = f" It said last: {last}" if last else ""
         return (
             Outcome.HANG,
-            f"the check hung{where} and was ended after {ending.limit_seconds:g} s.{tail}",
+            f"the check hung{where} and was ended after {ending.seconds:.2g} s.{tail}",
         )
+    last = ending.fault or last
+    tail = f" It said last: {last}" if last else ""
     code = ending.code
     if code is not None and code < 0:
         name = _signal_name(-code)
@@ -97,7 +90,7 @@ def of_ending(ending: ProbeEnding, doing: str) -> tuple[Outcome, str]:
             why = "most often the system does that when memory runs out"
             return Outcome.TRANSIENT, f"the check was killed{where} ({name}); {why}.{tail}"
         return Outcome.CRASH, f"the check was ended{where} by {name}.{tail}"
-    found = cuda_errors.fault("", ending.last_words)
+    found = cuda_errors.fault("", last)
     outcome = found.outcome if found else Outcome.COULD_NOT_RUN
     return outcome, f"the check did not come to its end{where}.{tail}"
 

@@ -3,9 +3,9 @@ it speaks again. The machine and the child are made up; loop, frames and process
 
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -115,23 +115,19 @@ def test_a_voice_without_a_recording_is_ready_and_says_what_is_missing(tmp_path:
         assert code_of(service.say("hello")) == (409, "no_reference")
 
 
-def test_a_hang_is_ended(tmp_path: Path) -> None:
-    with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
-        service.wait_ready()
-        assert code_of(service.say("!hang")) == (503, "hang")
-        service.wait_ready()
-        assert service.say("hello").status_code == 200
-
-
-@pytest.mark.slow
-def test_a_child_that_is_stopped_is_a_hang_too(tmp_path: Path) -> None:
+@pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_a_hang_is_ended(tmp_path: Path, stopped: bool) -> None:
     with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
         service.wait_ready()
         before = service.parts.engine.child.pid
-        os.kill(before, signal.SIGSTOP)
-        service.wait_until(lambda: service.parts.engine.happened.last_code == "hang")
+        if stopped:
+            os.kill(before, signal.SIGSTOP)
+            service.wait_until(lambda: service.parts.engine.happened.last_code == "hang")
+        else:
+            assert code_of(service.say("!hang")) == (503, "hang")
         service.wait_ready()
         assert service.parts.engine.child.pid != before
+        assert service.say("hello").status_code == 200
 
 
 @pytest.mark.parametrize(
@@ -159,38 +155,20 @@ def test_an_input_that_killed_twice_is_refused_and_others_are_not(service: Runni
 
 
 def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service: Running) -> None:
-    found: list[httpx.Response | Exception] = []
-
-    def bystander() -> None:
-        try:
-            found.append(service.say("x" * 400))
-        except httpx.HTTPError as error:
-            found.append(error)
-
-    beside = threading.Thread(target=bystander)
-    beside.start()
-    service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
-    assert service.say("!cufft").status_code == 503
-    beside.join()
-    assert code_of(found[0]) == (503, "gpu_fault")
+    with ThreadPoolExecutor(1) as pool:
+        beside = pool.submit(service.say, "x" * 400)
+        service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
+        assert service.say("!cufft").status_code == 503
+        assert code_of(beside.result()) == (503, "gpu_fault")
     service.wait_ready()
     assert service.say("x" * 400).status_code == 200
     assert len(service.parts.engine.waiting.deaths) == 1
 
 
 def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service: Running) -> None:
-    answers: list[int] = []
-    threads = [
-        threading.Thread(target=lambda: answers.append(service.say("y" * 30).status_code))
-        for _ in range(6)
-    ]
-    dying = threading.Thread(target=lambda: answers.append(service.say("!cufft").status_code))
-    dying.start()
-    for thread in threads:
-        thread.start()
-    for thread in (dying, *threads):
-        thread.join()
-    assert len(answers) == 7 and set(answers) <= {200, 503}
+    with ThreadPoolExecutor(7) as pool:
+        answers = [one.status_code for one in pool.map(service.say, ["!cufft", *["y" * 30] * 6])]
+    assert set(answers) <= {200, 503}
     # Four at most spoke when it died; the others were spoken by the next child.
     assert answers.count(503) <= 4
 

@@ -123,14 +123,6 @@ def test_a_file_is_needed_and_not_more_than_is_allowed(service: Running) -> None
     assert client.delete("/v1/voices/default").status_code == 409
 
 
-@given(st.text(max_size=80))
-def test_no_id_leaves_the_folder(identity: str) -> None:
-    voices = Voices(Path("/nonexistent/voices"))
-    with pytest.raises(Exception, match="no voice of that id") as caught:
-        voices.find(identity)
-    assert caught.value.status == 404
-
-
 @settings(max_examples=150)
 @given(
     st.sampled_from([b"RIFF", b"RIFX", b"RF64"]), st.integers(0, 2**32 - 1), st.integers(0, 65535),

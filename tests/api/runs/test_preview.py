@@ -2,13 +2,11 @@
 asks, within the same limits."""
 
 import os
-import threading
-from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 
 from api.gate import RateLimiter
@@ -22,6 +20,7 @@ from tests.api.judged_run import (
     served,
     write_judged_run,
 )
+from tests.api.threads import at_once
 from xtts.voices.run_folder import RunFolder
 
 
@@ -56,24 +55,15 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
-def in_threads(*acts: Callable[[], httpx.Response]) -> list[httpx.Response]:
-    found: list[httpx.Response] = []
-    threads = [threading.Thread(target=lambda act=act: found.append(act())) for act in acts]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    return found
-
-
 def test_those_who_want_another_candidate_wait_for_those_who_speak(
     still: Running,
 ) -> None:
     """Both are answered whole, and never are both voices open."""
-    answers = in_threads(
-        *[lambda seed=seed: preview(still, "epoch_2", "p" * 200, seed=seed) for seed in (1, 2)],
-        *[lambda seed=seed: preview(still, "base", "p" * 200, seed=seed) for seed in (3, 4)],
-    )
+    names = ("epoch_2", "epoch_2", "base", "base")
+    answers = at_once([
+        partial(preview, still, name, "p" * 200, seed=seed)
+        for seed, name in enumerate(names, 1)
+    ])  # fmt: skip
     assert sorted(answer.content[44:] for answer in answers) == sorted(
         said("p" * 200, seed) for seed in (1, 2, 3, 4)
     )

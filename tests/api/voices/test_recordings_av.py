@@ -36,12 +36,17 @@ def made(kind: str, sound: np.ndarray, rate: int = RATE, channels: int = 1) -> b
     layout = "stereo" if channels == 2 else "mono"
     with av.open(out, "w", format=container) as file:
         stream: Any = file.add_stream(codec, rate=rate, layout=layout)
-        pcm = np.repeat((sound * 32767).astype("<i2"), channels).reshape(1, -1)
-        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout=layout)
-        frame.sample_rate, frame.pts = rate, 0
-        file.mux(stream.encode(frame))
-        file.mux(stream.encode(None))
+        write(file, stream, sound, rate, layout)
     return out.getvalue()
+
+
+def write(
+    file: Any, stream: Any, sound: np.ndarray, rate: int = RATE, layout: str = "mono"
+) -> None:
+    pcm = np.repeat((sound * 32767).astype("<i2"), 1 + (layout == "stereo")).reshape(1, -1)
+    frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout=layout)
+    frame.sample_rate, frame.pts = rate, 0
+    file.mux([*stream.encode(frame), *stream.encode(None)])
 
 
 def likeness(found: np.ndarray, sound: np.ndarray) -> float:
@@ -92,11 +97,7 @@ def test_a_browsers_recording_says_no_length_and_is_read() -> None:
     pipe = Pipe()
     with av.open(pipe, "w", format="webm", options={"live": "1"}) as file:
         stream = file.add_stream("libopus", rate=RATE, layout="mono")
-        pcm = (speech(2.0, RATE) * 32767).astype("<i2").reshape(1, -1)
-        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
-        frame.sample_rate, frame.pts = RATE, 0
-        file.mux(stream.encode(frame))
-        file.mux(stream.encode(None))
+        write(file, stream, speech(2.0, RATE))
     with av.open(io.BytesIO(pipe.bytes), "r") as written:
         assert written.duration is None
     wav, _ = decoded(pipe.bytes, 60.0, container_of(pipe.bytes))
@@ -137,10 +138,7 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused() -> None:
                 file.mux(pictures.encode(picture))
             file.mux(pictures.encode(None))
             if stream:
-                pcm = (speech(2.0, RATE) * 32767).astype("<i2").reshape(1, -1)
-                frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
-                frame.sample_rate, frame.pts = RATE, 0
-                file.mux([*stream.encode(frame), *stream.encode(None)])
+                write(file, stream, speech(2.0, RATE))
         return out.getvalue()
 
     found, rate = read_mono(film(True), "mov", 60.0)
@@ -153,10 +151,7 @@ def test_a_codec_that_is_not_named_is_not_decoded() -> None:
     out = io.BytesIO()
     with av.open(out, "w", format="matroska") as file:
         stream = file.add_stream("ac3", rate=RATE, layout="mono")
-        pcm = (speech(2.0, RATE) * 32767).astype("<i2").reshape(1, -1)
-        frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout="mono")
-        frame.sample_rate, frame.pts = RATE, 0
-        file.mux([*stream.encode(frame), *stream.encode(None)])
+        write(file, stream, speech(2.0, RATE))
     with pytest.raises(ValueError, match="ac3, which is not read"):
         read_mono(out.getvalue(), "matroska", 60.0)
 

@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 from wyoming.audio import AudioChunk
-from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart, SynthesizeStop
+from wyoming.tts import Synthesize
 
 from api.app import how_of
 from tests.api.conftest import QUICK, on_threads, settings_in
-from tests.api.wyoming.conftest import BothPorts, both, heard
+from tests.api.wyoming.conftest import BothPorts, both
 
 pytestmark = pytest.mark.slow
 TEXT = "Good morning, how did you sleep?"
@@ -71,25 +71,3 @@ def test_its_first_sound_is_as_soon_as_that_of_http(ports: BothPorts) -> None:
     print(f"first sound {1000 * statistics.median(later):+.1f} ms against HTTP's; all of them "
           f"{[round(1000 * one, 1) for one in sorted(later)]}")  # fmt: skip
     assert statistics.median(later) < 0.050
-
-
-def test_sound_comes_before_the_text_has_ended(ports: BothPorts) -> None:
-    async def ask() -> tuple[float, float]:
-        async with ports.client() as client:
-            started = time.monotonic()
-            await client.write_event(SynthesizeStart().event())
-            for word in "Good morning. How did you sleep?".split(" "):
-                await client.write_event(SynthesizeChunk(text=word + " ").event())
-            event = await asyncio.wait_for(client.read_event(), 60)
-            assert event is not None and event.type == "audio-start"
-            event = await asyncio.wait_for(client.read_event(), 60)
-            assert event is not None and event.type == "audio-chunk"
-            first = time.monotonic() - started
-            await client.write_event(SynthesizeChunk(text="I slept well.").event())
-            await client.write_event(SynthesizeStop().event())
-            rest = await heard(client, "synthesize-stopped")
-            assert not rest.error and len(rest.pcm) > 24_000
-            return first, time.monotonic() - started
-
-    first, whole = asyncio.run(ask())
-    print(f"first sound after {first:.2f} s, the last after {whole:.2f} s")
