@@ -135,25 +135,31 @@ def missing_files(folder: Path) -> list[str]:
     A file is hashed once; `verified.json` remembers it by its size and time. Raises FilesError
     when one is another than the published one.
     """
-    known, seen = _read_manifest(folder), dict[str, HashedFile]()
-    missing, wrong = [], []
+    try:
+        content = (folder / _MANIFEST).read_bytes()
+        known = TypeAdapter(dict[str, HashedFile]).validate_json(content)
+    except (OSError, ValidationError):
+        known = {}
+    seen, missing, wrong = dict[str, HashedFile](), [], []
     for name, expected in XTTS_V2.items():
         path = folder / name
         try:
-            found = _hashed(path, expected, known.get(name))
+            found = _published(path, expected, known.get(name))
         except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
             continue
         except OSError as error:
             wrong.append(f"{path} cannot be read ({error.strerror}).")
             continue
-        if fault := _fault_of(path, expected, found):
-            wrong.append(fault)
+        if isinstance(found, str):
+            wrong.append(found)
             continue
         seen[name] = found
         trust_cached_hash(path, found)
     if seen != known:
-        _write_manifest(folder, seen)
+        # A folder that cannot be written is hashed again at the next start, and that is all.
+        with contextlib.suppress(WriteError):
+            write_json(folder / _MANIFEST, {name: asdict(one) for name, one in seen.items()})
     if wrong:
         lines = "\n  ".join(wrong)
         raise FilesError(
@@ -215,37 +221,18 @@ def _taken(name: str, source: ModelSource) -> bool:
     return False
 
 
-def _hashed(path: Path, expected: Written, known: HashedFile | None) -> HashedFile:
-    """Hashes a file of the right size, unless that was done before. Raises OSError."""
+def _published(path: Path, expected: Written, known: HashedFile | None) -> HashedFile | str:
+    """A file that is the published one, else the sentence that says what it is instead. It is
+    hashed where it has the right size and is not known. Raises OSError."""
     found = path.stat()
-    if known and known.is_still(found):
-        return known
     if found.st_size != expected.bytes:
-        return HashedFile("", found.st_size, found.st_mtime_ns)
-    if found.st_size > _WORTH_A_LINE:
-        log.info("Verifying %s (%d MB) ...", path, found.st_size / 1e6)
-    return HashedFile(sha256_of(path), found.st_size, found.st_mtime_ns)
-
-
-def _fault_of(path: Path, expected: Written, found: HashedFile) -> str | None:
-    """None for the published file, else the sentence that says what it is instead."""
-    if found.bytes != expected.bytes:
-        return f"{path} has {found.bytes:,} bytes, the published one {expected.bytes:,}."
-    if found.sha256 != expected.sha256:
+        return f"{path} has {found.st_size:,} bytes, the published one {expected.bytes:,}."
+    if known is None or not known.is_still(found):
+        if found.st_size > _WORTH_A_LINE:
+            log.info("Verifying %s (%d MB) ...", path, found.st_size / 1e6)
+        known = HashedFile(sha256_of(path), found.st_size, found.st_mtime_ns)
+    if known.sha256 != expected.sha256:
         return (
-            f"{path} has SHA-256 {found.sha256[:12]}…, the published one {expected.sha256[:12]}…."
+            f"{path} has SHA-256 {known.sha256[:12]}…, the published one {expected.sha256[:12]}…."
         )
-    return None
-
-
-def _read_manifest(folder: Path) -> dict[str, HashedFile]:
-    try:
-        return TypeAdapter(dict[str, HashedFile]).validate_json((folder / _MANIFEST).read_bytes())
-    except (OSError, ValidationError):
-        return {}
-
-
-def _write_manifest(folder: Path, seen: Mapping[str, HashedFile]) -> None:
-    # A folder that cannot be written is hashed again at the next start, and that is all.
-    with contextlib.suppress(WriteError):
-        write_json(folder / _MANIFEST, {name: asdict(one) for name, one in seen.items()})
+    return known

@@ -88,29 +88,23 @@ class EnglishRules(LanguageRules):
     def read_named_dates(self) -> Step:
         """March 5th, 2024; 5 March 2024."""
         names = "|".join(self.months)
-        year = r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
-        american = re.compile(rf"\b({names})\s([0-9]{{1,2}})(?:st|nd|rd|th)?(?![\w.,:]?\d){year}")
+        year = r"(?:,?\s(?P<year>[0-9]{4})(?![\w.,]?\d))?"
+        month, day = rf"(?P<month>{names})", r"(?P<day>[0-9]{1,2})(?:st|nd|rd|th)?"
+        american = re.compile(rf"\b{month}\s{day}(?![\w.,:]?\d){year}")
         british = re.compile(
-            rf"(?<![\w.,])(the\s)?([0-9]{{1,2}})(?:st|nd|rd|th)?\s(?:of\s)?({names})\b{year}",
-            re.IGNORECASE,
+            rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?{month}\b{year}", re.IGNORECASE
         )
 
-        def ended(said: str, number: str | None) -> str:
-            return f"{said}, {self.year(int(number))}" if number else said
-
-        def first(match: re.Match[str]) -> str:
-            day = int(match[2])
-            if not 1 <= day <= 31:
+        def said(match: re.Match[str], form: str) -> str:
+            if not 1 <= int(match["day"]) <= 31:
                 return match[0]
-            return ended(f"{match[1]} {self.ordinal(day)}", match[3])
+            words = form.format(month=match["month"], day=self.ordinal(int(match["day"])))
+            return f"{words}, {self.year(int(match['year']))}" if match["year"] else words
 
-        def second(match: re.Match[str]) -> str:
-            day = int(match[2])
-            if not 1 <= day <= 31:
-                return match[0]
-            return ended(f"the {self.ordinal(day)} of {match[3]}", match[4])
-
-        return lambda text: british.sub(second, american.sub(first, text))
+        return lambda text: british.sub(
+            lambda m: said(m, "the {day} of {month}"),
+            american.sub(lambda m: said(m, "{month} {day}"), text),
+        )
 
     @cached_property
     def read_abbreviations(self) -> Step:

@@ -20,6 +20,8 @@ class SlavicRules(LanguageRules):
     last_one_counts = False
     # Behind a year that is an ordinal; "" where it is a cardinal.
     of_year = ""
+    # What stands behind an hour without minutes.
+    full_hour: ClassVar[Noun | None] = None
     # A date with the month's name, and with what stands behind the year.
     named_date: ClassVar[re.Pattern[str] | None] = None
     # The ordinals of 0 to 19 and of tens, and their endings behind a hard and a soft stem, by
@@ -60,6 +62,15 @@ class SlavicRules(LanguageRules):
         if not self.of_year:
             return f"{said} {self.cardinal(year)}"
         return f"{said} {self.ordinal(year, 'm-gen')} {self.of_year}"
+
+    def time(self, at: ClockTime) -> str:
+        """Čtrnáct třicet; devět hodin, where nothing behind it says so already."""
+        if self.full_hour is None or not at.full_hour:
+            return super().time(at)
+        said = self.cardinal(at.hour, self.full_hour.gender)
+        if re.match(rf"\s*{self.full_hour.one[:3]}", at.after):
+            return said
+        return f"{said} {self.form(WrittenNumber(str(at.hour)), self.full_hour)}"
 
     @cached_property
     def read_named_dates(self) -> Step:
@@ -228,6 +239,7 @@ class CzechRules(SlavicRules):
         "ledna", "února", "března", "dubna", "května", "června", "července", "srpna", "září",
         "října", "listopadu", "prosince",
     )  # fmt: skip
+    full_hour = Noun.of("hodina/hodiny/hodin", "f")
     percent = Noun.of("procento/procenta/procent/procenta", "n")
     scales = ("tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
     scale_nouns = nouns("""
@@ -289,15 +301,6 @@ class CzechRules(SlavicRules):
         whole = "celá" if value in (0, 1) else "celé" if value in (2, 3, 4) else "celých"
         return f"{self.whole(number.whole, 'f')} {whole} {self.fraction(number.fraction)}"
 
-    def time(self, at: ClockTime) -> str:
-        """Čtrnáct třicet; devět hodin."""
-        if not at.full_hour:
-            return super().time(at)
-        said = self.cardinal(at.hour, "f")
-        if re.match(r"\s*hod", at.after):
-            return said
-        return f"{said} {self.form(WrittenNumber(str(at.hour)), Noun.of('hodina/hodiny/hodin'))}"
-
     def _ordinal(self, match: re.Match[str]) -> str:
         """In the case that the preposition before it asks for."""
         word = re.search(r"(\w+)\s$", match.string[: match.start()])
@@ -338,6 +341,7 @@ class RussianRules(SlavicRules):
         "января", "февраля", "марта", "апреля", "мая", "июня", "июля", "августа", "сентября",
         "октября", "ноября", "декабря",
     )  # fmt: skip
+    full_hour = Noun.of("час/часа/часов")
     percent = Noun.of("процент/процента/процентов/процента")
     scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
     scale_nouns = nouns("""
@@ -393,13 +397,6 @@ class RussianRules(SlavicRules):
         cases = {"gen": "-genitive", "loc": "-locative", "dat": "-dative", "abl": "-ablative"}
         kind, _, case = gender.partition("-")
         return self._corrected(spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}"))
-
-    def time(self, at: ClockTime) -> str:
-        """Четырнадцать тридцать; девять часов."""
-        if not at.full_hour or re.match(r"\s*час", at.after):
-            return super().time(at)
-        hours = self.form(WrittenNumber(str(at.hour)), Noun.of("час/часа/часов"))
-        return f"{self.cardinal(at.hour)} {hours}"
 
     def phone(self, text: str) -> str:
         """By groups: the code and the first three as hundreds, the rest in pairs."""
