@@ -131,7 +131,10 @@ async def generate(
     )
 
 
-@router.post("/api/previewvoice/", tags=["speech"], response_class=Response, responses=_GENERATED)
+@router.post(
+    "/api/previewvoice/", tags=["speech"], response_class=Response,
+    responses={200: {"model": Generated}},
+)  # fmt: skip
 async def preview_voice(
     voice: Annotated[VoiceText, Form()], request: Request, parts: Shared
 ) -> Response:

@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
 from api.dialects.xtts_streaming_server import handle_of
+from api.encoding import MEDIA_TYPES
 from tests.api.routes.test_voice_routes import file_of, speech
 from tests.api.voices.test_recordings_av import made
 
@@ -34,7 +35,7 @@ SPOKEN: dict[str, list[Any]] = {
     "language": ["en", "pt"], "lang_code": ["a", "p"], "language_id": ["en", "pt"],
     "voice": ["default"], "speaker_wav": ["default"], "speaker_id": ["default"],
     "character_voice_gen": ["default"], "text": ["Hello there."], "input": ["Hello there."],
-    "text_input": ["Hello there."],
+    "text_input": ["Hello there."], "response_format": list(MEDIA_TYPES),
 }  # fmt: skip
 FILES_OF_THE_SERVER = ("speaker_wav", "style_wav")
 HANDLE = handle_of("default").model_dump()
@@ -187,6 +188,8 @@ def _spoken(fields: dict[str, Any], label: str, drawn: random.Random) -> dict[st
         found["text"] = "Hello there."
     if "speaker_embedding" in fields:
         found.update(HANDLE)
+    if label.endswith("/speech"):  # each sound once in so many calls, however it is left out
+        found["response_format"] = drawn.choice(SPOKEN["response_format"])
     return found
 
 
