@@ -20,7 +20,7 @@ from typing import Any
 import torch
 
 from benchmarks import guard_counts, guard_texts, guard_times, texts
-from benchmarks.guard_utterances import own_voice
+from benchmarks.guard_counts import own_voice
 from xtts.inference.alignment.heads import TEXTS, following
 from xtts.inference.alignment.heads import spoken as spoken_by
 from xtts.inference.compute_config import ComputeConfig

@@ -10,9 +10,8 @@ import zlib
 
 from benchmarks.texts import sentences
 from demo_voice.text import lexicon as words
-from demo_voice.text.judged import is_part
 from demo_voice.text.lexicon import Lexicon
-from demo_voice.text.sentences import Grammar, plain
+from demo_voice.text.sentences import Grammar, is_judged, plain
 
 SETS = ("choosing", "reporting")
 MOST_WORDS = 40
@@ -67,7 +66,7 @@ def drawn(name: str, count: int) -> list[str]:
     while len(found) < count:
         text = draw.choices(kinds, weights)[0](draw, grammar)
         fits = 1 <= _length(text) <= MOST_WORDS and set_of(text) == name
-        if fits and not is_part(plain(text)):
+        if fits and not is_judged(plain(text)):
             found.setdefault(_key(text), text)
     return [*found.values()]
 

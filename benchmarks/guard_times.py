@@ -12,12 +12,12 @@ import numpy as np
 import torch
 
 from benchmarks import judges
-from benchmarks.guard_utterances import JudgedUtterance, forced, pieces_of, said
-from demo_voice.teachers import flite, phone_timing
+from benchmarks.guard_counts import JudgedUtterance, forced, pieces_of, said
+from demo_voice.teachers import flite
 from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
-from xtts.inference.alignment.loudness import LoudnessLog, without_silence
+from xtts.inference.alignment.guarded_piece import LoudnessLog, without_silence
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.model.vocoder import load_dvae
 from xtts.text.phonemes import PHONES
@@ -103,7 +103,7 @@ def _told_pairs(
     letters = {name.lower(): letter for name, letter in PHONES.items()}
     sounds = [(letters.get(phone.lower(), phone), start, end)
               for (phone, end), start in zip(told, [0.0, *(end for _, end in told)], strict=False)
-              if phone != phone_timing.SILENCE]  # fmt: skip
+              if phone != flite.SILENCE]  # fmt: skip
     tokens = [
         (position, voice.model.tokenizer.token(id_))
         for position, id_ in enumerate(piece.ids, start=1)

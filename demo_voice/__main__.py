@@ -17,20 +17,17 @@ import soundfile
 import torch
 from torch import Tensor
 
+from demo_voice import codec, unpacking, vocoder
 from demo_voice import packaging as package
 from demo_voice import speaker_encoder as listener
-from demo_voice import unpacking
-from demo_voice.codec import dvae as codec
 from demo_voice.gpt import batches, pretraining, targets
 from demo_voice.gpt.targets import Targets
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
 from demo_voice.stages import Workplace
-from demo_voice.teachers import accents, flite, neighbours, people, phone_timing
+from demo_voice.teachers import accents, flite, neighbours, people
 from demo_voice.teachers.flite import TeacherSpeech
-from demo_voice.text import judged, lexicon, sentences
-from demo_voice.text.long_sentences import LongGrammar
-from demo_voice.text.sentences import Grammar
-from demo_voice.vocoder import training
+from demo_voice.text import lexicon
+from demo_voice.text.sentences import Grammar, LongGrammar, judged_texts, sentences
 from machine.errors import SotaqueError
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
@@ -51,7 +48,7 @@ class Making:
     to: Path
     device: torch.device
     speaker: flite.Speaker = people.speak
-    aligner: phone_timing.Aligner = people.phone_times
+    aligner: people.Aligner = people.phone_times
     begin: Path | None = None
 
     def run(self, stages: Sequence[str] = STAGES) -> None:
@@ -72,8 +69,8 @@ class Making:
         speak as, come in parts that have some of everybody: a making that is stopped early can
         still learn from them."""
         recipe, words = self.recipe, lexicon.read()
-        short = sentences.sentences(Grammar(words, f"text/{recipe.seed}"), judged.texts())
-        long = sentences.sentences(LongGrammar(words, f"long/{recipe.seed}"), judged.texts())
+        short = sentences(Grammar(words, f"text/{recipe.seed}"), judged_texts())
+        long = sentences(LongGrammar(words, f"long/{recipe.seed}"), judged_texts())
         planned = [
             flite.plan(_some(short, recipe.sentences), recipe.seed, flite.MANNERS),
             accents.plan(_some(short, recipe.accented)),
@@ -107,7 +104,7 @@ class Making:
     def vocoder(self) -> None:
         """The vocoder from mels; needs no GPT."""
         mel_stats = codec.load(self.work, self.recipe)[1]
-        training.learn_from_mels(self._at, self._speech, self._targets, mel_stats)
+        vocoder.learn_from_mels(self._at, self._speech, self._targets, mel_stats)
 
     def pretraining(self) -> None:
         """The GPT."""
@@ -121,7 +118,7 @@ class Making:
         dvae, mel_stats = codec.load(self.work, self.recipe)
         pupil = pretraining.load(self.work, self.recipe).to(self.device)
         lessons = self._lessons(mel_stats)
-        training.tune(self._at, self._speech, lessons, pupil, dvae.to(self.device))
+        vocoder.tune(self._at, self._speech, lessons, pupil, dvae.to(self.device))
 
     def package(self) -> None:
         """The files of the voice, a recording to speak as, and what they hash to."""
@@ -130,7 +127,7 @@ class Making:
             self.to,
             self.recipe,
             gpt=pretraining.load(self.work, self.recipe).gpt,
-            vocoder=training.load(self.work, self.recipe).waveform_decoder,
+            vocoder=vocoder.load(self.work, self.recipe).waveform_decoder,
             speaker_encoder=listener.load(self.work, self.recipe).net,
             dvae=dvae,
             mel_stats=mel_stats,

@@ -11,14 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from demo_voice import speaker_encoder, stages
-from demo_voice.codec import dvae as codec
+from demo_voice import codec, speaker_encoder, stages
+from demo_voice import vocoder as vocoders
 from demo_voice.gpt.batches import Lessons
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.pretraining import Pupil, optimizers
 from demo_voice.packaging import SPEAKER_ENCODER, VOCODER
 from demo_voice.recipe import BaseRecipe
-from demo_voice.vocoder import training
 from xtts.model.gpt import from_coqui, new_gpt
 from xtts.model.vocoder import new_dvae
 
@@ -49,9 +48,9 @@ def write(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
         parts = {"encoder": encoder, "speakers": speakers, "optimizer": optimizer}
         stages.save(folder / "listener.pt", parts, 0)
     if not (folder / "tuning.pt").is_file():
-        vocoder = training.new(recipe)
+        vocoder = vocoders.new(recipe)
         vocoder.waveform_decoder.load_state_dict(_under(VOCODER, state))
-        optimizer = training.optimizer(vocoder, recipe.tuning)
+        optimizer = vocoders.optimizer(vocoder, recipe.tuning)
         stages.save(folder / "tuning.pt", {"net": vocoder, "optimizer": optimizer}, 0)
 
 

@@ -13,7 +13,7 @@ from demo_voice.recipe import BaseRecipe
 from demo_voice.teachers.flite import TeacherSpeech
 from demo_voice.teachers.people import PEOPLE
 from demo_voice.teachers.timbre import Timbre
-from demo_voice.text import judged
+from demo_voice.text.sentences import is_judged
 from xtts.audio import CODE_RATE, MEL_HOP, conditioning_mel
 from xtts.model.packed_batch import PackedBatch, pack
 
@@ -65,7 +65,7 @@ class Lessons:
             if clip.manner in recipe.pretrained
             and references.get(clip.manner)  # who never says a second and a half cannot be heard
             and self.passages.fits(*alone([index]))
-            and not judged.is_part(clip.text)
+            and not is_judged(clip.text)
         ]
         self._of_person: dict[str, list[int]] = {}
         self._coming: Iterator[Lesson] | None = None

@@ -3,11 +3,12 @@
 A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
 two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
 that predicts the mel from the latents, so that the vocoder finds the spectrum in them. Both are
-dropped when the voice is packaged.
+dropped when the voice is packaged. Guided attention (https://arxiv.org/abs/1710.08969) pulls two
+heads in each of two early layers to the diagonal from audio to text.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,8 +18,6 @@ from torch.nn import functional as F
 
 from demo_voice import stages
 from demo_voice.gpt.batches import Lesson, Lessons, references
-from demo_voice.gpt.guidance import Calm, Guide
-from demo_voice.gpt.muon import Float32Muon
 from demo_voice.gpt.passages import alone
 from demo_voice.gpt.targets import MEL_PER_CODE, Targets
 from demo_voice.recipe import BaseRecipe
@@ -26,12 +25,17 @@ from demo_voice.stages import Workplace
 from demo_voice.teachers.flite import TeacherSpeech
 from xtts.audio import MEL_BANDS
 from xtts.model.gpt import GPT, new_gpt
+from xtts.model.kv_cache import Cache
 from xtts.model.packed_batch import PackedBatch
+from xtts.model.transformer import Attention
 
 GUIDE_WEIGHT, MEL_WEIGHT, TEXT_WEIGHT, CALM_WEIGHT = 0.3, 0.5, 0.02, 0.05
 VOICE_WEIGHT = 1.0
 
 LOGGED = ("audio", "text", "mel", "guide", "calm", "voice")
+GUIDED_LAYERS, GUIDED_HEADS = (1, 2), 2
+# Width of the diagonal, as a share of the sentence.
+DIAGONAL = 0.1
 
 
 class Pupil(nn.Module):
@@ -172,3 +176,133 @@ def load(folder: Path, recipe: BaseRecipe) -> Pupil:
     found = torch.load(folder / "pretraining.pt", map_location="cpu", weights_only=True)
     pupil.load_state_dict(found["pupil"])
     return pupil.eval().requires_grad_(False)
+
+
+class QuickAttention(Attention):
+    """The same arithmetic by two matrix products: on a CPU, for rows as short as these, 3 times as
+    fast as the flash kernel's backward in bfloat16. `shares` [rows, heads, length, length] stay
+    for the guide when `watched`."""
+
+    watched = False
+    shares: Tensor
+
+    def forward(self, x: Tensor, cache: Cache | None, layer: int) -> Tensor:
+        if cache is not None:
+            return super().forward(x, cache, layer)
+        rows, length, width = x.shape
+        parts = self.c_attn(x).view(rows, length, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        with torch.autocast(x.device.type, enabled=False):
+            queries, keys, values = parts.flatten(1, 2)
+            later = torch.full((length, length), -1e9, device=x.device).triu(1).to(queries.dtype)
+            scores = torch.baddbmm(
+                later.expand(len(queries), -1, -1), queries, keys.transpose(1, 2),
+                alpha=(width // self.heads) ** -0.5,
+            )  # fmt: skip
+            shares = scores.softmax(-1)
+            mixed = shares @ values
+        if self.watched:
+            self.shares = shares.unflatten(0, (rows, self.heads))[:, :GUIDED_HEADS]
+        mixed = mixed.unflatten(0, (rows, self.heads)).transpose(1, 2).reshape(rows, length, width)
+        return self.dropout(self.c_proj(mixed))
+
+
+class Guide:
+    """Pulls two heads of two early layers to the diagonal from audio to text."""
+
+    def __init__(self, gpt: GPT) -> None:
+        blocks: list[Any] = list(gpt.gpt.h)
+        for block in blocks:
+            block.attn.__class__ = QuickAttention
+        layers = [layer for layer in GUIDED_LAYERS if layer < len(gpt.gpt.h)]
+        self.watched: list[Any] = [gpt.gpt.h[layer].attn for layer in layers]
+
+    def watch(self, wanted: bool) -> None:
+        """Keeps attention in the next forward, or not: it takes time and memory."""
+        for attention in self.watched:
+            attention.watched = wanted
+
+    def loss(self, rows: PackedBatch) -> Tensor:
+        """Minus the log of the attention that lies round the diagonal, mean over audio inputs."""
+        ideal = diagonal(rows)
+        real = ideal.sum(-1) > 0
+        found = []
+        for attention in self.watched:
+            near = (attention.shares.float() * ideal[:, None]).sum(-1)
+            found.append(-(near.transpose(1, 2)[real] + 1e-4).log().mean())
+        return torch.stack(found).mean()
+
+
+class Calm:
+    """Keeps what the perceiver makes of a recording at the size of one before it is normed.
+
+    Nothing between its layers is normed, and its gates multiply: left alone it grew within one
+    training until its squares overflowed, the norm divided by infinity, and every recording became
+    the same 32 zeros, without a gradient to come back by.
+    """
+
+    def __init__(self, gpt: GPT) -> None:
+        gpt.conditioning_perceiver.norm.register_forward_pre_hook(self._see)
+        self._square = torch.zeros(())
+
+    def _see(self, norm: Any, inputs: tuple[Tensor]) -> None:
+        self._square = inputs[0].float().square().mean()
+
+    def loss(self) -> Tensor:
+        """How far the mean square is above 1, in nats; 0 below."""
+        return self._square.clamp(min=1.0).log()
+
+
+def diagonal(rows: PackedBatch) -> Tensor:
+    """[rows, length, length]: 1 where an audio input should look at the text, down to 0 off it."""
+    size, length = rows.rows, rows.length
+    place = torch.full((2, size * length), -1.0, device=rows.text.device)
+    for part, (slots, positions) in enumerate(
+        ((rows.text_slots, rows.text_positions), (rows.audio_slots, rows.audio_positions))
+    ):
+        row = slots // length
+        longest = torch.zeros(size, device=slots.device)
+        longest.scatter_reduce_(0, row, positions.float(), "amax")
+        place[part, slots] = positions.float() / longest[row].clamp(min=1)
+    text, audio = place.view(2, size, length)
+    near = torch.exp(-((audio[:, :, None] - text[:, None, :]) ** 2) / (2 * DIAGONAL**2))
+    return near * (audio >= 0)[:, :, None] * (text >= 0)[:, None, :]
+
+
+class Float32Muon(torch.optim.Muon):
+    """`torch.optim.Muon` with "match_rms_adamw", state and steps, up to rounding. torch's own
+    orthogonalises in bf16, which takes 45 times as long where a processor has no such products."""
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
+        """One step; `closure` is not called: the losses of this training need none."""
+        for group in self.param_groups:
+            for weight in group["params"]:
+                if weight.grad is not None:
+                    self._move(weight, weight.grad, group)
+
+    def _move(self, weight: Tensor, gradient: Tensor, group: dict[str, Any]) -> None:
+        state, momentum = self.state[weight], group["momentum"]
+        if "momentum_buffer" not in state:
+            state["momentum_buffer"] = torch.zeros_like(gradient)
+        mean = state["momentum_buffer"].lerp_(gradient, 1 - momentum)
+        ahead = gradient.lerp(mean, momentum)  # Nesterov's
+        update = orthogonal(ahead, group["ns_coefficients"], group["ns_steps"], group["eps"])
+        weight.mul_(1 - group["lr"] * group["weight_decay"])
+        # A matrix of singular values near 1 has this share of AdamW's usual step.
+        weight.add_(update, alpha=-group["lr"] * 0.2 * max(weight.shape) ** 0.5)
+
+
+def orthogonal(
+    matrix: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float
+) -> Tensor:
+    """The matrix with all singular values near 1, by Newton and Schulz's iteration with a quintic
+    (https://kellerjordan.github.io/posts/muon), in the matrix's own precision."""
+    first, third, fifth = coefficients
+    wide = matrix if matrix.shape[0] <= matrix.shape[1] else matrix.T
+    wide = wide / wide.norm().clamp(min=eps)
+    for _ in range(steps):
+        gram = wide @ wide.T
+        wide = torch.addmm(
+            wide, torch.addmm(gram, gram, gram, beta=third, alpha=fifth), wide, beta=first
+        )
+    return wide if matrix.shape[0] <= matrix.shape[1] else wide.T

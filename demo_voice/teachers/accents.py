@@ -20,7 +20,7 @@ import numpy as np
 import soundfile
 import torch
 
-from demo_voice.teachers import phone_timing
+from demo_voice.teachers import flite
 from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
 from xtts.audio import resample
 from xtts.text.phonemes import to_phones
@@ -58,7 +58,7 @@ _LETTERS = {
 _CYRILLIC = str.maketrans("abdefghiklmnoprstuv", "абдефгхиклмнопрстув")
 # Festival's phones of the other tongues; what stands in neither list goes by its first letter.
 _ENGLISH_PHONES = {
-    "#": phone_timing.SILENCE, "a": "aa", "e": "eh", "i": "iy", "o": "ow", "u": "uw", "j": "y",
+    "#": flite.SILENCE, "a": "aa", "e": "eh", "i": "iy", "o": "ow", "u": "uw", "j": "y",
     "h": "hh", "x": "hh", "q": "k", "c": "k", "E": "eh", "O": "ao", "ts": "t", "dz": "d",
     "ch~": "ch", "tS": "ch", "dZ": "jh", "S": "sh", "Z": "zh",
 }  # fmt: skip
@@ -88,7 +88,7 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `phone_timing` names them; none where
+    """The phones of a clip with their ends in seconds, as `flite.NAMES` has them; none where
     Festival had to leave words out. Raises TeacherError."""
     pairs = _process(manner.voice).phones(spelled(text, manner))
     return [(_english(phone), end) for phone, end in pairs]
@@ -98,7 +98,7 @@ def _english(phone: str) -> str:
     """The nearest English phone; what is none of them stays itself."""
     plain = phone.rstrip("0123456789:")
     for name in (plain, _ENGLISH_PHONES.get(plain), plain[:1], _ENGLISH_PHONES.get(plain[:1])):
-        if name in phone_timing.NAMES:
+        if name in flite.NAMES:
             return str(name)
     return plain
 

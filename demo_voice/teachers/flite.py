@@ -24,8 +24,12 @@ from torch import Tensor
 from machine.errors import SotaqueError
 from machine.storage import atomic
 from xtts.audio import SPEAKER_RATE, resample
+from xtts.text.phonemes import PHONES
 
 RATE = SPEAKER_RATE
+# The phones, in flite's letters.
+SILENCE = "pau"
+NAMES = (SILENCE, *(name.lower() for name in PHONES))
 CLIPS_PER_SHARD = 500
 HELD_OUT_VOICE = "awb"
 

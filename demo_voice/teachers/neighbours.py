@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from demo_voice.teachers import flite, phone_timing
+from demo_voice.teachers import flite
 from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
 from xtts.text.phonemes import PHONES, to_phones
 
@@ -51,7 +51,7 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `phone_timing` names them; none where the
+    """The phones of a clip with their ends in seconds, as `flite.NAMES` has them; none where the
     recogniser lacks a word or loses its way. Raises TeacherError."""
     words = re.findall(r"[a-z']+", text.lower())
     decoder = _recogniser()
@@ -84,7 +84,7 @@ def _phones(word: Any) -> list[tuple[str, float]]:
     known = len(ours) == len(heard)
     pairs = []
     for place, phone in enumerate(heard):
-        name = phone_timing.SILENCE if phone.name == "SIL" else phone.name.lower()
+        name = flite.SILENCE if phone.name == "SIL" else phone.name.lower()
         if name == "ah":
             name = ours[place] if known and ours[place] in ("ah", "ax") else ""
         pairs.append((name, (phone.start + phone.duration) / _FRAMES_PER_SECOND))

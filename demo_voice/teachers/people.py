@@ -1,18 +1,32 @@
-"""All speakers that a stage may use: who speaks as each, and tells the phones.
+"""All speakers that a stage may use: who speaks as each, and which phone sounds when.
 
-Every teacher is a module with `speak(text, manner)` and `phone_times(text, manner)`.
+Every teacher is a module with `speak(text, manner)` and `phone_times(text, manner)`. Phones are an
+auxiliary target of the codec: trained on spectra alone it spends its codes on the speaker, and
+loses words in a voice that it has never heard.
 """
 
-import numpy as np
+from collections.abc import Callable, Sequence
+from pathlib import Path
 
+import numpy as np
+import torch
+from torch import Tensor
+
+from demo_voice import stages
 from demo_voice.teachers import accents, flite, neighbours
-from demo_voice.teachers.flite import SpeakingStyle
+from demo_voice.teachers.flite import SpeakingStyle, TeacherSpeech
+from xtts.audio import CODE_RATE, MEL_HOP
 
 # Of many clips, of few, and of few.
 GROUPS = (flite.MANNERS, accents.ACCENTS, neighbours.NEIGHBOURS)
 TEACHERS = (flite, accents, neighbours)
 PEOPLE = {manner.name: manner for group in GROUPS for manner in group}
 GROUP_OF = {manner.name: number for number, group in enumerate(GROUPS) for manner in group}
+NUMBERS = {name: number for number, name in enumerate(flite.NAMES)}
+# Of a frame of which nothing is known.
+UNKNOWN = -1
+# A speaker's phones in flite's letters, with the seconds at which they end.
+Aligner = Callable[[str, SpeakingStyle], Sequence[tuple[str, float]]]
 
 
 def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
@@ -21,6 +35,35 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `phone_timing` names them; none where
+    """The phones of a clip with their ends in seconds, as `flite.NAMES` has them; none where
     they are not known. Raises TeacherError."""
     return TEACHERS[GROUP_OF[manner.name]].phone_times(text, manner)
+
+
+def labels(pairs: Sequence[tuple[str, float]], frames: int) -> np.ndarray:
+    """int16 `[frames]`: which of NAMES sounds in the middle of each mel frame."""
+    ends = np.array([end for _, end in pairs])
+    numbers = np.array(
+        [flite.NAMES.index(name) if name in flite.NAMES else UNKNOWN for name, _ in pairs]
+    )
+    middles = np.arange(frames) * MEL_HOP / CODE_RATE  # a frame's window stands round its place
+    return numbers[np.searchsorted(ends, middles).clip(max=len(ends) - 1)].astype(np.int16)
+
+
+def phones_of(
+    speech: TeacherSpeech,
+    indices: Sequence[int],
+    path: Path,
+    aligner: Aligner,
+) -> dict[int, Tensor]:
+    """The labels of those clips whose phones are known; written to `path` and read from there."""
+    if not path.is_file():
+        found = {}
+        for index in indices:
+            clip = speech.clips[index]
+            if pairs := aligner(clip.text, PEOPLE[clip.manner]):
+                frames = 1 + int(clip.seconds * CODE_RATE) // MEL_HOP
+                found[str(index)] = labels(pairs, frames)
+        stages.save_arrays(path, **found)
+    with np.load(path) as kept:
+        return {int(index): torch.from_numpy(kept[index].astype(np.int64)) for index in kept}

@@ -1,4 +1,4 @@
-"""Short sentences for the teachers: half from a grammar, half cut out of WordNet.
+"""Sentences for the teachers, short and of 13 to 40 words: from a grammar, or cut out of WordNet.
 
 Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
 """
@@ -6,6 +6,10 @@ Deterministic for a seed; another set for each voice; never a sentence that the 
 import random
 import re
 from collections.abc import Callable, Collection, Iterator
+from functools import cache
+from pathlib import Path
+
+from num2words import num2words
 
 from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
@@ -13,6 +17,14 @@ from xtts.text.phonemes import is_known
 
 # Rarer words than this in WordNet's phrases teach little: they are heard once or twice.
 LEAST_COUNT = 12
+_JOINTS = (
+    ", and ", ", but ", ", so ", " because ", " when ", " while ", " before ", " after ",
+    " until ", " although ", ", and then ", " as soon as ",
+)  # fmt: skip
+_MONTHS = """January February March April May June July August September October November
+December""".split()
+FOLDER = Path(__file__).parents[2] / "benchmarks"
+FILES = ("sentences.txt", "choosing.txt", "reporting.txt")
 
 
 class Grammar:
@@ -166,6 +178,83 @@ class Grammar:
         }[made]()
 
 
+class LongGrammar(Grammar):
+    """Draws sentences of several clauses."""
+
+    lengths, cut = (13, 40), 0.35
+
+    def sentence(self) -> str:
+        """One sentence of 13 to 40 words with its stop."""
+        kinds: tuple[tuple[Callable[[], str], int], ...] = (
+            (self._chain, 8), (self._list, 4), (self._count, 3), (self._asked, 4),
+            (self._relative, 3), (self._condition, 3),
+        )  # fmt: skip
+        draw = self.draw.choices([kind for kind, _ in kinds], [weight for _, weight in kinds])[0]
+        made = draw()
+        while not self.lengths[0] <= len(split(made)) <= self.lengths[1]:
+            made = draw()
+        made = re.sub(r"\ba ([aeiou])", r"an \1", made)
+        return made[0].upper() + made[1:]
+
+    def _clauses(self, number: int) -> str:
+        made = self._clause()
+        for _ in range(number - 1):
+            made += self._one(_JOINTS) + self._clause()
+        return made
+
+    def _clause(self) -> str:
+        return self.draw.choice((self._past, self._past, self._modal, self._to_be))().rstrip(".")
+
+    def _chain(self) -> str:
+        return self._clauses(self.draw.randint(2, 5)) + "."
+
+    def _list(self) -> str:
+        things = [self._thing() for _ in range(self.draw.randint(3, 7))]
+        listed = ", ".join(things[:-1]) + ", and " + things[-1]
+        if self.draw.random() < 0.5:
+            verb = past(self._verb(), self.lexicon)
+            return f"{self._subject()} {verb} {listed} {self._where()}."
+        verb = self._one(["was", "is", "were", "will be"])
+        return f"{self._where()} {verb} {listed}, and {self._clause()}."
+
+    def _count(self) -> str:
+        made = self.draw.choice((self._digits, self._amount, self._year))()
+        return f"{made}{self._one(_JOINTS)}{self._clauses(self.draw.randint(1, 2))}."
+
+    def _digits(self) -> str:
+        spoken = [_spoken(self.draw.randint(0, 9)) for _ in range(self.draw.randint(3, 9))]
+        what = self._one(["number", "code", "room", "ticket", "telephone number", "address"])
+        return f"{self._one(words.NAMES)}'s {what} is {', '.join(spoken)}"
+
+    def _amount(self) -> str:
+        number = _spoken(int(10 ** self.draw.uniform(1, 5)))
+        return f"there were {number} {plural(self._noun())} {self._where()}"
+
+    def _year(self) -> str:
+        year = num2words(self.draw.randint(1500, 2030), to="year").replace("-", " ")
+        day = num2words(self.draw.randint(1, 31), to="ordinal").replace("-", " ")
+        return f"on the {day} of {self._one(_MONTHS)}, {year}, {self._clause()}"
+
+    def _asked(self) -> str:
+        opening = self._one(
+            ["can you tell me", "do you know", "did they say", "could you find out",
+             "would you like to know", "has anybody told you", "who knows", "why did she ask"]
+        )  # fmt: skip
+        about = self._one(["if", "whether", "why", "when", "where", "how"])
+        return f"{opening} {about} {self._clauses(self.draw.randint(1, 3))}?"
+
+    def _relative(self) -> str:
+        rest = self._clauses(self.draw.randint(1, 2)).split(" ", 1)[-1]
+        who = f"the{self._adjective(0.3)} {self._one(words.PEOPLE)}"
+        did = past(self._verb(), self.lexicon)
+        return f"{who} who {did} {self._thing()} {self._where()} {rest}."
+
+    def _condition(self) -> str:
+        first, second = self._present().rstrip("."), self._modal().rstrip(".")
+        more = self._one(_JOINTS) + self._clause() if self.draw.random() < 0.5 else ""
+        return f"{self._one(['if', 'when', 'whenever', 'unless'])} {first}, {second}{more}."
+
+
 def past(verb: str, lexicon: Lexicon) -> str:
     """The past of a verb, irregular where WordNet says so."""
     irregular = lexicon.irregular.get(verb)
@@ -235,3 +324,20 @@ def plain(sentence: str) -> str:
 def split(sentence: str) -> list[str]:
     """The words of a sentence, lower case."""
     return re.findall(r"[a-z']+", sentence.lower())
+
+
+def _spoken(number: int) -> str:
+    return str(num2words(number)).replace("-", " ").replace(",", "")
+
+
+@cache
+def judged_texts(folder: Path = FOLDER) -> frozenset[str]:
+    """All of them, as `sentences.plain`."""
+    read = [(folder / name).read_text(encoding="utf-8") for name in FILES]
+    return frozenset(plain(line) for text in read for line in text.splitlines())
+
+
+def is_judged(text: str) -> bool:
+    """Whether the words of this text stand in one of them, side by side."""
+    words = f" {plain(text)} "
+    return any(words in f" {judged} " for judged in judged_texts())

@@ -28,14 +28,11 @@ _FIXED = ("time", "seconds", "cpu_percent", "memory_used_bytes", "memory_total_b
 _PER_GPU = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
 
 
-class MonitorError(SotaqueError):
-    """The log cannot be written; the sentence says why."""
-
-
 def run(
     log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path
 ) -> int:
-    """Shows until `duration_seconds` are over, or Ctrl-C. Raises MonitorError."""
+    """Shows until `duration_seconds` are over, or Ctrl-C. Raises SotaqueError for a log
+    that cannot be written."""
     gpus = GpuUsageReader()
     meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
     seen: list[Usage] = []
@@ -151,7 +148,7 @@ def _log(path: Path | None) -> Iterator[Callable[[float, Usage], None]]:
     except BrokenPipeError:
         raise  # that is the screen, not the log
     except OSError as error:
-        raise MonitorError(f"--log {path} cannot be written ({error.strerror}).") from error
+        raise SotaqueError(f"--log {path} cannot be written ({error.strerror}).") from error
 
 
 def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
@@ -166,7 +163,7 @@ def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
             if before == [""]:
                 rows.writerow(columns)
             elif before != columns:
-                raise MonitorError(f"--log {path} has other columns; name another file.")
+                raise SotaqueError(f"--log {path} has other columns; name another file.")
         rows.writerow(_row(seconds, usage, len(columns)))
         file.flush()
 

@@ -108,9 +108,11 @@ def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> li
     For whoever holds the run's lock; where several may write at once, only what is old enough.
     """
     gone = []
-    for path in _entries(folder):
+    for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         with contextlib.suppress(OSError):
-            if _TEMPORARY.match(path.name) and _older(path, older_than_seconds):
+            age = time.time() - path.stat().st_mtime
+            old = older_than_seconds is None or age > older_than_seconds
+            if _TEMPORARY.match(path.name) and old:
                 path.unlink()
                 gone.append(path)
     return gone
@@ -220,14 +222,3 @@ def _full_sentence(what: str, folder: Path, needed_bytes: int, free_bytes: int) 
         f"{folder}. "
         "Everything saved before is intact. Free space and give the same command again."
     )
-
-
-def _older(path: Path, seconds: float | None) -> bool:
-    return seconds is None or time.time() - path.stat().st_mtime > seconds
-
-
-def _entries(folder: Path) -> list[Path]:
-    try:
-        return sorted(folder.iterdir())
-    except FileNotFoundError:
-        return []

@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks import cutting
 from benchmarks.__main__ import main
-from benchmarks.cutting_recordings import UNSAID, KnownRecording, SpokenWord, make
+from benchmarks.cutting import UNSAID, KnownRecording, SpokenWord, make
 
 pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
 needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="apt-get install flite")

@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from benchmarks import guard_counts, guard_texts, guard_utterances
-from benchmarks.guard_utterances import JudgedUtterance
+from benchmarks import guard_counts, guard_texts
+from benchmarks.guard_counts import JudgedUtterance
 from xtts.inference.alignment.guard import Ending, EndingVerdict
 
 
@@ -28,8 +28,8 @@ def test_a_cut_in_silence_takes_no_speech_and_the_click_at_the_end_is_none():
     sound = np.random.default_rng(0).standard_normal(24_000).astype(np.float32)
     sound[12_000:] *= 1e-4
     sound[-500:] *= 1e3
-    assert not guard_utterances.speech_behind(utterance(sound), 11)
-    assert guard_utterances.speech_behind(utterance(sound), 8)
+    assert not guard_counts.speech_behind(utterance(sound), 11)
+    assert guard_counts.speech_behind(utterance(sound), 8)
 
 
 def spoken(text, *alarms, ending="good", attempts=1, heard="a b"):

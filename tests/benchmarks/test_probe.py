@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 
-from benchmarks import gpu_faults
 from benchmarks import probe as benchmark
 from benchmarks.__main__ import main
 from machine.errors import SotaqueError
@@ -104,7 +103,7 @@ def test_what_is_good_and_what_is_not() -> None:
 @pytest.mark.system
 def test_the_shim_stands_in_front_of_the_real_library(tmp_path: Path) -> None:
     """torch's own libcufft, loaded behind it: the name that torch asks for is the shim's."""
-    shim = gpu_faults.build_shim(tmp_path)
+    shim = benchmark.build_shim(tmp_path)
     assert ctypes.CDLL(str(shim)).cufftXtMakePlanMany() == 8
     code = (
         "import ctypes, torch; from pathlib import Path;"

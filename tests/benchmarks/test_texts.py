@@ -9,9 +9,14 @@ import pytest
 
 from benchmarks import texts, voice
 from demo_voice import __main__ as making
-from demo_voice.text import judged
-from demo_voice.text.long_sentences import LongGrammar
-from demo_voice.text.sentences import Grammar, plain, sentences
+from demo_voice.text.sentences import (
+    Grammar,
+    LongGrammar,
+    is_judged,
+    judged_texts,
+    plain,
+    sentences,
+)
 from tests.demo_voice.test_demo_voice import FEW_WORDS
 from train.data import make_demo
 
@@ -47,17 +52,17 @@ def test_the_teacher_says_none_of_them(tmp_path: Path, kind: type[Grammar]) -> N
     said = drawn(set(), 5)
     for name in texts.FILES.values():
         (tmp_path / name).write_text("\n".join(said[:3]), encoding="utf-8")
-    assert {plain(line) for name in texts.FILES for line in texts.sentences(name)} <= judged.texts()
-    assert not set(said[:3]) & set(drawn(judged.texts(tmp_path), 50))
+    assert {plain(line) for name in texts.FILES for line in texts.sentences(name)} <= judged_texts()
+    assert not set(said[:3]) & set(drawn(judged_texts(tmp_path), 50))
 
 
 def test_a_part_of_one_is_told() -> None:
     """The GPT learns from no clip that says a part of a judged text."""
     line = next(line for line in texts.sentences("reporting") if texts.num_words(line) > 8)
     words = line.split()
-    assert judged.is_part(line) and judged.is_part(" ".join(words[2:5]).upper() + "!")
-    assert not judged.is_part(" ".join(reversed(words)))
-    assert not judged.is_part(words[1][:-1] + "zz")
+    assert is_judged(line) and is_judged(" ".join(words[2:5]).upper() + "!")
+    assert not is_judged(" ".join(reversed(words)))
+    assert not is_judged(words[1][:-1] + "zz")
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])

@@ -4,6 +4,8 @@ import time
 
 import pytest
 
+from demo_voice import stages
+from demo_voice.recipe import StageSchedule
 from demo_voice.stages import STEPS_AHEAD, ahead
 
 
@@ -42,3 +44,10 @@ def test_who_stops_early_waits_for_one_and_not_for_all() -> None:
     next(steps)
     steps.close()
     assert len(made) < STEPS_AHEAD / 2
+
+
+def test_the_rate_rises_and_falls() -> None:
+    stage = StageSchedule(1000, 1, 1.0)
+    rates = [stages.rate(step, stage) for step in (0, 199, 600, 999)]
+    assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]
+    assert rates[3] == pytest.approx(0.02)

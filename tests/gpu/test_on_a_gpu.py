@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from benchmarks import gpu_faults, gpu_parts, memory, synthetic
+from benchmarks import gpu_parts, memory, synthetic
+from benchmarks import probe as gpu_probe
 from machine.devices.cuda_errors import GpuLost, poisoned
 from machine.devices.probe.runner import probe
 from tests.models import tiny_base
@@ -20,9 +21,9 @@ from train.learner import Learner
 from train.trainer import train_step
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.decode_step import graphed_step
-from xtts.inference.decoding import DecodingSlots, TorchUtterance, decode
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode
 from xtts.model.gpt import new_gpt
 from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
@@ -246,7 +247,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(
 
 @pytest.mark.parametrize("what", ["assertion", "low memory"])
 def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device: str, what: str) -> None:
-    found = gpu_faults.provoked(what, device)
+    found = gpu_probe.provoked(what, device)
     assert found["we_still_compute"] and not poisoned(device)
     sticky = what == "assertion"
     assert found["exit_code"] == (GpuLost.exit_code if sticky else 0)
@@ -256,7 +257,7 @@ def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device: str, what: str
 def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(
     device: str, tmp_path: Path
 ) -> None:
-    found = gpu_faults.refused_fft(device, tmp_path)
+    found = gpu_probe.refused_fft(device, tmp_path)
     assert found["check"]["failed"] == ["fft"] and found["check"]["trains"]
     assert found["run"]["exit_code"] == 0 and found["run"]["mode"] == "in_process"
 

@@ -71,7 +71,8 @@ def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> Voi
 
 
 def exported(checkpoint: Path, base: Path, to: Path) -> Path:
-    return export(files_of(checkpoint, base), to).folder
+    export(files_of(checkpoint, base), to)
+    return to
 
 
 def test_learned_values_are_the_checkpoints_and_frozen_ones_the_bases(base, checkpoint, tmp_path):
@@ -126,7 +127,7 @@ def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
     plain = load_voice(VoiceSpec(str(checkpoint)))
     tensors = learned(run, base, 7, 1.0, sha256)
     found = replace(files_of(checkpoint, base), decoder=run.best_decoder)
-    voice = export(found, tmp_path / "voice").folder
+    export(found, voice := tmp_path / "voice")
     state = read_tensors(voice / "model.pth")
     assert bundle.verify(voice)
     assert all(torch.equal(state[name], tensor) for name, tensor in tensors.items())
@@ -173,7 +174,7 @@ def test_speakers_come_along_and_mel_statistics_go_into_the_weights(base, checkp
     found = torch.load(base / "model.pth", weights_only=True)
     del found["model"]["mel_stats"]
     torch.save(found, base / "model.pth")
-    to = export(files, tmp_path / "voice").folder
+    export(files, to := tmp_path / "voice")
     assert (to / "speakers_xtts.pth").read_bytes() == (base / "speakers_xtts.pth").read_bytes()
     stats = torch.load(base / "mel_stats.pth", weights_only=True)
     assert torch.equal(read_tensors(to / "model.pth")["mel_stats"], stats)
@@ -188,7 +189,7 @@ def test_what_coquis_trainer_left_in_the_base_stays_behind(base, checkpoint, tmp
         "torch_mel_spectrogram_dvae.x": torch.ones(1),
     }
     torch.save({"model": {**tensors, **extra}}, base / "model.pth")
-    to = export(files, tmp_path / "voice").folder
+    export(files, to := tmp_path / "voice")
     assert read_tensors(to / "model.pth").keys() == found["model"].keys()
 
 
@@ -211,7 +212,7 @@ def test_a_half_precision_base_stays_half_where_it_is_frozen(base, tmp_path):
 def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path):
     tone = torch.sin(torch.arange(22_050) / 20).numpy() * 0.5
     soundfile.write(tmp_path / "tone.flac", tone, 22_050)
-    to = export(files_of(checkpoint, base, tmp_path / "tone.flac"), tmp_path / "voice").folder
+    export(files_of(checkpoint, base, tmp_path / "tone.flac"), to := tmp_path / "voice")
     found, rate = soundfile.read(to / "reference.wav")
     assert rate == 22_050
     assert abs(found - tone).max() < 1e-3

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from train.concurrency import lookahead
 from train.cutting.manuscript import Manuscript
 from train.cutting.planning import (
     UNSURE,
@@ -29,7 +30,7 @@ from train.cutting.planning import (
 )
 from train.cutting.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
 from train.cutting.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
-from train.cutting.steps import HeardJournal, Steps, in_order
+from train.cutting.steps import HeardJournal, Steps
 from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
@@ -127,10 +128,11 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
         # Another process cannot count along: its recordings are counted when they are whole.
         here = None if job.steps.ahead else progress
         begun = (job.steps.begin(measured, one, job.speech_by, here) for one in job.recordings)
-        for recording, profile in zip(job.recordings, in_order(begun, job.steps.ahead)):
+        for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
+            found = profile()
             if here is None:
                 progress.add(recording.seconds)
-            yield profile
+            yield found
 
 
 def cut_one(

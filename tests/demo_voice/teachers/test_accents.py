@@ -8,10 +8,10 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from demo_voice.teachers import accents, phone_timing
+from demo_voice.teachers import accents, flite
 from demo_voice.teachers.accents import ACCENTS
 from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
-from demo_voice.vocoder.training import SHARES, Draws
+from demo_voice.vocoder import SHARES, Draws
 
 
 def named(name: str) -> SpeakingStyle:
@@ -61,7 +61,7 @@ def test_without_its_voice_the_packages_are_named(
 def test_phones_of_other_tongues_are_called_as_the_nearest_english_ones() -> None:
     found = [accents._english(phone) for phone in ("#", "a1", "O1", "ss", "tS", "t", "uu", "x")]
     assert found == ["pau", "aa", "ao", "s", "ch", "t", "uw", "hh"]
-    assert set(found) <= set(phone_timing.NAMES)
+    assert set(found) <= set(flite.NAMES)
     assert accents._english("?") == "?"  # told to nobody
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from demo_voice.recipe import FULL
-from demo_voice.teachers import neighbours, phone_timing
+from demo_voice.teachers import flite, neighbours
 from demo_voice.teachers.flite import RATE, TeacherError
 from demo_voice.teachers.neighbours import NEIGHBOURS
 from demo_voice.teachers.people import PEOPLE
@@ -60,7 +60,7 @@ def test_the_dictionary_tells_a_schwa_from_the_vowel_of_cup() -> None:
     about = neighbours._phones(word("about(2)", "AH", "B", "AW", "T"))
     assert [name for name, _ in about] == ["ax", "b", "aw", "t"]
     assert neighbours._phones(word("cup", "AH", "K", "AH", "P"))[0][0] == ""  # as many, or nothing
-    assert neighbours._phones(word("<sil>", "SIL"))[0][0] == phone_timing.SILENCE
+    assert neighbours._phones(word("<sil>", "SIL"))[0][0] == flite.SILENCE
 
 
 @pytest.mark.skipif(not shutil.which("RHVoice-test"), reason="RHVoice is not installed")
@@ -71,7 +71,7 @@ def test_they_can_be_heard_and_their_phones_found() -> None:
     assert samples.dtype == np.int16 and RATE < len(samples) < 4 * RATE
     assert np.array_equal(samples, neighbours.speak(SENTENCE, manner))
     pairs = neighbours.phone_times(SENTENCE, manner)
-    names = [name for name, _ in pairs if name != phone_timing.SILENCE]
+    names = [name for name, _ in pairs if name != flite.SILENCE]
     assert names[2:6] == ["k", "ih", "ch", "ax"]
     assert pairs[-1][1] == pytest.approx(len(samples) / RATE, abs=0.1)
     assert not neighbours.phone_times("Qwertyuiopas.", manner)  # no such word

@@ -57,19 +57,6 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
     assert json.loads((tmp_path / "a/cut.json").read_text())["unheard_sentences"] == [WRONG]
 
 
-@pytest.mark.usefixtures("without_pocketsphinx")
-@pytest.mark.slow
-def test_the_text_of_another_recording_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    join_demo(tmp_path / "tape.wav", NUMBERS[:3])
-    (tmp_path / "other.txt").write_text(" ".join(demo_texts()[20:24]), encoding="utf-8")
-    asked = ("--text", tmp_path / "other.txt", "--device", "cpu")
-    assert cut(tmp_path / "tape.wav", tmp_path / "out", *asked) == 2
-    assert "The text does not fit" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
-
-
 def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
     tmp_path: Path, base_folder: Path, capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,

@@ -37,13 +37,6 @@ def test_the_learning_part_learns(base_folder: Path) -> None:
     assert all(p.requires_grad for p in gpt.parameters())
 
 
-def test_what_only_listens_can_be_left_out(base_folder: Path) -> None:
-    config = ModelConfig.read(base_folder)
-    gpt = load_gpt(read_tensors(base_folder / "model.pth"), config, lean=True)
-    assert gpt.text_head.weight.is_meta and gpt.conditioning_perceiver.latents.is_meta
-    assert not gpt.mel_head.weight.is_meta
-
-
 def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -> None:
     model = load_model(base_folder)
     vocoder, wanted = model.vocoder, GPT(model.config.gpt)

@@ -7,15 +7,12 @@ import torch
 
 from tests.models import tiny_base
 from xtts.inference import speech, voice
-from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
 from xtts.model import loading as model
 from xtts.model.gpt import to_coqui
 from xtts.model.loading import LISTENING, Model
-from xtts.voices.loading import load_voice
-from xtts.voices.voice_files import VoiceSpec
 
 TEXT = "one two three."
 
@@ -83,11 +80,6 @@ def test_another_epoch_is_spoken_and_heard_with(
     assert torch.equal(*heard)
 
 
-def test_a_voice_is_opened_so(base_folder: Path) -> None:
-    opened = load_voice(VoiceSpec(str(base_folder)), ComputeConfig(low_memory=True))
-    assert opened.model.listener is not None
-
-
 def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
     """A recording that is refused must not leave in memory what was loaded for it."""
     found, rested = model.load_model(base_folder, low_memory=True), []
@@ -98,7 +90,6 @@ def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
             assert listener is not None
             return listener(speaking)
 
-        of = staticmethod(lambda learned: listener)
         rest = staticmethod(lambda: rested.append(True))
 
     found.listener = Watched()

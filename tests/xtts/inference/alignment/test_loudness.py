@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xtts.inference.alignment.loudness import LoudnessLog, without_silence
+from xtts.inference.alignment.guarded_piece import LoudnessLog, without_silence
 
 RATE = 24_000
 # START, a word of two tokens, a blank, a word of one token, STOP.

@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from demo_voice.vocoder.training import read_latents
+from demo_voice.vocoder import read_latents
 from xtts.audio import CODE_RATE, VOCODER_RATE
 
 

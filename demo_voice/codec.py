@@ -4,6 +4,7 @@ First as an autoencoder, then with a codebook initialized by k-means in its late
 vector quantization that revives dead codes: a random codebook collapses.
 """
 
+import random
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -13,14 +14,12 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from demo_voice import stages
-from demo_voice.codec.excerpts import HALVES, Excerpts
 from demo_voice.recipe import BaseRecipe, StageSchedule
 from demo_voice.stages import Workplace
-from demo_voice.teachers import phone_timing
+from demo_voice.teachers import flite, people
 from demo_voice.teachers.flite import TeacherSpeech
-from demo_voice.teachers.people import GROUP_OF, GROUPS, PEOPLE
-from demo_voice.teachers.phone_timing import Aligner
-from xtts.audio import CODE_RATE, MEL_BANDS, dvae_mel
+from demo_voice.teachers.people import GROUP_OF, GROUPS, UNKNOWN, Aligner
+from xtts.audio import CODE_RATE, MEL_BANDS, MEL_HOP, SAMPLES_PER_CODE, dvae_mel
 from xtts.model.vocoder import new_dvae
 
 COMMITMENT = 0.25
@@ -30,6 +29,63 @@ STEPS_BETWEEN_REVIVALS = 50
 DEAD_SHARE = 0.05
 # A band hardly used would be blown up by a smaller divisor.
 SMALLEST_SCALE = 1.0
+FRAMES = 128
+FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
+# A code lasts 46 ms; two phones may sound in it.
+HALVES = 2
+# Bands are moved by at most this share of their number.
+STRETCH = 0.15
+# In standard deviations of the bands: the loudness first, then slower and faster ripples.
+FILTER = (0.3, 0.5, 0.4, 0.35, 0.25, 0.25, 0.15, 0.15)
+
+
+class Excerpts:
+    """Excerpts of clips.
+
+    Args:
+        mels: `[80, frames]` of each clip.
+        people: Who speaks each.
+        phones: What sounds in each frame of each, `[frames]`.
+    """
+
+    def __init__(
+        self, mels: Sequence[Tensor], people: Sequence[str], phones: Sequence[Tensor]
+    ) -> None:
+        self.mels, self.phones = mels, phones
+        self.means = mean_spectra(mels, people)
+
+    def segments(self, step: int, count: int) -> tuple[Tensor, Tensor]:
+        """(heard, wanted), each [count, 80, FRAMES], from random places, the same for a step.
+
+        A person's mean is not wanted back, nor what throat and microphone did: a code that had to
+        say who speaks would say it instead of the phone.
+        """
+        cut, wanted = [], []
+        for clip, start in self.places(step, count):
+            mel = self.mels[clip][:, start : start + FRAMES].float()
+            # Repeats its last frame, which is silence.
+            cut.append(F.pad(mel, (0, FRAMES - mel.shape[1]), mode="replicate"))
+            wanted.append(cut[-1] - self.means[clip])
+        generator = torch.Generator().manual_seed(step + 1_000_000)
+        heard = filtered(stretched(torch.stack(cut), generator), generator)
+        return heard, torch.stack(wanted)
+
+    def labels(self, step: int, count: int) -> Tensor:
+        """[count, codes, 2]: which phone sounds in each half of each code of a step's segments."""
+        found = torch.full((count, FRAMES), UNKNOWN)
+        for row, (clip, start) in enumerate(self.places(step, count)):
+            part = self.phones[clip][start : start + FRAMES]
+            found[row, : len(part)] = part
+        per_half = FRAMES_PER_CODE // HALVES
+        return found.view(count, -1, HALVES, per_half)[..., per_half // 2]
+
+    def places(self, step: int, count: int) -> list[tuple[int, int]]:
+        """(clip, first frame) of the segments of a step."""
+        draw = random.Random(f"segments/{step}")
+        clips = draw.choices(range(len(self.mels)), k=count)
+        return [
+            (clip, draw.randint(0, max(0, self.mels[clip].shape[1] - FRAMES))) for clip in clips
+        ]
 
 
 def mel_of(speech: TeacherSpeech, index: int, mel_stats: Tensor) -> Tensor:
@@ -53,8 +109,8 @@ def learn(at: Workplace, speech: TeacherSpeech, aligner: Aligner) -> None:
     stats = at.folder / "mel_stats.pt"
     mel_stats = torch.load(stats, weights_only=True) if begun else scales(raw)
     mels = [(mel.float() / mel_stats[:, None]).half() for mel in raw]
-    said = phone_timing.of_clips(speech, chosen, at.folder / "phones.npz", aligner, PEOPLE)
-    nothing = torch.tensor([phone_timing.UNKNOWN])
+    said = people.phones_of(speech, chosen, at.folder / "phones.npz", aligner)
+    nothing = torch.tensor([UNKNOWN])
     phones = [said.get(index, nothing) for index in chosen]
     torch.save(mel_stats, stats)
     dvae = new_dvae(at.recipe.dvae).to(at.device)
@@ -152,15 +208,15 @@ class PhoneReader(nn.Module):
 
     def __init__(self, width: int) -> None:
         super().__init__()
-        self.read = nn.Conv1d(width, HALVES * len(phone_timing.NAMES), 3, padding=1)
+        self.read = nn.Conv1d(width, HALVES * len(flite.NAMES), 3, padding=1)
 
     def loss(self, quantised: Tensor, said: Tensor) -> Tensor:
         """Cross-entropy of quantised [batch, codes, width] against [batch, codes, 2]."""
         found = self.read(quantised.transpose(1, 2)).transpose(1, 2).float()
-        found = found.reshape(-1, len(phone_timing.NAMES))
+        found = found.reshape(-1, len(flite.NAMES))
         if bool((said < 0).all()):
             return found.sum() * 0.0
-        return F.cross_entropy(found, said.flatten(), ignore_index=phone_timing.UNKNOWN)
+        return F.cross_entropy(found, said.flatten(), ignore_index=UNKNOWN)
 
 
 def new_optimizer(dvae: Any, stage: StageSchedule, *others: nn.Module) -> torch.optim.Optimizer:
@@ -198,3 +254,37 @@ def load(folder: Path, recipe: BaseRecipe) -> tuple[Any, Tensor]:
     dvae.load_state_dict(torch.load(folder / "codec.pt", weights_only=True)["dvae"])
     stats: Tensor = torch.load(folder / "mel_stats.pt", weights_only=True)
     return dvae.eval().requires_grad_(False), stats
+
+
+def mean_spectra(mels: Sequence[Tensor], people: Sequence[str]) -> list[Tensor]:
+    """For each clip the mean spectrum [80, 1] of all that the same person says."""
+    sums: dict[str, tuple[Tensor, int]] = {}
+    for mel, name in zip(mels, people, strict=True):
+        total, frames = sums.get(name, (torch.zeros(len(mel), 1), 0))
+        sums[name] = total + mel.float().sum(1, keepdim=True), frames + mel.shape[1]
+    means = {name: total / frames for name, (total, frames) in sums.items()}
+    return [means[name] for name in people]
+
+
+def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
+    """Half of [count, 80, frames] as if another throat had made them, pitch and all: the bands are
+    stretched (https://arxiv.org/abs/1301.5143). A voice that no teacher has must find codes too."""
+    half, bands, frames = len(mels) // 2, mels.shape[1], mels.shape[2]
+    stretch = 1 + STRETCH * (2 * torch.rand(half, 1, generator=generator) - 1)
+    source = ((torch.linspace(-1, 1, bands) + 1) * stretch - 1).clamp(max=1)
+    across = torch.linspace(-1, 1, frames).expand(half, bands, frames)
+    grid = torch.stack((across, source[:, :, None].expand_as(across)), dim=-1)
+    moved = F.grid_sample(mels[:half, None], grid, padding_mode="border", align_corners=True)
+    return torch.cat((moved[:, 0], mels[half:]))
+
+
+def filtered(mels: Tensor, generator: torch.Generator) -> Tensor:
+    """Every second of [count, 80, frames] as another microphone would have heard it. The codes are
+    to say what it would be without: who speaks is left to the vocoder, and the timbre of a voice
+    that no teacher has (awb's bands lie up to 1.3 deviations off slt's) takes no codes of its own.
+    """
+    bands = mels.shape[1]
+    waves = torch.cos(torch.arange(len(FILTER))[:, None] * torch.pi * torch.arange(bands) / bands)
+    gains = torch.randn(len(mels), len(FILTER), generator=generator) * torch.tensor(FILTER)
+    gains[1::2] = 0.0
+    return mels + (gains @ waves)[:, :, None]

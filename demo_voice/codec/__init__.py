@@ -1,1 +1,0 @@
-"""Training the codec (DVAE)."""
