@@ -252,8 +252,8 @@ def against_coqui(at: Setup) -> Figures:
 def speaking(at: Setup) -> Figures:
     """Codes a second with everything round a step: several numbers of rows, the first cold. No
     guard: there is no text that it could judge."""
-    from xtts.inference.decoding import DecodingSlots, TorchUtterance
     from xtts.inference.defaults import SamplingParams
+    from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
     from xtts.model.gpt import new_gpt
     from xtts.model.shapes import NUM_LATENTS
 

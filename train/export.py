@@ -1,4 +1,4 @@
-"""`python -m train export`: a checkpoint becomes a voice folder for Coqui or for us.
+"""`python -m train export`: a checkpoint becomes a voice, for Coqui and us, or of ONNX models.
 
 What learned comes from the checkpoint, all else from the base model under its published names, so
 that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's. Where the base is the
@@ -35,6 +35,7 @@ from xtts import audio
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
+from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
@@ -43,6 +44,7 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
 
+ONNX_KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
 
@@ -58,14 +60,37 @@ def run(
     to: Path,
     base: Path | None,
     force: bool = False,
+    onnx: str | None = None,
 ) -> int:
     """The verb: finds the voice, exports it, tells what came of it.
 
     checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
-    replaced. Raises ExportError without it.
+    replaced. Raises ExportError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
+    raises what `xtts.onnx.export.exporter` does.
     """
-    refuse_earlier(to, "bundle.json", force=force)
-    log.info(export(voice_to_export(settings, checkpoint, base), to))
+    mark = "bundle.json" if onnx is None else ONNX_NAME
+    if (to / mark).is_file() and not force:
+        raise ExportError(
+            f"--to {to} holds an exported voice already, and is left as it is. Name another "
+            "folder, or add --force to replace it."
+        )
+    if onnx is None:
+        log.info(export(voice_to_export(settings, checkpoint, base), to))
+        return 0
+    try:
+        from xtts.onnx.export import exporter
+    except ImportError as error:
+        raise SotaqueError(
+            f"An export as ONNX needs the package {error.name}, which is not installed: "
+            ".venv/bin/uv pip install -e '.[onnx]'"
+        ) from error
+    found = voice_to_export(settings, checkpoint, base)
+    voice = exporter.export(found, to, ONNX_KINDS[onnx])
+    log.info(
+        "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
+        "  python -m xtts speak --voice %s --text … --out FILE.wav",
+        to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
+    )  # fmt: skip
     return 0
 
 
@@ -286,16 +311,6 @@ def _write_config(folder: Path, config: dict[str, Any]) -> Written:
     """As Coqui writes it: some of its values are `Infinity`, which strict JSON has not."""
     text = json.dumps(config, indent=4, ensure_ascii=False)
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
-
-
-def refuse_earlier(to: Path, mark: str, *, force: bool) -> None:
-    """An export is a choice that a person made: it is replaced only when that is asked for.
-    mark: the file that identifies an export. Raises ExportError."""
-    if (to / mark).is_file() and not force:
-        raise ExportError(
-            f"--to {to} holds an exported voice already, and is left as it is. Name another "
-            "folder, or add --force to replace it."
-        )
 
 
 def _refuse_others(to: Path) -> None:

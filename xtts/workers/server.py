@@ -18,11 +18,11 @@ import numpy as np
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
+from xtts.inference.alignment.guarded_piece import Samples
 from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.shaping import Samples
 from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
