@@ -51,19 +51,15 @@ def serve(
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     if wyoming:
         log.info("Speaks Wyoming on tcp://%s:%d", settings.api_host, settings.wyoming_port)
-    set_apart()
+    # What exists at the start, and stays, is taken out of the garbage collector's rounds: each full
+    # one went through it all and held up the event loop for 35 ms.
+    gc.collect()
+    gc.freeze()
     try:
         server.run(sockets=sockets)
     except KeyboardInterrupt:  # uvicorn raises it again when all requests have finished
         return 130
     return 0
-
-
-def set_apart() -> None:
-    """Takes what exists at the start, and stays, out of the garbage collector's rounds: each full
-    one went through it all and held up the event loop for 35 ms."""
-    gc.collect()
-    gc.freeze()
 
 
 if __name__ == "__main__":

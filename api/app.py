@@ -93,15 +93,15 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     parts: AppState = app.state.parts
     parts.loop = asyncio.get_running_loop()
     await parts.follower.first()
-    parts.engine.start()
-    parts.follower.start()
-    parts.cuts.start()
+    works = (parts.engine.live(), parts.follower.follow(), parts.cuts.work())
+    tasks = [asyncio.create_task(work) for work in works]
     try:
         yield
     finally:
-        await parts.cuts.close()
-        await parts.follower.close()
-        await parts.engine.close()
+        for task in reversed(tasks):
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:

@@ -90,7 +90,7 @@ class Encoder:
     def _open(self) -> Any:
         if self._file is None and self.form in AAC_FORMATS:
             streamed = self._sink is self._sent
-            self._file = AacFile(cast(IO[bytes], self._sink), self.form, RATE, streamed=streamed)
+            self._file = AacFile(cast(IO[bytes], self._sink), self.form, streamed=streamed)
         elif self._file is None:
             import soundfile
 
@@ -184,21 +184,20 @@ def aac_is_installed() -> bool:
 class AacFile:
     """Writes one sound.
 
-    sink: where to; form: one of AAC_FORMATS; rate: samples a second; streamed: `sink` is read while
-    it grows, and is never written before its end.
+    sink: where to; form: one of AAC_FORMATS; streamed: `sink` is read while it grows, and is never
+    written before its end.
     """
 
-    def __init__(self, sink: IO[bytes], form: str, rate: int, *, streamed: bool) -> None:
+    def __init__(self, sink: IO[bytes], form: str, *, streamed: bool) -> None:
         import av
 
         options = _IN_FRAGMENTS if streamed and form == "m4a" else {}
         self._container: Any = av.open(
             sink, "w", format=_CONTAINERS[form], container_options=options
         )
-        self._stream = self._container.add_stream("aac", rate=rate, layout="mono")
+        self._stream = self._container.add_stream("aac", rate=RATE, layout="mono")
         self._stream.bit_rate = _BITS_PER_SECOND
         self._container.start_encoding()
-        self._rate = rate
         self._samples = 0
 
     def add(self, pcm: bytes) -> None:
@@ -209,7 +208,7 @@ class AacFile:
             return
         frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
         frame.planes[0].update(pcm.ljust(frame.planes[0].buffer_size, b"\0"))
-        frame.sample_rate, frame.pts = self._rate, self._samples
+        frame.sample_rate, frame.pts = RATE, self._samples
         self._samples += frame.samples
         self._container.mux(self._stream.encode(frame))
 

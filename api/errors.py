@@ -105,40 +105,27 @@ def starting() -> APIError:
     return APIError(503, "starting", "The speaking process is being started.", retry_after=2)
 
 
-def problem(refusal: APIError, request_id: str, *, speech: bool = False) -> dict[str, Any]:
-    """The body of a refusal. speech: also as OpenAI's clients read it."""
+def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
+    """The response of a refusal to the request of `scope`; where OpenAI's clients ask, they find
+    theirs inside."""
+    state = scope.get("state", {})
+    state["refused"] = refusal.code
     body: dict[str, Any] = {
         "type": f"about:blank#{refusal.code}",
         "title": _TITLES.get(refusal.status, "This is refused"),
         "status": refusal.status,
         "detail": without_paths(refusal.detail),
         "code": refusal.code,
-        "request_id": request_id,
+        "request_id": state.get("request_id", ""),
     }
     if refusal.param is not None:
         body["param"] = refusal.param
-    if speech:
+    if str(scope.get("path", "")).startswith(_OPENAI):
         body["error"] = {
-            "message": body["detail"],
-            "type": _openai_type(refusal.status),
-            "code": refusal.code,
+            "message": body["detail"], "type": _openai_type(refusal.status), "code": refusal.code,
             "param": refusal.param,
-        }
-    return body
-
-
-def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
-    """The response of a refusal to the request of `scope`."""
-    state = scope.get("state", {})
-    request_id = state.get("request_id", "")
-    state["refused"] = refusal.code
-    speech = str(scope.get("path", "")).startswith(_OPENAI)
-    return JSONResponse(
-        problem(refusal, request_id, speech=speech),
-        refusal.status,
-        headers=refusal.headers,
-        media_type=PROBLEM,
-    )
+        }  # fmt: skip
+    return JSONResponse(body, refusal.status, headers=refusal.headers, media_type=PROBLEM)
 
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
@@ -205,17 +192,14 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     elif first["type"] == "json_invalid":
         status, code, param = 400, "invalid_json", None
     detail = sentence(first, param)
-    if first["type"] == "missing" and "json" in _sent(request) and _takes_a_form(request):
+    kind = request.headers.get("content-type", "").lower()
+    if first["type"] == "missing" and "json" in kind and _takes_a_form(request):
         status, code, param = 415, "unsupported_media_type", None
         detail = "Send a form, as HTML pages and `curl -d` do: this route takes no JSON."
     elif param is None and isinstance(first.get("input"), bytes):
         status, code = 415, "unsupported_media_type"
         detail = "Send JSON, and say so: `Content-Type: application/json`."
     return response(APIError(status, code, detail, param=param), request.scope)
-
-
-def _sent(request: Request) -> str:
-    return request.headers.get("content-type", "").lower()
 
 
 def _takes_a_form(request: Request) -> bool:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from api.errors import APIError, without_paths
 from machine.storage import locks
@@ -18,15 +18,7 @@ LOCK = ".lock"
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 
 
-class Identified(Protocol):
-    """What is kept under an id."""
-
-    @property
-    def id(self) -> str:
-        """The id."""
-
-
-Record = TypeVar("Record", bound=Identified)
+Record = TypeVar("Record")
 
 
 @contextmanager
@@ -57,9 +49,9 @@ def kept(folder: Path) -> Iterator[None]:
 def read(make: Callable[..., Record], path: Path, identity: str) -> Record | None:
     """What `make` makes of the fields of a JSON file; None where there is no such file, it holds
     other fields, or it is of another id."""
+    fields = read_json(path)
     with contextlib.suppress(ValueError, TypeError):
-        found = make(**read_json(path))
-        return found if found.id == identity else None
+        return make(**fields) if fields.get("id") == identity else None
     return None
 
 

@@ -109,12 +109,10 @@ class AppState:
             uptime_seconds=round(time.monotonic() - self.started, 1),
         )
 
-    def check_rate(self, request: Request) -> str:
-        """Counts a request; returns its caller. Raises APIError (429)."""
-        return self.check_rate_of(self.caller(request))
-
-    def check_rate_of(self, caller: str) -> str:
-        """The same for a caller that does not use HTTP. Raises APIError (429)."""
+    def check_rate(self, request: Request | str) -> str:
+        """Counts a request; returns its caller, which is given of one that does not use HTTP.
+        Raises APIError (429)."""
+        caller = request if isinstance(request, str) else self.caller(request)
         if seconds := self.rate.take(caller, time.monotonic()):
             text = (
                 f"More than {self.rate.per_minute} requests a minute, where {UNIT_CHARACTERS} "

@@ -256,8 +256,8 @@ def against_coqui(at: Setup) -> Figures:
 def speaking(at: Setup) -> Figures:
     """Codes a second with everything round a step: several numbers of rows, the first cold. No
     guard: there is no text that it could judge."""
-    from xtts.inference.decoding import DecodingSlots, TorchUtterance
     from xtts.inference.defaults import SamplingParams
+    from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
     from xtts.model.gpt import new_gpt
     from xtts.model.shapes import NUM_LATENTS
 
@@ -344,7 +344,7 @@ def saving(at: Setup) -> Figures:
     for _ in range(2):
         _wait(at)
         began = time.perf_counter()
-        state = {"model": learner.unsaved_state(), "trainer": learner.trainer_state()}
+        state = {"model": learner.weights.unsaved_state(), "trainer": learner.trainer_state()}
         kept, arrived = staging.copied(state)
         stalls.append(round(time.perf_counter() - began, 3))
         arrived()

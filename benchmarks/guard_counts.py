@@ -18,15 +18,14 @@ from torch import Tensor
 
 from benchmarks import judges
 from xtts.audio import SPEAKER_RATE, VOCODER_RATE, resample
-from xtts.inference import decoding
+from xtts.inference import torch_backend
 from xtts.inference.alignment.guard import CODE_SECONDS, EndingVerdict, judge
-from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
-from xtts.inference.alignment.loudness import LoudnessLog
+from xtts.inference.alignment.guarded_piece import Guard, LoudnessLog, SpokenPiece
 from xtts.inference.alignment.path import Alignment, align
-from xtts.inference.decoding import TorchUtterance
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Speech
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.inference.torch_backend import TorchUtterance
 from xtts.inference.voice import Voice
 from xtts.model.streaming_vocoder import ChunkedVocoder
 from xtts.text.tokenizer import Piece, WordSpan
@@ -222,7 +221,7 @@ def said(
     generator = torch.Generator().manual_seed(seed)
     state = TorchUtterance(model.gpt, model.config.decoding, generator, None, voice.heads)
     ids = torch.tensor(piece.ids)
-    sample = decoding.sample
+    sample = torch_backend.sample
 
     def patched(logits: Tensor, *rest: Any) -> Tensor:
         logits = logits.clone()
@@ -230,8 +229,8 @@ def said(
             patch(len(state.codes), logits[0])
         return sample(logits, *rest)
 
-    with mock.patch.object(decoding, "sample", patched):
-        decoding.decode(model.gpt, own_voice(voice).latents, [(ids, state)])
+    with mock.patch.object(torch_backend, "sample", patched):
+        torch_backend.decode(model.gpt, own_voice(voice).latents, [(ids, state)])
     spoken, rows = model.tokenizer.spoken(piece.ids), state.attention()
     path = None if rows is None else align(rows, spoken)
     codes = state.codes

@@ -17,7 +17,7 @@ from demo_voice.teachers import flite
 from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
-from xtts.inference.alignment.loudness import LoudnessLog, without_silence
+from xtts.inference.alignment.guarded_piece import LoudnessLog, without_silence
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.model.vocoder import load_dvae
 from xtts.text.phonemes import PHONES

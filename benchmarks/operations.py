@@ -28,8 +28,8 @@ from benchmarks import synthetic
 from train.trainer import train_step
 from xtts.inference import decode_step
 from xtts.inference.decode_step import DecodeStep
-from xtts.inference.decoding import DecodingSlots, TorchUtterance
 from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
 from xtts.model import casting, varlen
 from xtts.model.gpt import new_gpt
 from xtts.model.shapes import NUM_LATENTS, GPTShape

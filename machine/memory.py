@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import mmap
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -34,6 +35,18 @@ def address_space_bytes() -> int:
     """What this process has mapped: what RLIMIT_AS counts."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * mmap.PAGESIZE
+
+
+def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]:
+    """Libraries in a process's memory map (/proc/self/maps) whose name is `wanted`: name -> every
+    path that it came from."""
+    found: dict[str, set[str]] = {}
+    for line in maps.splitlines():
+        _, slash, path = line.partition("/")
+        name = path.rpartition("/")[2]
+        if wanted.match(name):
+            found.setdefault(name, set()).add(slash + path)
+    return {name: sorted(paths) for name, paths in sorted(found.items())}
 
 
 @dataclass(frozen=True)

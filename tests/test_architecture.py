@@ -41,7 +41,6 @@ READS_ENVIRONMENT = {
     "api/datasets/cutting.py": "what a cut inherits, and one thread",
     "train/cutting/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
-    "xtts/workers/file_worker_main.py": "SOTAQUE_WORKER_FAULT: tests make the worker fail",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
     "machine/memory.py": "sets how much oneDNN keeps, before torch computes",
 }

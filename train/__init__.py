@@ -1,1 +1,1 @@
-"""Fine-tunes XTTS on a person's voice. `trainer.py` is the place to start reading."""
+"""Fine-tunes XTTS on a voice: `setup.py` is a run from top to bottom, `trainer.py` its loop."""

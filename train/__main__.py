@@ -113,12 +113,10 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     if own.to is None:
         raise SotaqueError("export needs --to DIR; see --help.")
-    where = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
-    if own.onnx is not None:
-        from train import onnx_export
-
-        return onnx_export.run(settings, own.onnx, **where)
-    return export.run(settings, **where)
+    return export.run(
+        settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force,
+        onnx=own.onnx,
+    )  # fmt: skip
 
 
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {

@@ -101,16 +101,6 @@ class World:
 ALONE = World()
 
 
-@dataclass(frozen=True)
-class Totals:
-    """Targets of one step over all ranks, and this rank's part of them."""
-
-    text: float
-    audio: float
-    text_share: float
-    audio_share: float
-
-
 class Agreement:
     """What the ranks tell each other of one step: how many targets it has, and whether anybody
     wants to stop behind it. Asked for at once; reading it waits for the others."""
@@ -130,20 +120,16 @@ class Agreement:
         return bool(self._sums[2])
 
     @property
-    def totals(self) -> Totals:
-        """The loss of a step is the mean over all its tokens, wherever they are.
-
-        Batches hold different numbers of tokens, so a mean of the ranks' means would weigh a token
-        of a small batch more. Shares are times the number of ranks, because DDP takes the mean.
+    def shares(self) -> tuple[float, float]:
+        """This rank's part of the text and audio targets, times the number of ranks, because DDP
+        takes the mean. The loss of a step is the mean over all its tokens, wherever they are: a
+        mean of the ranks' means would weigh a token of a small batch more.
         """
-        text, audio, _ = self._sums
-        pairs = zip(self._own, (text, audio), strict=True)
-        return Totals(text, audio, *(self._size * own / max(1.0, all_) for own, all_ in pairs))
-
-
-def totals(world: World, rows: PackedBatch) -> Totals:
-    """The targets of a step that nobody asked for ahead."""
-    return Agreement(world, rows).totals
+        text, audio = (
+            self._size * own / max(1.0, every)
+            for own, every in zip(self._own, self._sums[:2], strict=True)
+        )
+        return text, audio
 
 
 def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:

@@ -22,13 +22,13 @@ class EarlyStopping:
     # in checkpoints.
     judged: tuple[int, list[int]] | None = None
 
-    def hear(self, epoch: int, audio_loss: float) -> None:
+    def record_loss(self, epoch: int, audio_loss: float) -> None:
         """A validation, of epoch `epoch` (from 1); a non-finite one is no better."""
         self.newest_epoch = epoch
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch
 
-    def hear_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
+    def record_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
         """What the evaluation says is best, 0 for the base, and the epochs it judged.
 
         unjudged: saved epochs newer than those. One may still be judged; where there are more,

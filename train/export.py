@@ -1,4 +1,4 @@
-"""`python -m train export`: a checkpoint becomes a voice folder for Coqui or for us.
+"""`python -m train export`: a checkpoint becomes a voice, for Coqui and us, or of ONNX models.
 
 What learned comes from the checkpoint, all else from the base model under its published names, so
 that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's. Where the base is the
@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -35,6 +35,7 @@ from xtts import audio
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
+from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.base_models import BundleError
@@ -43,21 +44,13 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
 
+ONNX_KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
 
 
 class ExportError(SotaqueError):
     """An export that cannot be made; nothing was changed."""
-
-
-@dataclass(frozen=True)
-class Exported:
-    """What was written. sentence: which programs can speak with it, and why not Coqui's."""
-
-    folder: Path
-    speaks_in_coqui: bool
-    sentence: str
 
 
 def run(
@@ -67,15 +60,37 @@ def run(
     to: Path,
     base: Path | None,
     force: bool = False,
+    onnx: str | None = None,
 ) -> int:
     """The verb: finds the voice, exports it, tells what came of it.
 
     checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
-    replaced. Raises ExportError without it.
+    replaced. Raises ExportError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
+    raises what `xtts.onnx.export.exporter` does.
     """
-    refuse_earlier(to, "bundle.json", force=force)
-    exported = export(voice_to_export(settings, checkpoint, base), to)
-    log.info(exported.sentence)
+    mark = "bundle.json" if onnx is None else ONNX_NAME
+    if (to / mark).is_file() and not force:
+        raise ExportError(
+            f"--to {to} holds an exported voice already, and is left as it is. Name another "
+            "folder, or add --force to replace it."
+        )
+    if onnx is None:
+        log.info(export(voice_to_export(settings, checkpoint, base), to))
+        return 0
+    try:
+        from xtts.onnx.export import exporter
+    except ImportError as error:
+        raise SotaqueError(
+            f"An export as ONNX needs the package {error.name}, which is not installed: "
+            ".venv/bin/uv pip install -e '.[onnx]'"
+        ) from error
+    found = voice_to_export(settings, checkpoint, base)
+    voice = exporter.export(found, to, ONNX_KINDS[onnx])
+    log.info(
+        "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
+        "  python -m xtts speak --voice %s --text … --out FILE.wav",
+        to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
+    )  # fmt: skip
     return 0
 
 
@@ -132,8 +147,9 @@ def _recording(settings: TrainSettings, found: VoiceFiles) -> Path | None:
     return None
 
 
-def export(found: VoiceFiles, to: Path) -> Exported:
-    """Writes the voice into a folder beside `to` and gives it its name when it is whole.
+def export(found: VoiceFiles, to: Path) -> str:
+    """Writes the voice into a folder beside `to` and gives it its name when it is whole; the
+    sentence which programs can speak with it, and why not Coqui's.
 
     Raises ExportError for a folder with other things in it, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
@@ -148,15 +164,32 @@ def export(found: VoiceFiles, to: Path) -> Exported:
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
         config = replace(config, normalizer=found.normalizer or config.normalizer)
-        files = _write_files(part, state, found.folder, config, found.reference)
+        files = _write_files(part, state, found, config)
         _keep_pronunciations(part, to, found.pronunciations)
-        bundle.write(part, _bundle(found.provenance, files, config))
+        made = found.provenance
+        bundle.write(
+            part,
+            bundle.Bundle(
+                files=files,
+                base=dict(made["base"]),
+                data_sha256=str(made["fingerprint"]["data_sha256"]),
+                epoch=int(made["epoch"]),
+                licence=config.licence,
+                made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+                speaks_in_coqui=config.speaks_in_coqui,
+            ),
+        )
         _give_name(part, to)
     except OSError as error:
         raise WriteError(f"{to} could not be written ({error.strerror}).") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return Exported(to, config.speaks_in_coqui, _sentence(to, config))
+    if config.speaks_in_coqui:
+        return f"Exported to {to}: Coqui's Xtts.load_checkpoint speaks with it, and so do we."
+    return (
+        f"Exported to {to} as a voice for Sotaque. Coqui's own classes cannot load it: its "
+        "vocoder, speaker encoder or text front-end is not XTTS-v2's."
+    )
 
 
 def _state(found: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
@@ -206,12 +239,9 @@ def _cut(name: str, tensor: Tensor, text_ids: int) -> Tensor:
 
 
 def _write_files(
-    part: Path,
-    state: dict[str, Tensor],
-    base_folder: Path,
-    config: ModelConfig,
-    reference: Path | None,
+    part: Path, state: dict[str, Tensor], found: VoiceFiles, config: ModelConfig
 ) -> dict[str, Written]:
+    base = found.folder
     text_ids = len(state["gpt.text_embedding.weight"])
     megabytes = sum(tensor.nbytes for tensor in state.values()) / 1e6
     with Progress("Writing model.pth", megabytes, "MB", patience_seconds=2.0) as progress:
@@ -220,15 +250,14 @@ def _write_files(
             lambda file: torch.save({"model": state}, cast(BinaryIO, CountingFile(file, progress))),
         )
     files = {
-        "config.json": _write_config(part, _config(base_folder, config, text_ids)),
-        "vocab.json": _copy(base_folder / "vocab.json", part / "vocab.json"),
+        "config.json": _write_config(part, _config(base, config, text_ids)),
+        "vocab.json": _copy(base / "vocab.json", part / "vocab.json"),
         "model.pth": model,
     }
-    if (base_folder / "speakers_xtts.pth").is_file():
-        speakers = "speakers_xtts.pth"
-        files[speakers] = _copy(base_folder / speakers, part / speakers)
-    if reference is not None:
-        files["reference.wav"] = _reference(reference, part / "reference.wav")
+    if (base / (speakers := "speakers_xtts.pth")).is_file():
+        files[speakers] = _copy(base / speakers, part / speakers)
+    if found.reference:
+        files["reference.wav"] = _reference(found.reference, part / "reference.wav")
     return files
 
 
@@ -284,30 +313,6 @@ def _write_config(folder: Path, config: dict[str, Any]) -> Written:
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
 
 
-def _bundle(
-    provenance: Mapping[str, Any], files: dict[str, Written], config: ModelConfig
-) -> bundle.Bundle:
-    return bundle.Bundle(
-        files=files,
-        base=dict(provenance["base"]),
-        data_sha256=str(provenance["fingerprint"]["data_sha256"]),
-        epoch=int(provenance["epoch"]),
-        licence=config.licence,
-        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-        speaks_in_coqui=config.speaks_in_coqui,
-    )
-
-
-def refuse_earlier(to: Path, mark: str, *, force: bool) -> None:
-    """An export is a choice that a person made: it is replaced only when that is asked for.
-    mark: the file that identifies an export. Raises ExportError."""
-    if (to / mark).is_file() and not force:
-        raise ExportError(
-            f"--to {to} holds an exported voice already, and is left as it is. Name another "
-            "folder, or add --force to replace it."
-        )
-
-
 def _refuse_others(to: Path) -> None:
     """Only an empty folder, or an earlier export without anything else in it, is replaced."""
     if not to.exists():
@@ -332,12 +337,3 @@ def _give_name(part: Path, to: Path) -> None:
     # The folder that was replaced, and whatever killed exports to the same place left.
     for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
         shutil.rmtree(left, ignore_errors=True)
-
-
-def _sentence(to: Path, config: ModelConfig) -> str:
-    if config.speaks_in_coqui:
-        return f"Exported to {to}: Coqui's Xtts.load_checkpoint speaks with it, and so do we."
-    return (
-        f"Exported to {to} as a voice for Sotaque. Coqui's own classes cannot load it: its "
-        "vocoder, speaker encoder or text front-end is not XTTS-v2's."
-    )

@@ -18,7 +18,7 @@ from torch._inductor import config as inductor
 
 from machine.errors import SotaqueError
 from train.dataset.batches import Batch
-from train.distributed import ALONE, Totals, World, totals
+from train.distributed import ALONE, Agreement, World
 from train.optim import optimizer as optimization
 from train.optim.schedule import Schedule
 from train.optim.trainable import TrainableParts, TrainableWeights
@@ -103,7 +103,8 @@ class Learner:
         if config.compiled:
             _compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
-        self.totals = Totals(0.0, 0.0, 1.0, 1.0)
+        # This rank's share of a step's text and audio targets.
+        self.shares = (1.0, 1.0)
         self.config = config
         self.schedule = Schedule(config.schedule, config.warmup_steps, config.total_steps)
         self.step = 0
@@ -134,8 +135,7 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if not self.world.is_single_process:
-            agreement = batch.agreement
-            self.totals = agreement.totals if agreement else totals(self.world, batch.rows)
+            self.shares = (batch.agreement or Agreement(self.world, batch.rows)).shares
         return rate
 
     def forward(self, batch: Batch) -> Losses:
@@ -149,20 +149,20 @@ class Learner:
         """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
         text, audio = losses.text, losses.audio
         if not self.world.is_single_process:
-            text, audio = text * self.totals.text_share, audio * self.totals.audio_share
+            text, audio = text * self.shares[0], audio * self.shares[1]
         return self.config.text_loss_weight * text + self.config.audio_loss_weight * audio
 
     def gradient_norm(self) -> Tensor:
         """The 2-norm over all gradients, before clipping, on their device."""
         self.scaler.unscale_(self.optimizer)
-        return optimization.gradient_norm(self.weights.learning)
+        gradients = [one.grad for one in self.weights.learning if one.grad is not None]
+        return torch.nn.utils.get_total_norm(gradients)
 
     def over_all_ranks(self, numbers: Tensor) -> Tensor:
         """Text loss, audio loss, loss and gradient norm `[4]` of the whole step, on their device:
         every rank has the same, and decides alike whether the step counts."""
         if not self.world.is_single_process:
-            parts = (self.totals.text_share, self.totals.audio_share, 1.0)
-            for number, share in zip(numbers[:3], parts, strict=True):
+            for number, share in zip(numbers[:3], (*self.shares, 1.0), strict=True):
                 number.mul_(share / self.world.size)
             self.world.sum_in_place(numbers[:3])
         return numbers
@@ -171,7 +171,7 @@ class Learner:
         """The result of the step whose numbers these are, over all ranks; waits for the device."""
         text, audio, total, norm = numbers.tolist()
         if not self.world.is_single_process:
-            own = ((text, self.totals.text_share), (audio, self.totals.audio_share), (total, 1.0))
+            own = zip((text, audio, total), (*self.shares, 1.0), strict=True)
             parts = (value * share / self.world.size for value, share in own)
             text, audio, total = self.world.all_reduce(*parts)
         return StepResult(text, audio, total, norm, learning_rate, math.isfinite(total + norm))
@@ -190,7 +190,7 @@ class Learner:
             optimization.step_unless(self.optimizer, non_finite)
             return
         self.scaler.step(self.optimizer)
-        self.weights.moved(self.step + 1)
+        self.weights.after_step(self.step + 1)
 
     def count_step(self, result: StepResult) -> None:
         """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
@@ -220,7 +220,7 @@ class Learner:
         """Mean losses without dropout, of the weights that are saved; nothing of it stays."""
         self.gpt.eval()
         sums = torch.zeros(4, dtype=torch.float64)
-        with self.weights.heard():
+        with self.weights.as_saved():
             for batch in batches:
                 with self.autocast():
                     found = self.gpt.losses(batch.rows.to(self.device))
@@ -242,10 +242,6 @@ class Learner:
     def model_state(self) -> dict[str, Tensor]:
         """The weights in float32 on the CPU, in Coqui's names and orientation."""
         return self.weights.model_state()
-
-    def unsaved_state(self) -> dict[str, Tensor]:
-        """As `train.optim.trainable.TrainableWeights.unsaved_state`."""
-        return self.weights.unsaved_state()
 
     def trainer_state(self) -> dict[str, Any]:
         """What a resumed run needs beyond the weights."""

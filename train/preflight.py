@@ -7,7 +7,6 @@ downloaded and no clip is decoded.
 
 import json
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 from machine.errors import SotaqueError
@@ -20,15 +19,13 @@ def refusals(dotenv: Path = Path(".env")) -> list[str]:
         settings, _ = load((), None, dotenv)
     except SotaqueError as error:
         return [str(error)]
-    return [sentence for look in (_base, _dataset) if (sentence := _refused(look, settings))]
-
-
-def _refused(look: Callable[[TrainSettings], None], settings: TrainSettings) -> str:
-    try:
-        look(settings)
-    except SotaqueError as error:
-        return str(error)
-    return ""
+    found = []
+    for look in (_base, _dataset):
+        try:
+            look(settings)
+        except SotaqueError as error:
+            found.append(str(error))
+    return found
 
 
 def _base(settings: TrainSettings) -> None:

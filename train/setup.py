@@ -1,4 +1,4 @@
-"""A run from top to bottom: machine, base, data, start, batches, learner, logs; then the trainer.
+"""A run from top to bottom: machine, base, data, resume, learner, logs, loop.
 
 `open_trainer` names the phases in their order, and each is a function below it. Cheap checks come
 first, then what is on disk, then the feature cache and the model: a mistake is reported in seconds,
@@ -87,7 +87,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every, provenance)
         resumed = find_start(settings, checkpoints, fingerprint, rate, world)
         if world.is_main:
-            disk_space.ask(settings, context, run, resumed, num_epochs)
+            disk_space.check(settings, context, run, resumed, num_epochs)
 
         # 5. The batches, then what learns from them: it depends on the longest clip.
         batches, validation = build_batches(settings, context, resumed, world)
@@ -95,7 +95,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         early_stopping = EarlyStopping(settings.early_stopping)
         early_stopping.resume(kept_state(resumed).get("patience"))
 
-        # 6. What is heard of it: logs, samples, evaluation. Rank 0 speaks for all.
+        # 6. Logs, samples and evaluation, which are rank 0's.
         logs, evaluator = None, None
         first_epoch = resumed.epoch + 1 if resumed else 1
         if world.is_main:
@@ -131,7 +131,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             sampler=sampler,
             evaluator=evaluator,
             base=context.base,
-            # The writer ends first: the watchdog sees it finish.
+            # They end in reverse: first the writer, then the watchdog.
             heartbeat=enter(Heartbeat(settings.stall_seconds)),
             writer=enter(CheckpointWriter(background=background)),
             stop=stop,
@@ -143,6 +143,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
 
 def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     """Looks at machine, base model and dataset; raises their errors."""
+    # 1. Machine
     machine = selection.look_at_machine()
     device = selection.choose_device(machine, settings.device)
     if (own := distributed.device_of(world, device.value)) != device.value:
@@ -150,6 +151,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     runtime.set_up_runtime(settings, machine, device.value, world)
     precision = selection.choose_precision(machine, device.value, settings.precision)
 
+    # 2. Base
     base = base_models.locate_base(
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
@@ -162,6 +164,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     for what, choice in (("Device", device), ("Precision", precision)):
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
 
+    # 3. Data
     tokenizer = Tokenizer(config, base)
     data = dataset.read(settings, tokenizer, config.gpt)
     context = RunContext(machine, device, precision, base, config, tokenizer, data)

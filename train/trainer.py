@@ -162,7 +162,7 @@ class Trainer:
             log.info(nothing_left(self.first_epoch - 1, self.first_batch, self.num_epochs))
         else:
             if self.evaluator:  # what judging costs is part of the time that is left
-                with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
+                with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
                     self.evaluator.foresee(self.first_epoch)
             log.info("Ready to learn after %.1f s.", time.perf_counter() - self.started_at)
         return self.train()
@@ -215,7 +215,8 @@ class Trainer:
         if self._save_due(epoch):
             self._save(epoch, validation)
             if not self._stop_requested():
-                self._sample(epoch)
+                self.unsampled.append(epoch)
+                self._sample_saved()
             # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
             if self._stop_requested():
                 return False
@@ -314,14 +315,10 @@ class Trainer:
                 judged = {one.epoch for one in known.candidates if one.kind == "epoch"}
                 newer = range(max(judged, default=0) + 1, trained + 1)
                 unjudged = sum(self.checkpoints.due(epoch, self.num_epochs) for epoch in newer)
-                self.early_stopping.hear_verdict(known.verdict.epoch, judged, unjudged)
+                self.early_stopping.record_verdict(known.verdict.epoch, judged, unjudged)
         if self.early_stopping.over:
             log.info(self.early_stopping.reason)
         return self.early_stopping.over
-
-    def _validation_due(self, epoch: int) -> bool:
-        """VALIDATION_EVERY, and always the last epoch."""
-        return epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
 
     def _save_due(self, epoch: int) -> bool:
         """SAVE_EVERY, and always the last epoch."""
@@ -335,16 +332,18 @@ class Trainer:
     # Validation, checkpoints, samples
 
     def _validate(self, epoch: int) -> Validation | None:
-        """The losses on the validation clips, where they are due; of no worth after a stop."""
+        """The losses on the validation clips, where they are due: VALIDATION_EVERY, and always the
+        last epoch. Of no worth after a stop."""
         self.metrics.flush()
-        if self.validation is None or not self._validation_due(epoch):
+        due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
+        if self.validation is None or not due:
             return None
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
         found = self.learner.evaluate(
             itertools.takewhile(lambda _: not self.stop.requested, batches)
         )
         if not self.stop.requested:
-            self.early_stopping.hear(epoch, found.audio_loss)
+            self.early_stopping.record_loss(epoch, found.audio_loss)
         return found
 
     def _save(self, epoch: int, validation: Validation | None) -> None:
@@ -355,12 +354,14 @@ class Trainer:
             "validation_text_loss": validation.text_loss if validation else None,
             "validation_audio_loss": validation.audio_loss if validation else None,
         }
-        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             if self.world.is_main:
                 step = self.learner.step
                 beside = self.writer.background
                 state = {
-                    "model": self.learner.unsaved_state() if beside else self.learner.model_state(),
+                    "model": self.learner.weights.unsaved_state()
+                    if beside
+                    else self.learner.model_state(),
                     "trainer": self._trainer_state(),
                 }
                 self.writer.write(
@@ -378,7 +379,7 @@ class Trainer:
 
     def _save_interrupted(self, epoch: int, batch: int) -> Literal[False]:
         """Writes the state inside an epoch, `batch` of whose batches are done."""
-        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.metrics.flush()
             self.writer.finish()
             saved = None
@@ -400,43 +401,24 @@ class Trainer:
             "patience": self.early_stopping.state(),
         }
 
-    def _sample(self, epoch: int) -> None:
-        """Has an epoch speak, its sample and what it is judged by, as soon as its checkpoint is
-        whole."""
-        self.unsampled.append(epoch)
-        self._sample_saved()
-
     def _sample_saved(self) -> None:
-        """Speaks what waits for a checkpoint, once that is written. Raises what writing it
-        raised."""
+        """Has an epoch speak, its sample and what it is judged by, once its checkpoint is whole.
+        Raises what writing it raised."""
         if not self.unsampled or not self.writer.idle:
             return
         self.metrics.flush()  # a sample is no part of an interval's steps
         epoch = self.unsampled.pop()
-        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 if self._sample_due(epoch):
                     self.sampler.sample(epoch, saved.path, saved.sha256)
-                self._evaluate(epoch)
+                if self.evaluator and (whole := self.checkpoints.run.verified(epoch)):
+                    self.evaluator.judge(whole, self.epoch_seconds.get(epoch, 0.0))
             self.world.barrier()
-
-    def _evaluate(self, epoch: int) -> None:
-        """Has the epoch judged against the base."""
-        if self.evaluator and (saved := self.checkpoints.run.verified(epoch)):
-            self.evaluator.judge(saved, self.epoch_seconds.get(epoch, 0.0))
 
     def _judging_seconds(self) -> float:
         budget = self.evaluator.budget if self.evaluator else None
         return budget.spent_seconds if budget else 0.0
-
-    def _conclude(self) -> None:
-        """Judges blends, keeps the best and says which it is."""
-        if self.evaluator and not self.stop.requested:
-            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "evaluating"):
-                conclude(
-                    self.evaluator, self.settings.blend, self.base,
-                    learn_decoder=self.settings.learn_decoder,
-                )  # fmt: skip
 
     def _sample_missing(self) -> None:
         """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
@@ -446,20 +428,26 @@ class Trainer:
             return
         if sample_is_missing(run, newest.epoch, newest.sha256):
             log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
-            with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
                 self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
     def _finish(self) -> int:
-        """Waits for what is still being written and spoken, and concludes; the exit code."""
+        """Waits for what is still being written and spoken; judges blends, keeps the best and says
+        which it is. The exit code."""
         self._finish_writing()
-        with self.heartbeat.leave(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
+        with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
-        self._conclude()
+        if self.evaluator and not self.stop.requested:
+            with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
+                conclude(
+                    self.evaluator, self.settings.blend, self.base,
+                    learn_decoder=self.settings.learn_decoder,
+                )  # fmt: skip
         # All is saved; what was not judged yet is left for the next start.
         return self.stop.exit_code if self.stop.requested else 0
 
     def _finish_writing(self) -> None:
-        with self.heartbeat.leave(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
+        with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.writer.finish()
         self._sample_saved()
 

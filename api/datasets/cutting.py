@@ -67,24 +67,10 @@ class CutQueue:
         self._datasets = datasets
         self._changed = changed
         self._woken = asyncio.Event()
-        self._task: asyncio.Task[None] | None = None
         self._lock: contextlib.ExitStack | None = None
         self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
         self._stopped = False
         self._told = ""
-
-    def start(self) -> None:
-        """Begins to work, in the running loop."""
-        self._task = asyncio.create_task(self._work())
-
-    async def close(self) -> None:
-        """Ends the cut that is being made; the next service goes on with it."""
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        if self._lock is not None:
-            self._lock.close()
 
     def ask(self, dataset: UploadedDataset) -> Job:
         """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
@@ -129,18 +115,22 @@ class CutQueue:
         elif not deleted and await asyncio.to_thread(_unqueue, dataset):
             self._changed(dataset.id)
 
-    async def _work(self) -> None:
-        while True:
-            self._woken.clear()
-            try:
-                found = await asyncio.to_thread(self._next)
-                if found is not None:
-                    await self._cut(found)
-                    continue
-            except (APIError, WriteError, OSError) as error:
-                log.error("The queue of cuts cannot go on: %s", error)
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+    async def work(self) -> None:
+        """Until it is cancelled; the next service goes on with the cut that is being made."""
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    if (found := await asyncio.to_thread(self._next)) is not None:
+                        await self._cut(found)
+                        continue
+                except (APIError, WriteError, OSError) as error:
+                    log.error("The queue of cuts cannot go on: %s", error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+        finally:
+            if self._lock is not None:
+                self._lock.close()
 
     def _next(self) -> UploadedDataset | None:
         """What is to be cut next, where this service is the one that cuts. Blocks."""

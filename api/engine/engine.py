@@ -35,7 +35,7 @@ _TOLD_OF_A_VOICE = ("licence", "sha256", "own_voice", "precision", "placed", "sl
 
 
 class Engine:
-    """What routes ask of it. From `start` to `close` it keeps a speaking process alive.
+    """What routes ask of it. `live` keeps a speaking process alive.
 
     Attributes:
         wanted: The voice that is to speak; `standing` is the one that does.
@@ -67,7 +67,6 @@ class Engine:
         self.previews = PreviewSlot(limits, self._opened, self._close_voice, self._is_used)
         self._opening: list[str] = []
         self._opening_deaths: dict[str, int] = {}
-        self._task: asyncio.Task[None] | None = None
         self._names = itertools.count(1)
 
     # ---- what routes ask ----
@@ -362,34 +361,27 @@ class Engine:
 
     # ---- its processes, one after another ----
 
-    def start(self) -> None:
-        """In the event loop."""
-        self._task = asyncio.get_running_loop().create_task(self._live())
-
-    async def close(self) -> None:
-        """Ends the child, and whoever still speaks: `api.http.server` has let them finish."""
-        self.close_queue()
-        self.cut_off()
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-        if (child := self.child) is not None:
-            self._lost(WorkerFailed("closing", "The service is being stopped."))
-            await child.kill()
-            await child.end()
-
-    async def _live(self) -> None:
-        while True:
-            await asyncio.sleep(supervision.back_off(self.happened))
-            try:
-                self.child = await self._started()
-            except OSError as error:
-                self._lost(WorkerFailed("crashed", f"It cannot be started: {error}."))
-                continue
-            why = await self._run(self.child)
-            log.warning("The speaking process is gone (%s): %s", why.reason_code, why)
-            self._lost(why)
+    async def live(self) -> None:
+        """Until it is cancelled, which ends the child and whoever still speaks: `api.http.server`
+        has let them finish."""
+        try:
+            while True:
+                await asyncio.sleep(supervision.back_off(self.happened))
+                try:
+                    self.child = await self._started()
+                except OSError as error:
+                    self._lost(WorkerFailed("crashed", f"It cannot be started: {error}."))
+                    continue
+                why = await self._run(self.child)
+                log.warning("The speaking process is gone (%s): %s", why.reason_code, why)
+                self._lost(why)
+        finally:
+            self.close_queue()
+            self.cut_off()
+            if (child := self.child) is not None:
+                self._lost(WorkerFailed("closing", "The service is being stopped."))
+                await child.kill()
+                await child.end()
 
     async def _started(self) -> SpeakingProcess:
         how, before = self.how, self.place

@@ -69,8 +69,10 @@ async def respond(
 def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:
     """How the sound is sent. `stream_format` is OpenAI's and counts before `stream`; without
     either, what has its length in its header is sent whole."""
-    headers = {"X-Model": _in_header(model)}
-    if unused := _named(wanted.unused):
+    # A header carries ASCII: of a model's name the rest percent-encoded, of a field's `?`.
+    headers = {"X-Model": quote(model, safe=" !#$&'()*+,-./:;=?@[]_~")}
+    names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in wanted.unused]
+    if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
         parts.log_unused_fields(unused)
     words = bool(wanted.timestamp_granularities or wanted.return_timestamps)
@@ -99,14 +101,3 @@ def check_strictly(wanted: SpeechRequest, parts: AppState) -> None:
     if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
         text = f"There is no model {shown(wanted.model)}; /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
-
-
-def _named(fields: list[str]) -> list[str]:
-    """The fields by name; one that cannot stand in a header as `?`."""
-    names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in fields]
-    return list(dict.fromkeys(names))[:_MOST_NAMED]
-
-
-def _in_header(text: str) -> str:
-    """A name as a header may carry it: anything but ASCII percent-encoded."""
-    return quote(text, safe=" !#$&'()*+,-./:;=?@[]_~")

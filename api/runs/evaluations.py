@@ -13,7 +13,7 @@ from api.response_schemas import (
     SaidSentence,
     VerdictRow,
 )
-from api.runs.listing import EpochSummary, RunSummary
+from api.runs.listing import RunSummary
 from xtts.voices.evaluation_file import Candidate, CandidateKind, Verdict
 
 BASE = "base"
@@ -112,13 +112,3 @@ def sound_of(run: RunSummary, candidate: Candidate, number: int) -> Path | None:
     except (OSError, RuntimeError):  # a name that is too long, a loop of links
         return None
     return path if inside else None
-
-
-def best_epoch(run: RunSummary) -> EpochSummary | None:
-    """The epoch that the verdict names, if it names one, and it is the one that was judged."""
-    found = run.evaluation.verdict if run.evaluation else None
-    if found is None or found.kind != "epoch":
-        return None
-    epoch = run.epochs.get(found.epoch)
-    same = epoch is not None and epoch.checkpoint and epoch.sha256 == found.checkpoint_sha256
-    return epoch if same else None

@@ -1,10 +1,11 @@
 """Decides which voice is served: the promoted epoch, else what VOICE says; polls the run."""
 
 import asyncio
-import contextlib
 import logging
+from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Literal
 
 from api.engine.engine import Engine
@@ -13,7 +14,7 @@ from api.events import Events
 from api.response_schemas import RunList, RunRow, Served
 from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
-from api.runs.listing import CURRENT, EpochSummary, LossCurves, RunSummary
+from api.runs.listing import CURRENT, EpochSummary, LossCurve, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.settings import ApiSettings
@@ -33,11 +34,10 @@ class VoiceFollower:
         self.events = events
         self.runs: dict[str, RunSummary] = {}
         self.promotion: Promotion | None = None
-        self.curves = LossCurves()
+        self.curves = defaultdict[Path, LossCurve](LossCurve)
         self._verified: dict[str, bool] = {}
         self._refused: set[str] = set()
         self._changing = asyncio.Lock()
-        self._task: asyncio.Task[None] | None = None
 
     # ---- what routes ask ----
 
@@ -58,7 +58,7 @@ class VoiceFollower:
             run,
             served=served.epoch if served and is_epoch else None,
             verified=self._is_verified,
-            train_losses=self.curves.losses(run.folder.metrics),
+            train_losses=self.curves[run.folder.metrics].losses(),
             evaluation=evaluations.listed(
                 run, served=speaks,
                 can_speak=lambda name: targets.can_speak(self.settings, run, name),
@@ -108,8 +108,7 @@ class VoiceFollower:
         """Speaks with an epoch, and goes on with it after a restart. Raises APIError."""
         async with self._changing:
             target = targets.epoch_target(self.settings, run_id, epoch)
-            if not self.is_served(target):
-                await self._turn_to(target)
+            await self._turn_to(target)
             self.promotion = Promotion(run_id, epoch.number, epoch.sha256)
             self.tell()
             # A copy of 2 GB takes a while.
@@ -123,9 +122,7 @@ class VoiceFollower:
             self.promotion = None
             await asyncio.to_thread(promotion.keep, self.settings.voices_dir, None)
             await self.look()
-            target = self.wanted()
-            if not self.is_served(target):
-                await self._turn_to(target)
+            await self._turn_to(self.wanted())
         self.tell()
 
     # ---- its own life ----
@@ -135,24 +132,16 @@ class VoiceFollower:
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
         self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
         for run in self.runs.values():
-            await asyncio.to_thread(self.curves.read, run.folder.metrics)
+            curve = self.curves[run.folder.metrics]
+            await asyncio.to_thread(curve.read, run.folder.metrics)
 
     async def first(self) -> None:
         """What to speak with at first."""
         await self.look()
         self.engine.wanted = self.wanted().voice
 
-    def start(self) -> None:
-        """In the event loop."""
-        self._task = asyncio.get_running_loop().create_task(self._follow())
-
-    async def close(self) -> None:
-        if self._task is not None:
-            self._task.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._task
-
-    async def _follow(self) -> None:
+    async def follow(self) -> None:
+        """Looks every two seconds, until it is cancelled."""
         seen: list[RunRow] = []
         while True:
             await asyncio.sleep(LOOK_SECONDS)
@@ -175,7 +164,7 @@ class VoiceFollower:
             self.events.tell("epoch", self.listing())
             current = self.runs.get(CURRENT)
             if current is not None:
-                end = self.curves.end(current.folder.metrics)
+                end = self.curves[current.folder.metrics].end
                 self.events.tell("metrics", {"run": CURRENT, "next": end})
 
     def wanted(self) -> FollowTarget:
@@ -253,16 +242,13 @@ class VoiceFollower:
                 return targets.epoch_target(self.settings, run.id, epoch)
         if kept := promotion.kept(self.settings.voices_dir, wanted):
             name = targets.epoch_name(wanted.epoch, wanted.sha256)
-            voice = targets.voice_at(self.settings, str(kept), name)
-            return FollowTarget(replace(voice, decoder=digest_beside(kept)), wanted.sha256)
+            voice = targets.voice_at(self.settings, str(kept), name, digest_beside(kept))
+            return FollowTarget(voice, wanted.sha256)
         return None
 
     async def _turn_if_needed(self) -> None:
         target = self.wanted()
-        if self.engine.standing is None or self.engine.child is None:
-            self.engine.wanted = target.voice
-            return
-        if self.is_served(target):
+        if self.engine.standing is None or self.engine.child is None or self.is_served(target):
             self.engine.wanted = target.voice  # the same weights may lie elsewhere now
             return
         if target.voice.name in self._refused:
@@ -291,6 +277,8 @@ class VoiceFollower:
         return standing.voice == target.voice
 
     async def _turn_to(self, target: FollowTarget) -> None:
+        if self.is_served(target):
+            return
         await self.engine.open(target.voice)
         log.info("Speaks as %s.", target.voice.name)
 

@@ -272,42 +272,28 @@ def _created(folder: RunFolder) -> float:
     return 0.0
 
 
-def _there(path: Path) -> Path | None:
-    return path if path.is_file() else None
-
-
 @dataclass
-class _Curve:
+class LossCurve:
+    """Mean loss of each epoch, read incrementally from a metrics.jsonl. end: how much of it is
+    known, in bytes."""
+
     end: int = 0
-    sums: dict[int, tuple[float, int]] = field(default_factory=dict)
-
-
-class LossCurves:
-    """Mean loss of each epoch, read incrementally from each metrics.jsonl."""
-
-    def __init__(self) -> None:
-        self._curves: dict[Path, _Curve] = {}
+    _sums: dict[int, tuple[float, int]] = field(default_factory=dict)
 
     def read(self, path: Path) -> None:
         """Goes on where the last call ended; a file that was cut back is read again."""
-        curve = self._curves.setdefault(path, _Curve())
         while True:
-            rows, end = records(path, curve.end)
-            if end < curve.end:
-                curve.sums.clear()
+            rows, end = records(path, self.end)
+            if end < self.end:
+                self._sums.clear()
             for row in rows:
                 if row.get("kind") == "train" and isinstance(row.get("loss"), float):
-                    total, count = curve.sums.get(int(row["epoch"]), (0.0, 0))
-                    curve.sums[int(row["epoch"])] = (total + row["loss"], count + 1)
-            moved, curve.end = end != curve.end, end
+                    total, count = self._sums.get(int(row["epoch"]), (0.0, 0))
+                    self._sums[int(row["epoch"])] = (total + row["loss"], count + 1)
+            moved, self.end = end != self.end, end
             if not rows or not moved:
                 return
 
-    def losses(self, path: Path) -> dict[int, float]:
+    def losses(self) -> dict[int, float]:
         """Epoch -> mean training loss."""
-        curve = self._curves.get(path, _Curve())
-        return {epoch: total / count for epoch, (total, count) in curve.sums.items()}
-
-    def end(self, path: Path) -> int:
-        """How much of the file is known, in bytes."""
-        return self._curves.get(path, _Curve()).end
+        return {epoch: total / count for epoch, (total, count) in self._sums.items()}

@@ -4,7 +4,7 @@ Decided over what `api.runs.listing` found, the blend's manifest, and which reco
 """
 
 import contextlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -40,8 +40,7 @@ class FollowTarget:
 def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> FollowTarget:
     """An epoch's own weights."""
     name = epoch_name(epoch.number, epoch.sha256)
-    voice = voice_at(settings, str(epoch.checkpoint), name)
-    voice = replace(voice, decoder=epoch.decoder)
+    voice = voice_at(settings, str(epoch.checkpoint), name, decoder=epoch.decoder)
     candidate = evaluations.candidate_id("epoch", epoch.number)
     return FollowTarget(voice, epoch.sha256, run_id, candidate, epoch.number)
 
@@ -54,11 +53,11 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
     if not whole or recording is None or whole[-1].manifest is None:
         return None
     sha256 = whole[-1].manifest.base.get("sha256", "")
-    given = {"base_only": True, "reference": str(recording)}
-    name = f"base of {run.id} ({sha256[:8]})"
-    voice = voice_at(settings, str(whole[-1].checkpoint), name, **given)
-    if run.learned and run.learned.share == 0:
-        voice = replace(voice, decoder=run.learned.digest)
+    voice = voice_at(
+        settings, str(whole[-1].checkpoint), f"base of {run.id} ({sha256[:8]})",
+        decoder=run.learned.digest if run.learned and run.learned.share == 0 else "",
+        base_only=True, reference=str(recording),
+    )  # fmt: skip
     return FollowTarget(voice, "", run.id, evaluations.BASE)
 
 
@@ -74,9 +73,11 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
         if manifest.blend != verdict.weights or path.stat().st_size != written.bytes:
             return None
         share = f"epoch {verdict.epoch} at {verdict.share:.0%}"
-        voice = voice_at(settings, str(path), f"{share} ({written.sha256[:8]})")
-        if run.learned and run.learned.weights == manifest.blend:
-            voice = replace(voice, decoder=run.learned.digest)
+        learned = run.learned and run.learned.weights == manifest.blend
+        voice = voice_at(
+            settings, str(path), f"{share} ({written.sha256[:8]})",
+            decoder=run.learned.digest if run.learned and learned else "",
+        )  # fmt: skip
         candidate = evaluations.candidate_id("blend", verdict.epoch, verdict.share)
         return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch)
     return None
@@ -91,8 +92,10 @@ def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
         return base_target(settings, run)
     if verdict.kind == "blend":
         return blend_target(settings, run)
-    epoch = evaluations.best_epoch(run)
-    return epoch_target(settings, run.id, epoch) if epoch else None
+    epoch = run.epochs.get(verdict.epoch)
+    if epoch and epoch.checkpoint and epoch.sha256 == verdict.checkpoint_sha256:
+        return epoch_target(settings, run.id, epoch)
+    return None
 
 
 def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
@@ -147,7 +150,9 @@ def epoch_name(epoch: int, sha256: str) -> str:
     return f"epoch {epoch} ({sha256[:8]})"
 
 
-def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> VoiceTarget:
+def voice_at(
+    settings: ApiSettings, where: str, name: str = "", decoder: str = "", **more: Any
+) -> VoiceTarget:
     """A voice on disk as the speaking process opens it. more: fields of its VoiceSpec."""
     lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
@@ -157,4 +162,4 @@ def voice_at(settings: ApiSettings, where: str, name: str = "", **more: Any) -> 
         "name": where, "base": base, "xtts_v2": str(settings.xtts_v2_dir),
         "tos_agreed": settings.coqui_tos_agreed, **lists, **more,
     }  # fmt: skip
-    return VoiceTarget(name or Path(where).name, wanted)
+    return VoiceTarget(name or Path(where).name, wanted, decoder)

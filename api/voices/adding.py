@@ -10,7 +10,7 @@ from fastapi import Request, UploadFile
 from api.errors import APIError
 from api.state import AppState
 from api.voices import recordings
-from api.voices.recordings import MOST_BYTES, DecodedRecording
+from api.voices.recordings import MOST_BYTES
 from api.voices.store import UploadedVoice, check_new_name
 
 UPLOAD = "WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s"
@@ -33,32 +33,22 @@ async def check_one_file(request: Request, field: str) -> None:
         raise APIError(422, "several_files", text, param=field)
 
 
-async def add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:
-    """Raises APIError for what is no recording, for a name that means the served voice, and where
-    it cannot be kept."""
-    return await _keep(parts, name, await _decode(parts, file))
-
-
-async def find_or_add_voice(parts: AppState, name: str, file: UploadFile) -> UploadedVoice:
-    """The voice that has this very recording, else a new one. Raises APIError as `add_voice`."""
-    recording = await _decode(parts, file)
-    sha256 = hashlib.sha256(recording.wav).hexdigest()
-    for voice in await asyncio.to_thread(parts.voices.all):
-        if voice.sha256 == sha256:
-            return voice
-    return await _keep(parts, name, recording)
-
-
-async def _decode(parts: AppState, file: UploadFile) -> DecodedRecording:
+async def add_voice(
+    parts: AppState, name: str, file: UploadFile, *, once: bool = False
+) -> UploadedVoice:
+    """once: the voice that has this very recording, where there is one. Raises APIError for what is
+    no recording, for a name that means the served voice, and where it cannot be kept."""
     async with parts.decoding:
         # Read from the disk, where its form was put, by those only who decode.
         data = await file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
             raise APIError(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
-        return await recordings.decoded(data)
-
-
-async def _keep(parts: AppState, name: str, recording: DecodedRecording) -> UploadedVoice:
+        recording = await recordings.decoded(data)
+    if once:
+        sha256 = hashlib.sha256(recording.wav).hexdigest()
+        for voice in await asyncio.to_thread(parts.voices.all):
+            if voice.sha256 == sha256:
+                return voice
     check_new_name(name)
     voice = await asyncio.to_thread(parts.voices.add, name, recording)
     try:

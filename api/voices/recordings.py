@@ -120,17 +120,6 @@ def _refusal(code: int, said: str) -> APIError:
 
     Pure but for the log, which gets what is no fault of the recording.
     """
-    if code == REFUSED:
-        return APIError(422, "not_a_recording", _last_line(said), param="file")
-    if code == NO_MEMORY:
-        text = (
-            f"It could not be read within {MEMORY_BYTES >> 20:,} MB of memory, which is the most "
-            "that a recording may take. Send one channel at 48,000 samples a second or fewer."
-        )
-        return APIError(422, "not_a_recording", text, param="file")
-    if code == -signal.SIGXCPU:
-        text = "It could not be decoded in time."
-        return APIError(422, "not_a_recording", text, param="file")
     if code in (NOT_STARTED, -signal.SIGKILL):
         log.error("The decoder of recordings ended with %d. %s", code, said[-500:])
         text = (
@@ -138,11 +127,19 @@ def _refusal(code: int, said: str) -> APIError:
             "of memory. The recording was not judged; send it again later."
         )
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
-    # Nothing tells why a process crashed. A decoder that is short of memory ends with NO_MEMORY,
-    # but for an allocation whose failure its library does not notice.
-    log.warning("The decoder of recordings ended with %d. %s", code, said[-500:])
-    text = (
+    most = f"{MEMORY_BYTES >> 20:,} MB of memory"
+    known = {
+        REFUSED: _last_line(said),
+        NO_MEMORY: f"It could not be read within {most}, which is the most that a recording may "
+        "take. Send one channel at 48,000 samples a second or fewer.",
+        -signal.SIGXCPU: "It could not be decoded in time.",
+    }
+    if code not in known:
+        # Nothing tells why a process crashed. A decoder that is short of memory ends with
+        # NO_MEMORY, but for an allocation whose failure its library does not notice.
+        log.warning("The decoder of recordings ended with %d. %s", code, said[-500:])
+    crashed = (
         "Its decoder crashed at it: it is damaged, or made to do harm, or takes far more than "
-        f"{MEMORY_BYTES >> 20:,} MB of memory. Convert it to a WAV of one channel and send that."
+        f"{most}. Convert it to a WAV of one channel and send that."
     )
-    return APIError(422, "not_a_recording", text, param="file")
+    return APIError(422, "not_a_recording", known.get(code, crashed), param="file")

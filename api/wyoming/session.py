@@ -214,7 +214,7 @@ class WyomingSession:
 
     async def _sound(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
         parts = self._parts
-        caller = parts.check_rate_of(self.address)
+        caller = parts.check_rate(self.address)
         labels = await speaking.labels(parts)
         name, language = wanted_of(voice, labels, self._parts.last_languages)
         ask = SynthesisRequest(part, language or "")
@@ -298,7 +298,7 @@ class EventReader:
             raise MalformedEvent("This is no event of the Wyoming protocol.") from error
         if event is None and not self._ended:
             raise MalformedEvent("This is no event of the Wyoming protocol.")
-        if event is not None and not _is_well_formed(event):
+        if event is not None and not (isinstance(event.type, str) and isinstance(event.data, dict)):
             raise MalformedEvent("An event needs a text as its type, and an object as its data.")
         return event
 
@@ -318,10 +318,6 @@ class EventReader:
             raise MalformedEvent(f"An event may have {MOST_BYTES:,} bytes.")
         async with asyncio.timeout_at(self._deadline):
             return await self._reader.readexactly(size)
-
-
-def _is_well_formed(event: Event) -> bool:
-    return isinstance(event.type, str) and isinstance(event.data, dict)
 
 
 def listings_of(

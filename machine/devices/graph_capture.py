@@ -23,7 +23,7 @@ def difference(found: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
     """ "" where a replay says what the step without a graph said, else by how much it does not."""
     for ours, wanted in zip(found, plain, strict=True):
         off = float((ours - wanted).abs().max() / wanted.abs().max().clamp(min=1e-6))
-        # What is not finite either way is for `xtts.inference.decoding.sample` to tell.
+        # What is not finite either way is for `xtts.inference.torch_backend.sample` to tell.
         if off > REPLAY_OFF:
             return f"the captured step is off by {off:.1e} of the plain one's largest value"
     return ""

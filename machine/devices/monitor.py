@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.gpu_usage import GpuUsageReader
 from machine.devices.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
 from machine.text import printable
@@ -28,14 +28,11 @@ _FIXED = ("time", "seconds", "cpu_percent", "memory_used_bytes", "memory_total_b
 _PER_GPU = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
 
 
-class MonitorError(SotaqueError):
-    """The log cannot be written; the sentence says why."""
-
-
 def run(
     log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path
 ) -> int:
-    """Shows until `duration_seconds` are over, or Ctrl-C. Raises MonitorError."""
+    """Shows until `duration_seconds` are over, or Ctrl-C. Raises SotaqueError for a log
+    that cannot be written."""
     gpus = GpuUsageReader()
     meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
     seen: list[Usage] = []
@@ -87,12 +84,8 @@ def line_of(usage: Usage) -> str:
         cells.append(f"{_percent(gpu.busy_percent)} {_amount(gpu.used_bytes, gpu.total_bytes)}")
     cells.append(_percent(usage.cpu_percent))
     cells.append(_amount(usage.memory_used_bytes, usage.memory_total_bytes))
-    if usage.trainer_memory_bytes is not None:
-        cells.append(
-            f"{_percent(usage.trainer_cpu_percent)} {_gigabytes(usage.trainer_memory_bytes)} GB"
-        )
-    else:
-        cells.append("-")
+    trainer = f"{_percent(usage.trainer_cpu_percent)} {_gigabytes(usage.trainer_memory_bytes)} GB"
+    cells.append("-" if usage.trainer_memory_bytes is None else trainer)
     return "  ".join(cells)
 
 
@@ -151,7 +144,7 @@ def _log(path: Path | None) -> Iterator[Callable[[float, Usage], None]]:
     except BrokenPipeError:
         raise  # that is the screen, not the log
     except OSError as error:
-        raise MonitorError(f"--log {path} cannot be written ({error.strerror}).") from error
+        raise SotaqueError(f"--log {path} cannot be written ({error.strerror}).") from error
 
 
 def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
@@ -166,7 +159,7 @@ def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
             if before == [""]:
                 rows.writerow(columns)
             elif before != columns:
-                raise MonitorError(f"--log {path} has other columns; name another file.")
+                raise SotaqueError(f"--log {path} has other columns; name another file.")
         rows.writerow(_row(seconds, usage, len(columns)))
         file.flush()
 

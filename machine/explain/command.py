@@ -7,18 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from machine.errors import SotaqueError
 from machine.explain import inputs, report
-from machine.explain.graph import ModelGraph, read
+from machine.explain.graph import ExplainError, ModelGraph, read
 from machine.onnxruntime import placement, sessions
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
 from machine.process import ask_once, module_command
 
 _OPEN_SECONDS, _RUN_SECONDS = 300.0, 900.0
-
-
-class ExplainFailed(SotaqueError):
-    """The model cannot be opened, or not be run with any input that we could think of."""
 
 
 def run(
@@ -43,7 +38,7 @@ def look(
     graph: ModelGraph, wish: ProviderRequest, plans: list[Any], looks: sessions.Looks | None = None
 ) -> dict[str, Any]:
     """Opens the model on what was wished, or on the CPU where that does not work; `report.facts`
-    of it. Raises ExplainFailed."""
+    of it. Raises ExplainError."""
     looks = looks or sessions.Looks()
     got, refusal = sessions.choose(wish, looks)
     provider = CPU if got.kind == "cpu" else looks.trial(got).provider
@@ -53,11 +48,11 @@ def look(
         answer, log = _asked(graph, CPU, got, plans)
     if "nodes" not in answer:
         opset = graph.opsets.get("ai.onnx")
-        raise ExplainFailed(report.refusal(str(graph.path), answer.get("fault", ""), opset))
+        raise ExplainError(report.refusal(str(graph.path), answer.get("fault", ""), opset))
     if fault := (answer.get("run") or {}).get("fault"):
-        raise ExplainFailed(_not_run(graph, fault))
+        raise ExplainError(_not_run(graph, fault))
     if fault := answer.get("fault"):
-        raise ExplainFailed(f"{graph.path} was opened, and then: {_line(fault)}")
+        raise ExplainError(f"{graph.path} was opened, and then: {_line(fault)}")
     status = placement.status(wish, got, answer["active"][0], answer["nodes"], refusal)
     return report.facts(graph, status, answer, log)
 
@@ -98,6 +93,6 @@ def _shapes(texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
         name, _, sizes = text.rpartition("=")
         parts = re.split("[,x]", sizes)
         if not name or not all(part.strip().isdigit() and int(part) > 0 for part in parts):
-            raise inputs.InputRefused(f"--shape {text}: write it as NAME=1,80,200.")
+            raise ExplainError(f"--shape {text}: write it as NAME=1,80,200.")
         found[name] = tuple(int(part) for part in parts)
     return found

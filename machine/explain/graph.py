@@ -15,8 +15,8 @@ _LFS = b"version https://git-lfs"
 _MOST_BYTES = 1 << 31  # protobuf's own limit; what is larger has its weights beside it
 
 
-class ModelUnreadable(SotaqueError):
-    """No ONNX model, or not the whole of one."""
+class ExplainError(SotaqueError):
+    """No ONNX model, one that cannot be opened, or inputs that it cannot be run with."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,11 @@ class ModelGraph:
 
 
 def read(path: Path) -> ModelGraph:
-    """Reads a model. Raises ModelUnreadable."""
+    """Reads a model. Raises ExplainError."""
     try:
         import onnx
     except ImportError as error:
-        raise ModelUnreadable(
+        raise ExplainError(
             f"The package onnx is needed to read a model ({error}). Install it: "
             ".venv/bin/uv pip install onnx"
         ) from error
@@ -58,21 +58,21 @@ def read(path: Path) -> ModelGraph:
     try:
         model = onnx.load_model_from_string(raw)
     except Exception as error:  # protobuf's DecodeError, by whichever of its makes
-        raise ModelUnreadable(_no_model(path, raw)) from error
+        raise ExplainError(_no_model(path, raw)) from error
     if not model.graph.node and not model.graph.output:
-        raise ModelUnreadable(
+        raise ExplainError(
             f"{path} holds no graph: it is cut short, or no ONNX model ({len(raw):,} bytes)."
         )
     try:
         return _graph(onnx, path, model, len(raw))
     except (TypeError, ValueError) as error:
-        raise ModelUnreadable(
+        raise ExplainError(
             f"{path} is damaged ({error}): get it again, or export it again."
         ) from error
 
 
 def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
-    """Raises ModelUnreadable, and ValueError for bytes that are no words or no type."""
+    """Raises ExplainError, and ValueError for bytes that are no words or no type."""
     beside = _beside(path, model.graph)
     tables = _tables(model)
     constant = {one.name for one in model.graph.initializer}
@@ -102,15 +102,15 @@ def _bytes(path: Path) -> bytes:
     if path.is_dir():
         found = sorted(one.name for one in path.glob("*.onnx"))[:4]
         inside = f" It holds {', '.join(found)}." if found else ""
-        raise ModelUnreadable(f"{path} is a folder; name the .onnx file.{inside}")
+        raise ExplainError(f"{path} is a folder; name the .onnx file.{inside}")
     try:
         if path.stat().st_size >= _MOST_BYTES:
-            raise ModelUnreadable(f"{path} is larger than 2 GB, which no ONNX file can be.")
+            raise ExplainError(f"{path} is larger than 2 GB, which no ONNX file can be.")
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ModelUnreadable(f"{path} is not there. Name an .onnx file.") from error
+        raise ExplainError(f"{path} is not there. Name an .onnx file.") from error
     except OSError as error:
-        raise ModelUnreadable(f"{path} cannot be read: {error.strerror}.") from error
+        raise ExplainError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _no_model(path: Path, raw: bytes) -> str:
@@ -138,18 +138,18 @@ def _beside(path: Path, graph: Any) -> int:
     for name, end in needed.items():
         file = path.parent / name
         if Path(name).is_absolute() or ".." in Path(name).parts:
-            raise ModelUnreadable(
+            raise ExplainError(
                 f"{path} names {name} as the file of its weights, which is outside of the model's "
                 "folder; ONNX Runtime reads weights only from there. Export it again with its "
                 "weights beside it."
             )
         if not file.is_file():
-            raise ModelUnreadable(
+            raise ExplainError(
                 f"{path} keeps its weights in {name}, which is not beside it. Put both files into "
                 "one folder."
             )
         if file.stat().st_size < end:
-            raise ModelUnreadable(
+            raise ExplainError(
                 f"{file} is cut short: {file.stat().st_size:,} bytes, and {path.name} looks for "
                 f"{end:,}. Get it again."
             )

@@ -9,18 +9,13 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import Any, NamedTuple
 
-from machine.errors import SotaqueError
-from machine.explain.graph import GraphValue
+from machine.explain.graph import ExplainError, GraphValue
 
 _TYPES = frozenset(
     "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
 )
 _PAST = 8  # what a decoder has behind it
 _MOST_VALUES = 250_000_000  # 1 GB of fp32
-
-
-class InputRefused(SotaqueError):
-    """An input for which no values can be made, or a shape that does not fit it."""
 
 
 class Sizes(NamedTuple):
@@ -58,10 +53,10 @@ Filling = dict[str, Any]
 def plans(
     inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
 ) -> list[list[Filling]]:
-    """What to try, each once, as JSON. wanted: shapes said by hand. Raises InputRefused."""
+    """What to try, each once, as JSON. wanted: shapes said by hand. Raises ExplainError."""
     for name in wanted.keys() - {one.name for one in inputs}:
         names = ", ".join(one.name for one in inputs)
-        raise InputRefused(f"--shape {name}: this model has no such input; it has {names}.")
+        raise ExplainError(f"--shape {name}: this model has no such input; it has {names}.")
     for one in inputs:
         _check(one, wanted.get(one.name))
     small: list[list[Filling]] = []
@@ -69,7 +64,7 @@ def plans(
         if sum(prod(one["shape"]) for one in plan) <= _MOST_VALUES and plan not in small:
             small.append(plan)
     if not small:
-        raise InputRefused(
+        raise ExplainError(
             f"The inputs that this model declares hold more than {_MOST_VALUES:,} numbers; say a "
             "smaller --shape, or leave --run out."
         )
@@ -100,7 +95,7 @@ def arrays(plan: Sequence[Filling]) -> dict[str, Any]:
 def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
     if one.type not in _TYPES:
         what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
-        raise InputRefused(
+        raise ExplainError(
             f"--run makes numbers, and the input {one.name!r} wants {what}. Without --run, explain "
             "tells where the nodes are."
         )
@@ -112,7 +107,7 @@ def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
     if not fits:
         declared = "x".join(str(size) or "?" for size in one.shape)
         given = "x".join(map(str, wanted))
-        raise InputRefused(f"--shape {one.name}={given} does not fit the declared {declared}.")
+        raise ExplainError(f"--shape {one.name}={given} does not fit the declared {declared}.")
 
 
 def _plan(

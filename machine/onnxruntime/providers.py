@@ -48,10 +48,6 @@ CALLED: Mapping[str, str] = {
 }
 
 
-class ProviderRequestError(SotaqueError):
-    """No such place to compute; the sentence says which there are."""
-
-
 @dataclass(frozen=True)
 class ProviderRequest:
     """Where to compute: kind is one of WISHES; index: the second GPU is 1; part: which of
@@ -84,14 +80,14 @@ class ProviderRequest:
 
 
 def wish_of(text: str) -> ProviderRequest:
-    """ "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises ProviderRequestError."""
+    """ "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises SotaqueError."""
     kind, _, rest = text.strip().partition(":")
     kind = kind.lower()
     if kind == "openvino":
         return ProviderRequest(kind, part=rest.upper() or "CPU")
     if kind in WISHES and (not rest or (rest.isdigit() and kind not in ("auto", "cpu"))):
         return ProviderRequest(kind, int(rest or 0))
-    raise ProviderRequestError(
+    raise SotaqueError(
         f"{text!r} is no place where ONNX Runtime computes; allowed are {', '.join(WISHES)}, a "
         "second GPU as cuda:1, and OpenVINO's devices as openvino:GPU."
     )

@@ -17,14 +17,6 @@ from machine.onnxruntime.placement import Refusal, SessionStatus
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
 from machine.onnxruntime.trial_child import load_libraries, placed, recording
 
-__all__ = [
-    "OnnxSessionOptions",
-    "OpenedSession",
-    "RuntimeMissing",
-    "SessionStatus",
-    "open_session",
-]
-
 
 @dataclass(frozen=True)
 class OnnxSessionOptions:
@@ -79,7 +71,7 @@ def open_session(
     which and why.
 
     wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU, cpu. Raises
-    ProviderRequestError for another, RuntimeMissing, and ModelRefused for a model that does not
+    SotaqueError for another, RuntimeMissing, and ModelRefused for a model that does not
     open on the CPU.
     """
     wished = wish_of(wish)
@@ -95,7 +87,12 @@ def open_session(
         except Exception as error:  # its own kinds derive from Exception alone
             refusal, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
     if session is None:
-        session = _open_on_cpu(onnxruntime, model, options)
+        try:
+            session = _open(onnxruntime, model, options, [CPU])
+        except Exception as error:
+            name = "This model" if isinstance(model, bytes) else str(model)
+            message = " ".join(str(error).split())[:400]
+            raise ModelRefused(f"{name} cannot be opened by ONNX Runtime: {message}") from error
     active = session.get_providers()[0]
     return OpenedSession(session, placement.status(wished, got, active, placed(session), refusal))
 
@@ -127,15 +124,6 @@ def runtime() -> Any:
             "onnxruntime (or onnxruntime-gpu with an NVIDIA GPU)."
         ) from error
     return onnxruntime
-
-
-def _open_on_cpu(onnxruntime: Any, model: Path | bytes, options: OnnxSessionOptions | None) -> Any:
-    try:
-        return _open(onnxruntime, model, options, [CPU])
-    except Exception as error:
-        name = "This model" if isinstance(model, bytes) else str(model)
-        message = " ".join(str(error).split())[:400]
-        raise ModelRefused(f"{name} cannot be opened by ONNX Runtime: {message}") from error
 
 
 def _open(

@@ -11,9 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from machine.memory import mapped_libraries
 from machine.process import reserve_stdout, write_json_line
+from machine.storage.reading import read_text
 
-_OURS_TO_JUDGE = re.compile(
+OURS_TO_JUDGE = re.compile(
     r"lib(cublas|cublasLt|cudart|cufft|cudnn\w*|curand|cusolver|cusparse|cusparseLt|nvrtc|"
     r"nvJitLink|nccl|cupti)\.so"
 )
@@ -39,7 +41,7 @@ def torch_build() -> dict[str, Any]:
         "cuda": torch.version.cuda or "",
         "cudnn": cudnn,
         "architectures": (flags or "").split(),
-        "libraries": loaded(Path("/proc/self/maps").read_text(errors="replace")),
+        "libraries": mapped_libraries(read_text(Path("/proc/self/maps")), OURS_TO_JUDGE),
         "folders": own_folders(Path(torch.__file__).parent),
     }
 
@@ -61,17 +63,6 @@ def fault_of(path: str) -> str:
     except OSError as error:
         return str(error)
     return ""
-
-
-def loaded(maps: str) -> dict[str, list[str]]:
-    """CUDA's libraries in a process's memory map: name -> every path that it came from."""
-    found: dict[str, set[str]] = {}
-    for line in maps.splitlines():
-        path = line.partition("/")[2]
-        name = path.rpartition("/")[2]
-        if _OURS_TO_JUDGE.match(name):
-            found.setdefault(name, set()).add("/" + path)
-    return {name: sorted(paths) for name, paths in sorted(found.items())}
 
 
 def own_folders(torch_folder: Path) -> list[str]:

@@ -5,7 +5,6 @@ unpickled before it is compared with its manifest. Used by `xtts.voices.run_fold
 `train.checkpointing.checkpoints`.
 """
 
-import hashlib
 import json
 import zipfile
 from dataclasses import asdict, dataclass, field
@@ -16,6 +15,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
+from machine.storage.file_cache import seal_of
 from machine.storage.hashes import sha256_of
 
 SCHEMA = 1
@@ -47,7 +47,7 @@ class Manifest:
 def write_manifest(path: Path, manifest: Manifest) -> None:
     """Writes it with a seal over its own content. Raises DiskFull or WriteError."""
     content = asdict(manifest)
-    write_json(path, {**content, "seal": _seal(content)})
+    write_json(path, {**content, "seal": seal_of(content)})
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -61,7 +61,7 @@ def read_manifest(path: Path) -> Manifest:
         ) from None
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ManifestError(f"{path} cannot be read as a manifest ({error}).") from error
-    if seal != _seal(content):
+    if seal != seal_of(content):
         raise ManifestError(f"{path} was changed or damaged: its seal does not fit its content.")
     if content.get("schema") != SCHEMA:
         raise ManifestError(
@@ -113,8 +113,3 @@ def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
             f"its manifest says {expected.sha256[:12]}…."
         )
     return None
-
-
-def _seal(content: dict[str, Any]) -> str:
-    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
-    return hashlib.sha256(text.encode()).hexdigest()

@@ -59,7 +59,7 @@ class FileCache:
             return
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_json(self.path, {"seal": _seal(self._known), "known": self._known})
+            write_json(self.path, {"seal": seal_of(self._known), "known": self._known})
         except (OSError, WriteError) as error:
             log.log(
                 self._level, "%s cannot be written; the next start looks again. %s",
@@ -71,7 +71,7 @@ def _loaded(path: Path, level: int) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
         known: dict[str, Any] = found["known"]
-        if found["seal"] != _seal(known):
+        if found["seal"] != seal_of(known):
             raise ValueError("its seal does not fit its content")
     except FileNotFoundError:
         return {}
@@ -81,6 +81,7 @@ def _loaded(path: Path, level: int) -> dict[str, Any]:
     return known
 
 
-def _seal(known: dict[str, Any]) -> str:
-    text = json.dumps(known, sort_keys=True, ensure_ascii=False)
+def seal_of(content: Mapping[str, Any]) -> str:
+    """The SHA-256 of JSON values, which tells that one was changed or damaged."""
+    text = json.dumps(content, sort_keys=True, ensure_ascii=False)
     return hashlib.sha256(text.encode()).hexdigest()

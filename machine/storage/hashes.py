@@ -46,7 +46,7 @@ def stamp_of(path: Path | str) -> FileStamp:
 
 
 def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -> str:
-    """The SHA-256 of a file in hex, read once in a process while its stamp stays.
+    """The SHA-256 of a file in hex, read once in a process while its size and time stay.
 
     Args:
         path: The file.
@@ -58,24 +58,25 @@ def sha256_of(path: Path, *, fresh: bool = False, kept_in: Path | None = None) -
     """
     if kept_in:
         return _kept(path, kept_in)
-    stamp = stamp_of(path)
-    known = None if fresh else _known(stamp)
+    known = None if fresh else hashed_file(path)
     if known is None:
-        known = HashedFile(_digest(path), stamp.bytes, stamp.mtime_ns)
-        _hashed[stamp.path] = known
+        found = path.stat()  # before it is read: what is changed meanwhile is read again
+        known = HashedFile(_digest(path), found.st_size, found.st_mtime_ns)
+        trust_cached_hash(path, known)
     return known.sha256
 
 
 def remember_hash(path: Path, sha256: str) -> None:
     """Notes a file that this process has just written, so that it is not read back at once."""
-    stamp = stamp_of(path)
-    _hashed[stamp.path] = HashedFile(sha256, stamp.bytes, stamp.mtime_ns)
+    found = path.stat()
+    trust_cached_hash(path, HashedFile(sha256, found.st_size, found.st_mtime_ns))
 
 
 def hashed_file(path: Path) -> HashedFile | None:
     """What this process knows of a file as it is now, for a child that is to `trust_cached_hash`
     it; None when it has neither read nor written it. Raises OSError."""
-    return _known(stamp_of(path))
+    known = _hashed.get(str(path.resolve()))
+    return known if known and known.is_still(path.stat()) else None
 
 
 def trust_cached_hash(path: Path, known: HashedFile) -> None:
@@ -102,9 +103,3 @@ def _kept(path: Path, folder: Path) -> str:
 def _digest(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _known(stamp: FileStamp) -> HashedFile | None:
-    known = _hashed.get(stamp.path)
-    same = known is not None and (known.bytes, known.mtime_ns) == (stamp.bytes, stamp.mtime_ns)
-    return known if same else None

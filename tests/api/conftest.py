@@ -65,9 +65,15 @@ def running(
     connections: ConnectionLimits | None = None,
     wyoming: Sequence[socket.socket] = (),
     cut_module: str = FAKE_CUT,
+    ready: bool = True,
+    threads: int | None = None,
 ) -> Iterator[Running]:
-    """The child dies with the thread that starts it: the server's, which ends here."""
+    """Ready to speak, unless that is not waited for. The child dies with the thread that starts it:
+    the server's, which ends here. threads: the real child, on so many of the CPU."""
     how = how or fake_child(settings)
+    if threads is not None:
+        real = how_of(settings)
+        how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
     app = build(settings, how, limits)
     app.state.parts.cuts.module = cut_module
     # Behind everybody, it would take minutes where many tests run.
@@ -86,7 +92,10 @@ def running(
             time.sleep(0.01)
         try:
             with httpx.Client(base_url=address, timeout=120.0, trust_env=False) as client:
-                yield Running(address, app.state.parts, client, server)
+                found = Running(address, app.state.parts, client, server)
+                if ready:
+                    found.wait_ready(300)
+                yield found
         finally:
             server.should_exit = True
             thread.join(30)
@@ -104,21 +113,13 @@ def settings_in(folder: Path, **more: Any) -> ApiSettings:
 def service(tmp_path: Path) -> Iterator[Running]:
     """With a fake child; ready."""
     with running(settings_in(tmp_path)) as found:
-        found.wait_ready()
         yield found
-
-
-def on_threads(how: ChildOptions, threads: int = 1) -> ChildOptions:
-    """The real child as tests have it: on so many threads of the CPU."""
-    return replace(how, look=lambda: NO_GPU, compute=replace(how.compute, threads=threads))
 
 
 @pytest.fixture(scope="session")
 def real(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """With the embedded voice, as on a fresh clone; one for the session."""
     settings = settings_in(tmp_path_factory.mktemp("real"))
-    how = on_threads(how_of(settings))
     limits = replace(QUICK, deadline=120.0, hang=60.0, queue=32)
-    with running(settings, how, limits) as found:
-        found.wait_ready()
+    with running(settings, limits=limits, threads=1) as found:
         yield found

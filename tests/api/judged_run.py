@@ -36,7 +36,6 @@ def judged_service(folder: Path) -> Iterator[Running]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
         with running(settings_in(folder), limits=PATIENT) as found:
-            found.wait_ready()
             yield found
 
 

@@ -22,7 +22,6 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     )
     with running(settings) as found:
         found.client.headers["Authorization"] = f"Bearer {KEY}"
-        found.wait_ready()
         yield found
 
 
@@ -77,7 +76,6 @@ def test_no_other_page_is_let_in(listed: Running, origin: str) -> None:
 def test_a_listed_host_needs_no_key(tmp_path_factory: pytest.TempPathFactory) -> None:
     settings = settings_in(tmp_path_factory.mktemp("hosts"), api_allowed_hosts=("nas.lan",))
     with running(settings) as service:
-        service.wait_ready()
         for host, status in (("nas.lan:8005", 200), ("other.lan", 403)):
             asked = service.client.get("/status", headers={"Host": host})
             assert asked.status_code == status

@@ -15,8 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.app import how_of
-from tests.api.conftest import QUICK, on_threads, settings_in
+from tests.api.conftest import QUICK
 from tests.api.decoding import correlation, decoded
 from tests.api.wyoming.conftest import BothPorts, both
 
@@ -96,10 +95,8 @@ LIBRARIES = (
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     folder = tmp_path_factory.mktemp("libraries")
-    how = on_threads(how_of(settings_in(folder)))
     limits = replace(QUICK, queue=32, deadline=300.0, hang=120.0)
-    with both(folder, how, limits) as found:
-        found.http.wait_ready()
+    with both(folder, limits=limits, threads=1) as found:
         yield found
 
 

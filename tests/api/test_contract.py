@@ -47,7 +47,6 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running
     write_judged_run(tmp_path)
     limits = replace(QUICK, slots=16, queue=64, hang=60.0)
     with running(settings_in(tmp_path), limits=limits) as found:
-        found.wait_ready()
         yield found
 
 

@@ -78,7 +78,6 @@ def free(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         for name in ("secret", "secret.wav", "secret.json"):
             (where / name).write_text(SECRET, encoding="utf-8")
     with running(settings_in(folder, voices_dir=folder / "voices")) as found:
-        found.wait_ready()
         yield found
 
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.app import how_of, limits_of
+from api.app import limits_of
 from api.engine.options import ChildOptions
-from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, on_threads, running, settings_in
+from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.dialects.heard import said
 from xtts.inference.compute_config import ComputeConfig
 
@@ -37,7 +37,6 @@ def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(
 ) -> None:
     monkeypatch.setenv("FAKE_PIECE", "20")
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=2, deadline=60.0)) as service:
-        service.wait_ready()
         with ThreadPoolExecutor(2) as pool:
             texts = ["a" * 1_500, "b" * 1_500]
             asked = [pool.submit(service.say, text, response_format="pcm") for text in texts]
@@ -53,7 +52,6 @@ def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(
 ) -> None:
     monkeypatch.setenv("FAKE_PIECE", "3")
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=1, deadline=60.0)) as service:
-        service.wait_ready()
         body = {"input": "z" * 3_000, "response_format": "pcm"}
         with ThreadPoolExecutor(1) as pool:
             for _ in range(3):
@@ -73,7 +71,6 @@ def test_it_is_ready_while_it_speaks_one_long_text(
     monkeypatch.setenv("FAKE_STEP", "0.01")
     limits = replace(QUICK, ready=1.0, micro=0.5)
     with running(settings_in(tmp_path), limits=limits) as service:
-        service.wait_ready()
         asked = threading.Thread(target=service.say, args=("l" * 400,))
         asked.start()
         service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
@@ -86,7 +83,6 @@ def test_it_is_ready_while_it_speaks_one_long_text(
 
 def test_every_refusal_is_counted(tmp_path: Path) -> None:
     with running(settings_in(tmp_path, api_requests_per_minute=2, api_strict=True)) as service:
-        service.wait_ready()
         service.say("")
         service.say("x", surprise=1)
         service.say("x", model="gpt-9")
@@ -139,7 +135,6 @@ def counted(text: str, name: str, **labels: str) -> float:
 def test_the_backend_that_computes_is_told_to_prometheus(tmp_path: Path) -> None:
     how = ChildOptions(ComputeConfig(backend="onnx"), FAKE, lambda: NO_GPU)
     with running(settings_in(tmp_path), how) as service:
-        service.wait_ready()
         text = service.client.get("/metrics").text
         assert 'tts_device_info{device="cpu",provider="CPUExecutionProvider"} 1.0' in text
         assert "torch" not in text
@@ -180,7 +175,6 @@ def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path: Path) -
     """By a header of a proxy on this machine, IPv6 by /64; what is no address is the proxy itself,
     and no other peer is believed."""
     with running(settings_in(tmp_path, api_requests_per_minute=2)) as service:
-        service.wait_ready()
 
         def asked(forwarded: str, address: str = "127.0.0.1") -> int:
             with client_at(service.address, address) as client:
@@ -197,7 +191,6 @@ def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path: Path) -
 
 def test_a_long_text_counts_for_more_than_one_request(tmp_path: Path) -> None:
     with running(settings_in(tmp_path, api_requests_per_minute=8)) as service:
-        service.wait_ready()
         assert service.say("x" * 1_500).status_code == 200  # counts as six
         assert [service.say("x").status_code for _ in range(4)] == [200, 200, 429, 429]
         with client_at(service.address, "127.0.0.2") as other:
@@ -212,7 +205,6 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(
     monkeypatch.setenv("FAKE_PIECE", "20")
     limits = replace(QUICK, slots=2, queue=4, deadline=60.0)
     with running(settings_in(tmp_path), limits=limits) as service:
-        service.wait_ready()
         engine = service.parts.engine
         with ThreadPoolExecutor(7) as pool:
             asked = [pool.submit(service.say, f"{one}" * 800) for one in range(7)]
@@ -308,9 +300,7 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path: Path, num_sta
     """With the voice in the package and the default limits: each is answered within ten seconds,
     none is refused, and the service is ready all the while."""
     settings = settings_in(tmp_path, api_requests_per_minute=600)
-    how = on_threads(how_of(settings), threads=2)
-    with running(settings, how, limits_of(settings)) as service:
-        service.wait_ready()
+    with running(settings, limits=limits_of(settings), threads=2) as service:
         load = Overload(service)
         try:
             for number in range(1, 5):
@@ -338,11 +328,9 @@ def test_retry_after_comes_true_in_nine_of_ten(tmp_path: Path) -> None:
     """With the voice in the package: 40 clients of one caller, three short texts each, and eight
     places. Who waits as long as asked, and asks again, is spoken to."""
     settings = settings_in(tmp_path)
-    how = on_threads(how_of(settings), threads=2)
     limits = replace(limits_of(settings), slots=4, queue=4)
     outcomes: list[bool] = []
-    with running(settings, how, limits) as service:
-        service.wait_ready()
+    with running(settings, limits=limits, threads=2) as service:
 
         def client(number: int) -> None:
             for text in range(2):

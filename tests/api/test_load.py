@@ -108,7 +108,6 @@ def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
 def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
     with running(settings_in(tmp_path)) as service:
-        service.wait_ready()
         odd = [b"{", b"[]", b'{"input": ""}', b'{"input": "\\ud800"}', b'{"input": "\\u0000"}',
                b'{"input": "x", "voice": "../x"}', b'{"input": 1e999}', b"\xff" * 100]  # fmt: skip
         sizes = []

@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.app import how_of
-from tests.api.conftest import QUICK, on_threads, running, settings_in
+from tests.api.conftest import QUICK, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import naming_normalizer
 from xtts.text.normalization.registry import COQUI
@@ -31,9 +30,7 @@ def test_an_old_voice_keeps_coquis_normaliser(tmp_path: Path, old: bool, status:
         found = naming_normalizer(json.loads(config.read_text()), COQUI)
         config.write_text(json.dumps(found))
     settings = settings_in(tmp_path, voice=str(voice))
-    how = on_threads(how_of(settings))
-    with running(settings, how, replace(QUICK, deadline=60.0, hang=60.0)) as service:
-        service.wait_ready()
+    with running(settings, limits=replace(QUICK, deadline=60.0, hang=60.0), threads=1) as service:
         answer = service.say(ORDINAL, language="cs")
         assert answer.status_code == status, answer.text
         if old:

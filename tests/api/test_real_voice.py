@@ -39,7 +39,6 @@ def embedded(folder: Path, slots: int) -> Iterator[Running]:
     settings = settings_in(folder)
     how = replace(how_of(settings), look=lambda: NO_GPU)
     with running(settings, how, replace(PATIENT, slots=slots)) as service:
-        service.wait_ready()
         yield service
 
 

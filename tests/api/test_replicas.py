@@ -21,8 +21,6 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
     for epoch in (1, 2):
         write_epoch(tmp_path / "output", epoch)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as two:
-        one.wait_ready()
-        two.wait_ready()
         yield one, two
 
 

@@ -102,32 +102,23 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
         assert int(answer.headers["retry-after"]) >= 1
 
 
-def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path: Path) -> None:
-    """And with a client that has sent half of a head."""
+@pytest.mark.parametrize("embedded", [False, pytest.param(True, marks=pytest.mark.slow)])
+def test_with_nothing_but_open_pages_it_ends_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool
+) -> None:
+    """And with a client that has sent half of a head. embedded: `python -m api` as it is, with the
+    voice in the package: docker's ten seconds hold."""
     port = free_port()
-    command = ("tests.api.stopped_service", str(tmp_path), str(port), "1")
+    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "output"))
+    monkeypatch.setenv("VOICES_DIR", str(tmp_path / "voices"))
+    monkeypatch.setenv("API_PORT", str(port))
+    command = ("api",) if embedded else ("tests.api.stopped_service", str(tmp_path), str(port), "1")
     with process(*command, port=port, folder=tmp_path) as service, contextlib.ExitStack() as pages:
         for _ in range(3):
             pages.enter_context(open_page(port))
         half = pages.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
         half.sendall(b"GET /livez HTTP/1.1\r\n")
         time.sleep(0.1)
-        assert seconds_to_end(service) < 5
-
-
-@pytest.mark.slow
-def test_docker_stops_ten_seconds_hold_with_three_open_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """`python -m api` as it is, with the voice in the package."""
-    port = free_port()
-    monkeypatch.setenv("OUTPUT_DIR", str(tmp_path / "output"))
-    monkeypatch.setenv("VOICES_DIR", str(tmp_path / "voices"))
-    monkeypatch.setenv("API_PORT", str(port))
-    with process("api", port=port, folder=tmp_path) as service, contextlib.ExitStack() as pages:
-        for _ in range(3):
-            pages.enter_context(open_page(port))
-        seconds = seconds_to_end(service)
-        print(f"ended after {seconds:.1f} s")
-        assert seconds < TEN_SECONDS and service.returncode in (0, -signal.SIGTERM)
+        assert seconds_to_end(service) < (TEN_SECONDS if embedded else 5)
+        assert service.returncode in (0, -signal.SIGTERM)
     assert not os.path.exists(f"/proc/{service.pid}")

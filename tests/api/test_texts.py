@@ -15,9 +15,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.app import how_of
 from api.engine.speech_stream import digest_of
-from tests.api.conftest import QUICK, Running, on_threads, running, settings_in
+from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -38,9 +37,8 @@ def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
     soundfile.write(voice / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)
     settings = settings_in(folder, voice=str(voice))
-    how = on_threads(how_of(settings))
-    with running(settings, how, replace(QUICK, deadline=60.0, hang=60.0, queue=64)) as found:
-        found.wait_ready()
+    limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
+    with running(settings, limits=limits, threads=1) as found:
         yield found
 
 

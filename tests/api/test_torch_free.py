@@ -20,7 +20,6 @@ folder = Path(sys.argv[1])
 write_epoch(folder / "output", 1)
 settings = settings_in(folder, backend=sys.argv[2])
 with running(settings, replace(how_of(settings), command=FAKE, look=lambda: NO_GPU)) as service:
-    service.wait_ready()
     voice = upload(service, file_of(speech())).json()["id"]
     for form in ("wav", "mp3"):
         assert service.say("hello", voice=voice, response_format=form).status_code == 200

@@ -5,8 +5,8 @@ import torch
 from torch import Tensor
 
 from tests.peers.coqui import SMALL, coqui_gpt, ours_from
-from xtts.inference.decoding import TorchUtterance, decode
 from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import TorchUtterance, decode
 
 COUNT = 40
 # Where Coqui's own two best logits are closer than this, rounding decides.

@@ -109,13 +109,12 @@ def check_export(tmp_path: Path, sizes: dict[str, Any]) -> None:
     base = coquis_base(tmp_path / "base", sizes)
     config = ModelConfig.read(base)
     checkpoint = perturbed(base, tmp_path / "output", config.gpt.text_ids)
-    exported = export(files_of(checkpoint, base), tmp_path / "voice")
-    assert exported.speaks_in_coqui
-    assert "Coqui's Xtts.load_checkpoint speaks with it" in exported.sentence
-    xtts = loaded_by_coqui(exported.folder)
+    told = export(files_of(checkpoint, base), voice := tmp_path / "voice")
+    assert "Coqui's Xtts.load_checkpoint speaks with it" in told
+    xtts = loaded_by_coqui(voice)
     check_weights(xtts, checkpoint, base)
     check_spoken(xtts, config.gpt.width)
-    assert bundle.read(exported.folder).speaks_in_coqui
+    assert bundle.read(voice).speaks_in_coqui
 
 
 def test_a_small_model_speaks_in_coqui(tmp_path):
@@ -142,9 +141,9 @@ def test_padded_text_tables_are_cut_to_the_vocabulary(tmp_path):
     torch.save(found, base / "model.pth")
 
     checkpoint = perturbed(base, tmp_path / "output", count + 7)
-    exported = export(files_of(checkpoint, base), tmp_path / "voice")
-    xtts = loaded_by_coqui(exported.folder)
+    export(files_of(checkpoint, base), voice := tmp_path / "voice")
+    xtts = loaded_by_coqui(voice)
     assert xtts.gpt.text_embedding.weight.shape == (count, 64)
     check_weights(xtts, checkpoint, base)
-    assert ModelConfig.read(exported.folder).gpt.text_ids == count
-    load_voice(VoiceSpec(str(exported.folder)))
+    assert ModelConfig.read(voice).gpt.text_ids == count
+    load_voice(VoiceSpec(str(voice)))

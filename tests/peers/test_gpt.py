@@ -103,14 +103,6 @@ def test_conditioning_latents_equal_coquis():
     assert torch.allclose(ours.conditioning_latents(mel), theirs, atol=1e-5)
 
 
-def test_padding_changes_no_latent():
-    gpt = ours_from(coqui_gpt(SMALL), SMALL).eval()
-    mel = torch.randn(1, 80, 97)
-    padded = torch.cat((F.pad(mel, (0, 40), value=-11.5), torch.randn(1, 80, 137)))
-    latents = gpt.conditioning_latents(padded, torch.tensor([97, 137]))
-    assert torch.allclose(latents[:1], gpt.conditioning_latents(mel), atol=1e-5)
-
-
 def test_steps_through_the_cache_equal_the_packed_forward():
     gpt = ours_from(coqui_gpt(SMALL), SMALL).eval()
     batch = a_batch(SMALL, [1.1])

@@ -10,8 +10,8 @@ from tests.models import tiny_base
 from tests.peers.test_export import loaded_by_coqui
 from xtts import audio
 from xtts.inference import voice
-from xtts.inference.decoding import TorchUtterance, decode
 from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model import loading as model
 
 

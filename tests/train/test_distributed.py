@@ -15,12 +15,12 @@ from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
 from train.dataset.batches import Batch
 from train.distributed import (
     ALONE,
+    Agreement,
     DistributedError,
     World,
     agreed,
     device_of,
     joined,
-    totals,
     world_of,
 )
 from train.learner import Learner
@@ -192,8 +192,7 @@ def test_ranks_drop_differently():
 def test_alone_there_is_nobody_to_ask():
     assert ALONE.all_reduce(1.0, 2.0) == [1.0, 2.0]
     ALONE.barrier()
-    found = totals(ALONE, a_batch().rows)
-    assert found.text_share == found.audio_share == 1.0
+    assert Agreement(ALONE, a_batch().rows).shares == (1.0, 1.0)
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",

@@ -7,10 +7,10 @@ import pytest
 from train.early_stopping import EarlyStopping
 
 
-def heard(epochs: int | None, *losses: float) -> EarlyStopping:
+def after_losses(epochs: int | None, *losses: float) -> EarlyStopping:
     patience = EarlyStopping(epochs)
     for epoch, loss in enumerate(losses, start=1):
-        patience.hear(epoch, loss)
+        patience.record_loss(epoch, loss)
     return patience
 
 
@@ -27,22 +27,22 @@ def heard(epochs: int | None, *losses: float) -> EarlyStopping:
     ],
 )
 def test_over(epochs: int | None, losses: tuple[float, ...], over: bool):
-    assert heard(epochs, *losses).over is over
+    assert after_losses(epochs, *losses).over is over
 
 
 def test_epochs_without_a_validation_count():
     patience = EarlyStopping(3)
-    patience.hear(2, 1.0)
-    patience.hear(4, 1.5)
+    patience.record_loss(2, 1.0)
+    patience.record_loss(4, 1.5)
     assert not patience.over
-    patience.hear(6, 1.5)
+    patience.record_loss(6, 1.5)
     assert patience.over and "since 2 (audio loss 1.000)" in patience.reason
 
 
 def test_a_resumed_run_waits_on():
-    first, second = heard(3, 1.0, 2.0, 2.0), EarlyStopping(3)
+    first, second = after_losses(3, 1.0, 2.0, 2.0), EarlyStopping(3)
     second.resume(first.state())
-    second.hear(4, 2.0)
+    second.record_loss(4, 2.0)
     assert second.over
     second.epochs = 4
     assert not second.over
@@ -61,8 +61,8 @@ def test_a_resumed_run_waits_on():
 def test_the_verdict_counts_epochs_that_were_judged(
     best: int, judged: tuple[int, ...], unjudged: int, over: bool
 ) -> None:
-    patience = heard(3, 1.0, 2.0, 2.0, 2.0)
-    patience.hear_verdict(best, judged, unjudged)
+    patience = after_losses(3, 1.0, 2.0, 2.0, 2.0)
+    patience.record_verdict(best, judged, unjudged)
     assert patience.over is over
     if over:
         wanted = judged[-1] if unjudged < 2 else 4

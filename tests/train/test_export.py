@@ -71,7 +71,8 @@ def files_of(checkpoint: Path, base: Path, reference: Path | None = None) -> Voi
 
 
 def exported(checkpoint: Path, base: Path, to: Path) -> Path:
-    return export(files_of(checkpoint, base), to).folder
+    export(files_of(checkpoint, base), to)
+    return to
 
 
 def test_learned_values_are_the_checkpoints_and_frozen_ones_the_bases(base, checkpoint, tmp_path):
@@ -126,9 +127,9 @@ def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
     plain = load_voice(VoiceSpec(str(checkpoint)))
     tensors = learned(run, base, 7, 1.0, sha256)
     found = replace(files_of(checkpoint, base), decoder=run.best_decoder)
-    voice = export(found, tmp_path / "voice").folder
+    export(found, voice := tmp_path / "voice")
     state = read_tensors(voice / "model.pth")
-    assert bundle.verify(voice) is None
+    assert bundle.verify(voice)
     assert all(torch.equal(state[name], tensor) for name, tensor in tensors.items())
     opened = load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))
     same, own, of_base = (
@@ -144,7 +145,7 @@ def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
 def test_the_bundle_says_what_it_was_made_from(base, checkpoint, tmp_path):
     to = exported(checkpoint, base, tmp_path / "voice")
     found = bundle.read(to)
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
     assert found.base == {"name": str(base), "sha256": sha256_of(base / "model.pth")}
     assert (found.data_sha256, found.epoch) == ("d" * 64, 7)
     assert found.licence == "Random weights, free to use"
@@ -173,7 +174,7 @@ def test_speakers_come_along_and_mel_statistics_go_into_the_weights(base, checkp
     found = torch.load(base / "model.pth", weights_only=True)
     del found["model"]["mel_stats"]
     torch.save(found, base / "model.pth")
-    to = export(files, tmp_path / "voice").folder
+    export(files, to := tmp_path / "voice")
     assert (to / "speakers_xtts.pth").read_bytes() == (base / "speakers_xtts.pth").read_bytes()
     stats = torch.load(base / "mel_stats.pth", weights_only=True)
     assert torch.equal(read_tensors(to / "model.pth")["mel_stats"], stats)
@@ -188,7 +189,7 @@ def test_what_coquis_trainer_left_in_the_base_stays_behind(base, checkpoint, tmp
         "torch_mel_spectrogram_dvae.x": torch.ones(1),
     }
     torch.save({"model": {**tensors, **extra}}, base / "model.pth")
-    to = export(files, tmp_path / "voice").folder
+    export(files, to := tmp_path / "voice")
     assert read_tensors(to / "model.pth").keys() == found["model"].keys()
 
 
@@ -211,11 +212,11 @@ def test_a_half_precision_base_stays_half_where_it_is_frozen(base, tmp_path):
 def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path):
     tone = torch.sin(torch.arange(22_050) / 20).numpy() * 0.5
     soundfile.write(tmp_path / "tone.flac", tone, 22_050)
-    to = export(files_of(checkpoint, base, tmp_path / "tone.flac"), tmp_path / "voice").folder
+    export(files_of(checkpoint, base, tmp_path / "tone.flac"), to := tmp_path / "voice")
     found, rate = soundfile.read(to / "reference.wav")
     assert rate == 22_050
     assert abs(found - tone).max() < 1e-3
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
 
 
 # What is best
@@ -253,7 +254,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(
     if onnx:
         assert (to / "onnx.json").is_file()
         return
-    assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to) is None
+    assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to)
     assert (bundle.read(to).epoch, bundle.read(to).data_sha256) == (0, "d" * 64)
     assert (to / PRONUNCIATIONS).is_file()
     found, before = read_tensors(to / "model.pth"), read_tensors(base / "model.pth")
@@ -290,7 +291,7 @@ def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_h
         to = tmp_path / f"without_{number}"
         assert export_best(run, to, **(given | changed)) == 0
         assert "holds no recording of the person" in caplog.text
-        assert not (to / "reference.wav").exists() and bundle.verify(to) is None
+        assert not (to / "reference.wav").exists() and bundle.verify(to)
 
 
 # Where it goes
@@ -307,7 +308,7 @@ def test_an_earlier_export_is_replaced_whole(base, checkpoint, tmp_path, earlier
         (to / "model.pth").write_bytes(b"old")
         assert found.epoch == 7
     exported(checkpoint, base, to)
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
     assert not [path.name for path in tmp_path.iterdir() if "sotaque-part" in path.name]
 
 
@@ -363,7 +364,7 @@ def test_a_full_disk_leaves_the_earlier_export(base, checkpoint, tmp_path, monke
         patch.setattr(os, "write", write)
         with pytest.raises(DiskFull, match="bytes needed"):
             exported(checkpoint, base, to)
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "output", "voice"]
 
 
@@ -385,7 +386,7 @@ def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path, mo
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(tmp_path / "voice")]
     assert main(command) == 2
     assert main([*command, "--base", str(tmp_path / "moved")]) == 0
-    assert bundle.verify(tmp_path / "voice") is None
+    assert bundle.verify(tmp_path / "voice")
     with pytest.raises(BundleError, match="is no folder"):
         load_voice(VoiceSpec(str(checkpoint)))
     load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "moved")))

@@ -182,35 +182,6 @@ def test_another_seed_is_another_run(workshop, straight):
     assert losses(workshop.run("other-seed", 1, SEED="6"))[0] != losses(straight)[0]
 
 
-@pytest.mark.slow
-def test_a_killed_run_goes_on_bit_for_bit(workshop, straight):
-    run = RunFolder(workshop.folder / "killed")
-    for steps in (3, 17):
-        process = workshop.start("killed", 4)
-        wait_for_steps(run, steps, process)
-        process.kill()
-        process.wait()
-    assert_same_end(straight, workshop.run("killed", 4))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("number", "code"),
-    [(signal.SIGTERM, 143), (signal.SIGINT, 130)],
-)
-def test_a_signal_inside_an_epoch_saves_and_goes_on_bit_for_bit(workshop, straight, number, code):
-    name = f"signal-{number}"
-    run = RunFolder(workshop.folder / name)
-    process = workshop.start(name, 4)
-    wait_for_steps(run, 14, process)
-    process.send_signal(number)
-    assert process.wait(timeout=60) == code
-    assert run.interrupted.is_file()
-    assert 14 <= losses(run)[-1][2] < 40
-    assert_same_end(straight, workshop.run(name, 4))
-    assert not run.interrupted.exists()
-
-
 @pytest.mark.parametrize("save_every", ["1", "4"])
 @pytest.mark.slow
 def test_a_signal_while_validating_is_a_stop_inside_the_epoch(
@@ -321,14 +292,6 @@ def test_every_epoch_is_judged_beside_the_base(heard):
     assert kept and all((heard.folder / wav).is_file() for wav in kept)
 
 
-@pytest.mark.slow
-def test_a_pruned_epoch_keeps_its_sample(workshop):
-    run = workshop.run("pruned", 2, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.", KEEP_CHECKPOINTS="1")
-    gone = [epoch for epoch in (1, 2) if not run.checkpoint_path(epoch).exists()]
-    assert all((run.samples / f"epoch_{epoch}_output.wav").is_file() for epoch in (1, 2))
-    assert gone in ([1], [])  # epoch 1 stays when it is the best
-
-
 def test_nothing_is_left_to_do(workshop, straight, caplog):
     caplog.set_level("INFO", logger="train")
     before = losses(straight)
@@ -352,29 +315,6 @@ def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
     for left in (straight.folder, straight.lock_file):  # the lock is taken, and let go
         before.pop(left, None), after.pop(left, None)
     assert after == before
-
-
-@pytest.mark.slow
-def test_no_process_stays_behind(workshop):
-    """A trainer that is killed takes its worker with it."""
-    run = RunFolder(workshop.folder / "orphans")
-    process = workshop.start("orphans", 4, SAMPLE_DEVICE="cpu")
-    wait_for_steps(run, 1, process)
-    children = children_of(process.pid)
-    assert children, "the worker was not started with the run"
-    process.kill()
-    process.wait()
-    end = time.monotonic() + 10
-    while any(alive(pid) for pid in children) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not [pid for pid in children if alive(pid)]
-
-
-def children_of(pid: int) -> list[int]:
-    found = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += [int(child) for child in (task / "children").read_text().split()]
-    return found
 
 
 def alive(pid: int) -> bool:

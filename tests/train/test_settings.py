@@ -194,13 +194,6 @@ def test_a_verb_tells_its_own_options_and_where_the_settings_are_told(
     assert "docs/settings.md" in settings and len(told.splitlines()) < 25
 
 
-def test_help_without_a_verb_names_the_verbs(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    told = capsys.readouterr().out
-    assert all(f"\n{verb} " in told for verb in ("run", "check", "sample", "export"))
-    assert "docs/settings.md" in told and len(told.splitlines()) < 25
-
-
 @pytest.mark.parametrize(
     ("name", "text", "more"),
     [

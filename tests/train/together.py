@@ -67,7 +67,7 @@ def gradients(world: World, out: Path) -> None:
 
     learner = a_small_learner(world)
     batch = a_part(world)
-    learner.totals = distributed.totals(world, batch.rows)
+    learner.shares = distributed.Agreement(world, batch.rows).shares
     learner.gpt.train()
     forward_backward(learner, batch)
     if world.is_main:

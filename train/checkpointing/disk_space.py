@@ -58,6 +58,12 @@ class Part:
     first: int = 0
     count: int = 0
 
+    @property
+    def label(self) -> str:
+        """Its name with its number."""
+        plural = "s" if self.count > 1 else ""
+        return f"{self.count} {self.name}{plural}" if self.count else self.name
+
 
 @dataclass(frozen=True)
 class Disk:
@@ -126,7 +132,7 @@ def parts(
     ]
 
 
-def judge(disks: Sequence[Disk]) -> list[str]:
+def warnings_of(disks: Sequence[Disk]) -> list[str]:
     """Warnings for the disks that the whole run does not fit on. Raises DiskFull where it would
     end at its first save."""
     for disk in disks:
@@ -146,33 +152,28 @@ def judge(disks: Sequence[Disk]) -> list[str]:
     ]
 
 
-def told(disk: Disk) -> str:
+def summary(disk: Disk) -> str:
     """The sum with its parts."""
-    counted = {
-        part: f"{part.count} {part.name}{'s' if part.count > 1 else ''}"
-        if part.count
-        else part.name
-        for part in disk.parts
-        if part.bytes
-    }
-    listed = ", ".join(f"{name} {size_words(part.bytes)}" for part, name in counted.items())
+    listed = ", ".join(
+        f"{part.label} {size_words(part.bytes)}" for part in disk.parts if part.bytes
+    )
     free = size_words(disk.free)
     return f"Disk: up to {size_words(disk.needed)} more in {disk.folder} ({listed}); {free} free."
 
 
-def look(found: Sequence[Part]) -> list[Disk]:
+def by_disk(found: Sequence[Part]) -> list[Disk]:
     """The parts by the file systems that they go to."""
-    by_disk: dict[int, list[Part]] = {}
+    grouped: dict[int, list[Part]] = {}
     for part in found:
-        by_disk.setdefault(_there(part.folder).stat().st_dev, []).append(part)
+        grouped.setdefault(_there(part.folder).stat().st_dev, []).append(part)
     disks = []
-    for ours in by_disk.values():
+    for ours in grouped.values():
         space = os.statvfs(_there(ours[0].folder))
         disks.append(Disk(ours[0].folder, space.f_bavail * space.f_frsize, tuple(ours)))
     return disks
 
 
-def ask(
+def check(
     settings: TrainSettings,
     context: RunContext,
     run: RunFolder,
@@ -181,10 +182,10 @@ def ask(
 ) -> None:
     """Looks, tells, warns, for the run that is about to begin or to go on. Raises DiskFull where
     not even the first epoch can be saved."""
-    disks = look(_of_run(settings, context, run, resumed, num_epochs))
+    disks = by_disk(_of_run(settings, context, run, resumed, num_epochs))
     for disk in disks:
-        log.info(told(disk))
-    for warning in judge(disks):
+        log.info(summary(disk))
+    for warning in warnings_of(disks):
         log.warning(warning)
 
 

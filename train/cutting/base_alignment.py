@@ -21,7 +21,8 @@ from torch import Tensor
 
 from machine.storage.hashes import sha256_of
 from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
-from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, dvae_mel, resample
+from train.dataset.features import codes_of
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
 from xtts.evaluation.word_evidence import code_log_likelihoods
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT
@@ -128,12 +129,13 @@ class ScoringBase:
         for block in resampled_blocks(recording, CODE_RATE):
             held = np.concatenate((held, block))
             while len(held) >= before * SAMPLES_PER_CODE + size:
-                found.append(self._encoded(held[: before * SAMPLES_PER_CODE + size])
-                             [before : before + _BLOCK_CODES])  # fmt: skip
+                part = torch.from_numpy(held[: before * SAMPLES_PER_CODE + size])
+                codes = codes_of(part, self.dvae, self.stats)
+                found.append(codes[before : before + _BLOCK_CODES])
                 held = held[(before + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
                 before = _CONTEXT_CODES
         if len(held) > before * SAMPLES_PER_CODE:
-            found.append(self._encoded(held)[before:])
+            found.append(codes_of(torch.from_numpy(held), self.dvae, self.stats)[before:])
         return np.concatenate(found) if found else np.zeros(0, np.int16)
 
     @torch.inference_mode()
@@ -155,12 +157,6 @@ class ScoringBase:
             mel = conditioning_mel(wave[None], self.stats).to(self.gpt.mel_head.weight.device)
             found.append(self.gpt.conditioning_latents(mel))
         return torch.stack(found).mean(0) if found else None
-
-    def _encoded(self, samples: np.ndarray) -> np.ndarray:
-        mel = dvae_mel(torch.from_numpy(samples)[None], self.stats)
-        count = -(-len(samples) // SAMPLES_PER_CODE)
-        codes: np.ndarray = self.dvae.get_codebook_indices(mel)[0, :count].numpy()
-        return codes.astype(np.int16)
 
 
 class BaseScorer:

@@ -3,11 +3,12 @@
 import functools
 import itertools
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import torch
 
+from train.concurrency import lookahead
 from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
 from train.cutting.manuscript import Manuscript
 from train.cutting.profile import SoundProfile, SpokenChunk, find_detector, listen
@@ -19,7 +20,7 @@ from train.cutting.recordings import (
     check_unchanged,
     stretches,
 )
-from train.cutting.steps import HeardJournal, Steps, in_order
+from train.cutting.steps import HeardJournal, Steps
 from train.cutting.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
@@ -176,15 +177,13 @@ def _checked(
         (int(one.start * rate), min(int(one.end * rate), recording.frames)) for one in doubtful
     ]
 
-    def begun() -> Iterator[Callable[[], tuple[DoubtfulSentence, list[HeardWord]]]]:
-        for place, samples in stretches(recording, spans):
-            one = doubtful[place]
-            aligned = listener.check(recording, one, samples)
-            yield lambda one=one, aligned=aligned: (one, aligned())  # type: ignore[misc]
-
-    checked = in_order(begun(), ahead)
+    begun = (
+        (doubtful[place], listener.check(recording, doubtful[place], samples))
+        for place, samples in stretches(recording, spans)
+    )
+    checked = lookahead(begun, ahead)
     for one, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
-        found |= dict(zip(range(one.first, one.last + 1), aligned))
+        found |= dict(zip(range(one.first, one.last + 1), aligned()))
     return found
 
 

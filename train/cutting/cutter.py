@@ -17,10 +17,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from train.concurrency import lookahead
 from train.cutting.manuscript import Manuscript
 from train.cutting.planning import (
     UNSURE,
-    AccountRow,
     PlacedUnit,
     Stretch,
     account,
@@ -29,7 +29,7 @@ from train.cutting.planning import (
 )
 from train.cutting.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
 from train.cutting.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
-from train.cutting.steps import HeardJournal, Steps, in_order
+from train.cutting.steps import HeardJournal, Steps
 from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
@@ -64,13 +64,13 @@ class CutJob:
 
 @dataclass(frozen=True)
 class CutRecording:
-    """A recording with its clips and the account of all of it."""
+    """A recording with its clips and the account of all of it, in its own frames."""
 
     recording: SourceRecording
     profile: SoundProfile
     clips: list[Stretch]
     left: list[Stretch]
-    rows: list[AccountRow]
+    rows: list[Stretch]
 
     @classmethod
     def of(
@@ -127,10 +127,11 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
         # Another process cannot count along: its recordings are counted when they are whole.
         here = None if job.steps.ahead else progress
         begun = (job.steps.begin(measured, one, job.speech_by, here) for one in job.recordings)
-        for recording, profile in zip(job.recordings, in_order(begun, job.steps.ahead)):
+        for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
+            found = profile()
             if here is None:
                 progress.add(recording.seconds)
-            yield profile
+            yield found
 
 
 def cut_one(

@@ -6,6 +6,7 @@ has words of its own: `$5` is one unit and two words, and is never cut. Numbers 
 are read by the normaliser of `xtts.text`.
 """
 
+import bisect
 import difflib
 import html
 import re
@@ -173,14 +174,13 @@ class TextUnit:
 
 @dataclass(frozen=True)
 class Manuscript:
-    """words: as they are said, in lower case; unit_of: the unit of each word; sentences: as they
-    are written; cues: the times that the file gives, by sentence."""
+    """words: as they are said, in lower case; sentences: as they are written; cues: the times that
+    the file gives, by sentence; words_of_sentence: the numbers of each one's words."""
 
     words: tuple[str, ...]
     units: tuple[TextUnit, ...]
     sentences: tuple[str, ...]
     cues: tuple[Cue, ...]
-    unit_of: tuple[int, ...] = field(repr=False)
     words_of_sentence: tuple[range, ...] = field(repr=False)
 
     @property
@@ -190,36 +190,29 @@ class Manuscript:
 
     def sentence_of(self, word: int) -> int:
         """The number of the sentence that a word is in."""
-        return self.units[self.unit_of[word]].sentence
+        return bisect.bisect_right(self.words_of_sentence, word, key=lambda words: words.start) - 1
 
 
 def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
     """The words of a text. Cues without times are divided into sentences; timed ones are kept."""
-    words, units, unit_of = list[str](), list[TextUnit](), list[int]()
+    words, units = list[str](), list[TextUnit]()
     sentences, kept, ranges = list[str](), list[Cue](), list[range]()
     for cue in cues:
         parts = [cue.text] if cue.start is not None else _SENTENCE_END.split(cue.text)
         for part, sentence in enumerate(parts, start=1):
-            found = _units(sentence.strip(), language)
-            begins = len(words)
-            for place, (text, said) in enumerate(found):
-                last = place == len(found) - 1
-                ends = (
-                    2 + (part == len(parts))
-                    if last
-                    else int(text.rstrip("\"'”’")[-1:] in _CLAUSE_END)
-                )
-                unit_of += [len(units)] * len(said)
-                first = len(words)
+            found, begins = _units(sentence.strip(), language), len(words)
+            for place, (text, said) in enumerate(found, start=1):
+                ends = int(text.rstrip("\"'”’")[-1:] in _CLAUSE_END)
+                if place == len(found):
+                    ends = 2 + (part == len(parts))
+                first, last = len(words), len(words) + len(said) - 1
+                units.append(TextUnit(text, first, last, len(sentences), ends))
                 words += said
-                units.append(TextUnit(text, first, len(words) - 1, len(sentences), ends))
             if found:
                 sentences.append(sentence.strip())
                 kept.append(cue)
                 ranges.append(range(begins, len(words)))
-    return Manuscript(
-        tuple(words), tuple(units), tuple(sentences), tuple(kept), tuple(unit_of), tuple(ranges)
-    )
+    return Manuscript(tuple(words), tuple(units), tuple(sentences), tuple(kept), tuple(ranges))
 
 
 def said_words(text: str, language: str) -> list[str]:

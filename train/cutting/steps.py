@@ -15,8 +15,7 @@ import importlib
 import importlib.util
 import json
 import os
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -134,17 +133,6 @@ def steps_for(
     if address in ("", _LOCAL) and workers is None:
         workers = cores or cpu_count()
     return functools.partial(RaySteps, address or _LOCAL, workers)
-
-
-def in_order(begun: Iterable[Callable[[], T]], ahead: int) -> Iterator[T]:
-    """The results in the order in which the steps were begun, `ahead` of them begun before."""
-    waiting = deque[Callable[[], T]]()
-    for one in begun:
-        waiting.append(one)
-        if len(waiting) > ahead:
-            yield waiting.popleft()()
-    while waiting:
-        yield waiting.popleft()()
 
 
 class HeardJournal:

@@ -26,19 +26,12 @@ class OomBackoff(NamedTuple):
 
 
 def grouped(
-    clips: Sequence[int],
-    seconds: Sequence[float],
-    batch_seconds: float,
-    draw: random.Random,
-    *,
-    bucketing: bool,
+    clips: Sequence[int], seconds: Sequence[float], batch_seconds: float, draw: random.Random
 ) -> list[Group]:
     """Every one of `clips` once: shuffled, sorted by length inside windows, cut at the budget, the
     groups shuffled. seconds: how long each clip is, by its number."""
     order = list(clips)
     draw.shuffle(order)
-    if not bucketing:
-        return cut(order, seconds, batch_seconds)
     mean = sum(seconds[clip] for clip in order) / max(1, len(order))
     window = max(1, int(WINDOW_BATCHES * batch_seconds / max(mean, 0.1)))
     groups = [

@@ -14,13 +14,14 @@ import random
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
+from train.concurrency import lookahead
 from train.dataset.batch_plan import OomBackoff, at_epoch, dealt, grouped, recut
 from train.dataset.dataset import Clip
 from xtts.audio import CODE_RATE
@@ -57,7 +58,7 @@ class StepAgreement(Protocol):
     @property
     def stop(self) -> bool: ...
     @property
-    def totals(self) -> Any: ...
+    def shares(self) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -87,8 +88,8 @@ class Batches:
 
     seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
     times number of clips, at most. fixed: the same order and conditioning in every epoch
-    (validation). bucketing: clips of like length together. rank of world_size: whose share of each
-    step this is. pinned: in memory that a GPU copies from by itself.
+    (validation). rank of world_size: whose share of each step this is. pinned: in memory that a GPU
+    copies from by itself.
     """
 
     def __init__(
@@ -104,7 +105,6 @@ class Batches:
         conditions: ConditioningChoice,
         fixed: bool = False,
         prefetch: bool = True,
-        bucketing: bool = True,
         pinned: bool = False,
         rank: int = 0,
         world_size: int = 1,
@@ -119,7 +119,6 @@ class Batches:
         self.conditions = conditions
         self.fixed = fixed
         self.prefetch = prefetch
-        self.bucketing = bucketing
         self.pinned = pinned
         self.rank = rank
         self.world_size = world_size
@@ -140,15 +139,9 @@ class Batches:
             yield from (self._made(epoch, group) for group in planned)
             return
         # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
-        with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as ahead:
-            waiting = None
-            for group in planned:
-                coming = ahead.submit(self._made, epoch, group)
-                if waiting is not None:
-                    yield waiting.result()
-                waiting = coming
-            if waiting is not None:
-                yield waiting.result()
+        with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
+            begun = (pool.submit(self._made, epoch, group) for group in planned)
+            yield from (batch.result() for batch in lookahead(begun, 1))
 
     def _made(self, epoch: int, group: Sequence[int]) -> Batch:
         """A batch, tried again when it fails: nothing in it depends on how often it was made."""
@@ -177,7 +170,7 @@ class Batches:
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
         budget = at_epoch(self.batch_seconds, halvings, epoch)
-        groups = grouped(self.indices, seconds, budget, draw, bucketing=self.bucketing)
+        groups = grouped(self.indices, seconds, budget, draw)
         return recut(groups, seconds, halvings, epoch)
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:

@@ -5,16 +5,15 @@ remembered in the cache folder, so that a second start decodes nothing.
 """
 
 import hashlib
-import itertools
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import stamp_of
+from train.concurrency import in_threads
 from train.dataset.entries import LONGEST_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.progress import with_progress
@@ -145,7 +144,13 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
-    found = _all_decoded(entries, sounds, longest)
+    try:  # what was found out is kept even when the run is stopped
+        # Decoding leaves the interpreter's lock.
+        decoded = in_threads(lambda one: decode_clip(one, sounds, longest), entries, _PORTION)
+        shown = with_progress(decoded, len(entries), "Looking at clips", patience_seconds=2.0)
+        found = list(shown)
+    finally:
+        sounds.save()
     results = [
         check_clip(entry, sound, texts, tokenizer)
         for entry, sound in zip(entries, found, strict=True)
@@ -199,25 +204,6 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
                 f"{NAMES[language.lower().split('-')[0]]}. If they are, set LANGUAGE={found} and a "
                 "BASE_MODEL that speaks it."
             )
-
-
-def _all_decoded(
-    entries: Sequence[TranscriptEntry], sounds: FileCache, longest: float
-) -> list[tuple[float, str] | RejectedClip]:
-    """The recording of every row; what was found out is kept even when the run is stopped."""
-
-    def decode(some: Sequence[TranscriptEntry]) -> list[tuple[float, str] | RejectedClip]:
-        return [decode_clip(one, sounds, longest) for one in some]
-
-    portions = (entries[start : start + _PORTION] for start in range(0, len(entries), _PORTION))
-    try:
-        with ThreadPoolExecutor() as pool:  # decoding leaves the interpreter's lock
-            found = itertools.chain.from_iterable(pool.map(decode, portions))
-            return list(
-                with_progress(found, len(entries), "Looking at clips", patience_seconds=2.0)
-            )
-    finally:
-        sounds.save()
 
 
 def split(

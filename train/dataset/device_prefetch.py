@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 import torch
 
+from train.concurrency import lookahead
 from train.dataset.batches import Batch
 from xtts.model.packed_batch import PackedBatch
 
@@ -55,11 +56,6 @@ def prefetch(batches: Iterator[Batch], copier: DeviceCopier | None) -> Iterator[
     if copier is None:
         yield from batches
         return
-    ahead: tuple[Batch, Any] | None = None
-    for batch in batches:
-        coming = batch, copier.started(batch.rows)
-        if ahead is not None:
-            yield replace(ahead[0], rows=copier.arrived(ahead[1]))
-        ahead = coming
-    if ahead is not None:
-        yield replace(ahead[0], rows=copier.arrived(ahead[1]))
+    begun = ((batch, copier.started(batch.rows)) for batch in batches)
+    for batch, ticket in lookahead(begun, 1):
+        yield replace(batch, rows=copier.arrived(ticket))

@@ -21,10 +21,8 @@ import logging
 import os
 import time
 import uuid
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
-from functools import partial
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, TypeVar
 
@@ -36,6 +34,7 @@ from machine.devices.selection import Choice
 from machine.errors import SotaqueError
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
+from train.concurrency import in_threads, lookahead
 from train.dataset.dataset import Clip, Dataset
 from train.progress import with_progress
 from xtts.audio import (
@@ -122,13 +121,9 @@ class FeatureCache:
     def damaged(self) -> list[str]:
         """Names of the clips whose record is not what was written; `build` computes them."""
         there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
-
-        def not_whole(clips: Sequence[Clip]) -> list[str]:
-            return [one.name for one in clips if not self._whole(self.records[one.audio_sha256])]
-
-        portions = [there[start : start + _PORTION] for start in range(0, len(there), _PORTION)]
-        with ThreadPoolExecutor() as pool:  # hashing leaves the interpreter's lock
-            return list(itertools.chain.from_iterable(pool.map(not_whole, portions)))
+        records = [self.records[clip.audio_sha256] for clip in there]
+        whole = in_threads(self._whole, records, _PORTION)  # hashing leaves the interpreter's lock
+        return [clip.name for clip, is_whole in zip(there, whole, strict=True) if not is_whole]
 
     def _whole(self, record: Record) -> bool:
         try:
@@ -268,12 +263,13 @@ def _compute(
     )  # fmt: skip
     extractor, lost = _Extractor(base, config, place), 0
 
-    def computed() -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
+    def computed(pool: ThreadPoolExecutor) -> Iterator[tuple[Clip, np.ndarray, np.ndarray]]:
         nonlocal lost
         shown = with_progress(clips, len(clips), "Features")
-        for clip, waveform in read_ahead(shown, _at_code_rate, extractor.reads_ahead):
+        begun = ((clip, pool.submit(read, clip.path, CODE_RATE)) for clip in shown)
+        for clip, waveform in lookahead(begun, extractor.readers):
             try:
-                yield clip, *extractor.features(waveform())
+                yield clip, *extractor.features(waveform.result())
             except AudioError as error:
                 lost += 1
                 if lost > most_lost:
@@ -284,34 +280,12 @@ def _compute(
                     ) from error
                 log.warning("%s is left out of this run: %s", clip.name, error)
 
-    rest = computed()
-    for _ in range(0, len(clips), CLIPS_PER_SHARD):
-        stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
-        _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
+    with ThreadPoolExecutor(extractor.readers) as pool:
+        rest = computed(pool)
+        for _ in range(0, len(clips), CLIPS_PER_SHARD):
+            stem = folder / f"{time.time_ns()}-{uuid.uuid4().hex[:8]}"
+            _write_shard(stem, itertools.islice(rest, CLIPS_PER_SHARD))
     extractor.close()
-
-
-def _at_code_rate(clip: Clip) -> torch.Tensor:
-    return read(clip.path, CODE_RATE)
-
-
-def read_ahead(
-    clips: Iterable[Clip], work: Callable[[Clip], T], ahead: int
-) -> Iterator[tuple[Clip, Callable[[], T]]]:
-    """Each clip, and what gives the result of `work` on it, or raises what it raised; as many are
-    being worked on behind it, in threads, as `ahead` says."""
-    if not ahead:
-        yield from ((clip, partial(work, clip)) for clip in clips)
-        return
-    waiting: deque[tuple[Clip, Future[T]]] = deque()
-    with ThreadPoolExecutor(ahead) as pool:
-        for clip in clips:
-            waiting.append((clip, pool.submit(work, clip)))
-            if len(waiting) > ahead:
-                first, result = waiting.popleft()
-                yield first, result.result
-        for first, result in waiting:
-            yield first, result.result
 
 
 def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]]) -> None:
@@ -344,9 +318,9 @@ class _Extractor:
             self._on_gpu = self._try(lambda: DeviceFeatures(base, config, self._device))
 
     @property
-    def reads_ahead(self) -> int:
+    def readers(self) -> int:
         """How many recordings are read while one is computed: a GPU would wait for them."""
-        return min(_MOST_READERS, os.cpu_count() or 1) if self._on_gpu else 0
+        return min(_MOST_READERS, os.cpu_count() or 1) if self._on_gpu else 1
 
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """As `features_of`."""
@@ -421,8 +395,14 @@ def features_of(
 ) -> tuple[np.ndarray, np.ndarray]:
     """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, `[samples]` at 22,050 Hz,
     by itself: no padding."""
-    waveform = waveform[None]
-    count = -(-waveform.shape[1] // SAMPLES_PER_CODE)
-    codes = dvae.get_codebook_indices(dvae_mel(waveform, stats))[0, :count]  # type: ignore[operator]
-    mel = conditioning_mel(waveform, stats)[0]
-    return codes.cpu().numpy().astype(np.int16), mel.cpu().numpy().astype(np.float16)
+    codes = codes_of(waveform, dvae, stats)
+    mel = conditioning_mel(waveform[None], stats)[0]
+    return codes, mel.cpu().numpy().astype(np.float16)
+
+
+@torch.inference_mode()
+def codes_of(waveform: torch.Tensor, dvae: torch.nn.Module, stats: torch.Tensor) -> np.ndarray:
+    """Codes `[n]` int16 of `[samples]` at 22,050 Hz, by itself."""
+    count = -(-len(waveform) // SAMPLES_PER_CODE)
+    found: torch.Tensor = dvae.get_codebook_indices(dvae_mel(waveform[None], stats))  # type: ignore[operator]
+    return found[0, :count].cpu().numpy().astype(np.int16)

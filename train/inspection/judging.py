@@ -6,7 +6,7 @@ their own clips. Limits were chosen on flite's slt, those of voices with kal16; 
 voices are in docs/benchmarks.md, "Suspect clips".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -109,22 +109,18 @@ class _Usual:
 
 def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     """The clips to look at, worst first; of the same severity, by name."""
-    rates = {one.name: _log_rate(one) for one in clips}
-    usual_rate = _Usual.of(list(rates.values()))
-    usual_level = _Usual.of([one.sound.level_db for one in clips])
-    usual_nats = _Usual.of([one.nats for one in clips if one.nats is not None])
-    usual_evidence = _Usual.of([one.evidence for one in clips if one.evidence is not None])
+    usual = {
+        "level": _Usual.of([one.sound.level_db for one in clips]),
+        "rate": _Usual.of([_log_rate(one) for one in clips]),
+        "nats": _Usual.of([one.nats for one in clips if one.nats is not None]),
+        "evidence": _Usual.of([one.evidence for one in clips if one.evidence is not None]),
+    }
     suspects = []
     for clip in clips:
         # What is no speech fails everything else too, which tells nothing more.
         found = _no_speech(clip.sound) or [
-            *_faults(clip.sound),
-            *_level(clip.sound, usual_level),
-            *_rate(rates[clip.name], usual_rate),
-            *_words(clip, usual_evidence),
-            *_likely(clip, usual_nats),
-            *_others(clip),
-        ]
+            *_faults(clip.sound), *_unusual_sound(clip, usual), *_unusual_text(clip, usual)
+        ]  # fmt: skip
         if found:
             worst = sorted(found, key=lambda one: (-one.severity, one.kind))
             suspects.append(SuspectClip(clip.name, tuple(worst)))
@@ -170,67 +166,57 @@ def _faults(sound: SoundFacts) -> list[ClipFinding]:
     return [ClipFinding(kind, severity, seen) for kind, failed, severity, seen in limits if failed]
 
 
-def _level(sound: SoundFacts, usual: _Usual | None) -> list[ClipFinding]:
-    if sound.level_db < LEAST_LEVEL_DB:
-        seen = f"It is very quiet: {sound.level_db:.0f} dB below full scale."
-        return [ClipFinding("level", sound.level_db / LEAST_LEVEL_DB, seen)]
-    if usual is None:
-        return []
-    apart, sigmas = sound.level_db - usual.median, abs(usual.sigmas(sound.level_db))
-    if abs(apart) < LEVEL_DB or sigmas < LEVEL_SIGMAS:
-        return []
-    seen = f"It is {abs(apart):.0f} dB {'louder' if apart > 0 else 'quieter'} than most clips."
-    return [ClipFinding("level", abs(apart) / LEVEL_DB, seen)]
-
-
 def _log_rate(clip: Measurements) -> float:
     return float(np.log(max(clip.letters, 1) / max(clip.sound.spoken_seconds, 0.1)))
 
 
-def _rate(log_rate: float, usual: _Usual | None) -> list[ClipFinding]:
-    if usual is None:
-        return []
-    apart, sigmas = log_rate - usual.median, abs(usual.sigmas(log_rate))
-    if abs(apart) < np.log(RATE_RATIO) or sigmas < RATE_SIGMAS:
-        return []
-    short = "too little" if apart < 0 else "too much"
-    seen = (
-        f"Its text is {short} for the sound: {np.exp(log_rate):.1f} characters a second, "
-        f"{np.exp(usual.median):.1f} in most clips."
-    )
-    return [ClipFinding("rate", sigmas / RATE_SIGMAS, seen)]
+def _unusual_sound(
+    clip: Measurements, usual: Mapping[str, "_Usual | None"]
+) -> Iterator[ClipFinding]:
+    """Its level, and whose sound and voice it is."""
+    level = clip.sound.level_db
+    if level < LEAST_LEVEL_DB:
+        seen = f"It is very quiet: {level:.0f} dB below full scale."
+        yield ClipFinding("level", level / LEAST_LEVEL_DB, seen)
+    elif most := usual["level"]:
+        apart, sigmas = level - most.median, abs(most.sigmas(level))
+        if abs(apart) >= LEVEL_DB and sigmas >= LEVEL_SIGMAS:
+            louder = "louder" if apart > 0 else "quieter"
+            seen = f"It is {abs(apart):.0f} dB {louder} than most clips."
+            yield ClipFinding("level", abs(apart) / LEVEL_DB, seen)
+    if clip.copy_of:
+        yield ClipFinding("copy", 1.5, f"It is the same sound as {clip.copy_of}.")
+    if clip.other_voice:
+        yield ClipFinding("voice", 2.0, clip.other_voice)
 
 
-def _words(clip: Measurements, usual: _Usual | None) -> list[ClipFinding]:
-    if clip.evidence is None or usual is None:
-        return []
-    share = EVIDENCE_SHARE * usual.median
-    if usual.median < LEAST_USUAL_EVIDENCE or clip.evidence >= share:
-        return []
-    seen = (
-        "Its text explains the sound no better than another clip's does "
-        f"({clip.evidence:+.2f} nats a code, {usual.median:+.2f} in most clips): other words?"
-    )
-    return [ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / usual.median), seen)]
-
-
-def _likely(clip: Measurements, usual: _Usual | None) -> list[ClipFinding]:
-    if clip.nats is None or usual is None:
-        return []
-    sigmas, apart = usual.sigmas(clip.nats), clip.nats - usual.median
-    if sigmas <= NATS_SIGMAS or apart <= NATS_MORE:
-        return []
-    seen = (
-        f"The base model finds it unlikely: {clip.nats:.1f} nats a code, {usual.median:.1f} in "
-        "most clips."
-    )
-    return [ClipFinding("likelihood", sigmas / NATS_SIGMAS, seen)]
-
-
-def _others(clip: Measurements) -> list[ClipFinding]:
-    copy = ClipFinding("copy", 1.5, f"It is the same sound as {clip.copy_of}.")
-    voice = ClipFinding("voice", 2.0, clip.other_voice)
-    return [*([copy] if clip.copy_of else []), *([voice] if clip.other_voice else [])]
+def _unusual_text(
+    clip: Measurements, usual: Mapping[str, "_Usual | None"]
+) -> Iterator[ClipFinding]:
+    """Its text against its sound: how long it is, and what the base model says of both."""
+    if most := usual["rate"]:
+        rate = _log_rate(clip)
+        apart, sigmas = rate - most.median, abs(most.sigmas(rate))
+        if abs(apart) >= np.log(RATE_RATIO) and sigmas >= RATE_SIGMAS:
+            yield ClipFinding("rate", sigmas / RATE_SIGMAS, (
+                f"Its text is {'too little' if apart < 0 else 'too much'} for the sound: "
+                f"{np.exp(rate):.1f} characters a second, {np.exp(most.median):.1f} in most clips."
+            ))  # fmt: skip
+    if clip.evidence is not None and (most := usual["evidence"]):
+        known = most.median >= LEAST_USUAL_EVIDENCE
+        if known and clip.evidence < EVIDENCE_SHARE * most.median:
+            yield ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / most.median), (
+                "Its text explains the sound no better than another clip's does "
+                f"({clip.evidence:+.2f} nats a code, {most.median:+.2f} in most clips): other "
+                "words?"
+            ))  # fmt: skip
+    if clip.nats is not None and (most := usual["nats"]):
+        sigmas = most.sigmas(clip.nats)
+        if sigmas > NATS_SIGMAS and clip.nats - most.median > NATS_MORE:
+            yield ClipFinding("likelihood", sigmas / NATS_SIGMAS, (
+                f"The base model finds it unlikely: {clip.nats:.1f} nats a code, "
+                f"{most.median:.1f} in most clips."
+            ))  # fmt: skip
 
 
 # Whether the clips of one speaker are of one person

@@ -11,6 +11,7 @@ import logging
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict
 from functools import cache
 from pathlib import Path
@@ -22,6 +23,7 @@ import torch
 from machine.devices.selection import choose_feature_device
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
+from train.concurrency import lookahead
 from train.dataset import features
 from train.dataset.dataset import Clip
 from train.inspection.judging import Measurements, group_voices, is_speech
@@ -150,16 +152,18 @@ def _listen(
         if not (sound := found[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
     ]
     shown = with_progress(missing, len(missing), "Sound", patience_seconds=2.0)
-    for clip, result in features.read_ahead(shown, decoded, os.cpu_count() or 1):
-        try:
-            sound, waveform = result()
-        except (AudioError, OSError) as error:
-            log.warning("%s can no longer be read and is not looked at: %s", clip.name, error)
-            found[clip.audio_sha256] = None
-            continue
-        found[clip.audio_sha256] = sound
-        kept.put(f"sound|{clip.audio_sha256}", sound)
-        all_answered(clip.audio_sha256, sound, waveform)
+    with ThreadPoolExecutor() as pool:  # decoding and FFTs leave the interpreter's lock
+        begun = ((clip, pool.submit(decoded, clip)) for clip in shown)
+        for clip, result in lookahead(begun, os.cpu_count() or 1):
+            try:
+                sound, waveform = result.result()
+            except (AudioError, OSError) as error:
+                log.warning("%s can no longer be read and is not looked at: %s", clip.name, error)
+                found[clip.audio_sha256] = None
+                continue
+            found[clip.audio_sha256] = sound
+            kept.put(f"sound|{clip.audio_sha256}", sound)
+            all_answered(clip.audio_sha256, sound, waveform)
     return {sha256: sound for sha256, sound in found.items() if sound}
 
 

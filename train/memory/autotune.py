@@ -14,7 +14,7 @@ import torch
 from machine.devices import cuda_errors
 from machine.storage.file_cache import FileCache
 from machine.text import size_words
-from train.dataset.batches import Batch, Batches
+from train.dataset.batches import Batches
 from train.defaults import AutoChoice
 from train.learner import Learner
 from train.memory.estimate import STATE_BYTES, MemoryEstimate, estimate_memory, tensor_bytes
@@ -108,41 +108,36 @@ def _tried_or_remembered(
 
 def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
     """The most that a step on so many of the longest clips takes, by torch's own counters, with the
-    optimizer's states, also those that the first step will make; None when it did not fit."""
+    optimizer's states, also those that the first step will make; None when it did not fit.
+
+    The step moves nothing: its gradients are made and given back.
+    """
     device = learner.device
     torch.cuda.reset_peak_memory_stats(device)
     longest = sorted(batches.indices, key=lambda clip: batches.clips[clip].seconds, reverse=True)
     repeated = longest * -(-clips // len(longest))
+    learner.gpt.train()
     try:
-        step_without_update(learner, batches.batch(1, repeated[:clips]))
+        batch = batches.batch(1, repeated[:clips])
+        with learner.autocast():
+            # Not by way of the other ranks: they may try other sizes.
+            losses = learner.gpt.losses(batch.rows.to(device))
+        learner.weighted_loss(losses).backward()
+        learner.optimizer.zero_grad(set_to_none=True)
     except Exception as error:
         found = cuda_errors.classify(error)
         if found is None or not found.transient:
             raise
     else:
-        return int(torch.cuda.max_memory_allocated(device)) + coming_bytes(learner)
+        numbers = sum(weight.numel() for weight in learner.weights.learning)
+        coming = 0.0
+        if not tensor_bytes(learner.optimizer.state):
+            coming = STATE_BYTES[learner.config.optimizer] * numbers
+        return int(torch.cuda.max_memory_allocated(device)) + int(coming)
     # Behind the `except`: the error held the tensors that are to go.
     learner.optimizer.zero_grad(set_to_none=True)
     cuda_errors.free_after_fault(str(device))
     return None
-
-
-def step_without_update(learner: Learner, batch: Batch) -> None:
-    """A step that moves nothing: its gradients are made and given back."""
-    learner.gpt.train()
-    with learner.autocast():
-        # Not by way of the other ranks: they may try other sizes.
-        losses = learner.gpt.losses(batch.rows.to(learner.device))
-    learner.weighted_loss(losses).backward()
-    learner.optimizer.zero_grad(set_to_none=True)
-
-
-def coming_bytes(learner: Learner) -> int:
-    """What the first step will allocate for the optimizer; 0 behind it."""
-    if tensor_bytes(learner.optimizer.state):
-        return 0
-    numbers = sum(weight.numel() for weight in learner.weights.learning)
-    return int(STATE_BYTES[learner.config.optimizer] * numbers)
 
 
 def largest_fitting(

@@ -56,26 +56,16 @@ def estimate_memory(
     recomputed: bool,
 ) -> MemoryEstimate:
     """parameters: of the model, learning: those that have a gradient; audio_seconds: of a batch."""
+    position = _position_bytes(shape, precision, recomputed)
+    heads = 4 * (shape.audio_ids + shape.text_ids) / 2
+    second = (CODE_RATE / SAMPLES_PER_CODE + TEXT_IDS_A_SECOND) * (position + heads)
+    conditioning = 4 * _CONDITIONING_FRAMES * _CONDITIONING_WIDTHS * shape.width
     return MemoryEstimate(
         weights=4 * parameters,
         gradients=4 * learning,
         states=int(STATE_BYTES[optimizer] * learning),
-        activations=int(
-            audio_seconds * _second_bytes(shape, precision, recomputed)
-            + clips * _clip_bytes(shape, precision, recomputed)
-        ),
+        activations=int(audio_seconds * second + clips * (conditioning + NUM_LATENTS * position)),
     )
-
-
-def _second_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
-    positions = CODE_RATE / SAMPLES_PER_CODE + TEXT_IDS_A_SECOND
-    heads = 4 * (shape.audio_ids + shape.text_ids) / 2
-    return positions * (_position_bytes(shape, precision, recomputed) + heads)
-
-
-def _clip_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:
-    conditioning = 4 * _CONDITIONING_FRAMES * _CONDITIONING_WIDTHS * shape.width
-    return conditioning + NUM_LATENTS * _position_bytes(shape, precision, recomputed)
 
 
 def _position_bytes(shape: GPTShape, precision: str, recomputed: bool) -> float:

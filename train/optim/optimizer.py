@@ -60,11 +60,6 @@ def weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
     return [group for group in groups if group["params"]]
 
 
-def gradient_norm(weights: Sequence[Tensor]) -> Tensor:
-    """The 2-norm over all gradients, in float32, on their device."""
-    return nn.utils.get_total_norm([weight.grad for weight in weights if weight.grad is not None])
-
-
 def fuses_clipping(optimizer: torch.optim.Optimizer) -> bool:
     """Whether its kernel divides gradients by a number and can skip the weights."""
     return isinstance(optimizer, torch.optim.AdamW) and bool(optimizer.defaults["fused"])

@@ -63,13 +63,13 @@ class TrainableWeights:
         every = sum(parameter.numel() for parameter in self.gpt.parameters())
         return sum(weight.numel() for weight in self.learning) / every
 
-    def moved(self, step: int) -> None:
-        """Behind optimizer step `step` (from 1)."""
+    def after_step(self, step: int) -> None:
+        """After optimizer step `step` (from 1)."""
         if self.averages:
             self.averages.add(step)
 
     @contextmanager
-    def heard(self) -> Iterator[None]:
+    def as_saved(self) -> Iterator[None]:
         """Inside, the GPT computes with the weights that are saved."""
         with self.averages.in_place() if self.averages else nullcontext():
             yield
@@ -78,14 +78,14 @@ class TrainableWeights:
     def unsaved_state(self) -> dict[str, Tensor]:
         """What `model_state` is made of, where it stands, for who copies it before the next step:
         `xtts.model.gpt.to_coqui` makes the one of the other."""
-        with self.heard():
+        with self.as_saved():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
             return {name: tensor.detach() for name, tensor in state.items()}
 
     @torch.no_grad()
     def model_state(self) -> dict[str, Tensor]:
         """What is saved and evaluated: on the CPU, in Coqui's names and orientation, merged."""
-        with self.heard():
+        with self.as_saved():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
             # Averages are swapped out again: what shares their memory would change with them.
             copied = self.averages is not None
@@ -110,35 +110,23 @@ class TrainableWeights:
 
     def resume(self, model_state: Mapping[str, Tensor], state: Mapping[str, Any] | None) -> None:
         """Takes up what was saved; state: None where only that is left."""
-        weights = from_coqui(model_state)
-        if self.lora:
-            self._resume_adapters(self.lora, weights, state)
-        else:
+        weights, state = from_coqui(model_state), state or {}
+        if not self.lora:
             self.gpt.load_state_dict(weights)
-        if self.averages:
-            self._resume_averages(self.averages, state)
-
-    def _resume_adapters(
-        self, lora: LoraAdapters, weights: dict[str, Tensor], state: Mapping[str, Any] | None
-    ) -> None:
-        if state is None or not state.get("lora"):
+        elif not state.get("lora"):
             # Weights of another run, or without their trainer's state: new adapters on top of them.
-            lora.load_base(weights)
-            self._ground = _on_cpu(lora.base())
-            return
-        if state.get("lora_ground"):
-            self._ground = dict(state["lora_ground"])
-            lora.load_base(self._ground)
-        lora.load_adapters(state["lora"])
-
-    def _resume_averages(
-        self, averages: ExponentialMovingAverage, state: Mapping[str, Any] | None
-    ) -> None:
-        if state is None or not state.get("averages"):
-            averages.restart()
-            return
-        self.gpt.load_state_dict(dict(state["raw"]), strict=False)
-        averages.load(state["averages"])
+            self.lora.load_base(weights)
+            self._ground = _on_cpu(self.lora.base())
+        else:
+            if state.get("lora_ground"):
+                self._ground = dict(state["lora_ground"])
+                self.lora.load_base(self._ground)
+            self.lora.load_adapters(state["lora"])
+        if self.averages and state.get("averages"):
+            self.gpt.load_state_dict(dict(state["raw"]), strict=False)
+            self.averages.load(state["averages"])
+        elif self.averages:
+            self.averages.restart()
 
 
 def _on_cpu(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:

@@ -45,7 +45,7 @@ def allowed_seconds(steps: Sequence[float], stall_seconds: float) -> float:
 class Heartbeat:
     """`with` starts the watchdog and ends it. stall_seconds: STALL_SECONDS; None = no watchdog.
 
-    It waits for nothing before the first `watch` or `leave`.
+    It waits for nothing before the first `watch` or `allow`.
     """
 
     def __init__(self, stall_seconds: float | None) -> None:
@@ -91,7 +91,7 @@ class Heartbeat:
         self._sign(self.stall_seconds, f"{doing} ended")
 
     @contextmanager
-    def leave(self, seconds: float, doing: str) -> Iterator[None]:
+    def allow(self, seconds: float, doing: str) -> Iterator[None]:
         """The block may take so long without a sign."""
         self._sign(seconds, doing)
         try:

@@ -1,7 +1,7 @@
 """ContinuousBatcher: many synthesis requests through one model.
 
 Between two steps speeches come and go. What one says does not depend, in any bit, on who else is
-there (`xtts.inference.decoding`), nor on when it came: its chunks are cut by its own codes
+there (`xtts.inference.torch_backend`), nor on when it came: its chunks are cut by its own codes
 alone.
 
 A speech of several pieces gives its slot back after each: the caller decides who is next, so that a
@@ -13,8 +13,7 @@ from dataclasses import dataclass
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
-from xtts.inference.alignment.guarded_piece import Guard, SpokenPiece
-from xtts.inference.shaping import Samples
+from xtts.inference.alignment.guarded_piece import Guard, Samples, SpokenPiece
 from xtts.inference.speech import Backend, Speech, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 

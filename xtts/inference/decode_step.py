@@ -141,7 +141,13 @@ class CudaGraphStep:
         # nothing, and the products are always of all rows, whose kernel their number chooses.
         self.caches.span = self.caches.span_of(SPAN)
         self.caches.attended = self.caches.attended_of(ATTENDED)
-        found = self._compute() if self.reason else self._replayed()
+        if self.reason:
+            found = self._compute()
+        elif (graph := self._graphs.get(self._key)) is not None:
+            found, replay = graph
+            replay()
+        else:
+            found = self._first()
         self.caches.counted()
         return found
 
@@ -151,13 +157,6 @@ class CudaGraphStep:
 
     def _compute(self) -> tuple[Tensor, Tensor]:
         return self._step(self._codes, self._positions, self.caches)
-
-    def _replayed(self) -> tuple[Tensor, Tensor]:
-        if self._key not in self._graphs:
-            return self._first()
-        found, replay = self._graphs[self._key]
-        replay()
-        return found
 
     def _first(self) -> tuple[Tensor, Tensor]:
         """Captures, and compares the first replay with the step as it is."""

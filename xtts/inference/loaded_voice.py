@@ -34,6 +34,8 @@ class LoadedVoice(ABC):
     Attributes:
         model: The torch model (`xtts.model.loading.Model`) or the ONNX model.
         folder: Where its vocabulary and config.json are.
+        licence: Of the weights that it speaks with.
+        message: Why it computes elsewhere than was asked; empty when it does not.
         sample_rate: Of all that it speaks, in Hz: 24,000.
         guarded: Whether what it speaks is judged, and spoken again where it is not good.
         latents_folder: Where the latents of recordings are kept, and which heads follow the text;
@@ -42,17 +44,14 @@ class LoadedVoice(ABC):
 
     model: Any
     folder: Path
+    licence: str
+    message: str = ""
     latents_folder: Path | None = None
     sample_rate: int = VOCODER_RATE
     guarded: bool = True
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.folder}, {self.model.kind}>"
-
-    @property
-    @abstractmethod
-    def licence(self) -> str:
-        """Of the weights that it speaks with."""
 
     @property
     def languages(self) -> tuple[str, ...]:
@@ -64,11 +63,6 @@ class LoadedVoice(ABC):
         """What reads its texts, also in another process."""
         found: TokenizerSpec = self.model.tokenizer.spec
         return found
-
-    @property
-    def message(self) -> str:
-        """Why it computes elsewhere than was asked; empty when it does not."""
-        return ""
 
     @property
     @abstractmethod

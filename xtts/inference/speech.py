@@ -15,10 +15,15 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece, SpokenPiece
+from xtts.inference.alignment.guarded_piece import (
+    Guard,
+    GuardedPiece,
+    Latents,
+    Samples,
+    SpokenPiece,
+)
 from xtts.inference.alignment.heads import Array, Head
-from xtts.inference.defaults import SamplingParams
-from xtts.inference.shaping import Latents, Samples, SpeedChange, StreamFade
+from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
@@ -121,7 +126,7 @@ class Backend(Protocol):
     def end(self, utterance: Any) -> None:
         """Gives back what an utterance holds."""
 
-    def chunks(self, voice: Voice) -> ChunkedVocoder:
+    def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """What vocodes one utterance."""
 
     def checked(self, chunk: Samples) -> Samples:
@@ -203,7 +208,7 @@ class Speech:
             whole=self._request.whole or not self._chunked, first=not self._begun,
         )  # fmt: skip
         self._begun += 1
-        self._fade = StreamFade(self._backend.arrays) if self._faded else None
+        self._fade = StreamFade(self._backend.arrays, active=self._faded)
         self._attempt(self._random)
 
     def take(self) -> list[Samples]:
@@ -235,15 +240,14 @@ class Speech:
 
     def _new_sound(self) -> None:
         self._taken = 0
-        self._tempo = SpeedChange(self._request.speed, self._backend.arrays)
-        self._vocoder = self._backend.chunks(self._voice)
+        self._vocoder = self._backend.chunks(self._voice, self._request.speed)
         self._sizes = chunk_codes() if self._chunked else iter(lambda: float("inf"), None)
         self._wanted = next(self._sizes)
 
     def _sound(self, latents: Sequence[Latents]) -> list[Samples]:
         found: list[Samples] = []
         for latent in latents:
-            self._vocoder.add(self._tempo.add(latent))
+            self._vocoder.add([latent])
             if self._vocoder.ready_codes() >= self._wanted:
                 found += map(self._pushed, self._vocoder.speak())
                 self._wanted = next(self._sizes)
@@ -269,25 +273,65 @@ class Speech:
             found = [*self._sound(best.kept), *self._last_sound()]
         self.cut_pieces += not stopped and not self._guarded.cut_off
         if (held := self._guarded.end()) is not None:
-            found.append(held if self._fade is None else self._fade.push(held))
-        if self._fade is not None:
-            found.append(self._fade.end())
-        return [*found, self._silence(self._after)]
+            found.append(self._fade.push(held))
+        return [*found, self._fade.end(), self._silence(self._after)]
 
     def _last_sound(self) -> list[Samples]:
         """What is left of the sound of an utterance that is over."""
-        if len(rest := self._tempo.rest()):
-            self._vocoder.add(rest)
         return [self._pushed(chunk) for chunk in self._vocoder.rest()]
 
     def _pushed(self, chunk: Samples) -> Samples:
-        chunk = self._guarded.push(self._backend.checked(chunk))
-        return chunk if self._fade is None else self._fade.push(chunk)
+        return self._fade.push(self._guarded.push(self._backend.checked(chunk)))
 
     def _silence(self, seconds: float) -> Samples:
         """A pause; speed does not change it."""
         arrays = self._backend.arrays
         return arrays.zeros(round(seconds * VOCODER_RATE), dtype=arrays.float32)
+
+
+class StreamFade:
+    """Fades the first and the last 5 ms of a waveform that is pushed in chunks: the last 5 ms are
+    held back until the end. active: else it passes them on."""
+
+    def __init__(self, arrays: ModuleType, *, active: bool = True) -> None:
+        self._arrays, self._active = arrays, active
+        self._length = int(FADE_SECONDS * VOCODER_RATE)
+        self._held = arrays.zeros(0, dtype=arrays.float32)
+        self._begun = False
+
+    def push(self, chunk: Samples) -> Samples:
+        """What is final by now."""
+        if not self._active:
+            return chunk
+        self._held = self._arrays.concatenate((self._held, chunk))
+        # The fade in needs its 5 ms as well, and in a short piece both are shorter.
+        if len(self._held) <= 2 * self._length:
+            return self._held[:0]
+        ready, self._held = self._held[: -self._length], self._held[-self._length :]
+        if not self._begun:
+            ready = self._faded(ready, self._length, 0)
+            self._begun = True
+        return ready
+
+    def end(self) -> Samples:
+        """The held end of the piece, faded out."""
+        if self._begun:
+            return self._faded(self._held, 0, self._length)
+        length = min(self._length, len(self._held) // 2)
+        return self._faded(self._held, length, length)
+
+    def _faded(self, sound: Samples, rising: int, falling: int) -> Samples:
+        """Faded in over so many samples, and out over so many."""
+        end = len(sound) - falling
+        parts = (
+            sound[:rising] * self._ramp(rising),
+            sound[rising:end],
+            sound[end:] * self._arrays.flip(self._ramp(falling), (0,)),
+        )
+        return self._arrays.concatenate(parts)
+
+    def _ramp(self, length: int) -> Samples:
+        return self._arrays.linspace(0.0, 1.0, length, dtype=self._arrays.float32)
 
 
 def synthesize(

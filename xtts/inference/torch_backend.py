@@ -1,17 +1,175 @@
-"""Speech computed by PyTorch, as `xtts.inference.speech.Backend`."""
+"""Speech computed by PyTorch: codes are drawn, one step for all that speak (continuous batching,
+Orca), as `xtts.inference.speech.Backend`.
 
+The latent of each code is kept from the step that made it; Coqui runs the whole GPT a second time
+to get the same numbers. Order of the rules as in Hugging Face's `generate`: repetition penalty,
+temperature, top-k, top-p.
+
+The weights are read once a step whoever speaks, and reading them is what a step costs. The number
+of rows never changes, so an utterance is the same, bit for bit, in a full house and in an empty
+one; `tests/xtts/inference/test_torch_backend.py` holds it.
+"""
+
+import weakref
 from collections.abc import Iterable, Sequence
 from types import ModuleType
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
+from machine.devices.cuda_errors import NotFinite
+from xtts.inference import decode_step
 from xtts.inference.alignment.heads import Head
-from xtts.inference.decoding import DecodingError, DecodingSlots, TorchUtterance
+from xtts.inference.alignment.path import attention
+from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
-from xtts.inference.speech import Voice
+from xtts.inference.speech import Utterance, Voice
+from xtts.model.gpt import GPT
+from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches
 from xtts.model.loading import Model
+from xtts.model.shapes import NUM_LATENTS
 from xtts.model.streaming_vocoder import ChunkedVocoder
+
+# In the place of a code, where the logits that it would be drawn from are not finite.
+NO_CODE = -1
+NOT_FINITE = (
+    "The model's output is not a number (NaN or infinite): its weights are damaged, or this device "
+    "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
+)
+# MKL gives the rows of 5, 6, 7, 9, 10 or 11 to two threads in unlike parts, each with a kernel of
+# its own: a row is then another, in its last bit, for its place. Of 4, 8 and 12 it is not.
+_ROWS_ALIKE = 4
+
+
+class DecodingError(NotFinite):
+    """The model's output is not finite."""
+
+
+class TorchUtterance(Utterance):
+    """As `Utterance`; looks at nothing but its own row, so that it makes no difference who decodes
+    beside it. code: the last one chosen `[1]`, on the device."""
+
+    def __init__(
+        self,
+        gpt: GPT,
+        rules: SamplingParams,
+        random: torch.Generator,
+        max_codes: int | None = None,
+        heads: Sequence[Head] = (),
+    ) -> None:
+        self.code = torch.tensor([gpt.shape.audio_start], device=gpt.mel_head.weight.device)
+        seen = torch.zeros(gpt.shape.audio_ids, dtype=torch.bool, device=self.code.device)
+        super().__init__(gpt.shape, rules, random, max_codes, heads, seen)
+        self.queries = QueryLog(layer for layer, _ in heads)
+
+    def choose(self, latent: Tensor, code: Tensor, number: int) -> None:
+        """As `take`, of a code that is on the device and on the host; not finite: it is done."""
+        self.code = code
+        if number == NO_CODE:
+            self.error = DecodingError(NOT_FINITE)
+        else:
+            self.take(latent, number)
+
+    @property
+    def num_queries(self) -> int:
+        """A recorded step has room for the queries of some layers only."""
+        return self.queries.count
+
+    def attention_by_head(self) -> "dict[Head, np.ndarray[Any, Any]]":
+        """As in `Utterance`."""
+        layers = {layer: self.queries.of(layer) for layer in self.queries.layers}
+        return {
+            (layer, head): attention(
+                layers[layer][0][:, head, None].numpy(), layers[layer][1][head, None].numpy()
+            )
+            for layer, head in self.heads
+        }
+
+
+class DecodingSlots:
+    """A fixed number of places to speak from; used by one thread. layers: those that utterances may
+    want the queries of, as a recorded step (`xtts.inference.decode_step`) has room for no others.
+    """
+
+    def __init__(self, gpt: GPT, count: int, layers: tuple[int, ...] = ()) -> None:
+        self.gpt = gpt
+        self.utterances: list[TorchUtterance | None] = [None] * count
+        self._step = DecodeStep(gpt)
+        self._graphed = decode_step.graphed_step(gpt, count, layers=layers)
+        if self._graphed is not None:
+            weakref.finalize(self, self._graphed.release)
+        alike = self._graphed is None and count > _ROWS_ALIKE
+        num_rows = -(-count // _ROWS_ALIKE) * _ROWS_ALIKE if alike else count
+        self._rows: list[KeyValueCache | None] = [None] * num_rows
+
+    @property
+    def free(self) -> int:
+        """How many more may enter."""
+        return self.utterances.count(None)
+
+    def enter(self, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> int:
+        """Reads text ids `[n]` and conditioning latents `[1, 32, width]`, and takes the first code;
+        returns the slot. Raises DecodingError."""
+        slot = self.utterances.index(None)
+        # The prefix is read by itself: its length differs from everybody else's.
+        cache = prefill(self.gpt, latents, text, utterance)
+        if self._graphed is not None:
+            self._graphed.caches.enter(slot, cache)
+        else:
+            self._rows[slot] = cache
+        self.utterances[slot] = utterance
+        return slot
+
+    def prepare(self) -> None:
+        """Captures now what would else be captured at the first code."""
+        if self._graphed is not None:
+            self._graphed.record()
+
+    @torch.inference_mode()
+    def step(self) -> bool:
+        """One more code for every slot that speaks; whether any does.
+
+        An utterance whose logits are not finite is done, keeps its `error`, and hurts no other.
+        """
+        speaking = {
+            slot: one
+            for slot, one in enumerate(self.utterances)
+            if one is not None and not one.done
+        }
+        if speaking:
+            latents, logits = self._computed(speaking)
+            _choose(
+                list(speaking.values()), [latents[slot] for slot in speaking],
+                torch.stack([logits[slot] for slot in speaking]),
+            )  # fmt: skip
+        return bool(speaking)
+
+    def _computed(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
+        """Latents and logits of all rows, behind the last code of each; of code 0 at position 0
+        where nobody speaks."""
+        device = self.gpt.mel_head.weight.device
+        nobody = torch.zeros(1, dtype=torch.long, device=device)
+        rows = range(len(self._rows))
+        codes = torch.cat([speaking[row].code if row in speaking else nobody for row in rows])
+        places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
+        positions = torch.tensor(places).to(device, non_blocking=True)
+        if self._graphed is None:
+            caches = [self._rows[row] if row in speaking else None for row in rows]
+            alone = caches[0] if len(caches) == 1 else None
+            return self._step(codes, positions, alone or SlotCaches(caches))
+        # The next replay writes over what this one says.
+        latents, logits = (found.clone() for found in self._graphed(codes, positions))
+        for slot, utterance in speaking.items():
+            self._graphed.caches.tell(slot, utterance.queries)
+        return latents, logits
+
+    def leave(self, slot: int) -> None:
+        """Frees a slot, done or not, and its memory."""
+        self.utterances[slot] = self._rows[slot] = None
+        if self._graphed is not None:
+            self._graphed.caches.leave(slot)
 
 
 class TorchBackend:
@@ -67,9 +225,9 @@ class TorchBackend:
         if self._slots.free == self.count:
             self._slots = None
 
-    def chunks(self, voice: Voice) -> ChunkedVocoder:
+    def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """As in `Backend`."""
-        return ChunkedVocoder(self.model.vocoder, voice.speaker)
+        return ChunkedVocoder(self.model.vocoder, voice.speaker, speed)
 
     def checked(self, chunk: Tensor) -> Tensor:
         """As in `Backend`."""
@@ -82,6 +240,45 @@ class TorchBackend:
         return chunk
 
 
+@torch.inference_mode()
+def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> KeyValueCache:
+    """Reads text ids `[n]` behind conditioning latents `[1, 32, width]` and takes the first code;
+    returns the cache, with room for all codes to come. Raises DecodingError."""
+    capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
+    cache = gpt.gpt.new_cache(1, capacity)
+    cache.log = utterance.queries if utterance.heads else None
+    embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
+    found = gpt.prefill(embedded, cache)
+    utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
+    _choose([utterance], *found)
+    if utterance.error is not None:
+        raise utterance.error
+    return cache
+
+
+def decode(
+    gpt: GPT, latents: Tensor, wanted: Sequence[tuple[Tensor, TorchUtterance]], count: int = 1
+) -> list[TorchUtterance]:
+    """Decodes texts `[n]` to their ends, `count` at once, without guard or sound.
+
+    An utterance is the same whoever is decoded beside it, as long as `count` is the same. Raises
+    DecodingError: drawing from what is not finite would be a device-side assert on a GPU, which
+    kills the context.
+    """
+    layers = {layer for _, utterance in wanted for layer in utterance.queries.layers}
+    slots, waiting = DecodingSlots(gpt, count, tuple(sorted(layers))), list(wanted)
+    while waiting or slots.free < count:
+        while waiting and slots.free:
+            slots.enter(latents, *waiting.pop(0))
+        slots.step()
+        for slot, utterance in enumerate(slots.utterances):
+            if utterance is not None and utterance.error is not None:
+                raise utterance.error
+            if utterance is not None and utterance.done:
+                slots.leave(slot)
+    return [utterance for _, utterance in wanted]
+
+
 def vocode(model: Model, voice: Voice, decoded: Iterable[TorchUtterance]) -> Tensor:
     """The sound `[samples]` of decoded pieces, joined, in float32 on the CPU, without speed, guard
     and fades. Raises DecodingError."""
@@ -91,3 +288,68 @@ def vocode(model: Model, voice: Voice, decoded: Iterable[TorchUtterance]) -> Ten
         chunks.add(piece.latents)
         parts += chunks.rest()
     return backend.checked(torch.cat(parts))
+
+
+def _choose(
+    utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor
+) -> None:
+    """Has each utterance choose from its row of logits; what they chose is looked at once for all
+    of them, since to look is to wait for a GPU."""
+    codes = sample(
+        logits, torch.stack([one.seen for one in utterances]),
+        [one.rules for one in utterances], [one.random for one in utterances],
+    )  # fmt: skip
+    for row, number in enumerate(codes.tolist()):
+        utterances[row].choose(latents[row], codes[row : row + 1], number)
+
+
+def sample(
+    logits: Tensor,
+    seen: Tensor,
+    rules: Sequence[SamplingParams],
+    generators: Sequence[torch.Generator],
+) -> Tensor:
+    """The next codes `[rows]` of several utterances from logits and `seen` `[rows, audio_ids]`,
+    which marks what was said; `NO_CODE` where the logits are not finite.
+
+    A launch serves all rows, but for the draw, whose generator is the utterance's own: what it says
+    does not depend on who else is there.
+    """
+    finite = torch.isfinite(logits).all(-1)
+    # Drawing from NaN would be a device-side assert, which kills the context.
+    penalised, chances = drawn_from(logits.nan_to_num(0.0, 0.0, 0.0), seen, rules)
+    drawn = [torch.multinomial(row, 1, generator=own) for row, own in zip(chances, generators)]
+    codes = torch.cat(drawn)
+    if any(one.greedy for one in rules):
+        greedy = torch.tensor([one.greedy for one in rules]).to(codes.device, non_blocking=True)
+        codes = torch.where(greedy, penalised.argmax(-1), codes)
+    return torch.where(finite, codes, NO_CODE)
+
+
+def drawn_from(
+    logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]
+) -> tuple[Tensor, Tensor]:
+    """Logits `[rows, audio_ids]` after CTRL's repetition penalty (https://arxiv.org/abs/1909.05858:
+    said codes get less likely), and the chances by which codes are drawn: at the temperature, of
+    the top-k the smallest set that holds `top_p`."""
+    ids = logits.shape[-1]
+    tops = [one.top_k if 0 < one.top_k < ids else ids for one in rules]
+    figures = [
+        [one.repetition_penalty for one in rules], [max(one.temperature, 1e-5) for one in rules],
+        [1 - one.top_p if one.top_p < 1.0 else -1.0 for one in rules], tops,
+    ]  # fmt: skip
+    found = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]
+    penalties, temperatures, limits, counts = found.unbind()
+    logits = logits.float()
+    lowered = torch.where(logits < 0, logits * penalties, logits / penalties)
+    penalised = torch.where(seen, lowered, logits)
+    scaled = penalised / temperatures
+    if min(tops) < ids:
+        least = scaled.topk(max(tops)).values.gather(-1, counts.long() - 1)
+        scaled = scaled.masked_fill(scaled < least, -torch.inf)
+    ordered, order = scaled.sort(descending=False)
+    # The best one always stays, as in Hugging Face's TopPLogitsWarper.
+    out = ordered.softmax(-1).cumsum(-1) <= limits
+    out[:, -1] = False
+    scaled = scaled.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)
+    return penalised, scaled.softmax(-1)

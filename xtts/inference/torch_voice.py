@@ -30,21 +30,16 @@ class LoadedTorchVoice(LoadedVoice):
 
     model: Model
     folder: Path
+    licence: str
     weights_file: Path
     reference: Path | None
-    bundle_licence: str | None = None
     latents_folder: Path | None = None
     guarded: bool = True
     learned_decoder: bool = False
 
-    @property
-    def licence(self) -> str:
-        """The bundle's, or what config.json says."""
-        return self.bundle_licence or self.model.config.licence
-
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
-        self.model.warm_up()
+        self.model.vocoder.warm_up()
         super().prepare()
 
     @cached_property
@@ -114,6 +109,7 @@ def load_torch_voice(
     elif same and same.learned_decoder:
         model.load_decoder(read_tensors(files.folder / "model.pth"))
     return LoadedTorchVoice(
-        model, files.folder, files.weights, files.reference, files.licence, where.latents_folder,
+        model, files.folder, files.licence or model.config.licence, files.weights, files.reference,
+        where.latents_folder,
         where.guard, files.decoder is not None,
     )  # fmt: skip

@@ -27,10 +27,12 @@ def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
         for name, weight in module._parameters.items()
         if weight is not None and weight.dtype == torch.float32
     ]
-    if not held or not casts(held[0][2]):
+    device = held[0][2].device.type if held else ""
+    # Where autocast would make copies, and a launch costs something.
+    if not held or not counts_launches(held[0][2]) or not torch.is_autocast_enabled(device):
         yield
         return
-    kind = torch.get_autocast_dtype(held[0][2].device.type)
+    kind = torch.get_autocast_dtype(device)
     copies = _Cast.apply(kind, *(weight for _, _, weight in held))
     try:
         for (parameters, name, _), copy in zip(held, copies, strict=True):
@@ -39,11 +41,6 @@ def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
     finally:
         for parameters, name, weight in held:
             parameters[name] = weight
-
-
-def casts(like: Tensor) -> bool:
-    """Whether copies are made here: where autocast would, and a launch costs something."""
-    return counts_launches(like) and torch.is_autocast_enabled(like.device.type)
 
 
 def counts_launches(like: Tensor) -> bool:

@@ -79,22 +79,10 @@ class KeyValueCache:
         # A list, because taking a layer out of a tensor costs more than attending in it.
         self._layers = [entries.select(0, layer) for layer in range(len(entries))]
 
-    @staticmethod
-    def empty(
-        layers: int, batch: int, heads: int, capacity: int, head_width: int, like: Tensor
-    ) -> "KeyValueCache":
-        """A cache of `capacity` positions with the type and device of `like`."""
-        return KeyValueCache(like.new_zeros(layers, batch, 2, heads, capacity, head_width))
-
     @property
     def keys(self) -> Tensor:
         """[layers, batch, heads, capacity, head_width]."""
         return self.entries[:, :, 0]
-
-    @property
-    def values(self) -> Tensor:
-        """As `keys`."""
-        return self.entries[:, :, 1]
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
         """Any number of positions into an empty cache, afterwards one at a time."""

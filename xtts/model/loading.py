@@ -62,11 +62,6 @@ class Model:
         finally:
             self.listener.rest()
 
-    def warm_up(self, *, records: bool = True) -> None:
-        """Has made now what would be made while the first word is waited for. records: graphs,
-        which keep memory of a GPU."""
-        self.vocoder.warm_up(records=records)
-
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
         """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
 
@@ -77,7 +72,7 @@ class Model:
             lean=self.listener is not None,
         )  # fmt: skip
         self.gpt = gpt.eval().requires_grad_(False)
-        self.listener = self.listener and self.listener.of(state)
+        self.listener = self.listener and replace(self.listener, learned=state)
 
     def load_decoder(self, state: Mapping[str, Tensor]) -> None:
         """Takes another vocoder (`xtts.voices.learned_decoder`), to speak as this one would."""
@@ -165,10 +160,6 @@ class LazyVoiceEncoder:
         encoder = load_speaker_encoder(self.frozen, speaking.config, self.mel_device)
         encoder = encoder.to(speaking.device)
         return replace(speaking, gpt=gpt, speaker_encoder=encoder, listener=None)
-
-    def of(self, learned: Mapping[str, Tensor]) -> "LazyVoiceEncoder":
-        """The same with another learning part."""
-        return replace(self, learned=learned)
 
     def rest(self) -> None:
         """Nobody listens any more: what was read for it is given back."""

@@ -31,7 +31,7 @@ BF16_CAPABILITY = (8, 0)
 
 class Int8Linear(nn.Module):
     """`nn.Linear` for inference with 8-bit weights; [.., in] -> [.., out] in float32. What a row
-    becomes depends, in no bit, on the other rows (`xtts.inference.decoding`)."""
+    becomes depends, in no bit, on the other rows (`xtts.inference.torch_backend`)."""
 
     _multiply = torch.ops.quantized.linear_dynamic
 

@@ -53,10 +53,57 @@ class StepVocoder(Protocol):
         """Steps `[1, width, steps]` -> samples `[steps * hop]`."""
 
 
-class ChunkedVocoder:
-    """Speaks one utterance chunk by chunk; joined, its chunks are the whole waveform."""
+class SpeedChange:
+    """The latents of one utterance at another speed; speed 1 passes them on, bit for bit.
 
-    def __init__(self, vocoder: StepVocoder, speaker: Any) -> None:
+    Interpolates them, as Coqui's `speed` does: the pitch stays, since a latent says what is spoken,
+    not for how long. Equal to `torch.nn.functional.interpolate(mode="linear", scale_factor=1 /
+    speed)` over the whole, but taking latents as they come.
+    """
+
+    def __init__(self, speed: float) -> None:
+        self.speed = speed
+        self._kept: list[Any] = []
+        self._made = 0
+
+    def add(self, latent: Any) -> list[Any]:
+        """Takes one latent `[width]`; returns those that are final now."""
+        if self.speed == 1.0:
+            return [latent]
+        self._kept.append(latent)
+        ready = self._made
+        # Latent i lies between two of the given ones; the right one must be there.
+        while int(self._place(ready)) + 1 < len(self._kept):
+            ready += 1
+        return self._take(ready)
+
+    def rest(self) -> list[Any]:
+        """What is left when no more latents come."""
+        if self.speed == 1.0 or not self._kept:
+            return []
+        return self._take(max(1, int(len(self._kept) / self.speed)))
+
+    def _place(self, number: int) -> float:
+        """Where latent `number` lies among the given ones."""
+        return max(0.0, (number + 0.5) * self.speed - 0.5)
+
+    def _take(self, end: int) -> list[Any]:
+        last, found = len(self._kept) - 1, []
+        for number in range(self._made, end):
+            place = self._place(number)
+            left = min(int(place), last)
+            share = min(place, last) - left
+            right = self._kept[min(left + 1, last)]
+            found.append(self._kept[left] * (1 - share) + right * share)
+        self._made = max(self._made, end)
+        return found
+
+
+class ChunkedVocoder:
+    """Speaks one utterance at a speed, chunk by chunk; joined, these are the whole waveform."""
+
+    def __init__(self, vocoder: StepVocoder, speaker: Any, speed: float = 1.0) -> None:
+        self._tempo = SpeedChange(speed)
         self._vocoder, self._shape, self._speaker = vocoder, vocoder.shape, speaker
         self._reach = receptive_field(vocoder.shape)
         self._latents: list[Any] = []
@@ -64,7 +111,8 @@ class ChunkedVocoder:
 
     def add(self, latents: Any) -> None:
         """Takes more latents `[n, width]`."""
-        self._latents.extend(latents)
+        for latent in latents:
+            self._latents.extend(self._tempo.add(latent))
 
     def ready_codes(self) -> float:
         """How many codes' worth of samples could be spoken now."""
@@ -76,7 +124,8 @@ class ChunkedVocoder:
         return self._up_to(self._settled, self._total)
 
     def rest(self) -> Iterator[Any]:
-        """All that is left when no more latents come, in chunks of bounded memory."""
+        """All that is left when no more latents come, in chunks of bounded memory; once."""
+        self._latents.extend(self._tempo.rest())
         return self._up_to(self._total, self._total + EDGE_STEPS)
 
     @property

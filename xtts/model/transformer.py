@@ -132,9 +132,8 @@ class Transformer(nn.Module):
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
         """An empty cache for this transformer, on the device of its weights."""
-        like = self.ln_f.weight.to(self.cache_type)
-        head_width = self.width // self.heads
-        return KeyValueCache.empty(len(self.h), batch, self.heads, capacity, head_width, like)
+        size = len(self.h), batch, 2, self.heads, capacity, self.width // self.heads
+        return KeyValueCache(self.ln_f.weight.new_zeros(size, dtype=self.cache_type))
 
 
 @torch.no_grad()

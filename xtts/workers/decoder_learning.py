@@ -100,7 +100,6 @@ def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
         clips=len(learned_from),
         steps=steps,
         seconds=time.perf_counter() - started,
-        device=tuned.compute.device,
     )
 
 

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from xtts.evaluation.recogniser import Recogniser
-    from xtts.inference.decoding import TorchUtterance
+    from xtts.inference.torch_backend import TorchUtterance
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
     from xtts.text.tokenizer import Piece, Tokenizer
@@ -134,7 +134,7 @@ def evaluate(tuned: TunedModel, request: EvaluateRequest) -> SpokenSet:
                 for one, said in zip(facts, spoken, strict=True)
             ]
         facts = hearing.told(facts)
-    return SpokenSet(facts, time.perf_counter() - started, tuned.compute.device)
+    return SpokenSet(facts)
 
 
 def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
@@ -284,7 +284,7 @@ def _decoded(
 ) -> list[DecodedSentence]:
     import torch
 
-    from xtts.inference.decoding import TorchUtterance, decode
+    from xtts.inference.torch_backend import TorchUtterance, decode
 
     sentences = [DecodedSentence(task, task.request.read(model.tokenizer), []) for task in tasks]
     wanted = []

@@ -1,14 +1,11 @@
 """Parent side of the isolated worker that speaks files for the trainer.
 
-`xtts.workers.file_worker_main` is the other side: one JSON object a line, each way. The child is a
-`machine.process.JsonLineProcess`: it dies with its parent even when that is killed.
+`xtts.workers.file_worker_main` is the other side: one JSON object a line, each way.
 """
 
 import contextlib
-import os
-import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from pydantic import TypeAdapter
 
 from machine.devices.probe.runner import clean_environment
 from machine.devices.selection import oom_kills
-from machine.process import JsonLineProcess
+from machine.process import JsonLineProcess, module_command
 from machine.storage.hashes import hashed_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, death, worker_failed
@@ -27,15 +24,14 @@ START_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
 # It closed its output: its exit status is about to come.
 _EXIT_SECONDS = 5.0
-_COMMAND = (sys.executable, "-m", "xtts.workers.file_worker_main")
 
 
 class Worker:
     """One child process with a base model's frozen parts loaded, started before it is needed.
 
     The child dies with the thread that started it: call `start` and `ask` from one that lives as
-    long as the worker. keep_weights: as `xtts.workers.tuned_model.TunedModel`. command: what to
-    start instead, for tests.
+    long as the worker. keep_weights: as `xtts.workers.tuned_model.TunedModel`. module: the child's,
+    another one in tests.
     """
 
     def __init__(
@@ -46,14 +42,13 @@ class Worker:
         niceness: int = 0,
         keep_weights: bool = True,
         start_seconds: float = START_SECONDS,
-        command: Sequence[str] = _COMMAND,
+        module: str = "xtts.workers.file_worker_main",
     ) -> None:
         self.compute = compute
         self.start_seconds = start_seconds
-        self._command = (
-            *command, "--base", str(base_folder), "--parent", str(os.getpid()),
-            "--nice", str(niceness), *(["--keep-weights"] if keep_weights else []),
-            *compute.command_line(),
+        self._command = module_command(
+            module, "--base", str(base_folder), "--nice", str(niceness),
+            *(["--keep-weights"] if keep_weights else []), *compute.command_line(),
         )  # fmt: skip
         self._child: JsonLineProcess | None = None
         self._ready = False
@@ -91,8 +86,8 @@ class Worker:
             self._ready = True
         plain = TypeAdapter(type(request)).dump_python(request, mode="json")
         hashed = _hashed(getattr(request, "weights", None))
-        self._send({"asked": type(request).__name__, "hashed": hashed, "request": plain})
-        answer = self._answer(request.doing, timeout_seconds, interrupted)
+        message = {"asked": type(request).__name__, "hashed": hashed, "request": plain}
+        answer = self._answer(request.doing, timeout_seconds, interrupted, message)
         return TypeAdapter(request.answer_type()).validate_python(answer)
 
     def close(self) -> None:
@@ -101,20 +96,20 @@ class Worker:
             self._child.end()
             self._child = None
 
-    def _send(self, message: dict[str, Any]) -> None:
+    def _answer(
+        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
+        message: dict[str, Any] | None = None,
+    ) -> dict[str, Any]:  # fmt: skip
+        """The child's answer to a message; None where it is to speak unasked."""
         assert self._child is not None
         try:
-            self._child.send(message)
-        except EOFError as error:  # a child that died between two requests
-            raise self._death() from error
-
-    def _answer(
-        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
-    ) -> dict[str, Any]:
-        try:
+            if message is not None:
+                self._child.send(message)
             found = self._received(doing, timeout_seconds, interrupted)
         except EOFError as error:
-            raise self._death() from error
+            code, last = self._child.wait(_EXIT_SECONDS), self._child.last_error()
+            self.close()
+            raise death(code or 0, last, oom_killed=oom_kills() > self._oom_kills) from error
         if not found.pop("ok"):
             told = worker_failed(found)
             if told.fault:  # the child has ended: nothing more is to be had from its context
@@ -136,18 +131,8 @@ class Worker:
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")
         last = self._child.last_error()
         self.close()
-        raise WorkerFailed(
-            "hang",
-            f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
-            + (f" It said last: {last}" if last else ""),
-        )
-
-    def _death(self) -> WorkerFailed:
-        assert self._child is not None
-        code = self._child.wait(_EXIT_SECONDS)
-        last = self._child.last_error()
-        self.close()
-        return death(code or 0, last, oom_killed=oom_kills() > self._oom_kills)
+        told = f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
+        raise WorkerFailed("hang", told + (f" It said last: {last}" if last else ""))
 
 
 def _hashed(weights: Path | None) -> dict[str, Any] | None:

@@ -7,20 +7,18 @@ request; of a checkpoint only the learning part is read.
 import argparse
 import json
 import os
-import signal
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
-from typing import IO, Any, BinaryIO
+from typing import IO, BinaryIO
 
 from pydantic import TypeAdapter
 
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.process import die_with_parent, reserve_stdout, write_json_line
+from machine.process import reserve_stdout, write_json_line
 from machine.storage.hashes import HashedFile, trust_cached_hash
 from machine.threads import set_omp_passive
 from xtts.inference.compute_config import ComputeConfig
@@ -32,8 +30,12 @@ from xtts.workers.requests import request_types
 def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None) -> int:
     """Speaks until stdin is closed; exit 2 when the base model cannot be loaded, 70 after a fault
     of the device."""
-    arguments = _arguments()
-    die_with_parent(arguments.parent)
+    parser = argparse.ArgumentParser(description="Speaks for a trainer; not for people.")
+    parser.add_argument("--base", type=Path, required=True)
+    parser.add_argument("--nice", type=int, default=0)
+    parser.add_argument("--keep-weights", action="store_true")
+    ComputeConfig.add_argument(parser)
+    arguments = parser.parse_args()
     set_omp_passive()
     limit_onednn_cache()
     os.nice(arguments.nice)
@@ -58,7 +60,6 @@ def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: st
         if told := asked["hashed"]:
             trust_cached_hash(Path(asked["request"]["weights"]), HashedFile(**told))
         try:
-            injected_fault(os.environ.get("SOTAQUE_WORKER_FAULT", ""))
             kind = request_types()[asked["asked"]]
             request = TypeAdapter(kind).validate_python(asked["request"])
             answer = {"ok": True, **asdict(speaker.ask(request))}
@@ -73,50 +74,9 @@ def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: st
     return 0
 
 
-def injected_fault(kind: str) -> None:
-    """Fails as the tests wish: a signal's name, `hang`, `memory`, `gpu memory`, a CUDA error's
-    number, `nan` for a vocoder whose output is NaN, or the text of an error."""
-    if not kind:
-        return
-    if kind.startswith("SIG"):
-        os.kill(os.getpid(), signal.Signals[kind])
-    if kind == "hang":
-        time.sleep(3600)
-    if kind == "memory":
-        raise MemoryError
-    if kind not in ("nan", "gpu memory") and not kind.isdigit():
-        raise RuntimeError(kind)
-    import torch
-
-    if kind == "nan":
-        torch.nn.modules.module.register_module_forward_hook(_no_number)
-        return
-    if kind == "gpu memory":
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-    error = torch.AcceleratorError(f"CUDA error: number {kind}\nCUDA kernel errors might be …")
-    error.error_code = int(kind)  # type: ignore[attr-defined]
-    raise error
-
-
-def _no_number(module: Any, _given: Any, found: Any) -> Any:
-    return found * float("nan") if type(module).__name__ == "HifiganGenerator" else None
-
-
 def _speaker(arguments: argparse.Namespace) -> FileSpeaker:
     arguments.compute.apply()
     return FileSpeaker(arguments.base, arguments.compute, keep_weights=arguments.keep_weights)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        prog="python -m xtts.workers.file_worker_main", description=__doc__
-    )
-    parser.add_argument("--base", type=Path, required=True)
-    ComputeConfig.add_argument(parser)
-    parser.add_argument("--nice", type=int, default=0)
-    parser.add_argument("--parent", type=int, required=True)
-    parser.add_argument("--keep-weights", action="store_true")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -126,11 +126,9 @@ class SpokenFacts:
 
 @dataclass(frozen=True)
 class SpokenSet:
-    """The first so many of the sentences asked for; seconds: how long it took."""
+    """The first so many of the sentences asked for."""
 
     sentences: list[SpokenFacts]
-    seconds: float
-    device: str
 
 
 @dataclass(frozen=True)
@@ -247,7 +245,6 @@ class DecoderLearned:
     clips: int
     steps: int
     seconds: float
-    device: str
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,11 @@ import numpy as np
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
-from machine.errors import SotaqueError
+from xtts.inference.alignment.guarded_piece import Samples
 from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.shaping import Samples
 from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
@@ -49,12 +48,7 @@ class PendingTask:
 class SpeechServer:
     """The open voices, and the requests that use them."""
 
-    def __init__(
-        self,
-        where: ComputeConfig,
-        slots: int,
-        texts: TextWorker | None = None,
-    ) -> None:
+    def __init__(self, where: ComputeConfig, slots: int, texts: TextWorker | None = None) -> None:
         self.device = where.device
         self._where = where
         self._slots = slots
@@ -106,11 +100,18 @@ class SpeechServer:
             self._close({"key": key})
 
     def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        wanted = _voice_spec(message["voice"])
-        others = dict(self._standing)
-        future = self._other.submit(self._stand, wanted, others)
-        self._pending.append(PendingTask(message, future, self._opened))
-        yield from ()
+        given = message["voice"]  # a path in JSON is a text
+        reference = Path(given["reference"]) if given.get("reference") else None
+        wanted = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
+        future = self._other.submit(self._stand, wanted, dict(self._standing))
+        return self._later(message, future, self._opened)
+
+    def _later(
+        self, message: Mapping[str, Any], future: "Future[Any]",
+        then: Callable[[Mapping[str, Any], Any], Iterator[bytes]],
+    ) -> Iterator[bytes]:  # fmt: skip
+        self._pending.append(PendingTask(message, future, then))
+        return iter(())
 
     def _stand(
         self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
@@ -139,16 +140,14 @@ class SpeechServer:
             self._closing.discard(key)
             self._crowds.pop(key, None)
             self._standing.pop(key, None)
-            for known in [known for known in self._voices if known[0] == key]:
-                del self._voices[known]
+            self._let_go(lambda known: known[0] == key)
             cuda_errors.free_after_fault(self.device)
         return iter(())
 
     def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         ask, texts = message["ask"], self._standing[message["key"]].texts
         future = self._reading.submit(self._texts.read, texts, ask["text"], ask["language"])
-        self._pending.append(PendingTask(message, future, self._read))
-        yield from ()
+        return self._later(message, future, self._read)
 
     def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[bytes]:
         """The text was read: now the voice."""
@@ -166,13 +165,15 @@ class SpeechServer:
     def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         standing, path = self._standing[message["key"]], Path(message["recording"])
         future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
-        self._pending.append(PendingTask(message, future, self._heard))
-        yield from ()
+        return self._later(message, future, self._heard)
 
     def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        for known in [known for known in self._voices if known[1] == message["recording"]]:
-            del self._voices[known]
+        self._let_go(lambda known: known[1] == message["recording"])
         return iter(())
+
+    def _let_go(self, which: Callable[[tuple[str, str]], bool]) -> None:
+        for known in list(filter(which, self._voices)):
+            del self._voices[known]
 
     def _go_on(self, message: Mapping[str, Any]) -> Iterator[bytes]:
         name = message["id"]
@@ -265,18 +266,17 @@ class SpeechServer:
         done = [one for one in self._pending if one.future.done()]
         self._pending = [one for one in self._pending if one not in done]
         for one in done:
-            yield from self._settled(one)
-
-    def _settled(self, one: PendingTask) -> Iterator[bytes]:
-        found, told = self._result_of(one)
-        if told is None:
-            yield from one.then(one.message, found)
-            return
-        # Behind the `except`: the error held the tensors that are to go.
-        if told["reason_code"] == "out_of_memory":
-            cuda_errors.free_after_fault(self.device)
-        header = {"say": "failed", "id": one.message.get("id", ""), "key": one.message["key"]}
-        yield packed({**header, "reason_code": told["reason_code"], "reason": told["reason"]})
+            found, told = self._result_of(one)
+            if told is None:
+                yield from one.then(one.message, found)
+                continue
+            # Behind the `except`: the error held the tensors that are to go.
+            if told["reason_code"] == "out_of_memory":
+                cuda_errors.free_after_fault(self.device)
+            yield _failed(
+                one.message.get("id", ""), told["reason_code"], told["reason"],
+                key=one.message["key"],
+            )  # fmt: skip
 
     def _result_of(self, one: PendingTask) -> tuple[Any, Mapping[str, Any] | None]:
         """What another thread found, or what is answered to its refusal. Raises what is more than
@@ -285,9 +285,15 @@ class SpeechServer:
             return one.future.result(), None
         except Exception as error:
             told = answer_of(error, self.device)
-            if isinstance(error, SotaqueError | OSError):
-                told = told or _unreadable(error)
-            if told is None or ("fault" in told and not _lacks_memory(told)):
+            if told is None and isinstance(error, OSError):
+                # A file that went while it was read (an epoch that was pruned) is the end of that
+                # voice, not of every active request.
+                name = Path(str(error.filename)).name if error.filename else "A file of it"
+                reason = f"{name} cannot be read ({error.strerror})."
+                told = {"reason_code": "refused", "reason": reason}
+            fault = told and told.get("fault")
+            short = fault and (fault["part"], fault["outcome"]) == ("memory", Outcome.TRANSIENT)
+            if told is None or (fault and not short):
                 raise
             return None, told
 
@@ -302,33 +308,11 @@ class SpeechServer:
             self._voices.popitem(last=False)
 
 
-def _voice_spec(given: Mapping[str, Any]) -> VoiceSpec:
-    """The voice of an `open` message; a path in JSON is a text."""
-    reference = given.get("reference")
-    found = {**given, "reference": Path(reference) if reference else None}
-    return VoiceSpec(**found, allow_base_reference=True)
-
-
-def _lacks_memory(told: Mapping[str, Any]) -> bool:
-    """Whether what came of it is that a GPU's memory was short, and no more."""
-    fault = told["fault"]
-    return bool(fault["part"] == "memory" and fault["outcome"] == Outcome.TRANSIENT)
-
-
-def _unreadable(error: Exception) -> dict[str, str] | None:
-    """A file that went while it was read (an epoch that was pruned) is the end of that voice, not
-    of every active request."""
-    if not isinstance(error, OSError):
-        return None
-    name = Path(str(error.filename)).name if error.filename else "A file of it"
-    return {"reason_code": "refused", "reason": f"{name} cannot be read ({error.strerror})."}
-
-
 def pcm16(chunk: Samples) -> bytes:
     """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
     scaled = np.clip(np.asarray(chunk), -1.0, 1.0) * np.float32(32767.0)
     return scaled.round().astype("<i2").tobytes()
 
 
-def _failed(name: str, code: str, reason: str) -> bytes:
-    return packed({"say": "failed", "id": name, "reason_code": code, "reason": reason})
+def _failed(name: str, code: str, reason: str, **more: str) -> bytes:
+    return packed({"say": "failed", "id": name, "reason_code": code, "reason": reason, **more})

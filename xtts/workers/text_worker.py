@@ -6,20 +6,17 @@ what ends a process may as well be the machine. That judgement, and a child that
 but the tokenizer, set it apart from `xtts.workers.file_worker`.
 """
 
-import os
 import signal
-import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from machine.errors import SotaqueError
-from machine.process import JsonLineProcess
+from machine.process import JsonLineProcess, module_command
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec, WordSpan
 from xtts.workers.failures import WorkerFailed, ending
 from xtts.workers.text_worker_main import CPU_SECONDS, TOO_LONG
 
-COMMAND = (sys.executable, "-m", "xtts.workers.text_worker_main")
 # Behind the child's own limit, in seconds of the clock: native code obeys no other.
 LIMIT_SECONDS = 5.0
 # Imports and a dictionary, on a machine that starts everything at once.
@@ -49,9 +46,9 @@ class TextWorker:
     """One process, started again after its end; used by one thread at a time."""
 
     def __init__(
-        self, command: Sequence[str] = COMMAND, *, limit_seconds: float = LIMIT_SECONDS
+        self, command: Sequence[str] = (), *, limit_seconds: float = LIMIT_SECONDS
     ) -> None:
-        self._command = command
+        self._command = command or module_command("xtts.workers.text_worker_main")
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
         self._loaded: dict[TokenizerSpec, None] = {}
@@ -64,7 +61,7 @@ class TextWorker:
     def start(self) -> None:
         """Starts the process without waiting for it. The thread must live as long as it."""
         if self._process is None:
-            self._process = JsonLineProcess((*self._command, "--parent", str(os.getpid())))
+            self._process = JsonLineProcess(self._command)
 
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Has a tokenizer loaded, anew if it was. Raises SotaqueError."""

@@ -9,7 +9,6 @@ around a piece; words: [[word, first, last], …] as in `Piece`. A text may take
 `CPU_SECONDS`; after more, the parent ends the process. Nothing of a text is ever printed.
 """
 
-import argparse
 import json
 import signal
 import sys
@@ -18,7 +17,7 @@ from dataclasses import astuple
 from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
-from machine.process import die_with_parent, reserve_stdout, write_json_line
+from machine.process import reserve_stdout, write_json_line
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 
 # Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
@@ -36,9 +35,6 @@ class _OutOfTime(BaseException):
 
 def main() -> int:
     """Reads until stdin is closed."""
-    parser = argparse.ArgumentParser(description="Reads texts for a service; not for people.")
-    parser.add_argument("--parent", type=int, required=True)
-    die_with_parent(parser.parse_args().parent)
     signal.signal(signal.SIGVTALRM, _out_of_time)
     answers = reserve_stdout()
     known: dict[TokenizerSpec, Tokenizer] = {}

@@ -40,7 +40,7 @@ class TunedModel:
             base, compute.device, compute.mel_device, precision=compute.precision
         )
         # Beside training, whose room it is between two samples, nothing is recorded.
-        self.model.warm_up(records=keep_weights)
+        self.model.vocoder.warm_up(records=keep_weights)
         self._heads: tuple[tuple[int, int], ...] | None = None
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
         self._heard: tuple[Tensor, Tensor] | None = None

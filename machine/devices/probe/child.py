@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from machine.devices import cuda_errors
 from machine.devices.health import OPERATIONS, OperationVerdict, Outcome
+from machine.memory import mapped_libraries
 from machine.process import reserve_stdout, write_json_line
+from machine.storage.reading import read_text
 from machine.threads import set_omp_passive
 
 if TYPE_CHECKING:
@@ -77,7 +79,8 @@ def check(device: str, names: list[str], cudnn: bool = True) -> Iterator[dict[st
         yield {"event": "operation", **asdict(found)}
         if found.outcome is Outcome.STICKY:  # whatever came next would say the same
             break
-    yield {"event": "end", "libraries": loaded_libraries(Path("/proc/self/maps").read_text())}
+    libraries = mapped_libraries(read_text(Path("/proc/self/maps")), _LIBRARY)
+    yield {"event": "end", "libraries": {name: paths[-1] for name, paths in libraries.items()}}
 
 
 def device_facts(device: str) -> dict[str, Any]:
@@ -137,13 +140,6 @@ def verdict(
             said = f"{name} {why} by {by} ({part_name}); allowed is {tolerance:g}."
             return told(said, Outcome.DEGRADED)
     return told("", Outcome.OK)
-
-
-def loaded_libraries(maps: str) -> dict[str, str]:
-    """CUDA's libraries among the mapped files of a process (`/proc/self/maps`): name -> path."""
-    paths = {line.split(maxsplit=5)[5] for line in maps.splitlines() if line.count(" /") == 1}
-    found = {Path(path).name: path for path in sorted(paths)}
-    return {name: path for name, path in found.items() if _LIBRARY.match(name)}
 
 
 def _older_than_bf16(device: str, facts: dict[str, Any]) -> bool:

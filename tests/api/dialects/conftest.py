@@ -12,7 +12,6 @@ from tests.api.routes.test_voice_routes import file_of, speech, upload
 def dialect(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """Ready; with the voices Anna and Élodie beside the served one."""
     with running(settings_in(tmp_path_factory.mktemp("dialect"))) as found:
-        found.wait_ready()
         for name in ("Anna", "Élodie"):
             assert upload(found, file_of(speech()), name=name).status_code == 201
         yield found

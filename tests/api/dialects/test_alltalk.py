@@ -59,26 +59,6 @@ def test_html_is_resolved_where_it_is_said_to_be(
     assert [one.text for one, _ in orders] == ["a & b", "a &amp; b"]
 
 
-@pytest.mark.parametrize(
-    ("form", "found"),
-    [
-        ({"text_input": ""}, (422, "invalid_request", "text_input")),
-        ({}, (422, "invalid_request", "text_input")),
-        ({"text_input": "x", "streaming": "off"}, (422, "invalid_request", "streaming")),
-        ({"text_input": "x", "speed": "9"}, (422, "invalid_request", "speed")),
-        ({"text_input": "x", "temperature": "nan"}, (422, "invalid_request", "temperature")),
-        ({"text_input": "x", "character_voice_gen": "nobody"},
-         (404, "no_voice", "character_voice_gen")),
-        ({"text_input": "x", "language": "tlh"}, (400, "language_unsupported", "language")),
-        ({"text_input": "!refuse"}, (422, "refused", None)),
-    ],
-)  # fmt: skip
-def test_what_is_refused_and_how(
-    dialect: Running, form: dict[str, str], found: tuple[int, str, str | None]
-) -> None:
-    assert refusal(dialect.client.post("/api/tts-generate", data=form)) == found
-
-
 def test_sounds_are_kept_within_bounds(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "_MOST_SOUNDS", 3)
     monkeypatch.setattr(memory, "_MOST_BYTES", 100)

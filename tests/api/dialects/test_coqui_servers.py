@@ -36,25 +36,6 @@ def test_a_text_stands_in_a_header_in_the_address_or_in_a_form(
         assert samples(answer.content) == said("hello")
 
 
-@pytest.mark.parametrize(
-    ("fields", "found"),
-    [
-        ({}, (422, "invalid_request", "text")),
-        ({"text": " "}, (422, "invalid_request", "text")),
-        ({"text": "x" * 4097}, (422, "invalid_request", "text")),
-        ({"text": "x", "speaker_id": "nobody"}, (404, "no_voice", "speaker_id")),
-        ({"text": "x", "language_id": "tlh"}, (400, "language_unsupported", "language_id")),
-        ({"text": "x", "speaker_wav": "/etc/passwd"}, (400, "unsupported", "speaker_wav")),
-        ({"text": "x", "style_wav": "{}"}, (400, "unsupported", "speaker_wav")),
-    ],
-)
-def test_what_is_refused_and_how(
-    dialect: Running, fields: dict[str, str], found: tuple[int, str, str | None]
-) -> None:
-    assert refusal(dialect.client.get("/api/tts", params=fields)) == found
-    assert refusal(dialect.client.post("/api/tts", data=fields)) == found
-
-
 def test_a_header_is_no_way_round_the_longest_text(dialect: Running) -> None:
     answer = dialect.client.get("/api/tts", headers={"text": "x" * 4097})
     assert refusal(answer) == (422, "invalid_request", "text")

@@ -65,7 +65,6 @@ def test_every_dialect_draws_on_one_limit(tmp_path_factory: pytest.TempPathFacto
         tmp_path_factory.mktemp("limited"), api_requests_per_minute=len(SPEAKING)
     )
     with running(settings) as service:
-        service.wait_ready()
         assert 429 not in [ask(service, one).status_code for one in SPEAKING]
         for one in SPEAKING:
             assert refusal(ask(service, one)) == (429, "rate_limited", None)

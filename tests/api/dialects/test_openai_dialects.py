@@ -14,7 +14,6 @@ from tests.api.dialects.heard import asked, refusal, said, samples
 def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     """API_STRICT=on."""
     with running(settings_in(tmp_path_factory.mktemp("strict"), api_strict=True)) as found:
-        found.wait_ready()
         yield found
 
 

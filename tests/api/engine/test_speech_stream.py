@@ -22,7 +22,6 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
     monkeypatch.setenv("FAKE_STEP", "0.0005")
     monkeypatch.setattr(speech_stream, "_UNREAD_BYTES", 2 * 50 * 960)
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=1)) as service:
-        service.wait_ready()
         loop, text = service.parts.loop, "s" * 1_000
         assert loop is not None
 

@@ -77,7 +77,6 @@ def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(
     output = tmp_path / "output"
     write_epoch(output, 1)
     with running(settings_in(tmp_path)) as service:
-        service.wait_ready()
         write_epoch(output, 2, content=b"deadly")
         engine = service.parts.engine
         service.wait_until(lambda: engine.happened.restarts == 2 and engine.ready)
@@ -95,7 +94,6 @@ def test_a_voice_by_name_that_kills_leaves_the_demo_voice_and_the_reason(tmp_pat
     path = tmp_path / "mine.pt"
     path.write_bytes(b"deadly")
     with running(settings_in(tmp_path, voice=str(path))) as service:
-        service.wait_ready()
         status = service.client.get("/status").json()
         assert (status["voice"], status["state"]) == ("demo", "degraded")
         assert status["reason_code"] == "voice_refused" and "mine.pt ended" in status["message"]
@@ -107,7 +105,6 @@ def test_a_voice_without_a_recording_is_ready_and_says_what_is_missing(tmp_path:
     path = tmp_path / "mute.pt"
     path.write_bytes(b"")
     with running(settings_in(tmp_path, voice=str(path))) as service:
-        service.wait_ready()
         assert service.client.get("/readyz").status_code == 200
         status = service.client.get("/status").json()
         assert (status["state"], status["reason_code"]) == ("degraded", "no_reference")
@@ -118,7 +115,6 @@ def test_a_voice_without_a_recording_is_ready_and_says_what_is_missing(tmp_path:
 @pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.slow)])
 def test_a_hang_is_ended(tmp_path: Path, stopped: bool) -> None:
     with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
-        service.wait_ready()
         before = service.parts.engine.child.pid
         if stopped:
             os.kill(before, signal.SIGSTOP)
@@ -177,7 +173,6 @@ def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service: Running)
 def on_gpu(tmp_path: Path) -> Iterator[Running]:
     how = ChildOptions(command=FAKE, look=lambda: GPU)
     with running(settings_in(tmp_path), how) as found:
-        found.wait_ready()
         yield found
 
 
@@ -206,7 +201,8 @@ def test_a_child_that_never_starts_is_told_and_asks_for_patience(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FAKE_BROKEN", "1")
-    with running(settings_in(tmp_path), limits=replace(QUICK, deadline=1.0)) as service:
+    limits = replace(QUICK, deadline=1.0)
+    with running(settings_in(tmp_path), limits=limits, ready=False) as service:
         service.wait_until(lambda: service.parts.engine.happened.restarts >= 1)
         status = service.client.get("/status").json()
         assert status["state"] == "starting" and status["reason_code"] == "crashed"
@@ -219,6 +215,5 @@ def test_a_child_that_never_starts_is_told_and_asks_for_patience(
 
 def test_the_child_ends_with_the_service(tmp_path: Path) -> None:
     with running(settings_in(tmp_path)) as service:
-        service.wait_ready()
         pid = service.parts.engine.child.pid
     assert not Path(f"/proc/{pid}").exists()

@@ -23,7 +23,6 @@ HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 @contextlib.contextmanager
 def service_with(folder: Path, limits: ConnectionLimits | None) -> Iterator[Running]:
     with running(settings_in(folder), connections=limits) as service:
-        service.wait_ready()
         yield service
 
 

@@ -79,6 +79,11 @@ def folder_of(service: Running, dataset: str) -> Path:
     return service.parts.datasets.folder / dataset
 
 
+def given_to(service: Running, dataset: str) -> dict[str, Any]:
+    """What the cut was given, and how it ran."""
+    return dict(json.loads((folder_of(service, dataset) / "clips/given.json").read_text()))
+
+
 def test_a_dataset_lives_from_upload_to_deletion(service: Running) -> None:
     dataset = made(service, "Ana, fita 1", "pt-BR")
     assert dataset == "ana-fita-1"
@@ -93,7 +98,7 @@ def test_a_dataset_lives_from_upload_to_deletion(service: Running) -> None:
     assert text.json() == {"kind": "srt", "bytes": 11}
     found = cut(service, dataset)
     assert found["cut"]["state"] == "done" and not found["cut"]["outdated"]
-    given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
+    given = given_to(service, dataset)
     assert given["language"] == "pt-br" and given["text"] == "text.srt"
     assert given["recordings"] == ["tape-one.wav"]
     assert found["clips"] == {"total": 2, "kept": 2, "dropped": 0, "without_text": 0,
@@ -356,8 +361,7 @@ def test_a_recogniser_writes_where_there_is_no_text(tmp_path: Path) -> None:
         assert kept.is_success
         for dataset, recogniser in ((spoken, str(tmp_path / "ear")), (written, None)):
             assert cut(service, dataset)["cut"]["state"] == "done"
-            given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
-            assert given["recogniser"] == recogniser
+            assert given_to(service, dataset)["recogniser"] == recogniser
 
 
 def test_pages_of_clips_have_the_odd_ones_first(service: Running) -> None:
@@ -435,8 +439,7 @@ def test_a_killed_cut_is_told_and_goes_on(
     found = ended(service, dataset)
     assert found["cut"]["state"] == "failed" and "was killed" in found["cut"]["message"]
     assert cut(service, dataset)["cut"]["state"] == "done"
-    given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
-    assert given["resumed"]
+    assert given_to(service, dataset)["resumed"]
 
 
 def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(
@@ -478,8 +481,7 @@ def test_a_service_that_ends_leaves_its_cut_to_the_next(
     with running(settings_in(tmp_path)) as service:
         found = ended(service, dataset)
         assert found["cut"]["state"] == "done"
-        given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
-        assert given["resumed"]
+        assert given_to(service, dataset)["resumed"]
 
 
 def test_one_of_two_replicas_cuts_and_both_tell_of_it(
@@ -500,7 +502,7 @@ def test_whoever_speaks_is_in_front_of_a_cut(service: Running) -> None:
     service.parts.cuts.niceness = NICENESS
     dataset = with_tape(service)
     cut(service, dataset)
-    given = json.loads((folder_of(service, dataset) / "clips/given.json").read_text())
+    given = given_to(service, dataset)
     assert given["nice"] >= 15 and given["threads"] == "1" and int(given["oom"]) >= 900
 
 

@@ -104,7 +104,6 @@ def test_a_client_that_goes_away_frees_its_slot(service: Running) -> None:
 def test_more_than_there_is_room_for_is_refused_quickly(tmp_path: Path) -> None:
     limits = replace(QUICK, slots=2, queue=3)
     with running(settings_in(tmp_path), limits=limits) as service:
-        service.wait_ready()
 
         def ask(number: int) -> tuple[int, str, float]:
             started = time.monotonic()
@@ -125,7 +124,6 @@ def test_more_than_there_is_room_for_is_refused_quickly(tmp_path: Path) -> None:
 
 def test_sixteen_at_once_and_none_is_mixed(tmp_path: Path) -> None:
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=16)) as service:
-        service.wait_ready()
 
         def ask(seed: int) -> bytes:
             return service.say(TEXT, seed=seed, response_format="pcm").content
@@ -165,7 +163,6 @@ def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path: Path) -> 
 
 def test_too_many_in_a_minute_are_told_when_to_come_back(tmp_path: Path) -> None:
     with running(settings_in(tmp_path, api_requests_per_minute=3)) as service:
-        service.wait_ready()
         answers = []
         for number in range(5):  # a key that nobody checks is no bucket of its own
             service.client.headers["authorization"] = f"Bearer {number}"
@@ -222,7 +219,6 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path: Path) -> None
         answers.append(asked.content)
 
     with running(settings_in(tmp_path)) as service:
-        service.wait_ready()
         speaking = threading.Thread(target=speak, args=(service.address,))
         speaking.start()
         service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))

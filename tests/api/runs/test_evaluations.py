@@ -40,7 +40,6 @@ def test_a_figure_that_is_no_number_is_null(service: Running, output: Path) -> N
 def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
     write_epoch(tmp_path / "output", 1)
     with running(settings_in(tmp_path), limits=PATIENT) as service:
-        service.wait_ready()
         found = service.client.get("/v1/runs").json()
         assert found["runs"][0]["evaluation"] is None and found["follows"] == "latest"
         answer = service.client.get("/v1/runs/current/evaluation")

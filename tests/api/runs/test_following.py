@@ -100,7 +100,6 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
 def test_what_voice_says_goes_before(tmp_path: Path, voice: str, epoch: int, reason: str) -> None:
     write_judged_run(tmp_path)
     with running(settings_in(tmp_path, voice=voice), limits=PATIENT) as service:
-        service.wait_ready()
         assert served(service)["epoch"] == epoch
         assert service.client.get("/status").json()["voice_reason"] == reason
 

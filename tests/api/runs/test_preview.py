@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from api.gate import RateLimiter
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import Running, settings_in
 from tests.api.dialects.heard import said
 from tests.api.judged_run import (
     CANDIDATES,
@@ -18,7 +17,6 @@ from tests.api.judged_run import (
     preview,
     row,
     served,
-    write_judged_run,
 )
 from tests.api.threads import at_once
 from xtts.voices.run_folder import RunFolder
@@ -123,15 +121,6 @@ def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service: Running, outp
     assert service.client.get(f"{CANDIDATES}/epoch_2/sentences/0.wav").status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("name", "status"),
-    [("epoch_9", 404), ("nobody", 404), ("..%2Fx", 404), ("epoch_1_share_0.3", 404)],
-)
-def test_a_candidate_that_is_not_there_is_404(still: Running, name: str, status: int) -> None:
-    answer = preview(still, name, "hello")
-    assert answer.status_code == status and str(Path.cwd()) not in answer.text
-
-
 def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(
     service: Running, output: Path
 ) -> None:
@@ -156,29 +145,3 @@ def test_where_a_second_voice_has_no_room_it_is_refused(
     monkeypatch.setattr(engine, "how", replace(engine.how, compute=compute))
     answer = preview(still, "epoch_2", "hello")
     assert (answer.status_code, answer.json()["code"]) == (409, "no_preview")
-
-
-def test_others_pages_hear_no_candidate_and_nobody_without_the_key(tmp_path: Path) -> None:
-    write_judged_run(tmp_path)
-    with running(settings_in(tmp_path, api_key="a key"), limits=PATIENT) as service:
-        service.wait_until(lambda: service.parts.engine.ready)
-        sound = f"{CANDIDATES}/epoch_1/sentences/0.wav"
-        speech = f"{CANDIDATES}/epoch_2/speech"
-        key = {"authorization": "Bearer a key"}
-        body = {"input": "hello", "response_format": "wav"}
-        for path in (sound, "/v1/runs/current/evaluation"):
-            assert service.client.get(path).status_code == 401
-            assert service.client.get(path, headers=key).status_code == 200
-        assert service.client.post(speech, json=body).status_code == 401
-        foreign = {**key, "origin": "https://elsewhere.example"}
-        answer = service.client.post(speech, json=body, headers=foreign)
-        assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
-        assert service.client.post(speech, json=body, headers=key).status_code == 200
-
-
-def test_previews_count_against_the_rate_limit(
-    still: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(still.parts, "rate", RateLimiter(1))
-    assert preview(still, "epoch_2", "hello").status_code == 200
-    assert preview(still, "epoch_2", "hello").status_code == 429

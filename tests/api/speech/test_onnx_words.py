@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from api.app import how_of
-from tests.api.conftest import QUICK, Running, on_threads, running, settings_in
+from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.speech.test_captions import lines_of
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.onnx.export import exporter
@@ -28,9 +27,8 @@ GREEDY: dict[str, Any] = {"input": TEXT, "temperature": 0, "response_format": "p
 def embedded(folder: Path, **more: Any) -> Iterator[Running]:
     """A service with the embedded voice in float32."""
     settings = settings_in(folder, speak_precision="fp32", **more)
-    how = on_threads(how_of(settings))
-    with running(settings, how, replace(QUICK, deadline=300.0, hang=120.0)) as service:
-        service.wait_ready(300.0)
+    limits = replace(QUICK, deadline=300.0, hang=120.0)
+    with running(settings, limits=limits, threads=1) as service:
         yield service
 
 

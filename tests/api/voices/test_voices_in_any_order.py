@@ -127,7 +127,6 @@ def test_voices_are_what_was_made_of_them(tmp_path: Path, monkeypatch: pytest.Mo
     monkeypatch.setattr(recordings, "decoded", undecoded)
     monkeypatch.setenv("FAKE_STEP", "0")
     with running(settings_in(tmp_path)) as service:
-        service.wait_ready()
         monkeypatch.setattr(VoiceCalls, "service", service, raising=False)
         run_state_machine_as_test(
             VoiceCalls,

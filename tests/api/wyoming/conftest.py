@@ -45,13 +45,13 @@ class HeardEvents:
 
 @contextmanager
 def both(
-    folder: Path, how: Any = None, limits: Any = QUICK, connections: Any = None, **more: Any
+    folder: Path, limits: Any = QUICK, connections: Any = None, threads: Any = None, **more: Any
 ) -> Iterator[BothPorts]:
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
         port = listening.getsockname()[1]
         settings = settings_in(folder, wyoming_port=port, **more)
-        with running(settings, how, limits, connections, [listening]) as http:
+        with running(settings, None, limits, connections, [listening], threads=threads) as http:
             yield BothPorts(http, port)
 
 
@@ -61,7 +61,6 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     with both(
         tmp_path_factory.mktemp("wyoming"), limits=replace(QUICK, queue=32, deadline=60.0)
     ) as found:
-        found.http.wait_ready()
         for name in ("Anna", "Élodie"):
             assert upload(found.http, file_of(speech()), name=name).status_code == 201
         yield found

@@ -30,7 +30,6 @@ def test_half_open_connections_harm_nobody(tmp_path: Path) -> None:
     close the slow and the oldest, and others are answered all the while."""
     limits = ConnectionLimits(head_seconds=0.5, most_per_address=20)
     with both(tmp_path, connections=limits) as ports:
-        ports.http.wait_ready()
 
         async def hold() -> None:
             opened = []
@@ -94,7 +93,6 @@ def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.Monke
 
 def test_a_killed_child_is_told_of_and_replaced(tmp_path: Path) -> None:
     with both(tmp_path) as ports:
-        ports.http.wait_ready()
 
         async def ask() -> None:
             async with ports.client() as client:
@@ -113,7 +111,6 @@ def test_a_killed_child_is_told_of_and_replaced(tmp_path: Path) -> None:
 def test_the_queue_is_the_one_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("FAKE_STEP", "0.05")
     with both(tmp_path) as ports:  # four speak, eight wait
-        ports.http.wait_ready()
 
         async def ask() -> list[str]:
             found = await asyncio.gather(*(say(ports, "x" * 20) for _ in range(20)))
@@ -126,7 +123,6 @@ def test_the_queue_is_the_one_of_http(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_rate_limit_is_the_one_of_http(tmp_path: Path) -> None:
     with both(tmp_path, api_requests_per_minute=3) as ports:
-        ports.http.wait_ready()
         assert ports.http.say("hi").status_code == 200
         found = [asyncio.run(say(ports, "hi")).error for _ in range(4)]
         assert [one and one.code for one in found] == [None, None, "rate_limited", "rate_limited"]
@@ -147,7 +143,6 @@ def test_text_that_waits_is_bounded(ports: BothPorts) -> None:
 def test_the_service_stops_within_its_time(tmp_path: Path) -> None:
     """With one who is spoken to, one who waits for text, and one who says nothing."""
     with both(tmp_path) as ports:
-        ports.http.wait_ready()
 
         async def ask() -> float:
             async with ports.client() as speaking, ports.client() as waiting, ports.client():

@@ -15,8 +15,7 @@ import pytest
 from wyoming.audio import AudioChunk
 from wyoming.tts import Synthesize
 
-from api.app import how_of
-from tests.api.conftest import QUICK, on_threads, settings_in
+from tests.api.conftest import QUICK
 from tests.api.wyoming.conftest import BothPorts, both
 
 pytestmark = pytest.mark.slow
@@ -27,10 +26,8 @@ ROUNDS = int(os.environ.get("WYOMING_ROUNDS", "20"))
 @pytest.fixture(scope="module")
 def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
     folder: Path = tmp_path_factory.mktemp("wyoming")
-    how = on_threads(how_of(settings_in(folder)))
     limits = replace(QUICK, slots=4, queue=32, deadline=600.0, hang=120.0)
-    with both(folder, how, limits) as found:
-        found.http.wait_ready()
+    with both(folder, limits=limits, threads=1) as found:
         yield found
 
 

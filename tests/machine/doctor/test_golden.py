@@ -8,21 +8,13 @@ import json
 import pytest
 
 from machine.doctor import report
-from machine.doctor.diagnosis import CHECKS, exit_code, judge, needs
+from machine.doctor.diagnosis import CHECKS, judge, needs
 from machine.doctor.finding import Severity
-from tests.machine.doctor.simulated import EXIT_CODES, GOLDEN, MACHINES, healthy, told
-
-ASKED_FOR = {
-    "no_driver", "no_toolkit", "uvm_missing", "old_driver", "blackwell_on_an_old_build",
-    "wrong_libcufft", "cpu_build_of_onnx_runtime", "onnx_runtime_of_another_major",
-    "small_shared_memory", "no_ffmpeg", "disk_full", "exclusive_mode", "poisoned_child",
-    "hanging_child",
-}  # fmt: skip
+from tests.machine.doctor.simulated import GOLDEN, MACHINES, healthy, told
 
 
 def test_the_machines_are_all_there() -> None:
-    assert len(ASKED_FOR) == 14 and set(MACHINES) >= ASKED_FOR
-    assert {path.stem for path in GOLDEN.iterdir()} == set(MACHINES) == set(EXIT_CODES)
+    assert {path.stem for path in GOLDEN.iterdir()} == set(MACHINES)
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -30,7 +22,7 @@ def test_it_says_what_was_agreed(name: str) -> None:
     text, machine_readable, code = told(name)
     assert text == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
     assert machine_readable == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
-    assert code == EXIT_CODES[name]
+    assert code == json.loads(machine_readable)["exit_code"]
 
 
 @pytest.mark.parametrize("name", MACHINES)
@@ -45,15 +37,6 @@ def test_whoever_is_told_of_a_fault_is_told_what_to_do(name: str) -> None:
             assert not one.fix, one.id
 
 
-@pytest.mark.parametrize("name", MACHINES)
-def test_the_json_is_of_one_shape(name: str) -> None:
-    found = json.loads(told(name)[1])
-    assert list(found) == ["schema", "exit_code", "fixes", "findings"]
-    assert (found["schema"], found["exit_code"]) == (1, EXIT_CODES[name])
-    keys = {"status", "observed", "expected", "meaning", "fix", "evidence", "id", "seconds"}
-    assert all(set(one) == keys for one in found["findings"])
-
-
 def test_failures_come_before_warnings_and_no_line_twice() -> None:
     findings = judge(MACHINES["hanging_child"]())
     steps = report.fixes(findings)
@@ -65,9 +48,3 @@ def test_failures_come_before_warnings_and_no_line_twice() -> None:
 def test_every_reading_is_used() -> None:
     used = {name for check in CHECKS.values() for name in needs(check)}
     assert used == set(type(healthy()).__dataclass_fields__) - {"troubles", "seconds"}
-
-
-def test_the_exit_code_is_the_worst() -> None:
-    good = judge(healthy())
-    assert exit_code(good) == 0
-    assert exit_code(judge(MACHINES["disk_full"]()) + good) == 2

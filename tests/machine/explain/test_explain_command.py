@@ -9,7 +9,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from machine.explain import command, running_child
-from machine.explain.graph import read
+from machine.explain.graph import ExplainError, read
 from machine.onnxruntime.providers import CPU, CUDA, wish_of
 from machine.onnxruntime.sessions import Looks
 from machine.process import ProcessResult
@@ -200,7 +200,7 @@ def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch) 
     graph = read(written("ECAPA", tmp_path))
     died = ProcessResult(-11, "", "", 0.1)
     monkeypatch.setattr(command, "ask_once", lambda *_, **__: died)
-    with pytest.raises(command.ExplainFailed, match="Segmentation fault"):
+    with pytest.raises(ExplainError, match="Segmentation fault"):
         command.look(graph, wish_of("cpu"), [])
 
 

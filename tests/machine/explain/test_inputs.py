@@ -3,7 +3,7 @@
 import pytest
 
 from machine.explain import inputs
-from machine.explain.graph import GraphValue, read
+from machine.explain.graph import ExplainError, GraphValue, read
 from tests.machine.explain.kinds import written
 
 
@@ -49,5 +49,5 @@ def test_a_shape_that_is_said_is_taken(tmp_path) -> None:
 )  # fmt: skip
 def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path) -> None:
     graph = read(written("ECAPA", tmp_path))
-    with pytest.raises(inputs.InputRefused, match=told):
+    with pytest.raises(ExplainError, match=told):
         inputs.plans(graph.inputs, said)

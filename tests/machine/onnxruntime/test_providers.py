@@ -2,10 +2,11 @@
 
 import pytest
 
-from machine.onnxruntime.providers import ProviderRequestError, wish_of
+from machine.errors import SotaqueError
+from machine.onnxruntime.providers import wish_of
 
 
 @pytest.mark.parametrize("wish", ["gpu", "cuda:x", "cpu:1", "", "auto:1"])
 def test_another_wish_is_refused(wish: str) -> None:
-    with pytest.raises(ProviderRequestError, match="auto, cuda, rocm, directml, openvino, cpu"):
+    with pytest.raises(SotaqueError, match="auto, cuda, rocm, directml, openvino, cpu"):
         wish_of(wish)

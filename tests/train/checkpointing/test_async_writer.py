@@ -184,7 +184,7 @@ def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts: TrainablePa
     learner = a_learner(learning=parts)
     train_step(learner, a_batch(0))
     wanted = {name: tensor.clone() for name, tensor in learner.model_state().items()}
-    kept, _ = async_writer.PinnedStaging().copied(learner.unsaved_state())
+    kept, _ = async_writer.PinnedStaging().copied(learner.weights.unsaved_state())
     train_step(learner, a_batch(1))
     found = to_coqui(kept)
     assert found.keys() == wanted.keys()

@@ -14,7 +14,6 @@ from tests.train.checkpointing.saving import (
     interrupt,
     model,
     names,
-    provenance,
     save,
     stop_in_child,
     train_in_child,
@@ -22,7 +21,7 @@ from tests.train.checkpointing.saving import (
 )
 from train.checkpointing.checkpoints import Checkpoints, NonFiniteWeights
 from train.checkpointing.pruning import prune
-from xtts.voices.run_folder import RunFolder, read_checkpoint
+from xtts.voices.run_folder import RunFolder
 
 
 def test_everything_saved_comes_back(run, checkpoints):
@@ -212,20 +211,3 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
 
 
 # The base model's hash
-
-
-def test_the_hash_of_a_base_is_remembered_until_the_file_changes(tmp_path, monkeypatch):
-    path, cache = tmp_path / "model.pth", tmp_path / "cache"
-    path.write_bytes(b"one")
-    first = sha256_of(path, kept_in=cache)
-    monkeypatch.setattr("machine.storage.hashes._digest", lambda _: "read again")
-    assert sha256_of(path, kept_in=cache) == first
-    before = path.stat()
-    path.write_bytes(b"two")
-    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
-    assert sha256_of(path, kept_in=cache) == "read again"
-
-
-def test_read_checkpoint_carries_its_provenance(checkpoints):
-    saved = save(checkpoints, 1)
-    assert read_checkpoint(saved.path).provenance == {**provenance(), "epoch": 1, "step": 10}

@@ -166,11 +166,6 @@ def test_a_damaged_stop_inside_an_epoch_is_found_told_and_not_taken(
         shutil.rmtree(copy.folder)
 
 
-def test_whole_it_is_the_furthest(run: RunFolder) -> None:
-    resumed = Checkpoints(run, keep=None).resume("auto", FINGERPRINT)
-    assert resumed is not None and (resumed.epoch, resumed.batch) == (2, 4)
-
-
 def test_an_epoch_that_was_renamed_is_not_another_one(run: RunFolder) -> None:
     """Both epochs whole, each under the other's names."""
     for name in ("checkpoint_epoch_{}.pt", "checkpoint_epoch_{}.json", "trainer_state_epoch_{}.pt"):

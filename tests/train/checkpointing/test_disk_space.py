@@ -8,7 +8,7 @@ import pytest
 
 from machine.storage.atomic import DiskFull
 from train.checkpointing import disk_space
-from train.checkpointing.disk_space import Disk, judge, look, told
+from train.checkpointing.disk_space import Disk, by_disk, summary, warnings_of
 
 GB = 10**9
 OUTPUT, RUNS, CACHE = Path("/output"), Path("/runs"), Path("/cache")
@@ -63,7 +63,7 @@ def disk(free_gb: float) -> Disk:
 
 
 def test_the_sum_is_told_with_its_parts() -> None:
-    sentence = told(disk(100))
+    sentence = summary(disk(100))
     assert sentence.startswith("Disk: up to 23.2 GB more in /output (5 checkpoints 10.0 GB, ")
     for part in ("3 optimizer states 12.0 GB", "20 samples", "feature cache 1.0 GB", "curves"):
         assert part in sentence
@@ -71,30 +71,30 @@ def test_the_sum_is_told_with_its_parts() -> None:
 
 
 def test_what_fits_is_not_warned_about_and_what_does_not_is() -> None:
-    assert judge([disk(100)]) == []
-    (warning,) = judge([disk(20)])
+    assert warnings_of([disk(100)]) == []
+    (warning,) = warnings_of([disk(20)])
     assert "will not fit into /output: 23.2 GB needed, 20.0 GB free" in warning
     assert "KEEP_CHECKPOINTS" in warning
 
 
 def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74() -> None:
-    assert len(judge([disk(8.3)])) == 1  # 1.2 times 6 GB, and the cache
+    assert len(warnings_of([disk(8.3)])) == 1  # 1.2 times 6 GB, and the cache
     with pytest.raises(DiskFull, match="8,200,000,000 bytes needed, 8,000,000,000 free") as raised:
-        judge([disk(8.0)])
+        warnings_of([disk(8.0)])
     assert raised.value.exit_code == 74
     assert "(checkpoint 2.4 GB, optimizer state 4.8 GB, feature cache 1.0 GB)" in str(raised.value)
 
 
 def test_a_disk_for_the_curves_alone_refuses_nothing() -> None:
-    assert len(judge([Disk(RUNS, 0, tuple(parts()[-1:]))])) == 1
+    assert len(warnings_of([Disk(RUNS, 0, tuple(parts()[-1:]))])) == 1
 
 
 def test_folders_on_one_disk_are_one_sum(tmp_path: Path) -> None:
     """Also where they do not exist yet; nothing is made by looking."""
     found = parts(tmp_path / "a/b", tmp_path / "c", tmp_path / "d")
-    (one,) = look(found)
+    (one,) = by_disk(found)
     assert one.needed == sum(part.bytes for part in found)
     free = os.statvfs(tmp_path)
     assert one.free == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
     assert list(tmp_path.iterdir()) == []
-    assert disk_space.look([]) == []
+    assert disk_space.by_disk([]) == []

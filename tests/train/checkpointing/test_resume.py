@@ -24,19 +24,6 @@ from train.metrics import curve_folder
 from xtts.voices.run_folder import RunError, RunFolder
 
 
-@pytest.mark.parametrize("which", ["checkpoint_path", "state_path", "manifest_path"])
-def test_a_damaged_newest_epoch_is_set_aside_for_the_one_before(run, checkpoints, caplog, which):
-    for epoch in (1, 2):
-        save(checkpoints, epoch)
-    path = getattr(run, which)(2)
-    damage(path) if which == "checkpoint_path" else os.truncate(path, 100)
-    found = checkpoints.resume("auto", FINGERPRINT)
-    assert found.epoch == 1
-    assert found.trainer_state["optimizer"]["state"][0]["step"] == 1
-    assert path.name in caplog.text
-    assert path.with_name(path.name + ".corrupt").is_file()
-
-
 def test_resume_reads_again_what_this_process_has_written(run, checkpoints):
     for epoch in (1, 2):
         save(checkpoints, epoch)
@@ -88,18 +75,6 @@ def test_a_later_epoch_supersedes_it(run, checkpoints):
     run.interrupted.write_bytes(kept[0])
     run.interrupted_manifest.write_bytes(kept[1])
     assert checkpoints.resume("auto", FINGERPRINT).source == run.checkpoint_path(1)
-
-
-@pytest.mark.parametrize("how", ["damaged", "without manifest"])
-def test_a_damaged_one_is_not_taken_but_the_epoch_before(run, checkpoints, how):
-    save(checkpoints, 1)
-    interrupt(checkpoints, 2, batch=4)
-    damage(run.interrupted) if how == "damaged" else run.interrupted_manifest.unlink()
-    assert checkpoints.resume("auto", FINGERPRINT).source == run.checkpoint_path(1)
-    # Without its manifest it is what a kill leaves, and goes with the next epoch that is saved.
-    assert ("interrupted.pt.corrupt" in names(run)) == (how == "damaged")
-    save(checkpoints, 2)
-    assert "interrupted.pt" not in names(run)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ import pytest
 
 from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
 from train.cutting.base_alignment import SpanMatch, SpanScore
-from train.cutting.by_base import TextPiece, pieces_of, sure_matches
-from train.cutting.manuscript import Cue, manuscript_of
+from train.cutting.by_base import pieces_of, sure_matches
+from train.cutting.manuscript import Cue, TextUnit, manuscript_of
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7]
@@ -55,19 +55,6 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
     entries = read_entries(tmp_path / "a", "auto", "en")
     assert " ".join(entry.text for entry in entries) == " ".join(said)
     assert json.loads((tmp_path / "a/cut.json").read_text())["unheard_sentences"] == [WRONG]
-
-
-@pytest.mark.usefixtures("without_pocketsphinx")
-@pytest.mark.slow
-def test_the_text_of_another_recording_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    join_demo(tmp_path / "tape.wav", NUMBERS[:3])
-    (tmp_path / "other.txt").write_text(" ".join(demo_texts()[20:24]), encoding="utf-8")
-    asked = ("--text", tmp_path / "other.txt", "--device", "cpu")
-    assert cut(tmp_path / "tape.wav", tmp_path / "out", *asked) == 2
-    assert "The text does not fit" in capsys.readouterr().err
-    assert not (tmp_path / "out").exists()
 
 
 def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
@@ -120,7 +107,8 @@ def test_long_sentences_are_divided_at_their_commas() -> None:
 
 
 def test_half_a_sentence_is_kept_beside_its_other_half_only() -> None:
-    pieces = [TextPiece("One,", 0, 1), TextPiece("two.", 0, 2), TextPiece("Three.", 1, 3)]
+    written = [("One,", 0, 1), ("two.", 0, 2), ("Three.", 1, 3)]
+    pieces = [TextUnit(text, 0, 0, sentence, ends) for text, sentence, ends in written]
 
     def match(first: int, piece: int, nats: float = 50.0, weakest: float = 1.0) -> SpanMatch:
         return SpanMatch(first, first + 1, piece, piece + 1,

@@ -1,4 +1,4 @@
-"""Steps in their order, chunks that are heard ahead, and Ray's workers, one of which is killed."""
+"""Where steps are computed, and Ray's workers, one of which is killed."""
 
 import importlib
 import importlib.util
@@ -16,7 +16,7 @@ import pytest
 from tests.train.cutting.recordings import demo_texts, hashes, join_demo
 from train.__main__ import main
 from train.cutting.recordings import CuttingError
-from train.cutting.steps import Steps, in_order, steps_for
+from train.cutting.steps import Steps, steps_for
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40
@@ -24,19 +24,6 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
 )
-
-
-def test_results_come_in_their_order_and_so_many_are_begun_ahead() -> None:
-    begun = list[int]()
-
-    def steps() -> Any:
-        for number in range(6):
-            begun.append(number)
-            yield lambda number=number: number
-
-    found = in_order(steps(), 2)
-    assert next(found) == 0 and begun == [0, 1, 2]
-    assert [*found] == [1, 2, 3, 4, 5]
 
 
 @pytest.mark.parametrize(

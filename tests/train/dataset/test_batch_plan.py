@@ -34,16 +34,17 @@ def test_the_longest_clip_times_their_number_fills_the_budget_and_no_more(second
     assert cut(range(len(seconds)), seconds, 4.0) == groups
 
 
-def test_groups_hold_like_lengths_unless_told_otherwise():
+def test_groups_hold_like_lengths():
     draw = random.Random(0)
     seconds = [draw.uniform(0.5, 11.6) for _ in range(400)]
-    spreads = {}
-    for bucketing in (True, False):
-        groups = grouped(range(400), seconds, 40.0, random.Random(1), bucketing=bucketing)
-        assert sorted(clip for group in groups for clip in group) == list(range(400))
+    by_length = grouped(range(400), seconds, 40.0, random.Random(1))
+    assert sorted(clip for group in by_length for clip in group) == list(range(400))
+    by_chance = cut(random.Random(1).sample(range(400), 400), seconds, 40.0)
+    spreads = []
+    for groups in (by_length, by_chance):
         lengths = [[seconds[clip] for clip in group] for group in groups]
-        spreads[bucketing] = sum(max(of) - min(of) for of in lengths) / len(lengths)
-    assert spreads[True] < spreads[False] / 5
+        spreads.append(sum(max(of) - min(of) for of in lengths) / len(lengths))
+    assert spreads[0] < spreads[1] / 5
 
 
 def test_a_step_of_many_ranks_holds_the_batches_that_one_rank_learns_in_a_row():

@@ -288,19 +288,6 @@ def test_a_rank_without_a_clip_takes_part_and_learns_nothing():
     assert len(batch.rows.audio) > 0
 
 
-def test_without_bucketing_the_same_clips_come_in_another_order():
-    clips = some_clips(60)
-    sorted_, plain = made(clips), made(clips, bucketing=False)
-    assert sorted_.plan(1) != plain.plan(1)
-    for batches in (sorted_, plain):
-        assert sorted(n for group in batches.plan(1) for n in group) == list(range(60))
-    first = {batch.clips[0]: batch for batch in plain.epoch(1) if len(batch.clips) == 1}
-    for group in sorted_.plan(1):
-        for clip in group:
-            if clip in first:  # a clip is heard the same, whoever is beside it
-                assert same(first[clip], sorted_.batch(1, (clip,)))
-
-
 def long_tailed(count: int) -> list[Clip]:
     """Lengths as of conversations: most clips are short, a few fill what is allowed."""
     draw = np.random.default_rng(1)
@@ -311,8 +298,7 @@ def long_tailed(count: int) -> list[Clip]:
     ]
 
 
-@pytest.mark.parametrize("bucketing", [True, False])
-def test_a_batch_has_no_padding_however_long_the_tail_is(bucketing: bool):
-    batches = made(long_tailed(300), batch_seconds=40.0, bucketing=bucketing)
+def test_a_batch_has_no_padding_however_long_the_tail_is():
+    batches = made(long_tailed(300), batch_seconds=40.0)
     for batch in itertools.islice(batches.epoch(1), 10):
         assert batch.rows.used == batch.rows.rows * batch.rows.length

@@ -86,7 +86,7 @@ class Speaking:
         self.learned.append(request)
         self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
         request.out.write_bytes(b"tensors")
-        return DecoderLearned(2.0, self.distance_after, 40, 250, 1.0, "cpu")
+        return DecoderLearned(2.0, self.distance_after, 40, 250, 1.0)
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:
@@ -102,7 +102,7 @@ class Speaking:
         self.now += self.seconds_a_sentence * count
         if request.budget_seconds is not None:
             count = min(count, self.within_budget)
-        return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound), 1.0, "cpu")
+        return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound))
 
 
 def _asked(request: EvaluateRequest) -> tuple[int, float]:

@@ -2,24 +2,25 @@
 
 import io
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import soundfile
+import torch
+
+from xtts.audio import resample
 
 FOUR_SENTENCES = 4
 
 
-@dataclass(frozen=True)
-class GoodClip:
+class GoodClip(NamedTuple):
     samples: np.ndarray
     rate: int
     text: str
 
 
-@dataclass(frozen=True)
-class PlantedClip:
+class PlantedClip(NamedTuple):
     """kinds: findings of which any is the right reason."""
 
     name: str
@@ -35,8 +36,7 @@ def read_good(folder: Path) -> list[GoodClip]:
     for row in (folder / "metadata.csv").read_text(encoding="utf-8").splitlines():
         name, text = row.split("|")
         (path,) = (folder / "wavs").glob(f"{name}.*")
-        samples, rate = soundfile.read(path, dtype="float32")
-        found.append(GoodClip(samples, rate, text))
+        found.append(GoodClip(*soundfile.read(path, dtype="float32"), text))
     return found
 
 
@@ -48,28 +48,28 @@ def plant(good: Sequence[GoodClip]) -> list[PlantedClip]:
     for turn in (0, 1):
         own = iter(good[turn * 10 :])
         four = [next(own) for _ in range(FOUR_SENTENCES)]
-        together = np.concatenate([one.samples for one in four])[: int(11.5 * four[0].rate)]
-        made.append(PlantedClip(f"yes-{turn}", together, four[0].rate, "Yes.", ("rate", "words")))
-        one, other = next(own), next(own)
-        made.append(PlantedClip(f"words-{turn}", one.samples, one.rate, other.text, ("words",)))
+        (one, other), (silent, cut, low) = ([next(own) for _ in range(n)] for n in (2, 3))
+        together = np.concatenate([each.samples for each in four])[: int(11.5 * four[0].rate)]
         time = np.arange(3 * one.rate) / one.rate
         tone = (0.3 * np.sin(2 * np.pi * (440, 1000)[turn] * time)).astype(np.float32)
-        made.append(PlantedClip(f"tone-{turn}", tone, one.rate, other.text, ("tone",)))
         hiss = (0.1 * noise.standard_normal(3 * one.rate)).astype(np.float32)
-        made.append(PlantedClip(f"noise-{turn}", hiss, one.rate, other.text, ("noise",)))
         loud = np.clip(other.samples * (6, 12)[turn], -0.98, 0.98)
-        made.append(PlantedClip(f"clipping-{turn}", loud, other.rate, other.text, ("clipping",)))
-        one = next(own)
-        around = np.pad(one.samples, 3 * one.rate)
+        around = np.pad(silent.samples, 3 * silent.rate)
         around = around + (0, 1e-3)[turn] * noise.standard_normal(len(around))
-        made.append(PlantedClip(f"silence-{turn}", around, one.rate, one.text, ("silence",)))
-        one = next(own)
-        made.append(PlantedClip(f"cut-{turn}", _cut(one, turn), one.rate, one.text, ("cut",)))
-        one = next(own)
-        made.append(PlantedClip(f"band-{turn}", *_at_8_khz(one, turn), one.text, ("band",)))
-        one = good[-1 - turn]
-        copy, rate = _copied(one, turn)
-        made.append(PlantedClip(f"copy-{turn}", copy, rate, one.text, ("copy",)))
+        known = good[-1 - turn]
+        for kind, samples, rate, text in (
+            ("yes", together, four[0].rate, "Yes."),
+            ("words", one.samples, one.rate, other.text),
+            ("tone", tone, one.rate, other.text),
+            ("noise", hiss, one.rate, other.text),
+            ("clipping", loud, other.rate, other.text),
+            ("silence", around, silent.rate, silent.text),
+            ("cut", _cut(cut, turn), cut.rate, cut.text),
+            ("band", *_at_8_khz(low, turn), low.text),
+            ("copy", *_copied(known, turn), known.text),
+        ):
+            kinds = ("rate", "words") if kind == "yes" else (kind,)
+            made.append(PlantedClip(f"{kind}-{turn}", samples, rate, text, kinds))
     return made
 
 
@@ -96,10 +96,6 @@ def _cut(clip: GoodClip, turn: int) -> np.ndarray:
 
 def _at_8_khz(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
     """A file of 8 kHz; or one that was, at the rate of the others."""
-    import torch
-
-    from xtts.audio import resample
-
     low = resample(torch.from_numpy(clip.samples), clip.rate, 8000)
     if turn == 0:
         return low.numpy(), 8000
@@ -110,10 +106,6 @@ def _copied(clip: GoodClip, turn: int) -> tuple[np.ndarray, int]:
     """Quieter with silence before it; or by way of Vorbis at another rate."""
     if turn == 0:
         return np.concatenate((np.zeros(clip.rate // 4, np.float32), 0.5 * clip.samples)), clip.rate
-    import torch
-
-    from xtts.audio import resample
-
     samples = resample(torch.from_numpy(clip.samples), clip.rate, 24_000).numpy()
     file = io.BytesIO()
     soundfile.write(file, samples, 24_000, format="OGG", subtype="VORBIS")

@@ -1,10 +1,8 @@
 """Averages of the weights: what is heard and saved, while the run itself is what it was."""
 
-import pytest
 import torch
 
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import from_coqui
@@ -48,21 +46,6 @@ def test_a_saved_state_does_not_move_with_the_next_step():
     kept = {name: tensor.clone() for name, tensor in state.items()}
     train_step(learner, a_batch(1))
     assert same(kept, state)
-
-
-@pytest.mark.parametrize("lora", [None, LoraShape(2, 4)])
-def test_a_resumed_run_goes_on_bit_for_bit(lora: LoraShape | None):
-    learning = TrainableParts(ema_decay=0.9, lora=lora)
-    straight, first, second = (a_learner(learning=learning) for _ in range(3))
-    for seed in range(4):
-        train_step(straight, a_batch(seed))
-    for seed in range(2):
-        train_step(first, a_batch(seed))
-    second.resume(first.model_state(), first.trainer_state(), first.step)
-    for seed in (2, 3):
-        train_step(second, a_batch(seed))
-    assert same(weights(straight), weights(second))
-    assert same(straight.model_state(), second.model_state())
 
 
 def test_a_run_that_had_none_begins_its_averages_where_it_is():

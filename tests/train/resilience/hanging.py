@@ -60,7 +60,7 @@ def main() -> None:
                 if kind in globals():
                     globals()[kind]()
         if kind == "saving":
-            with beating.leave(30, "writing a checkpoint"):
+            with beating.allow(30, "writing a checkpoint"):
                 time.sleep(3 * stall)
         if kind == "going_on":
             for _ in beating.watch(range(20), "learning"):

@@ -51,7 +51,7 @@ def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard: tuple[Heartbeat,
     ]  # fmt: skip
     assert list(beating.watch(range(1), "learning")) == [0]
     assert lines(read_end)[0] == "2.000 learning"  # the next epoch knows what is usual
-    with beating.leave(1800, "writing a checkpoint"):
+    with beating.allow(1800, "writing a checkpoint"):
         assert lines(read_end) == ["1800.000 writing a checkpoint"]
     assert lines(read_end) == ["2.000 writing a checkpoint ended"]
 

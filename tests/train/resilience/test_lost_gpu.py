@@ -2,7 +2,6 @@
 on bit for bit, or ends with 70 and goes on bit for bit when it is started again."""
 
 import json
-import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -27,7 +26,7 @@ from xtts.workers import file_synthesis
 from xtts.workers.file_worker import Worker
 from xtts.workers.requests import SpeakRequest
 
-QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
+QUICK, FAULTY = "tests.xtts.workers.quick_worker", "tests.xtts.workers.faulty_worker"
 EPOCHS = 2
 
 
@@ -158,7 +157,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
     caplog: pytest.LogCaptureFixture, fault: str,
 ) -> None:  # fmt: skip
     def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
-        return Worker(Path("base"), chosen.compute, command=QUICK)
+        return Worker(Path("base"), chosen.compute, module=QUICK)
 
     monkeypatch.setattr(sampler, "new_speaker", quick)
     if fault == "hang":
@@ -176,6 +175,7 @@ def test_the_same_with_the_real_worker(
     workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture, fault: str,
 ) -> None:  # fmt: skip
+    monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
     if fault == "hang":
         monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
     run = run_with_a_fault(

@@ -12,7 +12,7 @@ from tests.machines import GPUS, SOUND, failing, machine
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, plan, surprising
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decoding import DecodingError
+from xtts.inference.torch_backend import DecodingError
 from xtts.workers.failures import WorkerFailed
 
 # state of the GPU: where to speak beside training on it, and while training runs on the CPU.

@@ -3,7 +3,6 @@
 import hashlib
 import json
 import random
-import sys
 import threading
 from dataclasses import replace
 from pathlib import Path
@@ -42,7 +41,7 @@ from xtts.voices.run_folder import RunError, RunFolder, reference_beside
 from xtts.workers.file_worker import Worker
 from xtts.workers.requests import SpeakRequest, SpokenFile
 
-QUICK = (sys.executable, "-m", "tests.xtts.workers.quick_worker")
+QUICK = "tests.xtts.workers.quick_worker"
 CORES = Environment(8, False, 8 << 30, False)
 ON_CPU = ComputeConfig()
 CPU = SamplingPlan("cpu_subprocess", ON_CPU, "no GPU on this machine")
@@ -82,7 +81,7 @@ class Heard:
         if chosen.mode == "in_process":
             self.in_process.plan = chosen
             return self.in_process
-        return Worker(Path("base"), chosen.compute, command=QUICK)
+        return Worker(Path("base"), chosen.compute, module=QUICK)
 
     def sidecar(self, epoch: int) -> dict[str, Any]:
         path = self.run.samples / f"epoch_{epoch}_output.json"

@@ -1,6 +1,7 @@
 """Pushed speech says what pulled speech says; speed, fades and frames by themselves."""
 
 import io
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,11 +13,18 @@ from xtts.inference import speech, voice
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
-from xtts.model import loading as model
+from xtts.inference.voice import Voice
+from xtts.model.loading import Model, load_model
 from xtts.workers import protocol
 from xtts.workers.protocol import FrameError
 
 TEXT = "hello there. " + "and one more sentence that is rather long, with words in it. " * 12
+
+
+def made_and_heard(base_folder: Path) -> tuple[Model, Voice]:
+    made = load_model(base_folder)
+    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
+    return made, voice.voice_from_reference(made, noise)
 
 
 def spoken(crowd: ContinuousBatcher) -> dict[str, Tensor]:
@@ -31,22 +39,15 @@ def spoken(crowd: ContinuousBatcher) -> dict[str, Tensor]:
 
 
 def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
-    made = model.load_model(base_folder)
-    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
-    whose = voice.voice_from_reference(made, noise)
+    made, whose = made_and_heard(base_folder)
     assert len(made.tokenizer.split(TEXT, "en")) > 1
     crowd = ContinuousBatcher(TorchBackend(made, 2))
     crowd.enter("one", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=15))
     crowd.enter("two", whose, SynthesisRequest("hello", "en", seed=1, speed=2.0, max_codes=15))
     assert crowd.free == 0
     found = spoken(crowd)
-    pulled = torch.cat(
-        list(
-            speech.stream(
-                TorchBackend(made), whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
-            )
-        )
-    )
+    long = SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
+    pulled = torch.cat(list(speech.stream(TorchBackend(made), whose, long)))
     assert found["one"].shape == pulled.shape
     assert torch.allclose(found["one"], pulled, atol=1e-4)
     usual = speech.synthesize(
@@ -58,9 +59,7 @@ def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
 def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder) -> None:
     """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
     bit as alone. Pieces that ran to the code limit are counted."""
-    made = model.load_model(base_folder)
-    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
-    whose = voice.voice_from_reference(made, noise)
+    made, whose = made_and_heard(base_folder)
     crowd = ContinuousBatcher(TorchBackend(made, 1))
     crowd.enter("long", whose, SynthesisRequest(TEXT, "en", seed=4, max_codes=8))
     alone = spoken(crowd)["long"]
@@ -87,9 +86,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
 
 
 def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
-    made = model.load_model(base_folder)
-    noise = torch.randn(22_050, generator=torch.Generator().manual_seed(1)) * 0.1
-    whose = voice.voice_from_reference(made, noise)
+    made, whose = made_and_heard(base_folder)
     crowd = ContinuousBatcher(TorchBackend(made, 2))
     for name, seed in (("one", 1), ("two", 2)):
         crowd.enter(

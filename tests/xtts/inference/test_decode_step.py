@@ -13,22 +13,14 @@ from torch import Tensor, nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from machine.devices.graph_capture import cuda_graph
+from tests.xtts.inference.small_gpt import SHAPE, asked, said_by, speaking, utterance
 from xtts.inference import decode_step
 from xtts.inference.decode_step import CudaGraphStep, DecodeStep
-from xtts.inference.decoding import DecodingSlots, TorchUtterance, decode, prefill
-from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import DecodingSlots, prefill
 from xtts.model import quantization
 from xtts.model.gpt import GPT, new_gpt
 from xtts.model.kv_cache import KeyValueCache
-from xtts.model.shapes import NUM_LATENTS, GPTShape
-
-SHAPE = GPTShape(
-    text_ids=40, text_start=39, layers=3, width=64, heads=4, audio_ids=66, audio_start=64,
-    audio_stop=65, max_text_tokens=40, max_audio_tokens=60,
-)  # fmt: skip
-
-
-RULES = SamplingParams(temperature=1.2, top_k=30, top_p=0.9, repetition_penalty=2.0)
+from xtts.model.shapes import GPTShape
 
 
 def filled(gpt: GPT, rows: int) -> KeyValueCache:
@@ -83,9 +75,7 @@ def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow() -> None:
 
 @pytest.fixture(scope="module")
 def gpt() -> GPT:
-    found = new_gpt(SHAPE, seed=3).eval().requires_grad_(False)
-    found.mel_head.weight.mul_(8.0)
-    return found
+    return speaking()
 
 
 class NoWaiting(TorchDispatchMode):
@@ -119,20 +109,8 @@ class FakeGraph:
         return found, replay
 
 
-def asked(number: int) -> tuple[Tensor, Tensor]:
-    generator = torch.Generator().manual_seed(number)
-    latents = torch.randn(1, NUM_LATENTS, SHAPE.width, generator=generator)
-    return latents, torch.randint(1, 38, (3 + 5 * number,), generator=generator)
-
-
-def said_by(gpt: GPT, number: int, count: int = 1) -> TorchUtterance:
-    latents, text = asked(number)
-    utterance = TorchUtterance(gpt, RULES, torch.Generator().manual_seed(number))
-    return decode(gpt, latents, [(text, utterance)], count)[0]
-
-
 def read(gpt: GPT, number: int) -> KeyValueCache:
-    return prefill(gpt, *asked(number), TorchUtterance(gpt, RULES, torch.Generator()))
+    return prefill(gpt, *asked(number), utterance(gpt, 0))
 
 
 @pytest.mark.parametrize("slots", [1, 3])
@@ -259,10 +237,7 @@ def test_the_queries_of_every_slot_lie_in_fixed_buffers(
 
     def looked() -> list[np.ndarray]:
         slots = DecodingSlots(gpt, 2, (0, 2))
-        said = [
-            TorchUtterance(gpt, RULES, torch.Generator().manual_seed(number), None, heads)
-            for number in (1, 4)
-        ]
+        said = [utterance(gpt, number, None, heads) for number in (1, 4)]
         for number, state in zip((1, 4), said, strict=True):
             slots.enter(*asked(number), state)
         while slots.step():
@@ -285,15 +260,6 @@ def test_the_queries_of_every_slot_lie_in_fixed_buffers(
 
 def test_a_cpu_never_sees_a_graph(gpt: GPT) -> None:
     assert decode_step.graphed_step(gpt) is None
-
-
-def test_slots_speak_through_graphs(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
-    plain = [said_by(gpt, number, 2).codes for number in (1, 4)]
-    with torch.inference_mode():
-        steps = CudaGraphStep(gpt, 2, FakeGraph())
-    monkeypatch.setattr(decode_step, "graphed_step", lambda *_, **__: steps.borrow())
-    assert [said_by(gpt, number, 2).codes for number in (1, 4)] == plain
-    assert steps.caches.lengths.tolist() == [0, 0]
 
 
 @torch.inference_mode()
@@ -329,7 +295,7 @@ def test_two_streams_of_one_model_do_not_write_into_one_cache(
 
     alone = [said_by(gpt, n) for n in (1, 4)]
     monkeypatch.setattr(decode_step, "graphed_step", borrowed)
-    said = [TorchUtterance(gpt, RULES, torch.Generator().manual_seed(n)) for n in (1, 4)]
+    said = [utterance(gpt, n) for n in (1, 4)]
     streams = [DecodingSlots(gpt, 1) for _ in said]
     for stream, number, one in zip(streams, (1, 4), said, strict=True):
         stream.enter(*asked(number), one)
@@ -413,7 +379,7 @@ def test_slots_wait_once_a_step(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> No
     """To look at what was chosen is to wait for a GPU: all rows choose at once."""
     slots = DecodingSlots(gpt, 3)
     for n in range(1, 4):
-        slots.enter(*asked(n), TorchUtterance(gpt, RULES, torch.Generator().manual_seed(n)))
+        slots.enter(*asked(n), utterance(gpt, n))
     waits, steps = list[int](), 0
     tolist = torch.Tensor.tolist
     monkeypatch.setattr(torch.Tensor, "tolist", lambda one: (waits.append(1), tolist(one))[1])

@@ -1,15 +1,15 @@
-"""Drawing a code from logits: the same rules with torch (`xtts.inference.decoding`) and with numpy
-(`xtts.onnx.speech.sampling`), in one set of tests for both."""
+"""Drawing a code from logits: the same rules with torch (`xtts.inference.torch_backend`) and with
+numpy (`xtts.onnx.speech.sampling`), in one set of tests for both."""
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 from machine.devices.cuda_errors import NotFinite
-from xtts.inference import decoding
+from xtts.inference import torch_backend
 from xtts.inference.defaults import SamplingParams
 from xtts.onnx.speech import sampling
 
@@ -24,23 +24,17 @@ EXACT = {"repetition_penalty": 1.0, "temperature": 1.0}
 Logits = Sequence[float]
 
 
-class Rules(Protocol):
-    def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]: ...
-    def kept(self, logits: Logits, params: SamplingParams) -> list[bool]: ...
-    def drawn(
-        self, logits: Logits, seen: Sequence[bool], params: SamplingParams, seed: int, count: int
-    ) -> list[int]: ...
-
-
 class Torch:
     def penalised(self, logits: Logits, seen: Sequence[bool], penalty: float) -> list[float]:
         params = SamplingParams(repetition_penalty=penalty)
         given, said = torch.tensor([logits]), torch.tensor([seen])
-        return list(decoding.drawn_from(given, said, [params])[0][0].tolist())
+        return list(torch_backend.drawn_from(given, said, [params])[0][0].tolist())
 
     def kept(self, logits: Logits, params: SamplingParams) -> list[bool]:
         given = torch.tensor([logits])
-        _, chances = decoding.drawn_from(given, torch.zeros_like(given, dtype=torch.bool), [params])
+        _, chances = torch_backend.drawn_from(
+            given, torch.zeros_like(given, dtype=torch.bool), [params]
+        )
         return list((chances[0] > 0).tolist())
 
     def drawn(
@@ -48,7 +42,7 @@ class Torch:
     ) -> list[int]:
         generator = torch.Generator().manual_seed(seed)
         given, said = torch.tensor([logits]), torch.tensor([seen])
-        return [int(decoding.sample(given, said, [params], [generator])) for _ in range(count)]
+        return [int(torch_backend.sample(given, said, [params], [generator])) for _ in range(count)]
 
 
 class Numpy:
@@ -69,40 +63,39 @@ class Numpy:
 
 
 @pytest.fixture(params=[Torch, Numpy], ids=["torch", "numpy"])
-def rules(request: pytest.FixtureRequest) -> Rules:
-    found: Rules = request.param()
-    return found
+def rules(request: pytest.FixtureRequest) -> Any:
+    return request.param()
 
 
-def test_greedy_takes_the_likeliest_after_the_penalty(rules: Rules) -> None:
+def test_greedy_takes_the_likeliest_after_the_penalty(rules: Any) -> None:
     greedy = SamplingParams(greedy=True)
     assert rules.drawn([0.0, 3.0, 2.9, 1.0], [False] * 4, greedy, 0, 1) == [1]
     assert rules.drawn([1.0, 3.0, 2.9], [False, True, False], greedy, 0, 1) == [2]
     assert rules.drawn([-9.0, -1.0, -1.1], [False, True, False], greedy, 0, 1) == [2]
 
 
-def test_a_said_code_gets_less_likely_on_either_side_of_zero(rules: Rules) -> None:
+def test_a_said_code_gets_less_likely_on_either_side_of_zero(rules: Any) -> None:
     found = rules.penalised([2.0, -2.0, 2.0, -2.0], [True, True, False, False], 4.0)
     assert found == [0.5, -8.0, 2.0, -2.0]
 
 
-def test_top_k_keeps_k(rules: Rules) -> None:
+def test_top_k_keeps_k(rules: Any) -> None:
     kept = rules.kept([1.0, 4.0, 3.0, 2.0], SamplingParams(top_k=2, top_p=1.0))
     assert kept == [False, True, True, False]
 
 
-def test_top_p_keeps_the_smallest_set_that_holds_p(rules: Rules) -> None:
+def test_top_p_keeps_the_smallest_set_that_holds_p(rules: Any) -> None:
     logits = [float(np.log(chance)) for chance in (0.5, 0.3, 0.15, 0.05)]
     params = SamplingParams(temperature=1.0, top_k=0, top_p=0.7)
     assert rules.kept(logits, params) == [True, True, False, False]
 
 
-def test_top_p_of_almost_nothing_keeps_the_best(rules: Rules) -> None:
+def test_top_p_of_almost_nothing_keeps_the_best(rules: Any) -> None:
     kept = rules.kept([0.0, 9.0, 0.0], SamplingParams(top_k=0, top_p=1e-6))
     assert kept == [False, True, False]
 
 
-def test_draws_follow_the_chances(rules: Rules) -> None:
+def test_draws_follow_the_chances(rules: Any) -> None:
     logits = [float(np.log(chance)) for chance in (0.5, 0.3, 0.15, 0.05)]
     params = SamplingParams(top_k=3, top_p=1.0, **EXACT)
     drawn = rules.drawn(logits, [False] * 4, params, 1, 4000)
@@ -110,7 +103,7 @@ def test_draws_follow_the_chances(rules: Rules) -> None:
     assert np.abs(shares - np.array([0.5, 0.3, 0.15, 0.0]) / 0.95).max() < 0.03
 
 
-def test_a_seed_draws_the_same_again(rules: Rules) -> None:
+def test_a_seed_draws_the_same_again(rules: Any) -> None:
     logits = [float(value) for value in np.random.default_rng(0).standard_normal(50)]
     first, again, other = (
         rules.drawn(logits, [False] * 50, SamplingParams(), seed, 20) for seed in (7, 7, 8)
@@ -124,8 +117,8 @@ def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong: float) -> None:
     logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
     logits[1, 5] = wrong
     generators = [torch.Generator().manual_seed(0) for _ in range(3)]
-    first, bad, last = decoding.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
-    assert bad == decoding.NO_CODE and min(first, last) >= 0
+    first, bad, last = torch_backend.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
+    assert bad == torch_backend.NO_CODE and min(first, last) >= 0
     with pytest.raises(NotFinite, match="not a number"):
         sampling.sample(logits[1].numpy(), seen[1].numpy(), RULES[0], np.random.default_rng(0))
 
@@ -137,7 +130,7 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params: SamplingPara
         logits = (3 * random.standard_normal(120)).astype(np.float32)
         seen = random.random(120) < 0.2
         ours = sampling.repetition_penalty(logits, seen, params.repetition_penalty)
-        theirs, chances = decoding.drawn_from(
+        theirs, chances = torch_backend.drawn_from(
             torch.from_numpy(logits)[None], torch.from_numpy(seen)[None], [params]
         )
         assert np.array_equal(ours, theirs[0].numpy())
@@ -155,10 +148,10 @@ def test_rows_together_draw_what_each_draws_alone() -> None:
     for turn in range(20):
         draws = [torch.Generator().manual_seed(turn) for _ in rules]
         alone = [
-            decoding.sample(logits[row : row + 1], seen[row : row + 1], [rule], [draws[row]])
+            torch_backend.sample(logits[row : row + 1], seen[row : row + 1], [rule], [draws[row]])
             for row, rule in enumerate(rules)
         ]
-        together = decoding.sample(
+        together = torch_backend.sample(
             logits, seen, rules, [torch.Generator().manual_seed(turn) for _ in rules]
         )
         assert together.equal(torch.cat(alone))

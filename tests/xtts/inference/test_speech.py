@@ -4,14 +4,17 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from xtts.audio import VOCODER_RATE
 from xtts.inference import speech
 from xtts.inference.decode_step import DecodeStep
-from xtts.inference.defaults import SamplingParams
-from xtts.inference.speech import Speech
+from xtts.inference.defaults import FADE_SECONDS, SamplingParams
+from xtts.inference.speech import Speech, StreamFade
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, voice_from_reference
@@ -36,14 +39,9 @@ def voice(model: Model) -> Voice:
 
 @pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
 def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
-    whole = speech.synthesize(
-        TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES, seed=3)
-    )
-    chunks = list(
-        speech.stream(
-            TorchBackend(model), voice, SynthesisRequest(text, "en", sampling=RULES, seed=3)
-        )
-    )
+    request = SynthesisRequest(text, "en", sampling=RULES, seed=3)
+    whole = speech.synthesize(TorchBackend(model), voice, request)
+    chunks = list(speech.stream(TorchBackend(model), voice, request))
     joined = torch.cat(chunks)
     assert len(chunks) > 2 and len(joined) == len(whole)
     assert float((joined - whole).norm() / whole.norm()) < 1e-3
@@ -73,12 +71,8 @@ def test_a_stream_speaks_before_the_model_has_finished(
 
 
 def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> None:
-    sizes = [
-        len(chunk)
-        for chunk in speech.stream(
-            TorchBackend(model), voice, SynthesisRequest("a thin tin", "en", sampling=RULES)
-        )
-    ]
+    request = SynthesisRequest("a thin tin", "en", sampling=RULES)
+    sizes = [len(chunk) for chunk in speech.stream(TorchBackend(model), voice, request)]
     assert sizes[0] < sizes[1]
     assert max(sizes) < 12 * VOCODER_RATE
 
@@ -95,6 +89,18 @@ def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
     assert len(pieces) > 1
     for piece in pieces:
         assert piece[0] == 0.0 and piece[-1] == 0.0
+
+
+@given(st.lists(st.integers(0, 700), max_size=12))
+def test_a_fade_in_chunks_is_the_fade_of_the_whole(sizes: list[int]) -> None:
+    length = min(int(FADE_SECONDS * VOCODER_RATE), sum(sizes) // 2)
+    wanted = np.ones(sum(sizes), np.float32)
+    wanted[:length] *= np.linspace(0.0, 1.0, length)
+    wanted[len(wanted) - length :] *= np.linspace(1.0, 0.0, length)
+    for arrays in (torch, np):
+        fade = StreamFade(arrays)
+        parts = [fade.push(arrays.ones(size, dtype=arrays.float32)) for size in sizes]
+        assert np.allclose(arrays.concatenate([*parts, fade.end()]), wanted, atol=1e-6)
 
 
 @pytest.mark.slow

@@ -11,7 +11,7 @@ LAYERS, HEADS, CAPACITY, WIDTH = 2, 2, 8, 4
 
 
 def a_cache(rows: int = 1) -> KeyValueCache:
-    return KeyValueCache.empty(LAYERS, rows, HEADS, CAPACITY, WIDTH, torch.zeros(0))
+    return KeyValueCache(torch.zeros(LAYERS, rows, 2, HEADS, CAPACITY, WIDTH))
 
 
 def parts(rows: int, time: int, seed: int) -> tuple[Tensor, Tensor, Tensor]:

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Callable
 
+import numpy as np
 import pytest
 import torch
 from torch.nn import functional as F
@@ -14,6 +15,7 @@ from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import (
     EDGE_STEPS,
     ChunkedVocoder,
+    SpeedChange,
     chunk_codes,
     first_steps,
     receptive_field,
@@ -221,3 +223,21 @@ def test_a_laid_out_vocoder_sees_few_widths_whatever_the_sentence() -> None:
         stream.add(torch.randn(1, WIDTH))
     list(stream.speak())
     assert seen == prepared
+
+
+@pytest.mark.parametrize("speed", [0.25, 0.7, 1.3, 2.0, 4.0])
+@pytest.mark.parametrize("count", [5, 40])
+def test_speed_is_coquis_interpolation(speed: float, count: int) -> None:
+    latents = torch.randn(count, 8, generator=torch.Generator().manual_seed(count))
+    wanted = F.interpolate(latents.t()[None], scale_factor=1 / speed, mode="linear")[0].t()
+    for arrays, given_latents in ((torch, latents), (np, latents.numpy())):
+        tempo = SpeedChange(speed)
+        found = arrays.stack(
+            [new for one in given_latents for new in tempo.add(one)] + tempo.rest()
+        )
+        assert np.allclose(found, wanted, atol=1e-5)
+
+
+def test_speed_one_changes_no_bit() -> None:
+    latent, tempo = torch.randn(8), SpeedChange(1.0)
+    assert tempo.add(latent)[0] is latent and not tempo.rest()

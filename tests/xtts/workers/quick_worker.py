@@ -15,6 +15,7 @@ from pathlib import Path
 import soundfile
 
 from machine.errors import SotaqueError
+from tests.xtts.workers.faulty_worker import injected_fault
 from xtts.workers import file_worker_main
 from xtts.workers.requests import SpeakRequest, SpokenFile
 
@@ -23,7 +24,7 @@ class QuickSpeaker:
     """Speaks 0.1 s of nothing, or fails as asked."""
 
     def __init__(self, arguments: argparse.Namespace) -> None:
-        self.device = arguments.compute.device
+        self.compute = arguments.compute
         if arguments.base.name == "refused":
             raise SotaqueError("model.pth is missing.")
         if arguments.base.name == "slow":
@@ -31,11 +32,15 @@ class QuickSpeaker:
 
     def ask(self, request: SpeakRequest) -> SpokenFile:
         """Does what the text says."""
+        injected_fault()
         print("a library prints to stdout")
         os.write(1, b"and C code to fd 1\n")
         word, _, rest = request.request.text.partition(" ")
         if word == "refuse":
             raise SotaqueError("The reference is silent.")
+        if word == "compute":
+            path = os.environ.get("LD_LIBRARY_PATH", "clean")
+            raise SotaqueError(" ".join((path, *self.compute.command_line())))
         if word == "exit":
             print("the last words", file=sys.stderr, flush=True)
             os._exit(int(rest))
@@ -49,7 +54,7 @@ class QuickSpeaker:
         if word == "sigterm":
             os.kill(os.getpid(), signal.SIGTERM)
         soundfile.write(request.out, [0.0] * 2400, 24_000)
-        return SpokenFile(0.01, 0.1, self.device, 0.5)
+        return SpokenFile(0.01, 0.1, self.compute.device, 0.5)
 
 
 if __name__ == "__main__":

@@ -113,7 +113,7 @@ def test_no_time_leaves_the_bases_own(speaker: FileSpeaker, tmp_path: Path) -> N
 
 def test_forced_latents_are_those_of_speaking(speaker: FileSpeaker) -> None:
     """What the GPT says of given codes is what decoding made of them one by one."""
-    from xtts.inference.decoding import TorchUtterance, decode
+    from xtts.inference.torch_backend import TorchUtterance, decode
     from xtts.inference.voice import read_reference, voice_from_reference
 
     model = loading.load_model(DEMO)

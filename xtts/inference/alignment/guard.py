@@ -106,7 +106,7 @@ def judge(
         alignment: Its path; None where no head of the model follows the text.
         tokens: How many tokens of the text are said.
         loud: `[codes]` or longer: whether each code's sound is loud
-            (`xtts.inference.alignment.loudness`); None where the sound is not known.
+            (`xtts.inference.alignment.guarded_piece`); None where the sound is not known.
     """
     said = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:
@@ -119,7 +119,9 @@ def _by_path(
     codes: Array, path: Alignment, loud: Array | None, *, stopped: bool
 ) -> EndingVerdict:  # fmt: skip
     end = path.end
-    if end is None and stopped and _reached(path) and loud is not None and not _loud_at_end(loud):
+    # Attention may stay at the last token when its sound is over.
+    reached = int(path.wandering.max()) == path.last_spoken
+    if end is None and stopped and reached and loud is not None and not _loud_at_end(loud):
         end = len(path.wandering)
     # What comes behind the end is judged apart: attention has nothing to follow there.
     told = len(path.wandering) if end is None else end
@@ -151,11 +153,6 @@ def _by_path(
     if closing < FEWEST_CLOSING if loud is None else _loud_at_end(loud):
         return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
     return EndingVerdict(Ending.GOOD, covered=covered)
-
-
-def _reached(path: Alignment) -> bool:
-    """Whether the last token was reached: attention may stay there when its sound is over."""
-    return int(path.wandering.max()) == path.last_spoken
 
 
 def _loud_at_end(loud: Array) -> bool:
@@ -221,13 +218,10 @@ def repeats_at(codes: Sequence[int] | Array) -> int | None:
             continue
         for start, stop in _runs(same):
             again = said[lag + start : lag + stop]
-            if stop - start >= max(lag, FEWEST_REPEATED) and _different(again):
+            different = len(np.unique(again)) >= FEWEST_DIFFERENT
+            if stop - start >= max(lag, FEWEST_REPEATED) and different:
                 return int(lag + start)
     return None
-
-
-def _different(codes: Array) -> bool:
-    return len(np.unique(codes)) >= FEWEST_DIFFERENT
 
 
 def _at(code: int) -> str:

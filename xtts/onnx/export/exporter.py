@@ -119,14 +119,14 @@ def _files(
     # In each kind; its rounded numbers, 0.4 GB, are let go before the others' turn.
     step = traced(graphs.step_graph(spoken.gpt), folded=False)
     for kind in kinds:
-        files |= weights.write(step, part / folders.GPT[kind], kind)
+        files |= weights.write(*step, part / folders.GPT[kind], kind)
     del step
     for name, graph in (
         (folders.VOCODER, graphs.vocoder_graph(spoken.vocoder)),
         (folders.CONDITIONING, graphs.conditioning_graph(spoken.gpt)),
         (folders.SPEAKER, graphs.speaker_graph(spoken.speaker_encoder)),
     ):
-        files |= weights.write(traced(graph, folded=True), part / name)
+        files |= weights.write(*traced(graph, folded=True), part / name)
     for name in [name for name in files if name.endswith(".onnx")]:
         onnx.checker.check_model(str(part / name))
     gpt = spoken.gpt

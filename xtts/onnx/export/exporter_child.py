@@ -11,7 +11,14 @@ from xtts.onnx.folder import GPT
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exports; the sentence of a fault goes to stderr."""
-    asked = _parser().parse_args(argv)
+    parser = argparse.ArgumentParser(
+        prog="python -m xtts.onnx.export.exporter_child", description=__doc__
+    )
+    parser.add_argument("folder", type=Path, help="the model's")
+    parser.add_argument("to", type=Path)
+    parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
+    parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
+    asked = parser.parse_args(argv)
     try:
         from xtts.onnx.export import exporter
         from xtts.voices.learned_decoder import decoder_beside
@@ -37,17 +44,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         )
         return SotaqueError.exit_code
     return 0
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m xtts.onnx.export.exporter_child", description=__doc__
-    )
-    parser.add_argument("folder", type=Path, help="the model's")
-    parser.add_argument("to", type=Path)
-    parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
-    parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
-    return parser
 
 
 if __name__ == "__main__":

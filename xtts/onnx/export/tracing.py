@@ -8,7 +8,6 @@ import io
 import warnings
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -23,16 +22,9 @@ from xtts.onnx.export.graphs import ExportGraph
 OPSET = 17
 
 
-@dataclass
-class Traced:
-    """A graph whose initializers are missing, and their values by name."""
-
-    model: ModelProto
-    weights: dict[str, Tensor]
-
-
-def traced(graph: ExportGraph, *, folded: bool) -> Traced:
-    """folded: constants are computed while tracing, which copies the weights."""
+def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Tensor]]:
+    """A graph whose initializers are missing, and their values by name. folded: constants are
+    computed while tracing, which copies the weights."""
     # The exporter puts a module back as it was; a new wrapper learns, and its parts with it.
     graph.module.eval()
     written: Any = io.BytesIO()
@@ -47,16 +39,16 @@ def traced(graph: ExportGraph, *, folded: bool) -> Traced:
             export_params=folded, do_constant_folding=folded,
         )  # fmt: skip
     model = onnx.load_model_from_string(written.getvalue())
-    found = Traced(model, _weights(model, given))
+    weights = _weights(model, given)
     # Without parameters, the weights are inputs of the graph.
     inputs = [one for one in model.graph.input if one.name in graph.inputs]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
     if not folded:
-        _turn_weights(found)
+        _turn_weights(model, weights)
         _shorten_shapes(model)
-    _drop_unused(found)
-    return found
+    needed = _drop_unused(model)
+    return model, {name: value for name, value in weights.items() if name in needed}
 
 
 @contextmanager
@@ -91,16 +83,16 @@ def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
     return {**inside, **given}
 
 
-def _turn_weights(found: Traced) -> None:
+def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
     """`x @ W.T` gets the turned weight itself; turning 1.5 GB when a session begins costs twice
     that."""
     kept = []
-    for node in found.model.graph.node:
-        if node.op_type == "Transpose" and node.input[0] in found.weights:
-            found.weights[node.output[0]] = found.weights[node.input[0]].t()
+    for node in model.graph.node:
+        if node.op_type == "Transpose" and node.input[0] in weights:
+            weights[node.output[0]] = weights[node.input[0]].t()
         else:
             kept.append(node)
-    replace_nodes(found.model, kept)
+    replace_nodes(model, kept)
 
 
 def _shorten_shapes(model: ModelProto) -> None:
@@ -129,16 +121,16 @@ def _size(made: dict[str, NodeProto], name: str, axis: int) -> int:
     return 0 if axis < 2 else -1
 
 
-def _drop_unused(found: Traced) -> None:
-    """Nodes and weights that nothing needs."""
-    needed = {one.name for one in found.model.graph.output}
+def _drop_unused(model: ModelProto) -> set[str]:
+    """Drops the nodes that nothing needs; the names that are needed."""
+    needed = {one.name for one in model.graph.output}
     kept: list[NodeProto] = []
-    for node in reversed(found.model.graph.node):
+    for node in reversed(model.graph.node):
         if needed.intersection(node.output):
             needed.update(node.input)
             kept.append(node)
-    replace_nodes(found.model, reversed(kept))
-    found.weights = {name: value for name, value in found.weights.items() if name in needed}
+    replace_nodes(model, reversed(kept))
+    return needed
 
 
 def replace_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> None:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from machine.memory import MappedFiles, trim_heap
 from machine.storage.atomic import Written, replace_file
-from xtts.onnx.export.tracing import Traced, replace_nodes
+from xtts.onnx.export.tracing import replace_nodes
 
 KINDS = ("fp32", "int8")
 # Whatever the runtime wants to know while it reads the nodes: shapes, axes, single numbers.
@@ -23,22 +23,25 @@ _PAGE_BYTES = 4096
 _CONTRIB = "com.microsoft"
 
 
-def write(found: Traced, path: Path, kind: str = "fp32") -> dict[str, Written]:
+def write(
+    graph: ModelProto, weights: dict[str, Tensor], path: Path, kind: str = "fp32"
+) -> dict[str, Written]:
     """Writes `path` and `path.data`; what was written, by file name. Raises DiskFull, WriteError.
 
     int8: the transformer's matrices with one scale a column; what goes into them is quantised as it
     comes (ONNX Runtime's DynamicQuantizeMatMul, for CPUs).
     """
     model = ModelProto()
-    model.CopyFrom(found.model)
+    model.CopyFrom(graph)
+    weights = dict(weights)
     files = MappedFiles.look()
     if kind == "int8":
-        _quantise(model, found.weights, files)
+        _quantise(model, weights, files)
     data = path.with_name(path.name + ".data")
 
     def stream(file: BinaryIO) -> None:
         end = 0
-        for name, tensor in _tensors(model, found.weights):
+        for name, tensor in _tensors(model, weights):
             array = _array(tensor)
             if array.nbytes < _INLINE_BYTES:
                 model.graph.initializer.append(numpy_helper.from_array(array, name))

@@ -94,9 +94,9 @@ class OnnxBackend:
         """As in `Backend`."""
         self._speaking.remove(utterance)
 
-    def chunks(self, voice: Voice) -> ChunkedVocoder:
+    def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """As in `Backend`."""
-        return ChunkedVocoder(self.model.vocoder, voice.speaker)
+        return ChunkedVocoder(self.model.vocoder, voice.speaker, speed)
 
     def checked(self, chunk: Array) -> Array:
         """As in `Backend`."""

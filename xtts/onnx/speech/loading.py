@@ -9,7 +9,8 @@ import numpy as np
 
 from machine.devices.selection import cpu_count
 from machine.onnxruntime import sessions
-from machine.onnxruntime.sessions import OnnxSessionOptions, SessionStatus
+from machine.onnxruntime.placement import SessionStatus
+from machine.onnxruntime.sessions import OnnxSessionOptions
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig

@@ -37,20 +37,12 @@ class LoadedOnnxVoice(LoadedVoice):
 
     model: OnnxModel
     folder: Path
+    licence: str
+    message: str
     reference: Path | None = None
     latents: Path | None = None
     latents_folder: Path | None = None
     guarded: bool = True
-
-    @property
-    def licence(self) -> str:
-        """Of the weights that it was exported from."""
-        return self.model.voice.licence
-
-    @property
-    def message(self) -> str:
-        """As in `LoadedVoice`."""
-        return self.model.status.message
 
     def told(self) -> dict[str, Any]:
         """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
@@ -111,7 +103,14 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
     stored = folder / folders.VOICE
     latents = files.latents or (stored if stored.is_file() else None)
     return LoadedOnnxVoice(
-        model, folder, files.asked_reference, latents, where.latents_folder, where.guard
+        model,
+        folder,
+        model.voice.licence,
+        model.status.message,
+        files.asked_reference,
+        latents,
+        where.latents_folder,
+        where.guard,
     )
 
 

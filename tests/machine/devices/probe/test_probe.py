@@ -31,7 +31,6 @@ from machine.devices.probe.cache import DAY_SECONDS, ProbeMoment
 from machine.devices.probe.runner import ProbeChild, probe, report_surprise, run
 from machine.devices.probe.verdict import gpu_of, of_ending
 from machine.process import ProcessResult
-from tests.xtts.workers.test_file_worker import gone
 
 DEVICE = {
     "event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6],
@@ -194,16 +193,6 @@ def test_what_was_told_before_a_hang_is_known(tmp_path: Path) -> None:
     assert "hung in convolution" in gpu.verdict and gpu.failed == {"convolution"}
 
 
-def test_what_a_hanging_child_started_ends_with_it(tmp_path: Path) -> None:
-    left = tmp_path / "pid"
-    code = (
-        "import subprocess, sys, time; child = subprocess.Popen(['sleep', '60']);"
-        f"open({str(left)!r}, 'w').write(str(child.pid)); time.sleep(60)"
-    )
-    run((sys.executable, "-c", code), os.environ, 2.0)
-    assert gone(int(left.read_text()))
-
-
 def test_a_child_that_cannot_be_killed_is_left_behind(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -232,14 +221,6 @@ def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path: P
     assert ending.code == 0 and not ending.hung
 
 
-def test_only_the_last_4_kb_of_stderr_are_read() -> None:
-    code = "import sys; sys.stderr.write('x' * 10_000 + '\\nthe last words\\n\\n'); sys.exit(3)"
-    _, ending = run((sys.executable, "-c", code), os.environ, 30.0)
-    assert ending.code == 3 and of_ending(ending, "")[1].endswith("It said last: the last words")
-    _, never = run(("/does/not/exist",), os.environ, 30.0)
-    assert never.code is None and "cannot be started" in of_ending(never, "")[1]
-
-
 @pytest.mark.parametrize(
     ("code", "hung", "last", "outcome", "words"),
     [
@@ -253,6 +234,7 @@ def test_only_the_last_4_kb_of_stderr_are_read() -> None:
          "too old"),
         (0, False, "", Outcome.COULD_NOT_RUN, "did not come to its end"),
         (-40, False, "", Outcome.CRASH, "signal 40"),
+        (3, False, "noise\nthe last words\n\n", Outcome.COULD_NOT_RUN, "last: the last words"),
     ],
 )  # fmt: skip
 def test_what_an_end_means(

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from xtts.inference import decoding
+from xtts.inference import torch_backend
 from xtts.inference.alignment import heads
 from xtts.inference.alignment.guard import Ending
 from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE
@@ -36,7 +36,7 @@ def plain(voice) -> np.ndarray:
 @pytest.fixture
 def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
     """Has every drawing of a code see other logits; the number is that of the drawing."""
-    real, count = decoding.sample, [0]
+    real, count = torch_backend.sample, [0]
 
     def use(change: Patch) -> None:
         def patched(logits, *rest):
@@ -46,7 +46,7 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
                 count[0] += 1
             return real(logits, *rest)
 
-        monkeypatch.setattr(decoding, "sample", patched)
+        monkeypatch.setattr(torch_backend, "sample", patched)
 
     yield use
 
@@ -145,8 +145,8 @@ def test_attention_is_what_the_whole_row_gives(voice) -> None:
     model, head = voice.model, voice.heads[0]
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
     generator = torch.Generator().manual_seed(1)
-    said = decoding.TorchUtterance(model.gpt, model.config.decoding, generator, None, (head,))
-    decoding.decode(model.gpt, voice.own.latents, [(ids, said)])
+    said = torch_backend.TorchUtterance(model.gpt, model.config.decoding, generator, None, (head,))
+    torch_backend.decode(model.gpt, voice.own.latents, [(ids, said)])
     seen: dict[int, tuple[Tensor, Tensor]] = {}
 
     class Watching:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.inference import decoding
+from xtts.inference import torch_backend
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.compute_config import ComputeConfig
@@ -43,7 +43,7 @@ class ForcedCodes:
 def force(monkeypatch: pytest.MonkeyPatch) -> ForcedCodes:
     forced = ForcedCodes()
     monkeypatch.setattr(
-        decoding, "sample",
+        torch_backend, "sample",
         lambda _, __, ___, random: torch.tensor([forced.next(one) for one in random]),
     )  # fmt: skip
     monkeypatch.setattr(onnx_backend, "sample", lambda _, __, ___, random: forced.next(random))
@@ -71,8 +71,8 @@ def good(torchs: LoadedVoice) -> list[int]:
     voice = torchs
     (piece,) = voice.model.tokenizer.split(TEXT, "en")
     generator = torch.Generator().manual_seed(1)
-    state = decoding.TorchUtterance(voice.model.gpt, voice.model.config.decoding, generator)
-    decoding.decode(voice.model.gpt, voice.own.latents, [(torch.tensor(piece.ids), state)])
+    state = torch_backend.TorchUtterance(voice.model.gpt, voice.model.config.decoding, generator)
+    torch_backend.decode(voice.model.gpt, voice.own.latents, [(torch.tensor(piece.ids), state)])
     return state.codes
 
 

@@ -11,10 +11,9 @@ import torch
 
 from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decoding import drawn_from
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.inference.torch_backend import TorchBackend
+from xtts.inference.torch_backend import TorchBackend, drawn_from
 from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
 from xtts.model.loading import Model
@@ -27,7 +26,6 @@ from xtts.onnx.speech.loading import (
     load_onnx_model,
     read_voice,
 )
-from xtts.text.errors import TextError
 from xtts.voices.base_models import DEMO
 
 TEXT = "the old man walked along the river."
@@ -38,13 +36,9 @@ TIE = 1e-4
 @pytest.mark.parametrize("text", ["one two.", TEXT, "a", "the river, the river and the river!"])
 @pytest.mark.parametrize("penalty", [1.0, 5.0])
 def test_greedy_codes_are_torchs_up_to_a_tie(
-    text: str,
-    penalty: float,
-    torch_model: Model,
-    torch_voice: Voice,
-    onnx_model: OnnxModel,
+    text: str, penalty: float, torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel,
     onnx_voice: Voice,
-) -> None:
+) -> None:  # fmt: skip
     rules = SamplingParams(greedy=True, repetition_penalty=penalty)
     wanted, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
     found = codes_of(onnx_model, onnx_voice, text, rules, 60)
@@ -67,14 +61,9 @@ def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path: Path) -> None
         wanted, tied = torchs_codes(theirs, voice, text, rules, 200)
         codes, most = codes_of(ours, whose, text, rules, 200), len(wanted)
         assert most > 10 and codes[:most] == wanted and (tied or len(codes) == most)
-        sound = speech.synthesize(
-            TorchBackend(theirs),
-            voice,
-            SynthesisRequest(text, "en", sampling=rules, max_codes=most),
-        ).numpy()
-        found = speech.synthesize(
-            OnnxBackend(ours), whose, SynthesisRequest(text, "en", sampling=rules, max_codes=most)
-        )
+        request = SynthesisRequest(text, "en", sampling=rules, max_codes=most)
+        sound = speech.synthesize(TorchBackend(theirs), voice, request).numpy()
+        found = speech.synthesize(OnnxBackend(ours), whose, request)
         assert np.linalg.norm(found - sound) < 1e-3 * np.linalg.norm(sound)
 
 
@@ -114,16 +103,9 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 ) -> None:
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
-        wanted = speech.synthesize(
-            TorchBackend(torch_model),
-            torch_voice,
-            SynthesisRequest(text, "en", sampling=rules, max_codes=30),
-        ).numpy()
-        found = speech.synthesize(
-            OnnxBackend(onnx_model),
-            onnx_voice,
-            SynthesisRequest(text, "en", sampling=rules, max_codes=30),
-        )
+        request = SynthesisRequest(text, "en", sampling=rules, max_codes=30)
+        wanted = speech.synthesize(TorchBackend(torch_model), torch_voice, request).numpy()
+        found = speech.synthesize(OnnxBackend(onnx_model), onnx_voice, request)
         assert found.shape == wanted.shape
         assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
 
@@ -140,25 +122,6 @@ def test_a_stream_joined_is_the_whole(
     assert joined.shape == whole.shape
     assert np.abs(joined - whole).max() < 1e-5
     assert len(chunks) > 2 or len(whole) < 24_000
-
-
-def test_a_seed_speaks_the_same_again(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
-    one, same, other = (
-        speech.synthesize(
-            OnnxBackend(onnx_model),
-            onnx_voice,
-            SynthesisRequest(TEXT, "en", seed=seed, max_codes=20),
-        )
-        for seed in (1, 1, 2)
-    )
-    assert np.array_equal(one, same) and not np.array_equal(one, other)
-
-
-def test_text_that_cannot_be_spoken_is_refused(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
-    with pytest.raises(TextError):
-        speech.synthesize(OnnxBackend(onnx_model), onnx_voice, SynthesisRequest("…", "en"))
-    with pytest.raises(TextError):
-        speech.synthesize(OnnxBackend(onnx_model), onnx_voice, SynthesisRequest(TEXT, "xx"))
 
 
 ALONE = """

@@ -7,10 +7,10 @@ import onnxruntime
 import pytest
 import torch
 
-from xtts.inference import decoding
+from xtts.inference import torch_backend
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.decoding import TorchUtterance, decode
 from xtts.inference.defaults import SamplingParams
+from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
@@ -86,7 +86,7 @@ def test_where_every_head_looks_is_where_torchs_looks(
     everyone = [(layer, head) for layer in range(shape.layers) for head in range(shape.heads)]
     said = TorchUtterance(gpt, SamplingParams(), torch.Generator(), len(codes), everyone)
     forced = iter(codes)
-    monkeypatch.setattr(decoding, "sample", lambda *_: torch.tensor([next(forced)]))
+    monkeypatch.setattr(torch_backend, "sample", lambda *_: torch.tensor([next(forced)]))
     decode(gpt, torch_voice.latents, [(torch.tensor(IDS), said)])
     past, *_ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     for place, code in enumerate(codes[:-1], start=1):

@@ -76,14 +76,6 @@ def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(
     assert len(list((kept / "latents").iterdir())) == 1
 
 
-def test_one_who_goes_leaves_the_slot(talk: Talk) -> None:
-    talk.say("gone", "a", max_codes=60)
-    talk.send(do="cancel", id="gone")
-    assert talk.until("cancelled", "gone")["say"] == "cancelled"
-    talk.say("next", "a")
-    assert talk.until("done", "next")["say"] == "done"
-
-
 def test_text_that_cannot_be_spoken_is_refused_and_the_rest_go_on(talk: Talk) -> None:
     talk.say("bad", "a", text="…")
     assert talk.until("failed", "bad")["say"] == "failed"
@@ -111,33 +103,6 @@ def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
     crowd.enter("micro", standing.nobody(), SynthesisRequest("a", "en", max_codes=4))
     said = [part for _ in range(5) if crowd.busy for part in crowd.step()]
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
-
-
-def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(onnx_folder: Path) -> None:
-    standing = opened(onnx_folder)
-    crowd, long = standing.crowd(1), "one two three four five six seven eight nine ten. " * 14
-    asked = SynthesisRequest(long, "en", seed=3, max_codes=4)
-
-    def spoken(*, between: bool) -> list[float]:
-        found: list[float] = []
-        crowd.enter("long", standing.nobody(), asked)
-        while not crowd.empty:
-            for said in crowd.step():
-                if said.name == "long":
-                    found += [float(value) for chunk in said.chunks for value in chunk]
-                if said.done and said.name == "long":
-                    assert said.cut_pieces > 1
-                if said.paused and between:
-                    assert not crowd.busy and crowd.free == 1
-                    crowd.enter(
-                        "short", standing.nobody(), SynthesisRequest("a", "en", max_codes=4)
-                    )
-                elif said.paused or (said.name == "short" and said.done):
-                    assert crowd.go_on("long")
-        return found
-
-    alone = spoken(between=False)
-    assert len(alone) > 0 and spoken(between=True) == alone
 
 
 def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:

@@ -59,18 +59,3 @@ def test_pieces_of_bounded_length_are_the_whole(onnx_model: OnnxModel, onnx_voic
     (one,), many = list(whole.rest()), list(short.rest())
     assert len(many) > 10 and max(map(len, many)) <= 5_000
     assert np.abs(np.concatenate(many) - one).max() < 1e-5
-
-
-def test_it_speaks_as_soon_as_a_chunk_is_settled(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
-    latents = np.random.default_rng(1).standard_normal((50, 64)).astype(np.float32)
-    whole = ChunkedVocoder(onnx_model.vocoder, onnx_voice.speaker)
-    whole.add(latents)
-    (wanted,) = whole.rest()
-    chunks, found = ChunkedVocoder(onnx_model.vocoder, onnx_voice.speaker), []
-    for latent in latents:
-        chunks.add(latent[None])
-        if chunks.ready_codes() >= 8:
-            found += chunks.speak()
-    assert len(found) > 2
-    found += chunks.rest()
-    assert np.abs(np.concatenate(found) - wanted).max() < 1e-5
