@@ -205,14 +205,10 @@ def make(sentences: Sequence[str], voice: str, other: str, seed: int) -> KnownRe
     whole = np.concatenate(parts)
     hum = 0.002 * np.sin(2 * np.pi * 50 * np.arange(len(whole)) / RATE)
     whole += (hum + 0.0005 * noise.standard_normal(len(whole))).astype(np.float32)
-    return KnownRecording(whole, phones, words, " ".join(_with_unsaid(sentences)))
-
-
-def _with_unsaid(sentences: Sequence[str]) -> list[str]:
-    found = list(sentences)
+    written = list(sentences)
     for number, wrong in enumerate(UNSAID, start=1):
-        found.insert(number * len(sentences) // (len(UNSAID) + 1) + number - 1, wrong)
-    return found
+        written.insert(number * len(sentences) // (len(UNSAID) + 1) + number - 1, wrong)
+    return KnownRecording(whole, phones, words, " ".join(written))
 
 
 def _between(draw: random.Random, noise: np.random.Generator, other: str) -> np.ndarray:

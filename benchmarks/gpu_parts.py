@@ -200,17 +200,21 @@ def training(at: Setup) -> Figures:
     for clips in at.clips:
         for shapes in ("fixed", "changing"):
             batches = [_batch(at, clips, turn if shapes == "changing" else 0) for turn in range(4)]
-            _reset_peak(at)
+            if at.on_gpu:
+                torch.cuda.empty_cache()
+                torch.cuda.reset_peak_memory_stats(at.device)
             milliseconds = [
                 timed(at, lambda batch=batches[turn % 4]: _step(learner, batch))  # type: ignore[misc]
                 for turn in range(at.rounds + 4)
             ][3:]
+            taken = torch.cuda.max_memory_allocated(at.device) if at.on_gpu else 0
+            peak_gb = round(taken / 1e9, 3) if at.on_gpu else None
             middle = statistics.median(milliseconds)
             counted = flops.step_flops(batches[0].rows, at.shape)
             found[f"{clips} clips, {shapes}"] = {
                 "milliseconds": round(middle, 3), "positions": batches[0].rows.length,
                 "mfu": round(counted / (middle / 1e3) / peak, 4) if peak else None,
-                "peak_gb": _peak_gb(at),
+                "peak_gb": peak_gb,
             }  # fmt: skip
     return found
 
@@ -427,16 +431,6 @@ def _step(learner: "Learner", batch: "Batch") -> None:
 def _wait(at: Setup) -> None:
     if at.on_gpu:
         torch.cuda.synchronize(at.device)
-
-
-def _reset_peak(at: Setup) -> None:
-    if at.on_gpu:
-        torch.cuda.empty_cache()
-        torch.cuda.reset_peak_memory_stats(at.device)
-
-
-def _peak_gb(at: Setup) -> float | None:
-    return round(torch.cuda.max_memory_allocated(at.device) / 1e9, 3) if at.on_gpu else None
 
 
 PARTS: dict[str, Callable[[Setup], Figures]] = {

@@ -65,15 +65,13 @@ def drawn(name: str, count: int) -> list[str]:
     found: dict[str, str] = {}
     while len(found) < count:
         text = draw.choices(kinds, weights)[0](draw, grammar)
-        fits = 1 <= _length(text) <= MOST_WORDS and set_of(text) == name
+        known = _key(text)
+        # By its words a text belongs to one set: every third is for choosing.
+        of_set = SETS[zlib.crc32(known.encode()) % 3 != 0]
+        fits = 1 <= _length(text) <= MOST_WORDS and of_set == name
         if fits and not is_judged(plain(text)):
-            found.setdefault(_key(text), text)
+            found.setdefault(known, text)
     return [*found.values()]
-
-
-def set_of(text: str) -> str:
-    """The set that a text belongs to, by its words: every third is for choosing."""
-    return SETS[0] if zlib.crc32(_key(text).encode()) % 3 == 0 else SETS[1]
 
 
 def _key(text: str) -> str:

@@ -127,7 +127,7 @@ def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) ->
     reference = run / "samples" / "best_reference.wav"
     bundles = ("demo", str(run), str(folder.checkpoint_path(last)))
     said = list(own)
-    rows = [heard(("own", 0), text, own[text], own[text]) for text in said]
+    rows = [heard(("own", 0), text, wave, wave) for text, wave in own.items()]
     for who, bundle in zip(WHO, bundles, strict=True):
         waves = voice.spoken(bundle, "", said, seeds, "fp32", low=False, recording=reference)
         for seed, clips in enumerate(waves):

@@ -16,21 +16,18 @@ def text(found: Mapping[str, Any] | Sequence[Any]) -> str:
     """Rows of single figures as a table, with a line each for everything else."""
     named = isinstance(found, Mapping)
     rows = dict(found) if named else {str(number): row for number, row in enumerate(found)}
-    if rows and all(map(_is_row, rows.values())):
+    if rows and all(isinstance(row, Mapping) and not _holds_rows(row) for row in rows.values()):
         return _table(rows, named=named)
     lines = []
     for name, value in rows.items():
-        nested = isinstance(value, Mapping) or (
-            isinstance(value, list | tuple) and any(isinstance(one, Mapping) for one in value)
-        )
+        nested = isinstance(value, Mapping) or _holds_rows(value)
         lines.append(f"\n{name}:\n{text(value)}" if nested and value else f"{name}: {_cell(value)}")
     return "\n".join(lines)
 
 
-def _is_row(value: object) -> bool:
-    return isinstance(value, Mapping) and not any(
-        isinstance(one, Mapping) for one in value.values()
-    )
+def _holds_rows(value: object) -> bool:
+    inner = list(value.values()) if isinstance(value, Mapping) else value
+    return isinstance(inner, list | tuple) and any(isinstance(one, Mapping) for one in inner)
 
 
 def _table(rows: Mapping[str, Mapping[str, Any]], *, named: bool) -> str:

@@ -76,11 +76,13 @@ class Making:
             accents.plan(_some(short, recipe.accented)),
             flite.plan(_some(short, recipe.neighbouring), recipe.seed, neighbours.NEIGHBOURS),
         ]
+        taught = [one for one in neighbours.NEIGHBOURS if one.name in recipe.pretrained]
+        lengthy = (
+            (recipe.lengthy, flite.MANNERS),
+            (recipe.lengthy_neighbouring, taught or neighbours.NEIGHBOURS),  # none in `SHORT`
+        )
         for part in range(recipe.lengthy_parts):
-            for size, manners in (
-                (recipe.lengthy, flite.MANNERS),
-                (recipe.lengthy_neighbouring, self._taught),
-            ):
+            for size, manners in lengthy:
                 texts = _some(long, size // recipe.lengthy_parts)
                 planned.append(flite.plan(texts, recipe.seed + part, manners))
         first = 0
@@ -141,18 +143,12 @@ class Making:
             print(f"{digest}  {name}")
 
     def _lessons(self, mel_stats: Tensor) -> batches.Lessons:
-        heard = batches.references(self._speech, list(people.PEOPLE))
+        heard = batches.references(self._speech, people.PEOPLE)
         return batches.Lessons(self._targets, heard, mel_stats, self.recipe)
 
     @property
     def _at(self) -> Workplace:
         return Workplace(self.recipe, self.work, self.device)
-
-    @property
-    def _taught(self) -> Sequence[flite.SpeakingStyle]:
-        """The neighbours whom the GPT learns to speak as; all where it is none (`SHORT`)."""
-        found = [one for one in neighbours.NEIGHBOURS if one.name in self.recipe.pretrained]
-        return found or neighbours.NEIGHBOURS
 
     @property
     def _speech(self) -> TeacherSpeech:

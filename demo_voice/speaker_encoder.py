@@ -34,11 +34,10 @@ def learn(at: Workplace, speech: TeacherSpeech) -> None:
     stage = at.recipe.listener
     encoder = new(at.recipe).to(at.device)
     holder, optimizer = company(encoder, at.recipe)
-    numbers = _by_manner(speech)
     encoder.train()
 
     def losses(step: int) -> tuple[Tensor, Tensor]:
-        waves, labels = _batch(speech, numbers, stage.batch, step)
+        waves, labels = _batch(speech, stage.batch, step)
         mel = speaker_mel(waves).to(at.device)
         with stages.low_precision(at.device):
             found = encoder.net(mel, l2_norm=True).float()
@@ -67,25 +66,15 @@ def company(
     return holder, torch.optim.AdamW(weights, lr=rate, weight_decay=1e-4)
 
 
-def _by_manner(speech: TeacherSpeech) -> list[list[int]]:
-    names = list(PEOPLE)
-    numbers: list[list[int]] = [[] for _ in names]
-    for index, clip in enumerate(speech.clips):
-        numbers[names.index(clip.manner)].append(index)
-    return numbers
-
-
-def _batch(
-    speech: TeacherSpeech, numbers: list[list[int]], count: int, step: int
-) -> tuple[Tensor, Tensor]:
+def _batch(speech: TeacherSpeech, count: int, step: int) -> tuple[Tensor, Tensor]:
     """(waves [count, samples] at 16 kHz, manners [count]), every pseudo-speaker as often."""
     draw = random.Random(f"listener/{step}")
-    heard = [number for number, clips in enumerate(numbers) if clips]
-    labels = draw.choices(heard, k=count)
+    clips = [speech.by_manner.get(name, []) for name in PEOPLE]
+    labels = draw.choices([number for number, own in enumerate(clips) if own], k=count)
     length = int(SECONDS * SPEAKER_RATE)
     waves = []
     for label in labels:
-        wave = speech.samples(draw.choice(numbers[label]))
+        wave = speech.samples(draw.choice(clips[label]))
         start = draw.randint(0, max(0, len(wave) - length))
         part = wave[start : start + length]
         # Loudness and a little noise say nothing of who speaks.

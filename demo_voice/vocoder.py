@@ -101,15 +101,12 @@ class Ear:
         self.speech = speech
         self.encoder = encoder
         self.device = device
-        self._clips: dict[str, list[int]] = {}
-        for index, clip in enumerate(speech.clips):
-            self._clips.setdefault(clip.manner, []).append(index)
         self._known: dict[int, Tensor] = {}
 
     @torch.inference_mode()
     def speaker(self, manner: str, draw: random.Random) -> Tensor:
         """An embedding [512, 1] from one of 20 clips of a pseudo-speaker."""
-        index = draw.choice(self._clips[manner][:20])
+        index = draw.choice(self.speech.by_manner[manner][:20])
         if index not in self._known:
             wave = self.speech.at(index, SPEAKER_RATE)
             self._known[index] = self.encoder(wave[None])[0].cpu()

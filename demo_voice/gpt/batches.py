@@ -1,7 +1,7 @@
 """Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together."""
 
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -93,22 +93,15 @@ class Lessons:
         manners = sorted(set(people))
         timbres = [Timbre.drawn(draw) if timbred else Timbre() for _ in manners]
         heard = [self._reference(draw, *pair) for pair in zip(manners, timbres, strict=True)]
-        rows = pack(
-            [self.passages.tokens(passage) for passage in passages],
-            [self.passages.codes(passage) for passage in passages],
-            heard,
-            self.recipe.gpt,
-            stop_input=True,
+        texts, codes, mels = (
+            [of(passage) for passage in passages]
+            for of in (self.passages.tokens, self.passages.codes, self.passages.mels)
         )
+        rows = pack(texts, codes, heard, self.recipe.gpt, stop_input=True)
         which = [manners.index(name) for name in people]
         own = tuple(timbres[number] for number in which)
-        mels = torch.cat(
-            [
-                timbre.mels(self.passages.mels(passage), self.mel_stats)
-                for passage, timbre in zip(passages, own, strict=True)
-            ]
-        )
-        return Lesson(rows, tuple(passages), torch.tensor(which), mels, own)
+        moved = [timbre.mels(mel, self.mel_stats) for timbre, mel in zip(own, mels, strict=True)]
+        return Lesson(rows, tuple(passages), torch.tensor(which), torch.cat(moved), own)
 
     def _reference(self, draw: random.Random, manner: str, timbre: Timbre) -> Tensor:
         wave = draw.choice(self.references[manner])
@@ -169,11 +162,10 @@ class Lessons:
         return groups
 
 
-def references(speech: TeacherSpeech, manners: Sequence[str]) -> dict[str, list[Tensor]]:
+def references(speech: TeacherSpeech, manners: Iterable[str]) -> dict[str, list[Tensor]]:
     """[samples] at 22,050 Hz of some clips of each pseudo-speaker."""
-    found: dict[str, list[Tensor]] = {name: [] for name in manners}
-    for index, clip in enumerate(speech.clips):
-        kept = found.get(clip.manner)
-        if kept is not None and len(kept) < REFERENCES_PER_MANNER and clip.seconds > 1.5:
-            kept.append(speech.at(index, CODE_RATE).half())
+    found = {}
+    for name in manners:
+        clips = [one for one in speech.by_manner.get(name, []) if speech.clips[one].seconds > 1.5]
+        found[name] = [speech.at(one, CODE_RATE).half() for one in clips[:REFERENCES_PER_MANNER]]
     return found

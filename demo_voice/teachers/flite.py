@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from fractions import Fraction
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +31,6 @@ RATE = SPEAKER_RATE
 SILENCE = "pau"
 NAMES = (SILENCE, *(name.lower() for name in PHONES))
 CLIPS_PER_SHARD = 500
-HELD_OUT_VOICE = "awb"
 
 
 class TeacherError(SotaqueError):
@@ -184,6 +183,14 @@ class TeacherSpeech:
         for path in sorted(folder.glob("shard_*.json")):
             self.clips += [TeacherClip(**row) for row in json.loads(path.read_text())]
         self._shards: dict[int, np.ndarray] = {}
+
+    @cached_property
+    def by_manner(self) -> dict[str, list[int]]:
+        """The clips of each pseudo-speaker that is there."""
+        found: dict[str, list[int]] = {}
+        for index, clip in enumerate(self.clips):
+            found.setdefault(clip.manner, []).append(index)
+        return found
 
     def at(self, index: int, rate: int) -> Tensor:
         """All samples [n] of clip `index` at another rate."""

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO
 
-from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.gpu_usage import GpuUsageReader
 from machine.devices.usage import Usage, UsageMeter
 from machine.errors import SotaqueError
 from machine.text import printable
@@ -84,12 +84,8 @@ def line_of(usage: Usage) -> str:
         cells.append(f"{_percent(gpu.busy_percent)} {_amount(gpu.used_bytes, gpu.total_bytes)}")
     cells.append(_percent(usage.cpu_percent))
     cells.append(_amount(usage.memory_used_bytes, usage.memory_total_bytes))
-    if usage.trainer_memory_bytes is not None:
-        cells.append(
-            f"{_percent(usage.trainer_cpu_percent)} {_gigabytes(usage.trainer_memory_bytes)} GB"
-        )
-    else:
-        cells.append("-")
+    trainer = f"{_percent(usage.trainer_cpu_percent)} {_gigabytes(usage.trainer_memory_bytes)} GB"
+    cells.append("-" if usage.trainer_memory_bytes is None else trainer)
     return "  ".join(cells)
 
 

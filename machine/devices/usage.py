@@ -4,6 +4,7 @@ psutil reads the system; a container's memory limit, which it does not know, is 
 """
 
 import contextlib
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -92,14 +93,9 @@ class UsageMeter:
             limit = read_text(self._cgroup / limit_name).strip()
             used = read_text(self._cgroup / used_name).strip()
             if limit.isdigit() and used.isdigit() and int(limit) < machine_bytes:
-                rows = dict(
-                    line.split(maxsplit=1)
-                    for line in read_text(self._cgroup / stat_name).splitlines()
-                    if " " in line
-                )
-                droppable = rows.get("inactive_file", "0").strip()
-                dropped = int(droppable) if droppable.isdigit() else 0
-                return max(0, int(used) - dropped), int(limit)
+                stat = read_text(self._cgroup / stat_name)
+                dropped = re.search(r"^inactive_file (\d+)$", stat, re.MULTILINE)
+                return max(0, int(used) - int(dropped[1] if dropped else 0)), int(limit)
         return None
 
     def _tree(self, seconds: float) -> tuple[float | None, int | None]:

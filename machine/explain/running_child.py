@@ -16,7 +16,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.gpu_usage import GpuUsageReader
 from machine.explain.inputs import arrays
 from machine.onnxruntime.trial_child import load_libraries, placed, recording
 from machine.process import reserve_stdout, write_json_line

@@ -62,7 +62,11 @@ def not_in_build(wish: ProviderRequest, seen: OnnxSurroundings) -> Reason:
         )
     if wish.kind == "cuda" and "nvidia" not in seen.gpus:
         message = f"{message}; nor does this machine show an NVIDIA GPU"
-    return "not_in_build", message, _install(wish, installed, wanted)
+    if wish.kind == "rocm":
+        mend = f"Install AMD's build, {wanted}, in the place of {installed}: it comes with ROCm."
+    else:
+        mend = replace_builds(installed, wanted)
+    return "not_in_build", message, mend
 
 
 def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Reason:
@@ -138,7 +142,10 @@ def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
 def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
     found = re.search(r"CUDA failure (\d+): ([^;\n]*)", log)
     if not found:
-        return _cudnn(log)
+        if fault := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
+            message = f"cuDNN does not work: {fault[0][:_MOST_CHARACTERS]}"
+            return "missing_cudnn", message, INSTALL_LIBRARIES
+        return None
     number, words = int(found[1]), found[2].strip()
     if number == 35:
         needed = OLDEST_DRIVER.get(major_of(seen.cuda) or 0)
@@ -152,13 +159,6 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
         code, message, mend = _FAILURES[number]
         return code, f"{message} (CUDA failure {number}: {words})", mend
     return "gpu_failed", f"The GPU fails: CUDA failure {number}: {words}", "Run: make doctor"
-
-
-def _cudnn(log: str) -> Reason | None:
-    if found := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
-        return "missing_cudnn", f"cuDNN does not work: {found[0][:_MOST_CHARACTERS]}", (
-            INSTALL_LIBRARIES)  # fmt: skip
-    return None
 
 
 def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:
@@ -183,9 +183,3 @@ def _openvino(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason
 def _answering(seen: OnnxSurroundings) -> str:
     name = seen.build or next(iter(seen.packages), "onnxruntime")
     return f"{name} {seen.packages.get(name, '')}".strip()
-
-
-def _install(wish: ProviderRequest, installed: str, wanted: str) -> str:
-    if wish.kind == "rocm":
-        return f"Install AMD's build, {wanted}, in the place of {installed}: it comes with ROCm."
-    return replace_builds(installed, wanted)

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from machine.devices import selection
@@ -65,13 +64,10 @@ def look(place: ReadingPlace) -> Machine:
 
 
 def settings(
-    environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path] = MappingProxyType({})
+    environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path]
 ) -> MachineSettings:
-    """The settings that concern the machine; a fault is told and the defaults stand.
-
-    Args:
-        models: The weights of the base models that have a name.
-    """
+    """The settings that concern the machine; a fault is told and the defaults stand. models: as
+    `ReadingPlace`."""
     from machine.settings.loading import SharedSettings, load
 
     try:

@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from machine.devices import nvidia_smi
+from machine.devices.gpu_usage import read_nvidia_smi
 from machine.devices.nvml import GpuState
 from machine.process import ask_once, run_with_timeout
 from machine.readings.snapshot import Managed, OnnxRuntime, TorchBuild, TrialSpeech
@@ -60,7 +60,7 @@ def managed(
 ) -> Managed:
     """What nvidia-smi tells of the GPUs, or NVML itself; loaded: whether a driver is there."""
     if program := programs.get("nvidia-smi"):
-        gpus, answer = nvidia_smi.read(program, limit_seconds)
+        gpus, answer = read_nvidia_smi(program, limit_seconds)
         output = " ".join(answer.out.split())[:300] or answer.last_error
         return Managed(gpus, "nvidia-smi", "" if gpus else output or "it lists no GPU")
     if not loaded:

@@ -152,7 +152,7 @@ class _HashingFile:
     def __init__(self, descriptor: int, path: Path) -> None:
         self._descriptor = descriptor
         self._path = path
-        self._hash = hashlib.sha256()
+        self.hash = hashlib.sha256()
         self.num_bytes = 0
         self.error: OSError | None = None
 
@@ -161,8 +161,10 @@ class _HashingFile:
         self.num_bytes += len(view)
         if self.error is None:
             try:
-                _write_all(self._descriptor, view)
-                self._hash.update(view)
+                rest = view
+                while rest:  # one call takes at most 2 GB, and less on a disk that gets full
+                    rest = rest[os.write(self._descriptor, rest) :]
+                self.hash.update(view)
             except OSError as error:
                 self.error = error
             crash_point("half written", self._path)
@@ -170,9 +172,6 @@ class _HashingFile:
 
     def flush(self) -> None:
         """Nothing: the whole is flushed once, at the end."""
-
-    def written(self) -> Written:
-        return Written(self._hash.hexdigest(), self.num_bytes)
 
 
 def _write(part: Path, path: Path, writer: Callable[[BinaryIO], object]) -> Written:
@@ -189,14 +188,9 @@ def _write(part: Path, path: Path, writer: Callable[[BinaryIO], object]) -> Writ
         except OSError as error:
             raise _explained(error, path, hashing.num_bytes) from error
         crash_point("after fsync", path)
-        return hashing.written()
+        return Written(hashing.hash.hexdigest(), hashing.num_bytes)
     finally:
         os.close(descriptor)
-
-
-def _write_all(descriptor: int, view: memoryview) -> None:
-    while view:  # one call takes at most 2 GB, and less on a disk that gets full
-        view = view[os.write(descriptor, view) :]
 
 
 def _explained(error: OSError, path: Path, needed_bytes: int) -> WriteError:

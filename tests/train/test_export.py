@@ -129,7 +129,7 @@ def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
     found = replace(files_of(checkpoint, base), decoder=run.best_decoder)
     export(found, voice := tmp_path / "voice")
     state = read_tensors(voice / "model.pth")
-    assert bundle.verify(voice) is None
+    assert bundle.verify(voice)
     assert all(torch.equal(state[name], tensor) for name, tensor in tensors.items())
     opened = load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))
     same, own, of_base = (
@@ -145,7 +145,7 @@ def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
 def test_the_bundle_says_what_it_was_made_from(base, checkpoint, tmp_path):
     to = exported(checkpoint, base, tmp_path / "voice")
     found = bundle.read(to)
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
     assert found.base == {"name": str(base), "sha256": sha256_of(base / "model.pth")}
     assert (found.data_sha256, found.epoch) == ("d" * 64, 7)
     assert found.licence == "Random weights, free to use"
@@ -216,7 +216,7 @@ def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path)
     found, rate = soundfile.read(to / "reference.wav")
     assert rate == 22_050
     assert abs(found - tone).max() < 1e-3
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
 
 
 # What is best
@@ -254,7 +254,7 @@ def test_where_the_base_is_best_it_is_exported_as_the_person(
     if onnx:
         assert (to / "onnx.json").is_file()
         return
-    assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to) is None
+    assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to)
     assert (bundle.read(to).epoch, bundle.read(to).data_sha256) == (0, "d" * 64)
     assert (to / PRONUNCIATIONS).is_file()
     found, before = read_tensors(to / "model.pth"), read_tensors(base / "model.pth")
@@ -291,7 +291,7 @@ def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_h
         to = tmp_path / f"without_{number}"
         assert export_best(run, to, **(given | changed)) == 0
         assert "holds no recording of the person" in caplog.text
-        assert not (to / "reference.wav").exists() and bundle.verify(to) is None
+        assert not (to / "reference.wav").exists() and bundle.verify(to)
 
 
 # Where it goes
@@ -308,7 +308,7 @@ def test_an_earlier_export_is_replaced_whole(base, checkpoint, tmp_path, earlier
         (to / "model.pth").write_bytes(b"old")
         assert found.epoch == 7
     exported(checkpoint, base, to)
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
     assert not [path.name for path in tmp_path.iterdir() if "sotaque-part" in path.name]
 
 
@@ -364,7 +364,7 @@ def test_a_full_disk_leaves_the_earlier_export(base, checkpoint, tmp_path, monke
         patch.setattr(os, "write", write)
         with pytest.raises(DiskFull, match="bytes needed"):
             exported(checkpoint, base, to)
-    assert bundle.verify(to) is None
+    assert bundle.verify(to)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base", "output", "voice"]
 
 
@@ -386,7 +386,7 @@ def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path, mo
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(tmp_path / "voice")]
     assert main(command) == 2
     assert main([*command, "--base", str(tmp_path / "moved")]) == 0
-    assert bundle.verify(tmp_path / "voice") is None
+    assert bundle.verify(tmp_path / "voice")
     with pytest.raises(BundleError, match="is no folder"):
         load_voice(VoiceSpec(str(checkpoint)))
     load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "moved")))

@@ -3,7 +3,7 @@ recording a piece of the text is."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from train.cutting.base_alignment import (
     best_matches,
 )
 from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
-from train.cutting.manuscript import Manuscript
+from train.cutting.manuscript import Manuscript, TextUnit
 from train.cutting.planning import PlacedUnit
 from train.cutting.profile import (
     VAD_SECONDS,
@@ -46,15 +46,6 @@ _LONG_SECONDS = 8.0
 # What a character takes, at least and at most: Chinese and fast Spanish.
 _SECONDS_A_CHARACTER = (0.04, 0.35)
 _LEAST_SHARE = 0.2
-
-
-@dataclass(frozen=True)
-class TextPiece:
-    """What is looked for at once, a sentence or a part of a long one. ends: as in `TextUnit`."""
-
-    text: str
-    sentence: int
-    ends: int
 
 
 def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
@@ -129,7 +120,7 @@ def _journaled(
     return score
 
 
-def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextPiece]) -> list[SpanMatch]:
+def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> list[SpanMatch]:
     """Those that are likely enough, and neither begin nor end inside a sentence whose other part is
     not said beside them. Pure."""
     found = [
@@ -150,7 +141,7 @@ def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextPiece]) -> l
 
 def _is_whole(
     one: SpanMatch, before: Sequence[SpanMatch], after: Sequence[SpanMatch],
-    pieces: Sequence[TextPiece],
+    pieces: Sequence[TextUnit],
 ) -> bool:  # fmt: skip
     first, last = pieces[one.first_piece], pieces[one.last_piece - 1]
     begins = one.first_piece == 0 or pieces[one.first_piece - 1].sentence != first.sentence
@@ -160,17 +151,19 @@ def _is_whole(
     )
 
 
-def pieces_of(text: Manuscript, most_characters: int) -> list[TextPiece]:
-    """Its sentences; those that are longer are divided at the ends of clauses. Pure."""
-    found, held = list[TextPiece](), ""
+def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
+    """What is looked for at once: its sentences; those that are longer are divided at the ends of
+    clauses. Pure."""
+    found, held = list[TextUnit](), list[TextUnit]()
     for number, unit in enumerate(text.units):
-        held = f"{held} {unit.text}" if held else unit.text
+        held.append(unit)
         sentence = text.sentences[unit.sentence]
         divides = unit.ends == 1 and len(sentence) > most_characters
         last = number + 1 == len(text.units) or text.units[number + 1].sentence != unit.sentence
         if last or divides:
-            found.append(TextPiece(held, unit.sentence, unit.ends))
-            held = ""
+            written = " ".join(one.text for one in held)
+            found.append(replace(unit, text=written, first_word=held[0].first_word))
+            held = []
     return found
 
 
@@ -193,7 +186,7 @@ def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:
 
 
 def _units(
-    matches: Sequence[SpanMatch], pieces: Sequence[TextPiece], breaths: Sequence[Breath],
+    matches: Sequence[SpanMatch], pieces: Sequence[TextUnit], breaths: Sequence[Breath],
     seconds: float,
 ) -> Iterator[PlacedUnit]:  # fmt: skip
     for place, one in enumerate(matches):
@@ -210,7 +203,7 @@ def _units(
         )  # fmt: skip
 
 
-def _unheard(said: set[int], pieces: Sequence[TextPiece], text: Manuscript) -> list[int]:
+def _unheard(said: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
     """Sentences of which less than half was found."""
     found = [0] * len(text.sentences)
     for number in said:
@@ -223,7 +216,7 @@ def _unheard(said: set[int], pieces: Sequence[TextPiece], text: Manuscript) -> l
 
 
 def _refuse_other_text(
-    said: set[int], pieces: Sequence[TextPiece], recordings: Sequence[SourceRecording], cause: str
+    said: set[int], pieces: Sequence[TextUnit], recordings: Sequence[SourceRecording], cause: str
 ) -> None:
     found = sum(len(pieces[number].text) for number in said)
     whole = sum(len(piece.text) for piece in pieces)

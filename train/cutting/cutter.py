@@ -21,7 +21,6 @@ from train.concurrency import lookahead
 from train.cutting.manuscript import Manuscript
 from train.cutting.planning import (
     UNSURE,
-    AccountRow,
     PlacedUnit,
     Stretch,
     account,
@@ -65,13 +64,13 @@ class CutJob:
 
 @dataclass(frozen=True)
 class CutRecording:
-    """A recording with its clips and the account of all of it."""
+    """A recording with its clips and the account of all of it, in its own frames."""
 
     recording: SourceRecording
     profile: SoundProfile
     clips: list[Stretch]
     left: list[Stretch]
-    rows: list[AccountRow]
+    rows: list[Stretch]
 
     @classmethod
     def of(

@@ -70,8 +70,8 @@ class PlacedUnit:
 
 @dataclass(frozen=True)
 class Stretch:
-    """Speech from `first` to before `last`, in frames of 10 ms: a clip to write, or left out for a
-    reason. text: what is said there, as far as it is known."""
+    """From `first` to before `last`: a clip to write, or left out for a reason. In frames of 10 ms,
+    in an account in those of the recording. text: what is said there, as far as it is known."""
 
     first: int
     last: int
@@ -192,22 +192,11 @@ def _clip_cost(
     return short + long + _CUT_COST[units[last - 1].ends] + joins
 
 
-@dataclass(frozen=True)
-class AccountRow:
-    """frames from `first` to before `last`, at the recording's own rate; text: what is said there,
-    as far as it is known."""
-
-    first: int
-    last: int
-    reason: str
-    text: str = ""
-
-
 def account(
     clips: Sequence[Stretch], left: Sequence[Stretch], profile: SoundProfile, rate: int,
     frames: int,
-) -> list[AccountRow]:  # fmt: skip
-    """Rows that follow each other from frame 0 to `frames`."""
+) -> list[Stretch]:  # fmt: skip
+    """All of a recording, from its frame 0 to `frames`, at its own rate."""
     kinds = [SILENCE, NOISE, UNSURE]
     labels = _background(profile)
     for start, end in speech_spans(profile.speech):
@@ -223,13 +212,13 @@ def account(
         if end - begin < _SHORTEST_FRAMES:
             labels[begin:end] = 0
     edges = [0, *(np.flatnonzero(np.diff(labels)) + 1), len(labels)]
-    rows = list[AccountRow]()
+    rows = list[Stretch]()
     for begin, end in itertools.pairwise(edges):
         first, last = clip_frame(int(begin), rate), clip_frame(int(end), rate)
         last = frames if end == len(labels) else min(last, frames)
         if last > first:
             label = int(labels[begin])
-            rows.append(AccountRow(first, last, kinds[label], texts.get(label, "")))
+            rows.append(Stretch(first, last, texts.get(label, ""), kinds[label]))
     return rows
 
 

@@ -11,7 +11,7 @@ import torch
 
 from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
-from machine.storage.hashes import stamp_of
+from machine.storage.hashes import FileStamp, stamp_of
 from xtts.audio import AudioError, declared_bytes, facts, resample
 
 LISTENING_RATE = 16_000
@@ -32,13 +32,13 @@ class CuttingError(SotaqueError):
 @dataclass(frozen=True)
 class SourceRecording:
     """A recording that libsndfile reads. name: how clips and tables call it; rate: in Hz;
-    stamp: size and time of change when it was opened."""
+    stamp: of the file when it was opened."""
 
     name: str
     path: Path
     rate: int
     frames: int
-    stamp: tuple[int, int]
+    stamp: FileStamp
 
     @property
     def seconds(self) -> float:
@@ -55,7 +55,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
         raise CuttingError(f"{path} does not exist, or is no file.")
     if path.stat().st_size == 0:
         raise CuttingError(f"{path} is empty (0 bytes); copy it again.")
-    original = _stamp(path)
+    original = stamp_of(path)
     try:
         header = facts(path)
     except AudioError as error:
@@ -63,7 +63,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
             raise CuttingError(str(error)) from error
         path = _by_av(path, work / f"{name}.wav")
         header = facts(path)
-        original = _stamp(path)
+        original = stamp_of(path)
     declared, size = declared_bytes(path), path.stat().st_size
     if declared is not None and size < _LEAST_PRESENT * declared:
         raise CuttingError(
@@ -75,7 +75,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
 
 def check_unchanged(recording: SourceRecording) -> None:
     """Raises CuttingError when the file changed since it was opened."""
-    if _stamp(recording.path) != recording.stamp:
+    if stamp_of(recording.path) != recording.stamp:
         raise CuttingError(
             f"{recording.path} changed while it was read: is it still being recorded? Give the "
             "same command again when it is whole."
@@ -154,11 +154,6 @@ def stretches(
             yield place, held[first - start : last - start]
         keep_from = min([end, *(max(first, start) for _, (first, _last) in waiting)])
         held, start = held[keep_from - start :].copy(), keep_from
-
-
-def _stamp(path: Path) -> tuple[int, int]:
-    found = stamp_of(path)
-    return found.bytes, found.mtime_ns
 
 
 def _by_av(path: Path, to: Path) -> Path:

@@ -90,7 +90,7 @@ def write(
     clips = _write_clips(folder, result)
     write_account(folder, result)
     write_report(folder, clips, result, unheard, fingerprint)
-    # `id|text` a line, as `train.dataset.transcripts` reads it.
+    # `id|text` a line, as `train.dataset.metadata` reads it.
     rows = "".join(f"{clip.name}|{field(clip.text)}\n" for clip in clips)
     replace_file(folder / "metadata.csv", lambda file: file.write(rows.encode()))
     write_json(folder / FINISHED, {

@@ -3,7 +3,7 @@
     FOLDER/<SHA-256 of the recording>/<key>.safetensors     one for each model that encoded it
 
 so that all of a recording's can be deleted. Files are whole or absent, and named by what they
-depend on. Importing this module imports no torch.
+depend on. Importing this module imports neither torch nor numpy: the API deletes latents.
 """
 
 import contextlib
@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from machine.storage.atomic import WriteError, make_folder, replace_file
 from machine.storage.hashes import sha256_of
-from xtts.inference.speech import Voice
 
 if TYPE_CHECKING:
+    from xtts.inference.speech import Voice
     from xtts.model.loading import Model
 
 log = logging.getLogger(__name__)
@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 def latents_of_recording(
     model: "Model", weights: str, recording: Path, folder: Path | None
-) -> Voice:
+) -> "Voice":
     """The voice of a recording in `model`, whose learning part has the SHA-256 `weights`.
 
     folder: where latents are kept; None keeps nothing. A folder that cannot be written costs time
@@ -61,7 +61,7 @@ def _unkeep(path: Path) -> None:
         path.parent.rmdir()
 
 
-def write(path: Path, made: Voice) -> None:
+def write(path: Path, made: "Voice") -> None:
     """Raises DiskFull or WriteError."""
     from safetensors.torch import save
 
@@ -73,10 +73,12 @@ def write(path: Path, made: Voice) -> None:
     replace_file(path, lambda file: file.write(data))
 
 
-def read(path: Path, model: "Model") -> Voice | None:
+def read(path: Path, model: "Model") -> "Voice | None":
     """None for a file that is missing, damaged, or of another model's shape."""
     import torch
     from safetensors.torch import load
+
+    from xtts.inference.speech import Voice
 
     try:
         found = load(path.read_bytes())

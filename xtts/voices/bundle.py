@@ -52,10 +52,13 @@ def read(folder: Path) -> Bundle:
     return bundle
 
 
-def verify(folder: Path) -> str | None:
-    """None when every file of the bundle is whole, else the sentence that says which is not."""
+def verify(folder: Path) -> Bundle:
+    """As `read`, and every file that it names is whole. Raises BundleError for one that is not."""
     bundle = read(folder)
-    names = {"config.json", "model.pth", "vocab.json"} - bundle.files.keys()
-    if names:
-        return f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
-    return fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
+    if names := {"config.json", "model.pth", "vocab.json"} - bundle.files.keys():
+        fault: str | None = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
+    else:
+        fault = fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
+    if fault:
+        raise BundleError(f"{fault} Export or copy the voice again.")
+    return bundle

@@ -174,9 +174,7 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
         reference = spec.reference
     else:
         if (folder / "bundle.json").is_file():
-            if fault := bundle.verify(folder):
-                raise BundleError(f"{fault} Export or copy the voice again.")
-            licence = bundle.read(folder).licence
+            licence = bundle.verify(folder).licence
         elif folder != DEMO:
             locate_base(str(folder), tos_agreed=spec.tos_agreed)
         reference = spec.reference or _existing(folder / "reference.wav")

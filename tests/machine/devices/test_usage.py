@@ -13,7 +13,7 @@ import pynvml
 import pytest
 
 from machine.devices import nvml
-from machine.devices.gpu_meter import GpuUsageReader
+from machine.devices.gpu_usage import GpuUsageReader
 from machine.devices.nvml import GpuState, Nvml, NvmlError, as_cuda_counts
 from machine.devices.usage import UsageMeter
 

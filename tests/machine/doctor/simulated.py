@@ -315,14 +315,6 @@ _ALL: tuple[Callable[[], Machine], ...] = (
     hybrid_laptop_switched_off, after_suspend, nothing_could_be_read,
 )  # fmt: skip
 MACHINES: Mapping[str, Callable[[], Machine]] = {make.__name__: make for make in _ALL}
-EXIT_CODES = {
-    "healthy": 0, "cpu_only": 0, "no_driver": 2, "no_toolkit": 2, "uvm_missing": 2,
-    "old_driver": 2, "blackwell_on_an_old_build": 2, "wrong_libcufft": 2,
-    "cpu_build_of_onnx_runtime": 1, "onnx_runtime_of_another_major": 1, "small_shared_memory": 1,
-    "no_ffmpeg": 0, "disk_full": 2, "exclusive_mode": 1, "poisoned_child": 2, "hanging_child": 2,
-    "hybrid_laptop": 2, "hybrid_laptop_switched_off": 1, "after_suspend": 2,
-    "nothing_could_be_read": 1,
-}  # fmt: skip
 
 
 def told(name: str) -> tuple[str, str, int]:

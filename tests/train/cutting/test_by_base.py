@@ -8,8 +8,8 @@ import pytest
 
 from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
 from train.cutting.base_alignment import SpanMatch, SpanScore
-from train.cutting.by_base import TextPiece, pieces_of, sure_matches
-from train.cutting.manuscript import Cue, manuscript_of
+from train.cutting.by_base import pieces_of, sure_matches
+from train.cutting.manuscript import Cue, TextUnit, manuscript_of
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7]
@@ -107,7 +107,8 @@ def test_long_sentences_are_divided_at_their_commas() -> None:
 
 
 def test_half_a_sentence_is_kept_beside_its_other_half_only() -> None:
-    pieces = [TextPiece("One,", 0, 1), TextPiece("two.", 0, 2), TextPiece("Three.", 1, 3)]
+    written = [("One,", 0, 1), ("two.", 0, 2), ("Three.", 1, 3)]
+    pieces = [TextUnit(text, 0, 0, sentence, ends) for text, sentence, ends in written]
 
     def match(first: int, piece: int, nats: float = 50.0, weakest: float = 1.0) -> SpanMatch:
         return SpanMatch(first, first + 1, piece, piece + 1,

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from machine.storage.hashes import FileStamp
 from train.cutting import by_words
 from train.cutting.by_words import TextListener, heard_whole, wrong_order
 from train.cutting.manuscript import Cue, Manuscript, manuscript_of
@@ -63,7 +64,7 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(
         text = manuscript_of([Cue(" ".join(words) + ".")], "en")
         journal = HeardJournal(tmp_path / name, "a fingerprint")
         listener = TextListener(text, journal, steps)
-        tape = SourceRecording("tape", tmp_path / "tape.wav", 16_000, 16_000, (0, 0))
+        tape = SourceRecording("tape", tmp_path / "tape.wav", 16_000, 16_000, FileStamp("", 0, 0))
         for place in range(NUM_WORDS // WORDS_A_CHUNK):
             samples = np.array([place * WORDS_A_CHUNK], np.float32)
             listener.hear(tape, SpokenChunk(100.0 * place, samples))

@@ -20,8 +20,8 @@ from train.cutting.planning import (
     TOO_LONG,
     TOO_SHORT,
     UNSURE,
-    AccountRow,
     PlacedUnit,
+    Stretch,
     account,
     plan,
 )
@@ -165,7 +165,7 @@ def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips:
 
 def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path: Path) -> None:
     texts = ['=HYPERLINK("http://x")', "- Sim, disse.", "Nothing of it.", "'=1"]
-    rows = [AccountRow(8_000 * i, 8_000 * (i + 1), "in a clip", t) for i, t in enumerate(texts)]
+    rows = [Stretch(8_000 * i, 8_000 * (i + 1), t) for i, t in enumerate(texts)]
     tape = SimpleNamespace(name="@tape", rate=16_000)
     result: Any = SimpleNamespace(recordings=[SimpleNamespace(recording=tape, rows=rows)])
     write_account(tmp_path, result)

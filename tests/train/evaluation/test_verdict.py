@@ -1,19 +1,20 @@
 """The rule: bad epochs are never chosen and are named for what is wrong with them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
 from train.evaluation.verdict import decide
-from xtts.voices.evaluation_file import Candidate
+from xtts.voices.evaluation_file import Candidate, CandidateKind
 
 SEEDS = range(20)
 
 
-def good(seed: int, epoch: int = 1, **changes: float) -> Candidate:
+def good(seed: int, epoch: int = 1, **changes: Any) -> Candidate:
     """An epoch that came nearer to the person and lost nothing."""
-    return candidate(facts(seed + 100, **{"voice": 0.7, **changes}), epoch=epoch, loss=3.0)  # type: ignore[arg-type]
+    return candidate(facts(seed + 100, **{"voice": 0.7, **changes}), epoch=epoch, loss=3.0)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -41,16 +42,6 @@ def test_a_bad_epoch_is_never_the_best_and_is_named(
     remarks = " ".join(wanted.remarks)
     assert named in remarks or (named == "15 % faster" and " % faster than" in remarks)
     assert "By validation loss alone it would have been the best." in wanted.remarks
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_relabelled_base_cannot_be_told_from_it(seed: int) -> None:
-    same = facts(seed, voice=0.4)
-    told, verdict = verdict_of(base(seed), candidate(same, epoch=3, loss=0.1))
-    assert told["epoch 3"].indistinguishable_from_base
-    assert "It cannot be told from the base." in told["epoch 3"].remarks
-    assert (verdict.kind, verdict.indistinguishable_from_base) == ("base", True)
-    assert "nothing that was learned" in verdict.reason
 
 
 @pytest.mark.parametrize(
@@ -83,13 +74,6 @@ def test_of_every_judge_the_worse_direction_is_known() -> None:
     )
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_relabelled_base_is_not_chosen_beside_a_good_epoch(seed: int) -> None:
-    same = candidate(facts(seed, voice=0.4), epoch=3, loss=0.1)
-    _, verdict = verdict_of(base(seed), good(seed), same)
-    assert verdict.epoch == 1
-
-
 def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told() -> None:
     worse = candidate(facts(7, voice=0.9, lost=0.2), epoch=2)
     told, verdict = verdict_of(base(), worse)
@@ -117,47 +101,6 @@ def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is() -
     assert "lower LEARNING_RATE" not in told(same, seconds=1800.0)
     blended = candidate(facts(8, voice=0.9, lost=0.2), "blend", 2, 0.5)
     assert "BLEND" not in told(*worse, blended, seconds=1800.0)
-
-
-def test_a_blend_that_no_judge_tells_from_the_base_is_not_called_the_best() -> None:
-    same = facts(3, voice=0.4, errors=0.15)
-    epoch = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
-    told, verdict = verdict_of(base(3, errors=0.15), candidate(same, "blend", 2, 0.3), epoch)
-    assert told["epoch 2 at 30%"].indistinguishable_from_base and verdict.kind == "blend"
-    assert "best" not in verdict.reason and "speaks as well as the base" in verdict.reason
-
-
-def test_a_blend_that_keeps_the_words_is_taken_before_its_epoch() -> None:
-    epoch = candidate(facts(8, voice=0.9, lost=0.2), epoch=2)
-    half = candidate(facts(9, voice=0.75, lost=0.005), "blend", 2, 0.5)
-    _, verdict = verdict_of(base(), epoch, half)
-    assert (verdict.kind, verdict.epoch, verdict.share) == ("blend", 2, 0.5)
-    assert verdict.reason.startswith("Epoch 2 at 50% is the best: nearest to the person")
-
-
-def test_of_voices_that_cannot_be_told_apart_the_one_with_more_words() -> None:
-    one = candidate(facts(11, voice=0.80, lost=0.02), epoch=1)
-    other = candidate(facts(12, voice=0.79), epoch=2)
-    _, verdict = verdict_of(base(), one, other)
-    assert verdict.epoch == 2
-
-
-def test_of_those_that_nothing_tells_apart_the_smallest_share() -> None:
-    epoch = candidate(facts(13, voice=0.7), epoch=2)
-    blends = [candidate(facts(13, voice=0.7), "blend", 2, share) for share in (0.7, 0.3)]
-    _, verdict = verdict_of(base(), epoch, *blends)
-    assert (verdict.kind, verdict.share) == ("blend", 0.3)
-
-
-@pytest.mark.parametrize(
-    ("rate", "kind"), [(0.98, "epoch"), (0.93, "base"), (1.08, "base")],
-    ids=["the person's", "the base's", "as far off on the other side"],
-)  # fmt: skip
-def test_the_persons_rate_is_a_gain_where_the_voice_is_no_further(rate: float, kind: str) -> None:
-    slow = base(3, rate=0.92)
-    _, verdict = verdict_of(slow, candidate(facts(14, voice=0.4, rate=rate, lost=0.01)))
-    assert verdict.kind == kind
-    assert ("nearer to their rate" in verdict.reason) is (kind == "epoch")
 
 
 @pytest.mark.parametrize(
@@ -191,28 +134,13 @@ def test_who_is_fast_where_the_base_is_slow_has_lost_the_rate() -> None:
     assert told["epoch 1"].ruled_out == "It speaks 13 % faster than the person."
 
 
-def test_the_base_does_not_win_a_tie_by_hearing_its_own_words() -> None:
-    """It says 100 % by nature; the one beside it is clearly nearer, with one word less."""
-    nearer = candidate(facts(15, voice=0.47, lost=0.01), "blend", 1, 0.3)
-    _, verdict = verdict_of(base(3), nearer)
-    assert (verdict.kind, verdict.share) == ("blend", 0.3)
-
-
 def test_a_pruned_epoch_is_told_of_and_not_chosen() -> None:
     told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={"epoch 2"})
     assert verdict is not None and verdict.epoch == 1 and len(told) == 3
 
 
-def test_an_unreliable_base_does_not_win() -> None:
-    _, verdict = verdict_of(base(unfinished=0.5), good(1, voice=0.4))
-    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
-
-
 def test_without_a_base_or_anything_beside_it_there_is_no_verdict() -> None:
     assert decide([good(1)])[1] is None and decide([base()])[1] is None
-
-
-# Where a recogniser listened
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -223,41 +151,6 @@ def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed: int) -
     told, verdict = verdict_of(base(seed, errors=0.15), good(seed, errors=0.15), bad)
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
     assert "word errors in 100 more than the base" in (told["epoch 3"].ruled_out or "")
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-def test_a_relabelled_base_is_the_base_to_a_recogniser_too(seed: int) -> None:
-    same = facts(seed, voice=0.4, errors=0.15)
-    others = [candidate(same, "blend", 3, share) for share in (0.7, 0.3)]
-    told, verdict = verdict_of(base(seed, errors=0.15), candidate(same, epoch=3), *others)
-    assert told["epoch 3"].indistinguishable_from_base
-    assert (verdict.kind, verdict.indistinguishable_from_base) == ("base", True)
-
-
-def test_words_that_only_the_base_misses_rule_nobody_out_where_a_recogniser_listened() -> None:
-    """By its ear an epoch leaves words out which a recogniser hears."""
-    dialect = candidate(facts(21, voice=0.7, lost=0.1, errors=0.1), epoch=1)
-    told, verdict = verdict_of(base(3, errors=0.15), dialect)
-    assert told["epoch 1"].ruled_out is None and verdict.epoch == 1
-    assert "with word errors of" in verdict.reason
-
-
-def test_fewer_word_errors_are_a_gain_over_the_base() -> None:
-    clearer = candidate(facts(22, voice=0.4, errors=0.02), epoch=1)
-    _, verdict = verdict_of(base(3, errors=0.3), clearer)
-    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
-    assert "not measurably further" in verdict.reason
-
-
-def test_a_blend_that_ties_with_the_base_is_taken_and_an_epoch_is_not() -> None:
-    tuned = facts(23, voice=0.41, errors=0.16)
-    known = base(3, errors=0.15)
-    other = candidate(facts(24, voice=0.1, errors=0.5), epoch=2)
-    _, verdict = verdict_of(known, candidate(tuned, "blend", 2, 0.3), other)
-    assert (verdict.kind, verdict.share) == ("blend", 0.3)
-    assert "a blend that speaks as well as the base" in verdict.reason
-    _, verdict = verdict_of(known, candidate(tuned, epoch=1), other)
-    assert verdict.kind == "base"
 
 
 def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base() -> None:
@@ -272,21 +165,104 @@ def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base() -> 
         assert (verdict.kind, verdict.epoch) == (kind, epoch if kind == "blend" else 0)
 
 
+@pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.parametrize("errors", [None, 0.15], ids=["by its own ear", "to a recogniser"])
+def test_a_relabelled_base_cannot_be_told_from_it(seed: int, errors: float | None) -> None:
+    """Nor its blends with itself; beside a good epoch it is not chosen."""
+    same, known = facts(seed, voice=0.4, errors=errors), base(seed, errors=errors)
+    relabelled = candidate(same, epoch=3, loss=0.1)
+    blends = [candidate(same, "blend", 3, share) for share in (0.7, 0.3)]
+    told, verdict = verdict_of(known, relabelled, *blends)
+    assert told["epoch 3"].indistinguishable_from_base
+    assert "It cannot be told from the base." in told["epoch 3"].remarks
+    assert (verdict.kind, verdict.indistinguishable_from_base) == ("base", True)
+    assert "nothing that was learned" in verdict.reason
+    assert verdict_of(known, good(seed, errors=errors), relabelled)[1].epoch == 1
+
+
+def spoken(seed: int, share: float = 1.0, *, epoch: int = 2, **sound: Any) -> Candidate:
+    """An epoch, or a blend of less than all of it."""
+    kind: CandidateKind = "epoch" if share == 1 else "blend"
+    return candidate(facts(seed, **sound), kind, epoch, share)
+
+
+# Of a voice that is further from the person than the base's, and hard to understand.
+POOR = spoken(24, voice=0.1, errors=0.5)
+UNDERSTOOD = base(3, errors=0.15)
+
+
 @pytest.mark.parametrize(
-    "worse", [{"voice": 0.2, "errors": 0.1}, {"voice": 0.41, "errors": 0.24}],
-    ids=["further from the person", "more word errors, not surely"],
+    ("known", "others", "best", "reason"),
+    [
+        pytest.param(
+            base(), [spoken(8, voice=0.9, lost=0.2), spoken(9, 0.5, voice=0.75, lost=0.005)],
+            "epoch 2 at 50%", "Epoch 2 at 50% is the best: nearest to the person",
+            id="a blend that keeps the words, before its epoch",
+        ),
+        pytest.param(
+            base(), [spoken(11, epoch=1, voice=0.8, lost=0.02), spoken(12, voice=0.79)],
+            "epoch 2", "", id="of voices that cannot be told apart, the one with more words",
+        ),
+        pytest.param(
+            base(), [spoken(13, share, voice=0.7) for share in (1.0, 0.7, 0.3)],
+            "epoch 2 at 30%", "", id="of those that nothing tells apart, the smallest share",
+        ),
+        pytest.param(
+            base(3), [spoken(15, 0.3, voice=0.47, lost=0.01)], "epoch 2 at 30%", "",
+            id="the base does not win a tie by hearing its own words",
+        ),
+        pytest.param(
+            base(unfinished=0.5), [spoken(101, epoch=1, voice=0.4)], "epoch 1", "",
+            id="an unreliable base does not win",
+        ),
+        *(
+            pytest.param(
+                base(3, rate=0.92), [spoken(14, voice=0.4, rate=rate, lost=0.01)], best, reason,
+                id=f"a rate of {rate} beside one of 0.92",
+            )
+            for rate, best, reason in (
+                (0.98, "epoch 2", "nearer to their rate"), (0.93, "base", ""), (1.08, "base", ""),
+            )
+        ),
+        pytest.param(
+            UNDERSTOOD, [spoken(21, voice=0.7, lost=0.1, errors=0.1)], "epoch 2",
+            "with word errors of", id="words that a recogniser hears are not left out",
+        ),
+        pytest.param(
+            base(3, errors=0.3), [spoken(22, voice=0.4, errors=0.02)], "epoch 2",
+            "not measurably further", id="fewer word errors are a gain",
+        ),
+        pytest.param(
+            UNDERSTOOD, [spoken(23, 0.3, voice=0.41, errors=0.16), POOR], "epoch 2 at 30%",
+            "a blend that speaks as well as the base", id="a blend that ties is taken",
+        ),
+        pytest.param(
+            UNDERSTOOD, [spoken(23, epoch=1, voice=0.41, errors=0.16), POOR], "base", "",
+            id="an epoch that ties is not",
+        ),
+        pytest.param(
+            UNDERSTOOD, [spoken(24, 0.3, voice=0.2, errors=0.1)], "base", "",
+            id="a blend further from the person is not",
+        ),
+        pytest.param(
+            UNDERSTOOD, [spoken(24, 0.3, voice=0.41, errors=0.24)], "base", "",
+            id="a blend with more word errors, not surely, is not",
+        ),
+        pytest.param(
+            base(3, errors=0.2),
+            [spoken(25, voice=0.9, errors=0.22), spoken(26, 0.5, voice=0.6, errors=0.04)],
+            "epoch 2 at 50%", "", id="of those nearer to the person, the one that is understood",
+        ),
+        pytest.param(
+            UNDERSTOOD, [spoken(3, 0.3, voice=0.4, errors=0.15), POOR], "epoch 2 at 30%",
+            "Epoch 2 at 30% is taken:", id="what no judge tells from the base is not the best",
+        ),
+    ],
 )  # fmt: skip
-def test_a_blend_that_lost_something_does_not_follow_the_base(worse: dict[str, float]) -> None:
-    known = base(3, errors=0.15)
-    blend = candidate(facts(24, **worse), "blend", 2, 0.3)  # type: ignore[arg-type]
-    told, verdict = verdict_of(known, blend)
-    assert verdict.kind == "base" and told["epoch 2 at 30%"].ruled_out is None
-
-
-def test_of_those_nearer_to_the_person_the_one_that_is_understood() -> None:
-    """An epoch that is nearer by far, and a blend with half of its errors."""
-    epoch = candidate(facts(25, voice=0.9, errors=0.22), epoch=2)
-    half = candidate(facts(26, voice=0.6, errors=0.04), "blend", 2, 0.5)
-    told, verdict = verdict_of(base(3, errors=0.2), epoch, half)
-    assert told["epoch 2"].ruled_out is None
-    assert (verdict.kind, verdict.share) == ("blend", 0.5)
+def test_which_is_best(known: Candidate, others: list[Candidate], best: str, reason: str) -> None:
+    told, verdict = verdict_of(known, *others)
+    chosen = told[best]
+    assert (verdict.kind, verdict.epoch, verdict.share) == (
+        chosen.kind, chosen.epoch, chosen.share,
+    )  # fmt: skip
+    assert reason in verdict.reason

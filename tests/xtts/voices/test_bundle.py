@@ -39,10 +39,9 @@ def voice(base: Path) -> Path:
 
 
 def test_what_is_written_is_read(voice):
-    found = bundle.read(voice)
+    found = bundle.verify(voice)
     assert (found.kind, found.epoch, found.licence) == ("voice", 3, "free")
     assert found.files["model.pth"].sha256 == sha256_of(voice / "model.pth")
-    assert bundle.verify(voice) is None
 
 
 @pytest.mark.parametrize("name", ALL[:3])
@@ -50,7 +49,6 @@ def test_a_changed_file_is_named_and_the_voice_is_not_opened(voice, name):
     content = bytearray((voice / name).read_bytes())
     content[len(content) // 2] ^= 1
     (voice / name).write_bytes(content)
-    assert name in bundle.verify(voice)
     with pytest.raises(BundleError, match=name):
         load_voice(VoiceSpec(str(voice)))
 
@@ -59,7 +57,8 @@ def test_a_bundle_that_names_no_weights_is_not_whole(voice):
     found = bundle.read(voice)
     files = {name: file for name, file in found.files.items() if name != "model.pth"}
     bundle.write(voice, replace(found, files=files))
-    assert "does not name model.pth" in bundle.verify(voice)
+    with pytest.raises(BundleError, match=r"does not name model\.pth"):
+        bundle.verify(voice)
 
 
 @pytest.mark.parametrize("content", ["{", "[]", "{}", '{"files": 3}', None])

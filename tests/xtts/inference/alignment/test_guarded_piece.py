@@ -1,15 +1,26 @@
-"""What may leave, what is spoken again and what is kept; no model."""
+"""What may leave, what is spoken again and what is kept, and that words begin and end with their
+sound; no model."""
 
 import numpy as np
 import pytest
 
 from tests.xtts.inference.alignment.attention_rows import LAST, SPOKEN, rows, said, whole
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
-from xtts.inference.alignment.guarded_piece import RETRY_SEED_STRIDE, Guard, GuardedPiece
+from xtts.inference.alignment.guarded_piece import (
+    RETRY_SEED_STRIDE,
+    Guard,
+    GuardedPiece,
+    LoudnessLog,
+    without_silence,
+)
 from xtts.inference.alignment.path import align
 
 IDS = [7] * (len(SPOKEN) - 2)
 HELD = 12_000
+RATE = 24_000
+# START, a word of two tokens, a blank, a word of one token, STOP.
+WORDS = np.array([0, 1, 1, 0, 1, 0], bool)
+TIMES = np.array([[0, 0], [0, 0.3], [0.3, 0.5], [0.5, 0.5], [0.5, 1.0], [1.0, 1.0]])
 BABBLE = [*whole(), *[-1] * 40]
 
 
@@ -141,3 +152,53 @@ def test_each_attempt_is_judged_by_its_own_sound():
     piece.push(sound(len(whole())))
     assert not judged(piece, whole())
     assert (guard.pieces[0].ending, guard.pieces[0].attempts) == (Ending.GOOD, 2)
+
+
+def noise(*parts: tuple[float, float]) -> np.ndarray:
+    """(seconds, amplitude) one behind the other."""
+    normal = np.random.default_rng(0).standard_normal
+    return np.concatenate([gain * normal(round(seconds * RATE)) for seconds, gain in parts])
+
+
+def loud(wave: np.ndarray, chunk: int = 10**9) -> np.ndarray:
+    log = LoudnessLog()
+    for start in range(0, len(wave), chunk):
+        log.push(wave[start : start + chunk].astype(np.float32))
+    return log.loud()
+
+
+def test_silence_at_either_end_of_a_word_is_not_of_it():
+    wave = noise((0.2, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.3, 1e-4))
+    found = without_silence(TIMES, WORDS, loud(wave))
+    assert found[[1, 2, 4]] == pytest.approx(
+        np.array([[0.2, 0.3], [0.3, 0.5], [0.65, 0.9]]), abs=0.011
+    )
+    assert (np.diff(found[WORDS].ravel()) >= 0).all()
+
+
+def test_a_closure_is_no_silence_and_a_word_of_silence_keeps_its_times():
+    wave = noise((0.04, 0), (0.42, 0.3), (0.04, 0), (0.5, 1e-5))
+    assert np.array_equal(without_silence(TIMES, WORDS, loud(wave)), TIMES)
+    assert np.array_equal(without_silence(TIMES, WORDS, np.zeros(0, bool)), TIMES)
+
+
+def test_the_vocoders_clicks_are_no_noise():
+    wave = noise(
+        (0.03, 0.2), (0.17, 1e-4), (0.3, 0.3), (0.15, 0), (0.25, 0.1), (0.27, 0), (0.03, 0.2)
+    )
+    found = without_silence(TIMES, WORDS, loud(wave))
+    assert found[1, 0] == pytest.approx(0.2, abs=0.011)
+    assert found[4, 1] == pytest.approx(0.9, abs=0.011)
+
+
+@pytest.mark.parametrize("chunk", [7, 239, 1_000, 24_000])
+def test_chunks_make_no_difference(chunk):
+    wave = noise((0.2, 1e-4), (0.3, 0.3), (0.25, 0), (0.25, 0.1))
+    assert np.array_equal(loud(wave, chunk), loud(wave))
+
+
+def test_at_another_speed_the_sound_lies_elsewhere():
+    wave = noise((0.1, 0), (0.15, 0.3), (0.1, 0), (0.15, 0.1))
+    found = without_silence(TIMES, WORDS, loud(wave), speed=2.0)
+    assert found[1, 0] == pytest.approx(0.2, abs=0.021)
+    assert found[4, 0] == pytest.approx(0.7, abs=0.021)
