@@ -96,7 +96,7 @@ def test_a_fade_in_chunks_is_the_fade_of_the_whole(sizes: list[int]) -> None:
     length = min(int(FADE_SECONDS * VOCODER_RATE), sum(sizes) // 2)
     wanted = np.ones(sum(sizes), np.float32)
     wanted[:length] *= np.linspace(0.0, 1.0, length)
-    wanted[len(wanted) - length :] *= np.linspace(1.0, 0.0, length)
+    wanted[len(wanted) - length :] *= np.linspace(0.0, 1.0, length)[::-1]
     for arrays in (torch, np):
         fade = StreamFade(arrays)
         parts = [fade.push(arrays.ones(size, dtype=arrays.float32)) for size in sizes]
