@@ -1,8 +1,8 @@
 """A run from top to bottom: machine, base, data, resume, learner, logs, loop.
 
-`open_trainer` names the phases in their order, and each is a function below it. Cheap checks come
+`open_trainer` names the phases in their order; the functions below it do them. Cheap checks come
 first, then what is on disk, then the feature cache and the model: a mistake is reported in seconds,
-before anything is written.
+before anything is written into OUTPUT_DIR.
 """
 
 import logging
@@ -66,7 +66,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
     world = distributed.world()
     if not world.is_main:
         log.setLevel(logging.WARNING)
-    # 1 to 3. Machine, base and data: nothing is written yet.
+    # 1 to 3. Machine, base and data: nothing is written into OUTPUT_DIR yet.
     context = build_context(settings, world)
     device = context.device.value
     current_gpu.make_current(device)

@@ -13,8 +13,8 @@ from train.evaluation.plan import EvaluationPlan
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS
 from xtts.voices.evaluation_file import Evaluation
-from xtts.workers.decoder_learning import BATCH, ROW_CODES
-from xtts.workers.requests import LEARNING_STEPS, SLOTS, SpeakingSpeed
+from xtts.workers.decoder_learning import BATCH, ROW_CODES, STEPS
+from xtts.workers.requests import SLOTS, SpeakingSpeed
 
 TIME_SHARE = 0.15
 LEAST_SECONDS = 180.0
@@ -221,7 +221,7 @@ class JudgingBudget:
         """Of the decoder, without the look at its words."""
         if self.speed is None:
             return MOST_LEARNING_SECONDS / 2
-        steps = _LEARNING_STEP * LEARNING_STEPS * BATCH * ROW_CODES * self.speed.sound
+        steps = _LEARNING_STEP * STEPS * BATCH * ROW_CODES * self.speed.sound
         return min(MOST_LEARNING_SECONDS, self._correction * (steps + 2 * self.speed.loading))
 
     def learning_room(self) -> float:

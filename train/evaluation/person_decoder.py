@@ -20,6 +20,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError
+from xtts.workers.decoder_learning import STEPS
 from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
 
 log = logging.getLogger("train")
@@ -109,5 +110,6 @@ def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnDec
         out=evaluator.run.best_decoder,
         weights=None if verdict.kind == "base" else weights,
         share=share,
+        steps=STEPS,
         budget_seconds=seconds,
     )

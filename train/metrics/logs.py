@@ -155,7 +155,7 @@ class Logs:
         log.info("%s%s", report.line(evaluation, candidate), left)
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
-            if candidate.epoch == 1:
+            if len(evaluation.candidates) == 2:  # the base and the first beside it
                 self._curves.numbers("evaluation", figures_of(base), 0)
             if candidate.kind == "epoch":
                 self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)

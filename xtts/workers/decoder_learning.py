@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from xtts.model.loading import Model
     from xtts.model.vocoder import Vocoder
 
-BATCH = 4
+STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
 MOST_NORM = 5.0
 # Of the way from the published weights to those that were learned, as far is gone: all of it is

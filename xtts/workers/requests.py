@@ -12,8 +12,6 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 # Spoken at once; always as many rows, so that a sentence is the same whoever is beside it.
 SLOTS = 8
-# Steps with which a decoder is learned.
-LEARNING_STEPS = 250
 
 Answer = TypeVar("Answer", covariant=True)
 
@@ -256,6 +254,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         reference: The person's recording, whose embedding it is learned with.
         out: Where its tensors are written (`xtts.voices.learned_decoder`).
         weights, share: As of `EvaluateRequest`.
+        steps: Of gradient descent.
         budget_seconds: Fewer steps are taken where these end before.
     """
 
@@ -265,9 +264,9 @@ class LearnDecoderRequest(Request[DecoderLearned]):
     out: Path
     weights: Path | None
     share: float
+    steps: int
     budget_seconds: float
     seed: int = 0
-    steps: int = LEARNING_STEPS
 
 
 def request_types() -> dict[str, type[Request[Any]]]:

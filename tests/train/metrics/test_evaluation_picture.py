@@ -58,9 +58,21 @@ def test_what_was_not_judged_has_no_panel() -> None:
 
 def test_tensorboard_has_it_beside_the_curves(tmp_path: Path) -> None:
     found = evaluation()
+    first = replace(found, candidates=found.candidates[:2])
     with logs(tmp_path) as told:
-        told.evaluation(found, found.candidates[1])
+        told.evaluation(first, first.candidates[1])
     shown = curves(tmp_path)
     (image,) = shown.Images("evaluation/figure")
     assert (image.width, image.height) == (drawn.WIDTH, 2 * drawn.PANEL_HEIGHT)
     assert "evaluation/voice" in shown.Tags()["scalars"]
+
+
+def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(
+    tmp_path: Path,
+) -> None:
+    """With SAVE_EVERY=2 epoch 1 never is."""
+    found = evaluation()
+    with logs(tmp_path) as told:
+        told.evaluation(replace(found, candidates=[found.candidates[0], found.candidates[2]]),
+                        found.candidates[2])  # fmt: skip
+    assert [one.step for one in curves(tmp_path).Scalars("evaluation/voice")] == [0, 2]
