@@ -123,8 +123,8 @@ class TrainSettings(SharedSettings):
         "auto"
     )
     """auto learns, when the run ends, the vocoder that speaks the best weights most as the person's
-    own clips sound, in the time that judging may take; on takes the time that it needs; off leaves
-    the base's."""
+    own clips sound, in the time that judging may take; on takes up to ten minutes; off leaves the
+    base's."""
     save_every: Count = 1
     """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[

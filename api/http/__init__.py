@@ -1,1 +1,1 @@
-"""The HTTP server below the routes: socket, connections, OpenAPI document."""
+"""The HTTP server below the routes: socket and connections."""

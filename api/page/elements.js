@@ -95,7 +95,8 @@ export function twice(button, label, act, { of = "", sure = `Really ${label.toLo
 export function options(select, list, wanted, picked = true) {
   if (!isNew(select.dataset, "told", list.map(({ value, text }) => [value, text]))) return;
   const before = select.value;
-  select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text })));
+  // What is wanted is also what the form goes back to when it is reset.
+  select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text, selected: value === wanted })));
   const has = (one) => list.some(({ value }) => value === one);
   select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
 }

@@ -110,11 +110,12 @@ class VoiceFollower:
             target = targets.epoch_target(self.settings, run_id, epoch)
             await self._turn_to(target)
             self.promotion = Promotion(run_id, epoch.number, epoch.sha256)
-            self.tell()
-            # A copy of 2 GB takes a while.
-            await asyncio.to_thread(
-                promotion.keep, self.settings.voices_dir, self.promotion, epoch.checkpoint
-            )
+            try:  # a copy of 2 GB takes a while
+                await asyncio.to_thread(
+                    promotion.keep, self.settings.voices_dir, self.promotion, epoch.checkpoint
+                )
+            finally:
+                self.tell()
 
     async def demote(self) -> None:
         """Follows VOICE again. Raises APIError."""

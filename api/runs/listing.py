@@ -129,7 +129,7 @@ def _run(name: str, folder: RunFolder) -> RunSummary:
     with contextlib.suppress(OSError):  # of a pruned epoch its sample is left
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(found[1]) for found in named if found)
-    learned = learned_decoder.read(folder)
+    learned = learned_decoder.recorded(folder)
     epochs = {number: _epoch(folder, number, learned) for number in sorted(numbers)}
     training = name == CURRENT and is_training(folder)
     return RunSummary(
@@ -223,12 +223,15 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> Sample | None:
         return None
     where, found = f"/v1/runs/{run.id}/epochs/{epoch.number}", epoch.sample
     kept = Sample.model_fields.keys() - {"output", "reference", "words"}
-    return Sample(
-        output=f"{where}/output.wav" if epoch.output else None,
-        reference=f"{where}/reference.wav" if epoch.reference else None,
-        words=_words(found.get("words")),
-        **{name: found.get(name) for name in kept},
-    )
+    try:
+        return Sample(
+            output=f"{where}/output.wav" if epoch.output else None,
+            reference=f"{where}/reference.wav" if epoch.reference else None,
+            words=_words(found.get("words")),
+            **{name: found.get(name) for name in kept},
+        )
+    except ValidationError:  # written by another program, or by hand
+        return None
 
 
 def _words(found: Any) -> list[WordTimestamp] | None:

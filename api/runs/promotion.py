@@ -1,8 +1,8 @@
 """Promotion of an epoch, kept in VOICES_DIR and shared between replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
-    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned decoder
-                                        embedding, as in a run folder
+    VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned
+                                        decoder, as in a run folder
 
 The trainer prunes epochs and knows no API (a container lends OUTPUT_DIR for reading only), so what
 is served is kept here: a link where that can be, which costs nothing until the trainer prunes, else

@@ -196,7 +196,7 @@ def _near_misses(file: dotenv.DotEnv) -> list[str]:
         f"{one.source}: {name} is not a setting; did you mean {' or '.join(close)}?"
         + (f" ({other}.)" if (other := difference(name)) else "")
         for name, one in file.given.items()
-        if name not in NAMES | RETIRED and (close := meant(name, NAMES))
+        if name not in NAMES | RETIRED.keys() and (close := meant(name, NAMES))
     ]
 
 
@@ -210,8 +210,7 @@ def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
         for name, ours in named.items()
     ]
     notes += [
-        f"{file.given[name].source}: {name} is not a setting any more; what it switched is always "
-        "on."
+        f"{file.given[name].source}: {name} is not a setting any more; {RETIRED[name]}."
         for name in others
         if name in RETIRED
     ]

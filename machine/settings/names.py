@@ -22,8 +22,13 @@ NAMES = frozenset(
     XTTS_V2_DIR XTTS_V2_URL
     """.split()
 )
-# Switches of earlier versions, which nobody but the tests turned off: what they did is always on.
-RETIRED = frozenset({"PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"})
+# Settings of earlier versions, and what a file that still has one is told.
+RETIRED = {
+    **dict.fromkeys(
+        ("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "what it switched is always on"
+    ),
+    "LEARN_SPEAKER": "LEARN_DECODER has taken its place",
+}
 
 # Other programs' families in a shared `.env`: never taken for a slip of the pen.
 FOREIGN = tuple("COMPOSE_ DOCKER_ BUILDKIT_ TORCH_ CUDA_ NVIDIA_ HF_ UV_ PIP_".split())
@@ -42,7 +47,6 @@ _TRAINERS_WORDS = {
     "KEEP_CHECKPOINTS": "SAVE_TOTAL_LIMIT SAVE_N_CHECKPOINTS SAVE_TOP_K",
     "VALIDATION_EVERY": "EVAL_STEPS VAL_INTERVAL EVAL_EVERY",
     "LOG_EVERY": "LOGGING_STEPS LOG_STEPS PRINT_STEP LOG_INTERVAL",
-    "LEARN_DECODER": "LEARN_SPEAKER",
     "RESUME": "RESUME_FROM_CHECKPOINT RESTORE_PATH CONTINUE_PATH",
     "LORA_RANK": "LORA_R",
     "SEED": "RANDOM_SEED TRAINING_SEED MANUAL_SEED",

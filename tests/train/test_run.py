@@ -20,7 +20,7 @@ from train.dataset.batches import Batches
 from train.trainer import Trainer
 from xtts.voices.run_folder import RunFolder
 
-# A recogniser and a learned speaker have tests of their own, and take seconds a run.
+# A recogniser and a learned decoder have tests of their own, and take seconds a run.
 QUIET = {
     "SAMPLE_DEVICE": "off",
     "TENSORBOARD": "off",

@@ -19,7 +19,7 @@ from xtts.workers.requests import SLOTS, SpeakingSpeed
 TIME_SHARE = 0.15
 LEAST_SECONDS = 180.0
 # Of a learned decoder: fewer steps than this share find next to nothing.
-MOST_LEARNING_SECONDS = 300.0
+MOST_LEARNING_SECONDS = 600.0
 LEAST_LEARNING_SHARE = 0.25
 # A group lasts as long as its longest sentence, which few candidates say as fast as the person.
 _LONGEST_SENTENCE = 1.3
@@ -238,7 +238,7 @@ class JudgingBudget:
         return self.speed.loading + codes * (self.speed.step + self.speed.sound)
 
     def _seconds(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
-        """Of so much; the base too, where it has not spoken. An embedding is heard once more."""
+        """Of so much; the base too, where it has not spoken. A decoder is heard once more."""
         heard = epochs + blends + (1 if learning and self.heard else 0)
         base = 0.0 if self._known else self._base_seconds(sentences)
         return base + heard * self.candidate_seconds(sentences) + learning

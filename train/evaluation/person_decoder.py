@@ -7,6 +7,7 @@ every other outcome leaves the base's decoder, and is kept as well, so that no l
 again.
 """
 
+import contextlib
 import logging
 import time
 from dataclasses import replace
@@ -39,7 +40,10 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> No
     run = evaluator.run
     known = learned_decoder.read(run)
     if how != "off" and known is not None and known.weights == verdict.weights:
-        return
+        # One that ran out of time is learned again where there is no limit: `train evaluate`.
+        whole = known.steps >= STEPS or evaluator.budget is not None
+        if whole:
+            return
     try:
         # The record first: without it nobody takes the tensors.
         run.best_decoder_record.unlink(missing_ok=True)
@@ -49,6 +53,8 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> No
     except GpuLost:
         raise
     except Exception as error:
+        with contextlib.suppress(OSError):
+            run.best_decoder.unlink(missing_ok=True)
         log.warning("No decoder was learned: %s", error)
 
 
@@ -63,6 +69,10 @@ def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> No
     run = evaluator.run
     started = time.perf_counter()
     found = evaluator.sampler.ask(_request(evaluator, verdict, seconds))
+    if not found.steps:
+        run.best_decoder.unlink(missing_ok=True)
+        log.info("No decoder is learned: the time went into preparing it.")
+        return
     learned = LearnedDecoder(
         **verdict.weights,
         distance_before=found.distance_before,

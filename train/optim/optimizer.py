@@ -95,4 +95,8 @@ def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
             f"The state that was saved is of OPTIMIZER={saved}, and this run has OPTIMIZER={own}. "
             "Set it back to go on, or RESUME=never to start over."
         )
+    if own == "adamw":  # what was saved without the fused kernel goes on with it
+        fused = {"fused": optimizer.defaults["fused"]}
+        groups = [{**group, **fused} for group in state["param_groups"]]
+        state = {**state, "param_groups": groups}
     optimizer.load_state_dict(state)

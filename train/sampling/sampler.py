@@ -19,6 +19,7 @@ from machine.devices import cuda_errors
 from machine.devices.probe.runner import report_surprise
 from machine.devices.selection import Environment
 from machine.storage.atomic import crash_point, write_json
+from machine.storage.hashes import sha256_of
 from machine.storage.reading import read_json
 from train.resilience import lost_gpu
 from train.run_context import RunContext
@@ -111,10 +112,11 @@ class Sampler:
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
         decoder = learned_for(self.run, best.weights)
-        told = {"kind": best.kind, "share": best.share, "learned_decoder": decoder is not None}
+        learned = sha256_of(decoder) if decoder else ""
+        told = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
         wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **told}
         files = of_best(self.run)
-        before = {"mode": "skipped", "learned_decoder": False, **read_json(files.sidecar)}
+        before = {"mode": "skipped", **read_json(files.sidecar)}
         same = before["mode"] != "skipped" and wanted.items() <= before.items()
         if self.plan.mode != "skipped" and not same:
             self.submit(
@@ -136,6 +138,8 @@ class Sampler:
 
         Raises WorkerFailed (`interrupted` where the run is to stop), and GpuLost as a sample.
         """
+        if self._stopping():  # in this process nothing looks again until it is done
+            raise WorkerFailed("interrupted", "The run is to stop.")
         found = self._asked(request)
         if not isinstance(found, WorkerFailed):
             return found

@@ -1,5 +1,5 @@
 """How far a sound is from a recording that it runs in step with: the loss by which the embedded
-voice's vocoder was trained and by which a speaker embedding is learned.
+voice's vocoder was trained and by which a person's decoder is learned.
 
 Multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
 """

@@ -129,7 +129,7 @@ class Verdict:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """What names its weights in the manifest of a best.pt and in best_speaker.json."""
+        """What names its weights in the manifest of a best.pt and in best_decoder.json."""
         return {
             "epoch": self.epoch,
             "share": self.share,

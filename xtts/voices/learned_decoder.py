@@ -80,12 +80,21 @@ class LearnedDecoder:
         return fault_of(Manifest(self.epoch, 0, {tensors.name: self.file}), tensors.parent)
 
 
+def recorded(run: RunFolder) -> LearnedDecoder | None:
+    """What a run says that it has learned, at a first look: a record, and tensors of its size."""
+    with contextlib.suppress(OSError, ValidationError):
+        found = _record(run)
+        if found.file is None or run.best_decoder.stat().st_size == found.file.bytes:
+            return found
+    return None
+
+
 def read(run: RunFolder) -> LearnedDecoder | None:
-    """What a run has learned; None, with a line in the log, where it cannot be used: the base's
-    decoder speaks as well."""
+    """What a run has learned, verified; None, with a line in the log, where it cannot be used: the
+    base's decoder speaks as well."""
     path = run.best_decoder_record
     try:
-        found = TypeAdapter(LearnedDecoder).validate_json(path.read_bytes())
+        found = _record(run)
         fault = found.fault(run.best_decoder)
     except FileNotFoundError:
         return None
@@ -95,6 +104,10 @@ def read(run: RunFolder) -> LearnedDecoder | None:
         log.warning("%s cannot be used and is left out: %s", path, fault)
         return None
     return found
+
+
+def _record(run: RunFolder) -> LearnedDecoder:
+    return TypeAdapter(LearnedDecoder).validate_json(run.best_decoder_record.read_bytes())
 
 
 def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
@@ -124,9 +137,9 @@ def decoder_beside(checkpoint: Path) -> Path | None:
 
 
 def digest_beside(checkpoint: Path) -> str:
-    """Of the decoder that was learned for this very checkpoint; "" without one."""
+    """Of the decoder that was learned for this very checkpoint, at a first look; "" without one."""
     run = RunFolder(checkpoint.parent.parent)
-    found = read(run)
+    found = recorded(run)
     return found.digest if found is not None and _is_for(found, run, checkpoint) else ""
 
 

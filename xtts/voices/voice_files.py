@@ -95,7 +95,7 @@ class VoiceFiles:
         state: The learning part of a checkpoint, read; None for a folder.
         normalizer: What a checkpoint learned to read by; None is what config.json says.
         pronunciations: Lists of pronunciations; a later one wins.
-        speaker: A speaker embedding that was learned for these weights; None where another
+        decoder: The tensors of one that was learned for these weights; None where another
             recording is asked for, or there is none.
         provenance: Of a run: `epoch` (0 for the base), `base` and `fingerprint`, as a checkpoint
             has them; empty for a folder.

@@ -49,6 +49,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(
     page.keyboard.type("Anna")
     page.keyboard.press("Enter")
     page.wait_for_selector("#dataset-works:not([hidden])")
+    assert page.input_value("#dataset-language") == "en"  # for the next one
     assert page.is_disabled("#cut")
     page.set_input_files("#recording-files", tape)  # The browser's own dialog chooses a file.
     page.wait_for_selector("#recording-list li:has-text('5.1 MB')")

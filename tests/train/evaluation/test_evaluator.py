@@ -58,7 +58,7 @@ class Speaking:
         self.fault: Exception | None = None
         self.requests: list[EvaluateRequest] = []
         self.learned: list[LearnDecoderRequest] = []
-        self.distance_after = 1.5
+        self.distance_after, self.steps = 1.5, 250
         self.errors_with_learned: float | None = None
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
         self.now, self.seconds_a_sentence = 0.0, 0.0
@@ -86,7 +86,7 @@ class Speaking:
         self.learned.append(request)
         self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
         request.out.write_bytes(b"tensors")
-        return DecoderLearned(2.0, self.distance_after, 40, 250, 1.0)
+        return DecoderLearned(2.0, self.distance_after, 40, self.steps, 1.0)
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:

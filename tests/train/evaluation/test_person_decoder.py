@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.forked import in_child
-from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground
+from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground, a_budget
 from train.evaluation.blending import conclude
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
@@ -154,3 +154,24 @@ def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, dam
     assert decoder_beside(ground.run.best_blend) is None
     ground.conclude()
     assert decoder_beside(ground.run.best_blend) is not None and len(ground.speaking.learned) == 2
+
+
+def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(ground: Ground) -> None:
+    ground.speaking.steps = 60
+    ground.conclude()
+    assert len(ground.speaking.learned) == 1
+    a_budget(ground)  # the next start of the run keeps it
+    ground.conclude()
+    assert len(ground.speaking.learned) == 1
+    ground.evaluator.budget = None  # `train evaluate`
+    ground.conclude()
+    assert len(ground.speaking.learned) == 2
+
+
+def test_no_time_for_a_step_is_no_answer(ground: Ground) -> None:
+    ground.speaking.steps = 0
+    ground.conclude()
+    assert kept(ground) is None and not ground.run.best_decoder.exists()
+    ground.speaking.steps = 250
+    ground.conclude()
+    assert kept(ground) is not None
