@@ -9,8 +9,10 @@ again.
 
 import contextlib
 import logging
+import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import Written, crash_point
@@ -53,9 +55,10 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> No
     except GpuLost:
         raise
     except Exception as error:
-        with contextlib.suppress(OSError):
-            run.best_decoder.unlink(missing_ok=True)
         log.warning("No decoder was learned: %s", error)
+    finally:
+        with contextlib.suppress(OSError):
+            _candidate(evaluator).unlink(missing_ok=True)
 
 
 def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> None:
@@ -70,7 +73,6 @@ def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> No
     started = time.perf_counter()
     found = evaluator.sampler.ask(_request(evaluator, verdict, seconds))
     if not found.steps:
-        run.best_decoder.unlink(missing_ok=True)
         log.info("No decoder is learned: the time went into preparing it.")
         return
     learned = LearnedDecoder(
@@ -80,18 +82,22 @@ def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> No
         clips=found.clips,
         steps=found.steps,
     )
-    if learned.better and (lost := evaluator.word_errors_with(verdict, run.best_decoder)):
+    if learned.better and (lost := evaluator.word_errors_with(verdict, _candidate(evaluator))):
         learned = replace(learned, more_word_errors=round(lost.mean, 4), harder=lost.low > 0)
     if budget:
         budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
     if learned.better:
+        os.replace(_candidate(evaluator), run.best_decoder)
         written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
         learned = replace(learned, file=written)
-    else:
-        run.best_decoder.unlink(missing_ok=True)
     learned_decoder.write(run, learned)
     log.info("%s", _told(learned, found.seconds))
+
+
+def _candidate(evaluator: Evaluator) -> Path:
+    """Where its tensors are until it is judged: nobody takes them from there."""
+    return evaluator.run.best_decoder.with_stem("unjudged_decoder")
 
 
 def _told(learned: LearnedDecoder, seconds: float) -> str:
@@ -117,7 +123,7 @@ def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnDec
     return LearnDecoderRequest(
         clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
         reference=evaluator.plan.reference.path,
-        out=evaluator.run.best_decoder,
+        out=_candidate(evaluator),
         weights=None if verdict.kind == "base" else weights,
         share=share,
         steps=STEPS,

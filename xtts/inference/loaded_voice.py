@@ -168,8 +168,8 @@ class LoadedVoice(ABC):
         return self.own or self.nobody()
 
     @abstractmethod
-    def backend(self, count: int = 1, *, beside_another: bool = False) -> Backend:
-        """What computes its speech; as in `crowd`."""
+    def backend(self, count: int | None = None, *, beside_another: bool = False) -> Backend:
+        """What computes its speech, of one at a time (None), or as in `crowd`."""
 
     @abstractmethod
     def voice_of(self, recording: Path, kept: Path | None) -> Voice:

@@ -252,7 +252,8 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) 
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
     _choose([utterance], *found)
     if utterance.error is not None:
-        raise utterance.error
+        # Another one: raised itself, it would hold by its frames whatever holds the utterance.
+        raise DecodingError(str(utterance.error))
     return cache
 
 
@@ -273,7 +274,7 @@ def decode(
         slots.step()
         for slot, utterance in enumerate(slots.utterances):
             if utterance is not None and utterance.error is not None:
-                raise utterance.error
+                raise DecodingError(str(utterance.error))
             if utterance is not None and utterance.done:
                 slots.leave(slot)
     return [utterance for _, utterance in wanted]

@@ -47,9 +47,9 @@ class LoadedTorchVoice(LoadedVoice):
         """As in `LoadedVoice`."""
         return sha256_of(self.weights_file)
 
-    def backend(self, count: int = 1, *, beside_another: bool = False) -> TorchBackend:
+    def backend(self, count: int | None = None, *, beside_another: bool = False) -> TorchBackend:
         """As in `LoadedVoice`."""
-        if count == 1:
+        if count is None:
             return TorchBackend(self.model)
         heads = self.heads if self.guarded else ()
         fitting = slots_on(self.model.gpt, count, beside_another=beside_another)
@@ -93,7 +93,8 @@ def load_torch_voice(
     same = None
     if files.state is not None:
         of_base = [one for one in others if isinstance(one, LoadedTorchVoice)]
-        same = next((one for one in of_base if one.folder == files.folder), None)
+        there = [one for one in of_base if one.folder == files.folder]
+        same = min(there, key=lambda one: one.learned_decoder, default=None)
     model = same.model if same else load_model(
         files.folder, where.device, where.mel_device, precision=where.precision,
         low_memory=where.low_memory,

@@ -13,6 +13,7 @@ one AMX core, per second of audio, 0.46 s as published, 0.37 s so in float32, 0.
 
 import contextlib
 import logging
+import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,6 +40,8 @@ log = logging.getLogger(__name__)
 
 # Of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
+# Length and direction of a weight, as torch names them since 2.1 and before.
+_WEIGHT_NORM = re.compile(r"\.parametrizations\.weight\.original[01]$|\.weight_[gv]$")
 
 
 class Vocoder(nn.Module):
@@ -179,7 +182,8 @@ def plans_each_width(vocoder: nn.Module) -> bool:
 def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
     """The vocoder out of a `model.pth`'s tensors, ready to speak."""
     speaker_width = config.speaker_encoder.embedding_width
-    vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
+    with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
+        vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
     decoder = vocoder.waveform_decoder
     decoder.load_state_dict(_part(state, WAVEFORM_DECODER))
     for module in decoder.modules():
@@ -197,13 +201,13 @@ def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, T
     own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
     found = {}
     for name in like:
-        if not name.startswith(WAVEFORM_DECODER):
-            continue
-        inner, _, normed = name.removeprefix("hifigan_decoder.").partition(".parametrizations.")
-        weight = own[f"{inner}.weight" if normed else inner]
-        if normed.endswith("original0"):
-            weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
-        found[name] = weight.contiguous()
+        if name.startswith(WAVEFORM_DECODER):
+            inner = name.removeprefix("hifigan_decoder.")
+            normed = _WEIGHT_NORM.search(inner)
+            weight = own[f"{inner[: normed.start()]}.weight" if normed else inner]
+            if normed and normed[0] in (".parametrizations.weight.original0", ".weight_g"):
+                weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
+            found[name] = weight.contiguous()
     return found
 
 

@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, replace_file, write_json
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest
-from xtts.voices.run_folder import RunFolder, manifest_beside
+from xtts.voices.run_folder import RunError, RunFolder, manifest_beside
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -157,7 +157,13 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> Written:
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """As they were written; verified by whoever found them (`read`)."""
+    """As they were written; verified by whoever found them (`read`). Raises RunError where the
+    trainer has removed them meanwhile."""
+    from safetensors import SafetensorError
     from safetensors.torch import load_file
 
-    return load_file(path)
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        text = f"{path} cannot be read ({error}). Open the voice again, as it is now."
+        raise RunError(text) from error

@@ -12,22 +12,26 @@ Importing this module imports no torch.
 
 import random
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
 from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
+    import torch
     from torch import Tensor, nn
 
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
     from xtts.model.vocoder import Vocoder
 
+# Of rows (latents, samples): a scalar.
+Distance = Callable[[Any], Any]
 STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
 MOST_NORM = 5.0
@@ -93,9 +97,11 @@ def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
     published = loading.read_tensors(tuned.base / "model.pth")
     learning = vocoder.load_vocoder(published, model.config).to(model.device)
     speaker = whose.speaker.detach().float().clone()
-    before = _mean_distance(learning, held_out, speaker)
-    steps = _descend(learning, speaker, learned_from, request, started)
-    after = _mean_distance(learning, held_out, speaker)
+    # The distance is FFTs: taken where a mel is, the CPU for a GPU whose FFT failed its check.
+    distance = partial(_distance, learning, speaker, torch.device(tuned.compute.mel_device))
+    before = _mean_distance(distance, held_out)
+    steps = _descend(learning, distance, learned_from, request, started)
+    after = _mean_distance(distance, held_out)
     learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
     return DecoderLearned(
         distance_before=round(before, 4),
@@ -146,7 +152,7 @@ def _forced(model: "Model", whose: "Voice", ids: Sequence[int], codes: "Tensor")
 
 def _descend(
     learning: "Vocoder",
-    speaker: "Tensor",
+    distance: Distance,
     clips: Sequence[SpokenLatents],
     request: LearnDecoderRequest,
     started: float,
@@ -173,7 +179,7 @@ def _descend(
         optimizer.param_groups[0]["lr"] = LEARNING_RATE * (1 - step / max(1, steps))
         optimizer.zero_grad()
         rows = [_drawn(clips, draw) for _ in range(BATCH)]
-        _distance(learning, rows, speaker).backward()
+        distance(rows).backward()
         torch.nn.utils.clip_grad_norm_(weights, MOST_NORM)
         optimizer.step()
         step += 1
@@ -194,17 +200,19 @@ def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor
     return clip.latents[:, first : first + ROW_CODES], clip.waveform[begin:end]
 
 
-def _mean_distance(vocoder: "Vocoder", clips: Sequence[SpokenLatents], speaker: "Tensor") -> float:
+def _mean_distance(distance: Distance, clips: Sequence[SpokenLatents]) -> float:
     """Of whole clips."""
     import torch
 
     with torch.no_grad():
-        rows = ((clip.latents, clip.waveform) for clip in clips)
-        return fmean(float(_distance(vocoder, [one], speaker)) for one in rows)
+        return fmean(float(distance([(clip.latents, clip.waveform)])) for clip in clips)
 
 
 def _distance(
-    vocoder: "Vocoder", rows: "Sequence[tuple[Tensor, Tensor]]", speaker: "Tensor"
+    vocoder: "Vocoder",
+    speaker: "Tensor",
+    device: "torch.device",
+    rows: "Sequence[tuple[Tensor, Tensor]]",
 ) -> "Tensor":
     """Of rows of as many codes each, (latents `[1, codes, width]`, samples); but for their context
     on either side."""
@@ -220,4 +228,4 @@ def _distance(
     aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
     inside = slice(aside, length - aside)
     wanted = torch.stack([wanted[inside] for _, wanted in rows])
-    return spectral_distance(found[:, inside], wanted)
+    return spectral_distance(found[:, inside].to(device), wanted.to(device))

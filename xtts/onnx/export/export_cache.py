@@ -28,12 +28,12 @@ Runs = Callable[[Sequence[str], float], ProcessResult]
 
 def kept_export(
     exports: Path, source: Path, sha256: str, kind: str, checkpoint: Path | None = None,
-    run: Runs = run_with_timeout,
+    run: Runs = run_with_timeout, *, decoder: Path | None = None,
 ) -> Path:  # fmt: skip
     """The export of a model's folder, made where it is missing or damaged.
 
-    checkpoint: whose learning part is spoken with, None is the folder's own; sha256: of that part's
-    file; kind: fp32 or int8. Raises OnnxError or WriteError.
+    checkpoint: whose learning part is spoken with, decoder: a learned one, None is the folder's
+    own; sha256: of what is exported; kind: fp32 or int8. Raises OnnxError or WriteError.
     """
     to = exports / f"{sha256[:16]}-{kind}"
     make_folder(exports)
@@ -41,7 +41,9 @@ def kept_export(
         if not _whole(to, kind):
             shutil.rmtree(to, ignore_errors=True)
             words = [str(source), str(to), "--kinds", kind]
-            _export_apart(words + (["--checkpoint", str(checkpoint)] if checkpoint else []), run)
+            for flag, path in (("--checkpoint", checkpoint), ("--decoder", decoder)):
+                words += [flag, str(path)] if path else []
+            _export_apart(words, run)
         with contextlib.suppress(OSError):  # a folder that may only be read still speaks
             os.utime(to)
         _remove_others(exports)

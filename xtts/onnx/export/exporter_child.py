@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from machine.errors import SotaqueError
@@ -18,10 +19,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("to", type=Path)
     parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
     parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
+    parser.add_argument("--decoder", type=Path, help="that was learned for it")
     asked = parser.parse_args(argv)
     try:
         from xtts.onnx.export import exporter
-        from xtts.voices.learned_decoder import decoder_beside
         from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
         from xtts.voices.voice_files import VoiceFiles
 
@@ -32,9 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             source = VoiceFiles(
                 asked.folder, asked.checkpoint, reference_beside(asked.checkpoint), None,
                 found.model, normalizer_of(found.provenance),
-                decoder=decoder_beside(asked.checkpoint),
             )  # fmt: skip
-        exporter.export(source, asked.to, asked.kinds)
+        exporter.export(replace(source, decoder=asked.decoder), asked.to, asked.kinds)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

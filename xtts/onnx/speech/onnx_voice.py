@@ -48,9 +48,9 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
         return {**super().told(), "placed": self.model.status.as_dict()}
 
-    def backend(self, count: int = 1, *, beside_another: bool = False) -> OnnxBackend:
+    def backend(self, count: int | None = None, *, beside_another: bool = False) -> OnnxBackend:
         """As in `LoadedVoice`."""
-        return OnnxBackend(self.model, count)
+        return OnnxBackend(self.model, count or 1)
 
     def voice_of(self, recording: Path, kept: Path | None) -> Voice:
         """As in `LoadedVoice`; needs torch, for the mels."""
@@ -126,4 +126,6 @@ def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)
     checkpoint = files.weights if files.state is not None else None
     exports = where.latents_folder.parent / "onnx"
-    return export_cache.kept_export(exports, files.folder, sha256, kind, checkpoint)
+    return export_cache.kept_export(
+        exports, files.folder, sha256, kind, checkpoint, decoder=files.decoder
+    )
