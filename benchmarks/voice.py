@@ -11,6 +11,7 @@ import argparse
 import statistics
 import tempfile
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -157,6 +158,7 @@ def spoken(
     else:
         reference = read_reference(model.config, recording)
     heard = voice_from_reference(model, reference)
+    heard = replace(heard, vocoder=opened.decoder)
     speaks: tuple[Any, Any] = (TorchBackend(model), heard)
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)

@@ -19,7 +19,7 @@ from xtts.workers.requests import SLOTS, SpeakingSpeed
 TIME_SHARE = 0.15
 LEAST_SECONDS = 180.0
 # Of a learned decoder: fewer steps than this share find next to nothing.
-MOST_LEARNING_SECONDS = 600.0
+MOST_LEARNING_SECONDS = 300.0
 LEAST_LEARNING_SHARE = 0.25
 # A group lasts as long as its longest sentence, which few candidates say as fast as the person.
 _LONGEST_SENTENCE = 1.3

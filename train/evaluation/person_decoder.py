@@ -28,6 +28,8 @@ from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
 
 log = logging.getLogger("train")
 
+# Where no budget bounds it; the process that learns has to answer within SPEAK_SECONDS.
+UNBOUNDED_SECONDS = 600.0
 # More say nothing new about one person, and each is spoken once by the GPT.
 MOST_CLIPS = 64
 
@@ -63,9 +65,9 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> No
 
 def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> None:
     """Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError."""
-    seconds, budget = MOST_LEARNING_SECONDS, evaluator.budget
+    seconds, budget = UNBOUNDED_SECONDS, evaluator.budget
     if budget and within_budget:
-        seconds = min(seconds, budget.learning_room())
+        seconds = min(MOST_LEARNING_SECONDS, budget.learning_room())
         if seconds <= 0:
             log.info("No decoder is learned: there is no time left for judging.")
             return

@@ -32,10 +32,12 @@ from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 @dataclass(frozen=True)
 class Voice:
     """Who speaks: latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder; tensors
-    or arrays, as the backend wants them."""
+    or arrays, as the backend wants them; vocoder: one that has learned the person
+    (`xtts.voices.learned_decoder`), None is the model's."""
 
     latents: Any
     speaker: Any
+    vocoder: Any = None
 
 
 class Utterance(ABC):

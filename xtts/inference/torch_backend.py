@@ -227,7 +227,8 @@ class TorchBackend:
 
     def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
         """As in `Backend`."""
-        return ChunkedVocoder(self.model.vocoder, voice.speaker, speed)
+        vocoder = self.model.vocoder if voice.vocoder is None else voice.vocoder
+        return ChunkedVocoder(vocoder, voice.speaker, speed)
 
     def checked(self, chunk: Tensor) -> Tensor:
         """As in `Backend`."""

@@ -15,7 +15,8 @@ from xtts.inference.decode_step import slots_on
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.torch_backend import TorchBackend
-from xtts.model.loading import Model, load_model, read_tensors
+from xtts.model.loading import Model, load_model
+from xtts.model.vocoder import Vocoder
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import learned_decoder
 from xtts.voices.voice_files import VoiceFiles
@@ -26,7 +27,7 @@ log = logging.getLogger(__name__)
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
     """weights_file: the file of the learning part; reference: a recording of the voice;
-    learned_decoder: whether its vocoder is one that was learned for it."""
+    decoder: a vocoder that was learned for these weights, with which its own person speaks."""
 
     model: Model
     folder: Path
@@ -35,11 +36,12 @@ class LoadedTorchVoice(LoadedVoice):
     reference: Path | None
     latents_folder: Path | None = None
     guarded: bool = True
-    learned_decoder: bool = False
+    decoder: Vocoder | None = None
 
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
-        self.model.vocoder.warm_up()
+        for vocoder in filter(None, (self.model.vocoder, self.decoder)):
+            vocoder.warm_up()
         super().prepare()
 
     @cached_property
@@ -76,10 +78,12 @@ class LoadedTorchVoice(LoadedVoice):
         if self.reference is None:
             return None
         if self.latents_folder is not None:
-            return self.voice_of(self.reference, self.latents_folder)
-        # Read as for the samples of a run, so that both are the same to the bit.
-        heard = voice.read_reference(self.model.config, self.reference)
-        return voice.voice_from_reference(self.model, heard)
+            found = self.voice_of(self.reference, self.latents_folder)
+        else:
+            # Read as for the samples of a run, so that both are the same to the bit.
+            heard = voice.read_reference(self.model.config, self.reference)
+            found = voice.voice_from_reference(self.model, heard)
+        return replace(found, vocoder=self.decoder)
 
 
 def load_torch_voice(
@@ -92,10 +96,8 @@ def load_torch_voice(
     """
     same = None
     if files.state is not None:
-        of_base = [one for one in others if isinstance(one, LoadedTorchVoice)]
-        there = [one for one in of_base if one.folder == files.folder]
-        same = min(there, key=lambda one: one.learned_decoder, default=None)
-    model = same.model if same else load_model(
+        same = next((one.model for one in others if one.folder == files.folder), None)
+    model = same or load_model(
         files.folder, where.device, where.mel_device, precision=where.precision,
         low_memory=where.low_memory,
     )  # fmt: skip
@@ -105,12 +107,11 @@ def load_torch_voice(
     model = replace(model, config=config, tokenizer=tokenizer)
     if files.state is not None:
         model.load_gpt(files.state)
+    decoder = None
     if files.decoder is not None:
-        model.load_decoder(learned_decoder.read_tensors(files.decoder))
-    elif same and same.learned_decoder:
-        model.load_decoder(read_tensors(files.folder / "model.pth"))
+        decoder = model.another_vocoder(learned_decoder.read_tensors(files.decoder))
     return LoadedTorchVoice(
         model, files.folder, files.licence or model.config.licence, files.weights, files.reference,
         where.latents_folder,
-        where.guard, files.decoder is not None,
+        where.guard, decoder,
     )  # fmt: skip

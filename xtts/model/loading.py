@@ -74,12 +74,12 @@ class Model:
         self.gpt = gpt.eval().requires_grad_(False)
         self.listener = self.listener and replace(self.listener, learned=state)
 
-    def load_decoder(self, state: Mapping[str, Tensor]) -> None:
-        """Takes another vocoder (`xtts.voices.learned_decoder`), to speak as this one would."""
+    def another_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
+        """One with other weights (`xtts.voices.learned_decoder`), to speak beside the model's."""
         vocoder = load_vocoder(state, self.config).to(self.device)
         if (dtype := self.vocoder.laid_out_as) is not None:
             vocoder.lay_out(dtype)
-        self.vocoder = vocoder
+        return vocoder
 
     def unload_gpt(self) -> None:
         """Gives its memory back; `load_gpt` is needed before the next word."""

@@ -76,10 +76,11 @@ class TunedModel:
         own.
         """
         self._take(weights, share)
-        model = replace(reading, gpt=self.model.gpt)
+        model, whose = replace(reading, gpt=self.model.gpt), self._voice_of(reference)
         if decoder is not None:
-            model.load_decoder(learned_decoder.read_tensors(decoder))
-        return model, self._voice_of(reference)
+            tensors = learned_decoder.read_tensors(decoder)
+            whose = replace(whose, vocoder=model.another_vocoder(tensors))
+        return model, whose
 
     def let_go(self) -> None:
         """Frees the learning part after a request, unless it is to be kept."""

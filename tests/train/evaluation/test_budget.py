@@ -121,7 +121,7 @@ def test_a_long_run_may_take_its_share() -> None:
     assert long.seconds_left() == pytest.approx(before - 40.0)
 
 
-def test_what_was_spent_leaves_less_for_the_embedding() -> None:
+def test_what_was_spent_leaves_less_for_the_decoder() -> None:
     one = budget(heard=False)
     one.speed = SLOW
     whole = one.learning_room()

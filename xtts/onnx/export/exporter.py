@@ -59,7 +59,7 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -
     _refuse_others(to)
     spoken = mapped(source.folder, source.state)
     if source.decoder is not None:
-        spoken.load_decoder(learned_decoder.read_tensors(source.decoder))
+        spoken.vocoder = load_vocoder(learned_decoder.read_tensors(source.decoder), spoken.config)
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
