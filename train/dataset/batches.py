@@ -11,9 +11,9 @@ is there for the attention on a GPU, which works in a padded grid, and keeps ste
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 import numpy as np
@@ -24,6 +24,7 @@ from machine.errors import SotaqueError
 from train.concurrency import lookahead
 from train.dataset.batch_plan import OomBackoff, at_epoch, dealt, grouped, recut
 from train.dataset.dataset import Clip
+from train.distributed import Agreement, World
 from xtts.audio import CODE_RATE
 from xtts.model.packed_batch import PackedBatch, pack
 from xtts.model.shapes import GPTShape
@@ -47,18 +48,8 @@ class BatchError(SotaqueError):
 class FeatureSource(Protocol):
     """What is known of each clip, by its index (train.dataset.features)."""
 
-    def tokens(self, clip: int) -> np.ndarray: ...
     def codes(self, clip: int) -> np.ndarray: ...
     def mel(self, clip: int) -> np.ndarray: ...
-
-
-class StepAgreement(Protocol):
-    """What `train.distributed.Agreement` says of a step."""
-
-    @property
-    def stop(self) -> bool: ...
-    @property
-    def shares(self) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -71,25 +62,16 @@ class Batch:
     rows: PackedBatch
     clips: tuple[int, ...]
     audio_seconds: float
-    agreement: StepAgreement | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class ConditioningChoice:
-    """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
-    `sources` are the clips that may be used as conditioning."""
-
-    way: str
-    sources: tuple[int, ...]
+    agreement: Agreement | None = field(default=None, compare=False)
 
 
 class Batches:
     """The batches of a set of clips.
 
     seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
-    times number of clips, at most. fixed: the same order and conditioning in every epoch
-    (validation). rank of world_size: whose share of each step this is. pinned: in memory that a GPU
-    copies from by itself.
+    times number of clips, at most. conditioning: CONDITIONING, from the clips `sources`. fixed: the
+    same order and conditioning in every epoch (validation). rank of world_size: whose share of each
+    step this is. pinned: in memory that a GPU copies from by itself.
     """
 
     def __init__(
@@ -102,9 +84,9 @@ class Batches:
         seed: int,
         batch_seconds: float,
         stop_input: bool,
-        conditions: ConditioningChoice,
+        conditioning: str,
+        sources: Sequence[int],
         fixed: bool = False,
-        prefetch: bool = True,
         pinned: bool = False,
         rank: int = 0,
         world_size: int = 1,
@@ -116,15 +98,14 @@ class Batches:
         self.seed = seed
         self.batch_seconds = batch_seconds
         self.stop_input = stop_input
-        self.conditions = conditions
+        self.conditioning = conditioning
         self.fixed = fixed
-        self.prefetch = prefetch
         self.pinned = pinned
         self.rank = rank
         self.world_size = world_size
         # Where memory was short; part of what the batches depend on, so kept in checkpoints.
         self.halvings: list[OomBackoff] = []
-        self._by_speaker = _by_speaker(clips, conditions.sources)
+        self._by_speaker = _by_speaker(clips, sources)
         lists = self._by_speaker.values()
         self._places = {clip: place for known in lists for place, clip in enumerate(known)}
 
@@ -135,9 +116,6 @@ class Batches:
         takes `world_size` batches of it.
         """
         planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
-        if not self.prefetch:
-            yield from (self._made(epoch, group) for group in planned)
-            return
         # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
         with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
             begun = (pool.submit(self._made, epoch, group) for group in planned)
@@ -181,7 +159,7 @@ class Batches:
         epoch = 0 if self.fixed else epoch
         heard = [self._conditioning(epoch, clip) for clip in group]
         rows = pack(
-            [torch.from_numpy(self.features.tokens(clip).astype(np.int64)) for clip in group],
+            [torch.tensor(self.clips[clip].tokens, dtype=torch.int64) for clip in group],
             [torch.from_numpy(self.features.codes(clip).astype(np.int64)) for clip in group],
             [mel for mel, _ in heard],
             self.shape,
@@ -196,9 +174,9 @@ class Batches:
     def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
         """(mel [80, frames], the codes of `clip` that it gives away)."""
         draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
-        if self.conditions.way == "other_clip" and (other := self._other(draw, clip)) is not None:
+        if self.conditioning == "other_clip" and (other := self._other(draw, clip)) is not None:
             return self._slice(draw, other, largest_share=1.0)[0], (0, 0)
-        own_share = LARGEST_OWN_SHARE if self.conditions.way == "other_clip" else 1 / 2
+        own_share = LARGEST_OWN_SHARE if self.conditioning == "other_clip" else 1 / 2
         mel, first = self._slice(draw, clip, largest_share=own_share)
         last = first + mel.shape[1]
         return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
@@ -227,3 +205,19 @@ def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list
     for index in sources:
         groups.setdefault(clips[index].speaker, []).append(index)
     return groups
+
+
+def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
+    """The same batches. Of several ranks each has its `agreement`, asked for while the step before
+    it runs. stop: whether this rank is asked to stop."""
+    if world.is_single_process:
+        yield from batches
+        return
+    ahead: Batch | None = None
+    for batch in batches:
+        coming = replace(batch, agreement=Agreement(world, batch.rows, stop()))
+        if ahead is not None:
+            yield ahead
+        ahead = coming
+    if ahead is not None:
+        yield ahead

@@ -7,7 +7,7 @@ no step is there twice.
 import logging
 import math
 import resource
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,8 @@ import torch
 
 from train.dataset.batches import Batch
 from train.evaluation import report
-from train.learner import DeferredStepResult, StepResult, Validation
+from train.learner import DeferredStepResult, StepResult
+from train.losses import LOSS_TERMS
 from train.metrics.evaluation_picture import picture
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
@@ -98,8 +99,7 @@ class Logs:
             "epoch": epoch,
             "step": step,
             "loss": result.loss,
-            "text_loss": result.text_loss,
-            "audio_loss": result.audio_loss,
+            **result.losses,
             "gradient_norm": result.gradient_norm,
             "learning_rate": result.learning_rate,
             "clips_per_second": len(batch.clips) / step_seconds,
@@ -130,22 +130,18 @@ class Logs:
         self._record("train", record)
         if telling:
             log.info(
-                "epoch %d/%d  step %d/%d  audio loss %.3f  text loss %.3f  rate %.1e  "
-                "%.1f audio-s/s  left %s", epoch, self.num_epochs, number, self.steps_per_epoch,
-                result.audio_loss, result.text_loss, result.learning_rate,
-                record["audio_seconds_per_second"],
+                "epoch %d/%d  step %d/%d  %s  rate %.1e  %.1f audio-s/s  left %s", epoch,
+                self.num_epochs, number, self.steps_per_epoch, _shown(result.losses),
+                result.learning_rate, record["audio_seconds_per_second"],
                 clock(record["progress"]["seconds_left"]),
             )  # fmt: skip
 
-    def epoch(self, epoch: int, step: int, validation: Validation | None) -> None:
+    def epoch(self, epoch: int, step: int, validation: Mapping[str, float] | None) -> None:
         """The end of an epoch."""
         if validation is None:
             return
-        log.info(
-            "epoch %d/%d  validation: audio loss %.3f  text loss %.3f", epoch, self.num_epochs,
-            validation.audio_loss, validation.text_loss,
-        )  # fmt: skip
-        losses = {"audio_loss": validation.audio_loss, "text_loss": validation.text_loss}
+        log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _shown(validation))
+        losses = {term.name: validation[term.name] for term in reversed(LOSS_TERMS)}
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
@@ -203,6 +199,12 @@ def figures_of(candidate: Candidate) -> dict[str, float]:
     means = {name: figure.mean for name, figure in candidate.judges.items()}
     counts = {name: getattr(candidate, name) for name in ("unfinished", "cut", "babbling")}
     return {**means, **counts}
+
+
+def _shown(losses: Mapping[str, float]) -> str:
+    """The loss terms on the console, the last first: of two it is the audio that one listens to."""
+    names = (term.name for term in reversed(LOSS_TERMS))
+    return "  ".join(f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in names)
 
 
 def memory_bytes() -> int:

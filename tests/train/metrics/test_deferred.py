@@ -19,7 +19,7 @@ class FakeLearner:
     def read_deferred(self, steps: list[DeferredStepResult]) -> list[StepResult]:
         if steps:
             self.looks.append(len(steps))
-        return [StepResult(*one.numbers.tolist(), one.learning_rate, True) for one in steps]
+        return [StepResult({}, *one.numbers.tolist(), one.learning_rate, True) for one in steps]
 
 
 class FakeLogs:
@@ -38,7 +38,7 @@ def taken(step: int, result: StepResult | DeferredStepResult) -> TrainedStep:
 
 
 def deferred(step: int) -> DeferredStepResult:
-    return DeferredStepResult(torch.tensor([1.0, 2.0, float(step), 0.5]), 1e-4)
+    return DeferredStepResult(torch.tensor([float(step), 0.5]), 1e-4)
 
 
 def some_metrics(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
@@ -48,7 +48,7 @@ def some_metrics(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs
 
 def test_what_is_known_is_told_at_once():
     metrics, learner, logs = some_metrics(log_every=10)
-    metrics.add(taken(1, StepResult(1.0, 2.0, 3.0, 0.5, 1e-4, True)))
+    metrics.add(taken(1, StepResult({}, 3.0, 0.5, 1e-4, True)))
     assert logs.told == [(1, 3.0)] and learner.looks == []
 
 

@@ -26,7 +26,7 @@ from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
-from train.learner import StepResult, Validation
+from train.learner import StepResult
 from train.metrics.event_files import spectrogram
 from train.metrics.logs import Logs, TrainedStep
 from train.metrics.metrics_file import cut_back
@@ -44,7 +44,8 @@ def batch() -> Batch:
 
 
 def result(step: int, loss: float = 2.0) -> StepResult:
-    return StepResult(3.0, loss / step, loss, 1.5, 1e-4, math.isfinite(loss))
+    losses = {"text_loss": 3.0, "audio_loss": loss / step}
+    return StepResult(losses, loss, 1.5, 1e-4, math.isfinite(loss))
 
 
 def a_step(result: StepResult, waited: float = 0.0, **changes: Any) -> TrainedStep:
@@ -82,7 +83,7 @@ def curves(folder: Path) -> EventAccumulator:
 def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -> None:
     with logs(tmp_path) as found:
         train(found, 1, 4)
-        found.epoch(1, 4, Validation(2.5, 1.25))
+        found.epoch(1, 4, {"text_loss": 2.5, "audio_loss": 1.25})
     *steps, validation = records(tmp_path)
     assert [record["step"] for record in steps] == [1, 2, 3, 4]
     assert steps[1] == {
