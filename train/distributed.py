@@ -27,12 +27,6 @@ from xtts.model.packed_batch import PackedBatch
 LONGEST_WAIT = timedelta(hours=2)
 
 
-class DistributedError(SotaqueError):
-    """An environment of torchrun that is not whole."""
-
-    exit_code = 2
-
-
 @dataclass(frozen=True)
 class World:
     """Who this process is among those of the run. One alone has nothing to agree on."""
@@ -137,7 +131,7 @@ def world() -> World:
 
 
 def world_of(environ: Mapping[str, str]) -> World:
-    """From torchrun's names; alone where they are not. Raises DistributedError."""
+    """From torchrun's names; alone where they are not. Raises SotaqueError."""
     if "WORLD_SIZE" not in environ or "RANK" not in environ:
         return ALONE
     try:
@@ -149,12 +143,10 @@ def world_of(environ: Mapping[str, str]) -> World:
             int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         )
     except ValueError as error:
-        raise DistributedError(
-            f"RANK, WORLD_SIZE or LOCAL_RANK is not a number ({error})."
-        ) from error
+        raise SotaqueError(f"RANK, WORLD_SIZE or LOCAL_RANK is not a number ({error}).") from error
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environ]
     if missing and not world.is_single_process:
-        raise DistributedError(
+        raise SotaqueError(
             f"WORLD_SIZE={world.size}, but {' and '.join(missing)} is not set. Start with torchrun "
             "(docs/scale-out.md), or unset RANK and WORLD_SIZE to train in one process."
         )
@@ -175,7 +167,7 @@ def device_of(world: World, device: str, visible: str | None = None) -> str:
 
 @contextmanager
 def joined(world: World, device: str) -> Iterator[None]:
-    """The processes of the run know each other inside. Raises DistributedError."""
+    """The processes of the run know each other inside. Raises SotaqueError."""
     if world.is_single_process:
         yield
         return
@@ -188,7 +180,7 @@ def joined(world: World, device: str) -> Iterator[None]:
             **more,
         )  # fmt: skip
     except (RuntimeError, ValueError) as error:
-        raise DistributedError(
+        raise SotaqueError(
             f"The {world.size} processes of this run did not find each other ({error}). "
             "Do all of them reach MASTER_ADDR and MASTER_PORT?"
         ) from error

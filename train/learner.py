@@ -18,10 +18,9 @@ import torch
 from torch import Tensor
 from torch._inductor import config as inductor
 
-from machine.errors import SotaqueError
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Agreement, World
-from train.losses import LOSS_TERMS
+from train.losses import LOSS_TERMS, NonFiniteError
 from train.optim import optimizer as optimization
 from train.optim.schedule import Schedule
 from train.optim.trainable import TrainableParts, TrainableWeights
@@ -30,12 +29,6 @@ from xtts.model.gpt import GPT, Losses
 MAX_NON_FINITE_IN_A_ROW = 3
 # A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
 MAX_LOW_SCALE_IN_A_ROW = 10
-
-
-class NonFiniteError(SotaqueError):
-    """Losses or gradients that are not finite, and no end of them in sight."""
-
-    exit_code = 65
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from torch import Tensor
 
+from machine.errors import SotaqueError
 from train.settings import TrainSettings
 from xtts.model.gpt import Losses
 from xtts.model.packed_batch import PackedBatch
@@ -42,3 +43,9 @@ LOSS_TERMS = (
 )  # fmt: skip
 # Of the validation clips; which epoch is best goes by it where nothing can be heard.
 DECIDING_LOSS = "audio_loss"
+
+
+class NonFiniteError(SotaqueError):
+    """Losses, gradients or weights that are not finite; they are not saved."""
+
+    exit_code = 65

@@ -189,8 +189,8 @@ def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
-    """The context of a verb that works on a run that is there. Raises ResumeError where it was made
-    from another base or other data, and what `build_context` does."""
+    """The context of a verb that works on a run that is there. Raises SotaqueError where that was
+    made from another base or other data, and what `build_context` does."""
     context = build_context(replace(settings, resume="auto"))
     require_same(run, fingerprint_of(settings, context))
     return context
@@ -340,7 +340,7 @@ def build_learner(
     world: World,
 ) -> Learner:
     """The model on its device with its optimizer, where the run goes on; BATCH_SECONDS=auto is
-    found with it. Raises LoraError, FreezeError, OptimizerError."""
+    found with it. Raises SotaqueError for LORA_RANK, FREEZE and OPTIMIZER that do not fit."""
     gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, settings.dropout)
     learner = Learner(
         gpt,
@@ -428,7 +428,7 @@ def build_evaluator(
     checkpoints: Checkpoints,
     logs: Logs,
 ) -> Evaluator:
-    """Judges the epochs, where samples are spoken. Raises EvaluationError as `plan_of`."""
+    """Judges the epochs, where samples are spoken. Raises SotaqueError as `plan_of`."""
     warn_of_few_clips(context.data)
     epochs = logs.num_epochs
     base = dict(checkpoints.provenance["base"])

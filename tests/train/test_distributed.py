@@ -10,19 +10,11 @@ import pytest
 import torch
 
 from machine.devices.cuda_errors import GpuLost
+from machine.errors import SotaqueError
 from tests.train import together
 from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
 from train.dataset.batches import Batch
-from train.distributed import (
-    ALONE,
-    Agreement,
-    DistributedError,
-    World,
-    agreed,
-    device_of,
-    joined,
-    world_of,
-)
+from train.distributed import ALONE, Agreement, World, agreed, device_of, joined, world_of
 from train.learner import Learner
 from train.trainer import forward_backward, train_step
 from xtts.model.packed_batch import pack
@@ -211,7 +203,7 @@ def test_the_world_is_what_torchrun_says():
 )
 def test_half_a_world_is_refused(changed: dict, words: str):
     given = {name: value for name, value in (TORCHRUN | changed).items() if value is not None}
-    with pytest.raises(DistributedError, match=words) as raised:
+    with pytest.raises(SotaqueError, match=words) as raised:
         world_of(given)
     assert raised.value.exit_code == 2
 

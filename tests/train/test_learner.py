@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from train.dataset.batches import Batch
-from train.learner import Learner, NonFiniteError, OptimizationConfig, mix_seed
+from train.learner import Learner, OptimizationConfig, mix_seed
+from train.losses import NonFiniteError
 from train.optim import optimizer as optimization
 from train.optim.lora import LoraShape
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON

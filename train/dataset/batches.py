@@ -41,10 +41,6 @@ LARGEST_OWN_SHARE = 1 / 3
 MOST_TRIES = 3
 
 
-class BatchError(SotaqueError):
-    """A batch that cannot be made; the sentence names its clips and the reason."""
-
-
 class FeatureSource(Protocol):
     """What is known of each clip, by its index (train.dataset.features)."""
 
@@ -132,7 +128,7 @@ class Batches:
                 names = ", ".join(self.clips[clip].name for clip in group)
                 words = f"{type(error).__name__}: {error}"
                 if number == MOST_TRIES:
-                    raise BatchError(
+                    raise SotaqueError(
                         f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
                         f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
                         "made again. The same command goes on from the last checkpoint."

@@ -5,11 +5,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
 from train.evaluation import sentences
 from train.evaluation.person import recordings_of
-from train.evaluation.sentences import EvaluationError, EvaluationSentence
+from train.evaluation.sentences import EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from train.settings import TrainSettings
 from xtts.evaluation.recogniser import (
@@ -62,7 +63,7 @@ class EvaluationPlan:
 def plan_of(
     settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
 ) -> EvaluationPlan:
-    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS and
+    """What this run is evaluated by. Raises SotaqueError for EVALUATE_TEXTS and
     EVALUATE_RECOGNISER."""
     spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
     clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
@@ -86,7 +87,7 @@ def warn_of_few_clips(data: Dataset) -> None:
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
     """As in `EvaluationPlan`, by the setting and the language of the sentences.
 
-    Raises EvaluationError for a folder that holds no Whisper model.
+    Raises SotaqueError for a folder that holds no Whisper model.
     """
     if setting == "off":
         return "", "EVALUATE_RECOGNISER is off"
@@ -95,7 +96,7 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
         try:
             check_folder(folder)
         except RecogniserError as error:
-            raise EvaluationError(f"EVALUATE_RECOGNISER: {error}") from error
+            raise SotaqueError(f"EVALUATE_RECOGNISER: {error}") from error
         return str(folder), None
     if language.split("-")[0] != "en":
         return "", f"none comes with the package for {language}; EVALUATE_RECOGNISER names one"

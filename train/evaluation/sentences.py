@@ -22,10 +22,6 @@ CLIP_EVERY = 4
 KEPT_SOUNDS = 4
 
 
-class EvaluationError(SotaqueError):
-    """Sentences that cannot be spoken; the sentence names the file."""
-
-
 @dataclass(frozen=True)
 class EvaluationSentence:
     """source: built_in, own or clip."""
@@ -45,7 +41,7 @@ def planned(
 ) -> list[EvaluationSentence]:
     """The sentences in the order in which they are spoken: any first so many are a fair share.
 
-    own: EVALUATE_TEXTS; clips: of the person, not what is spoken from. Raises EvaluationError.
+    own: EVALUATE_TEXTS; clips: of the person, not what is spoken from. Raises SotaqueError.
     """
     texts = _lines(own) if own else built_in(language)
     source = "own" if own else "built_in"
@@ -77,8 +73,8 @@ def _lines(path: Path) -> list[str]:
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise EvaluationError(f"EVALUATE_TEXTS={path} cannot be read ({error}).") from error
+        raise SotaqueError(f"EVALUATE_TEXTS={path} cannot be read ({error}).") from error
     found = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
     if not found:
-        raise EvaluationError(f"EVALUATE_TEXTS={path} holds no sentence; write one a line.")
+        raise SotaqueError(f"EVALUATE_TEXTS={path} holds no sentence; write one a line.")
     return found

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 
-from train.dataset.batches import Batch, BatchError, Batches
+from machine.errors import SotaqueError
+from train.dataset.batches import Batch, Batches
 from train.dataset.dataset import Clip
 from xtts.model.shapes import GPTShape
 
@@ -212,7 +213,7 @@ def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
         for source in sources
     )  # fmt: skip
     if told:
-        with pytest.raises(BatchError, match=rf"{told} \(OSError: the disk is away\)") as raised:
+        with pytest.raises(SotaqueError, match=rf"{told} \(OSError: the disk is away\)") as raised:
             list(failing.epoch(1))
         assert raised.value.exit_code == 2
         return
@@ -236,7 +237,7 @@ def test_prefetching_works_ahead_and_hands_faults_on():
         clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
         conditioning="same_clip", sources=(0, 1, 2, 3),
     )  # fmt: skip
-    with pytest.raises(BatchError, match="the disk is gone"):
+    with pytest.raises(SotaqueError, match="the disk is gone"):
         list(batches.epoch(1))
     before_the_fault = batches.plan(1).index((0,))
     found = batches.epoch(1)

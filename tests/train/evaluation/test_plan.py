@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from machine.errors import SotaqueError
 from tests.train.evaluation.spoken import PERSON
 from train.evaluation.judges import WORD_ERRORS, descriptions
 from train.evaluation.plan import recogniser_of
-from train.evaluation.sentences import EvaluationError
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_which_recogniser_listens_or_why_none_does(
 
 
 def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
+    with pytest.raises(SotaqueError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
         recogniser_of(str(tmp_path / "none"), "pt")
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
     found = recogniser_of(str(tmp_path), "pt")

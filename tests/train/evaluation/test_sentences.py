@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from benchmarks import texts
+from machine.errors import SotaqueError
 from tests.models import ALL_LANGUAGES
 from train.dataset.dataset import Clip
-from train.evaluation.sentences import FOLDER, EvaluationError, built_in, planned, set_sha256
+from train.evaluation.sentences import FOLDER, built_in, planned, set_sha256
 from xtts.model.config import ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
@@ -60,9 +61,9 @@ def test_ones_own_sentences_replace_the_built_in_ones(tmp_path: Path) -> None:
         ("One.", "own"), ("Two.", "own"),
     ]  # fmt: skip
     path.write_text("\n", encoding="utf-8")
-    with pytest.raises(EvaluationError, match="holds no sentence"):
+    with pytest.raises(SotaqueError, match="holds no sentence"):
         planned(path, "en", [], seed=1)
-    with pytest.raises(EvaluationError, match="cannot be read"):
+    with pytest.raises(SotaqueError, match="cannot be read"):
         planned(tmp_path / "absent.txt", "en", [], seed=1)
 
 
