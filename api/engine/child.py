@@ -19,10 +19,10 @@ from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.workers import protocol as frames
+from xtts.workers import server_main as frames
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 
-COMMAND = (sys.executable, "-m", "xtts.workers.server_main")
+COMMAND = (sys.executable, "-m", frames.__name__)
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
