@@ -22,7 +22,7 @@ def sentences() -> list[str]:
     return [line.split("|")[1] for line in lines]
 
 
-def test_every_clip_can_be_used_as_it_stands(tmp_path: Path):
+def test_every_clip_can_be_used_as_it_stands(tmp_path):
     base = locate_base("demo")
     config = ModelConfig.read(base)
     settings = TrainSettings(dataset_dir=DEMO, cache_dir=tmp_path)
@@ -56,7 +56,7 @@ def test_no_sentence_is_one_that_judges_the_model():
 
 
 @pytest.mark.system
-def test_flite_makes_the_clips_that_are_there(tmp_path: Path):
+def test_flite_makes_the_clips_that_are_there(tmp_path):
     path = tmp_path / "again.wav"
     subprocess.run(["flite", "-voice", "awb", "-t", sentences()[0], "-o", str(path)], check=True)
     again, _ = soundfile.read(path, dtype="int16")

@@ -169,7 +169,7 @@ def test_the_way_of_coquis_recipe_hears_the_clip_itself():
 
 
 @pytest.mark.parametrize("seconds", [0.5, 0.6, 1.0, 11.6])
-def test_the_shortest_clips_make_batches(seconds: float):
+def test_the_shortest_clips_make_batches(seconds):
     clip = some_clips(1)[0]
     short = [Clip(**{**vars(clip), "seconds": seconds})]
     (batch,) = made(short).epoch(1)
@@ -191,9 +191,7 @@ def test_an_epoch_goes_on_from_any_batch():
 
 
 @pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
-def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
-    caplog: pytest.LogCaptureFixture, faults: int, told: str
-):
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, faults, told):
     class Failing(Made):
         left = faults
 
@@ -253,7 +251,7 @@ def test_batches_leave_the_cache_as_it_is():
     mels = {n: source.mel(n) for n in range(4)}
     for mel in mels.values():
         mel.setflags(write=False)
-    source.mel = mels.__getitem__  # type: ignore[method-assign]
+    source.mel = mels.__getitem__
     batches = made(clips)
     batches.features = source
     for batch in batches.epoch(1):
@@ -263,7 +261,7 @@ def test_batches_leave_the_cache_as_it_is():
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 61])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count: int, world_size: int):
+def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count, world_size):
     clips = some_clips(count)
     ranks = [made(clips, rank=rank, world_size=world_size) for rank in range(world_size)]
     plan = ranks[0].plan(2)
