@@ -23,8 +23,7 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, kept_state, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
-from train.dataset.batch_plan import OomBackoff
-from train.dataset.batches import Batches
+from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget

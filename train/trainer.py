@@ -22,8 +22,7 @@ from machine.devices import cuda_errors
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batch_plan import OomBackoff, at_epoch, halve_budget
-from train.dataset.batches import Batch, Batches, agreed
+from train.dataset.batches import Batch, Batches, OomBackoff, agreed
 from train.dataset.device_prefetch import copier_for, prefetch
 from train.distributed import World
 from train.early_stopping import EarlyStopping
@@ -31,9 +30,8 @@ from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import DECIDING_LOSS, LOSS_TERMS
-from train.metrics.deferred import DeferredMetrics
 from train.metrics.flops import step_flops
-from train.metrics.logs import Logs, TrainedStep
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.sampling.sample_files import sample_is_missing
@@ -259,7 +257,7 @@ class Trainer:
             return train_step(learner, batch, deferred=learner.can_defer)
         except Exception as error:
             found = cuda_errors.classify(error)
-            smaller = self._smaller(epoch, batch)
+            smaller = self.batches.halved(epoch, batch.clips)
             if (
                 found is None
                 or not found.transient
@@ -276,11 +274,6 @@ class Trainer:
             "goes on.", found.words, smaller,
         )  # fmt: skip
         return None
-
-    def _smaller(self, epoch: int, batch: Batch) -> float | None:
-        seconds = [clip.seconds for clip in self.batches.clips]
-        now = at_epoch(self.batches.batch_seconds, self.batches.halvings, epoch + 1)
-        return halve_budget(batch.clips, seconds, now)
 
     def _log_step(
         self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult,

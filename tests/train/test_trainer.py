@@ -14,8 +14,7 @@ import torch
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
-from train.dataset.batch_plan import OomBackoff
-from train.dataset.batches import Batch
+from train.dataset.batches import Batch, OomBackoff
 from train.distributed import ALONE
 from train.early_stopping import EarlyStopping
 from train.metrics.logs import TrainedStep

@@ -17,7 +17,7 @@ from train import defaults
 from train.checkpointing.pruning import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed, kept_state
 from train.dataset import features
-from train.evaluation.sentences import KEPT_SOUNDS
+from train.evaluation.plan import KEPT_SOUNDS
 from train.memory.estimate import STATE_BYTES
 from train.optim import freezing
 from train.optim.lora import num_adapter_weights
