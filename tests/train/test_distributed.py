@@ -12,8 +12,8 @@ from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
 from tests.train import together
 from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
-from train.dataset.batches import Batch
-from train.distributed import ALONE, Agreement, World, agreed, device_of, joined, world_of
+from train.dataset.batches import Batch, agreed
+from train.distributed import ALONE, Agreement, World, device_of, joined, world_of
 from train.learner import Learner
 from train.trainer import forward_backward, train_step
 from xtts.model.packed_batch import pack
