@@ -153,10 +153,7 @@ def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settin
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "option",
-    ["lora", "averages", "both"],
-)
+@pytest.mark.parametrize("option", ["lora", "averages", "both"])
 def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option):
     """Adapters folded in, averages taken: what is blended is what is spoken."""
     run = workshop.run(

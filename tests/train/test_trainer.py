@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.train.test_learner import a_batch, a_learner, same, weights
+from tests.train.test_learner import a_batch, a_learner
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
 from train.dataset.batch_plan import OomBackoff
@@ -246,13 +246,6 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, last):
     assert ran.trainer.train() == 0 and ran.saved[-1]["epoch"] == last
 
 
-def test_nothing_is_left_to_train(caplog):
-    caplog.set_level("INFO")
-    ran = Surroundings(epochs=2, first_epoch=3)
-    assert ran.trainer.run() == 0
-    assert ran.events == ["finish"] and "All 2 epochs are done already." in caplog.text
-
-
 @pytest.mark.parametrize(
     ("epochs", "batches", "wanted", "said"),
     [
@@ -318,15 +311,6 @@ def failing(monkeypatch: pytest.MonkeyPatch, times: int, error: Exception) -> li
 
     monkeypatch.setattr(loop, "forward_backward", once)
     return tries
-
-
-def test_a_step_whose_memory_was_short_once_is_the_same_step(monkeypatch):
-    plain, retried = a_learner(dropout=0.0), a_learner(dropout=0.0)
-    wanted = train_step(plain, a_batch())
-    tries = failing(monkeypatch, 1, torch.OutOfMemoryError(SHORT))
-    found = train_step(retried, a_batch())
-    assert tries == [0, 0] and found == wanted
-    assert same(weights(plain), weights(retried))
 
 
 def test_an_error_that_memory_would_not_mend_is_raised_at_once(monkeypatch):

@@ -20,14 +20,7 @@ import pytest
 import soundfile
 
 from machine.storage.atomic import DiskFull
-from tests.train.cutting.recordings import (
-    account_of,
-    cut,
-    demo_texts,
-    hashes,
-    join_demo,
-    without,
-)
+from tests.train.cutting.recordings import account_of, cut, demo_texts, hashes, join_demo, without
 from train.__main__ import main
 from train.cutting.command import little_kept, summed
 from train.cutting.planning import IN_A_CLIP, SILENCE, UNSURE

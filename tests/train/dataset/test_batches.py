@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import time
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -193,59 +192,46 @@ def test_an_epoch_goes_on_from_any_batch(prefetch):
         assert all_same(list(batches.epoch(2, first)), whole[first:])
 
 
-@pytest.mark.parametrize("prefetch", [True, False])
-@pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
-def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, prefetch, faults, told):
-    class Failing(Made):
-        left = faults
+class Failing(Made):
+    """Clip 0 cannot be read so many times."""
 
-        def codes(self, clip: int) -> np.ndarray:
-            if clip == 0 and self.left:
-                self.left -= 1
-                raise OSError("the disk is away")
-            return super().codes(clip)
+    def __init__(self, clips: list[Clip], times: int) -> None:
+        super().__init__(clips)
+        self.left = times
 
-    clips = some_clips(5)
-    sources: list[Made] = [Made(clips), Failing(clips)]
-    whole, failing = (
-        Batches(
-            clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-            conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
-        )
-        for source in sources
+    def codes(self, clip: int) -> np.ndarray:
+        if clip == 0 and self.left:
+            self.left -= 1
+            raise OSError("the disk is away")
+        return super().codes(clip)
+
+
+def one_by_one(source: Made, prefetch: bool) -> Batches:
+    """Four clips, each of them a batch."""
+    return Batches(
+        source.clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+        conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
     )  # fmt: skip
-    if told:
-        with pytest.raises(BatchError, match=rf"{told} \(OSError: the disk is away\)") as raised:
-            list(failing.epoch(1))
-        assert raised.value.exit_code == 2
-        return
-    for one, other in zip(whole.epoch(1), failing.epoch(1), strict=True):
-        assert one.clips == other.clips
-        assert torch.equal(one.rows.text, other.rows.text)
-        assert torch.equal(one.rows.conditioning, other.rows.conditioning)
+
+
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, prefetch):
+    clips = some_clips(5)
+    whole, failing = one_by_one(Made(clips), prefetch), one_by_one(Failing(clips, 2), prefetch)
+    assert all_same(list(whole.epoch(1)), list(failing.epoch(1)))
     assert caplog.text.count("once more") == 2
 
 
-def test_prefetching_works_ahead_and_hands_faults_on():
-    class Slow(Made):
-        def codes(self, clip: int) -> np.ndarray:
-            time.sleep(0.01)
-            if clip == 0:
-                raise OSError("the disk is gone")
-            return super().codes(clip)
-
-    clips = some_clips(5)
-    batches = Batches(
-        clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-        conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=True,
-    )  # fmt: skip
-    with pytest.raises(BatchError, match="the disk is gone"):
-        list(batches.epoch(1))
-    before_the_fault = batches.plan(1).index((0,))
-    found = batches.epoch(1)
-    assert [next(found).clips for _ in range(before_the_fault)] == batches.plan(1)[
-        :before_the_fault
-    ]
+@pytest.mark.parametrize("prefetch", [True, False])
+def test_what_cannot_be_read_in_three_tries_is_named_behind_the_batches_before_it(prefetch):
+    failing = one_by_one(Failing(some_clips(5), 99), prefetch)
+    before = failing.plan(1)[: failing.plan(1).index((0,))]
+    found = failing.epoch(1)
+    assert before and [next(found).clips for _ in before] == before
+    told = r"clip-0 could not be made in 3 tries \(OSError: the disk is away\)"
+    with pytest.raises(BatchError, match=told) as raised:
+        next(found)
+    assert raised.value.exit_code == 2
 
 
 def test_batches_leave_the_cache_as_it_is():

@@ -170,49 +170,36 @@ def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(place, gpu, cap
     assert "no GPU was asked for" in caplog.text
 
 
+def out_of_memory(*_: np.ndarray) -> None:
+    raise RuntimeError("CUDA error: out of memory")
+
+
 @pytest.mark.parametrize(
-    ("wrong", "words"),
+    ("good", "wrong", "words"),
     [
-        (lambda codes, mel: (codes[::-1].copy(), mel), "codes of a clip are not the CPU's"),
-        (lambda codes, mel: (codes, (mel * 1.01).astype(np.float16)), "off the CPU's"),
-        (lambda codes, mel: (codes, mel * np.float16(np.nan)), "non-finite values"),
+        (0, lambda codes, mel: (codes[::-1].copy(), mel), "codes of a clip are not the CPU's"),
+        (0, lambda codes, mel: (codes, (mel * 1.01).astype(np.float16)), "off the CPU's"),
+        (0, lambda codes, mel: (codes, mel * np.float16(np.nan)), "non-finite values"),
+        *((good, out_of_memory, "cpu:0: CUDA error: out of memory.") for good in (0, 2, 4)),
     ],
 )
-def test_a_gpu_that_says_something_else_computes_no_features(
-    place, gpu, monkeypatch, caplog, wrong, words
+def test_a_gpu_that_is_wrong_or_fails_leaves_the_rest_to_the_cpu(
+    place, gpu, monkeypatch, caplog, good, wrong, words
 ):
+    """After so many good clips."""
     expected = by(place, "cpu", features.ON_CPU)
     gpu.clear()
     right = features.DeviceFeatures.of
 
     def of(self, waveform):
         found = right(self, waveform)
-        return wrong(*found) if str(self._device) == "cpu:0" else found
+        return wrong(*found) if gpu[-1] == "cpu:0" and gpu.count("cpu:0") > good else found
 
     monkeypatch.setattr(features.DeviceFeatures, "of", of)
     assert by(place, "gpu", AS_A_GPU) == expected
-    assert gpu.count("cpu:0") == 1
+    assert gpu.count("cpu:0") == good + 1
     assert "Features are computed on the CPU from here on: cpu:0" in caplog.text
     assert words in caplog.text
-
-
-@pytest.mark.parametrize("good", [0, 2, 4])
-def test_a_gpu_that_fails_half_way_leaves_the_rest_to_the_cpu(
-    place, gpu, monkeypatch, caplog, good
-):
-    expected = by(place, "cpu", features.ON_CPU)
-    gpu.clear()
-    right = features.DeviceFeatures.of
-
-    def of(self, waveform):
-        if str(self._device) == "cpu:0" and gpu.count("cpu:0") == good:
-            raise RuntimeError("CUDA error: out of memory")
-        return right(self, waveform)
-
-    monkeypatch.setattr(features.DeviceFeatures, "of", of)
-    assert by(place, "gpu", AS_A_GPU) == expected
-    assert gpu.count("cpu:0") == good
-    assert "cpu:0: CUDA error: out of memory." in caplog.text
 
 
 def test_a_bug_of_ours_is_not_a_gpus_fault(place, monkeypatch):
@@ -251,21 +238,15 @@ def test_a_shard_that_shrinks_under_a_run_says_so(place):
         found.codes(0)
 
 
-@pytest.mark.parametrize("damage", ["[]", '{"abc": [1, 2]}', '{"abc": 3}'])
-def test_an_index_of_another_form_is_computed_again(place, damage):
-    kept = contents(place.build())
-    place.shards()[0].with_suffix(".json").write_text(damage, encoding="utf-8")
+@pytest.mark.parametrize("damage", ["[]", '{"abc": [1, 2]}', '{"abc": 3}', "a wrong number"])
+def test_a_wrong_index_is_computed_again(place, damage):
+    kept, index = contents(place.build()), place.shards()[0].with_suffix(".json")
+    if damage == "a wrong number":
+        entries = json.loads(index.read_text())
+        entries[place.data.clips[0].audio_sha256][1] -= 1
+        damage = json.dumps(entries)
+    index.write_text(damage, encoding="utf-8")
     assert contents(place.build()) == kept and place.repair() == []
-
-
-def test_a_wrong_number_in_an_index_is_found(place):
-    kept = contents(place.build())
-    index = place.shards()[0].with_suffix(".json")
-    entries = json.loads(index.read_text())
-    entries[place.data.clips[0].audio_sha256][1] -= 1
-    index.write_text(json.dumps(entries))
-    assert place.repair() == [place.data.clips[0].name]
-    assert contents(place.build()) == kept
 
 
 CHILD = """

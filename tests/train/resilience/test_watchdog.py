@@ -57,8 +57,7 @@ def start() -> Iterator[Callable[[str, float], Run]]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"],
+    "kind", ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"]
 )
 def test_a_hang_is_told_with_its_place_and_ended_with_75(start, kind):
     run = start(kind)
