@@ -4,6 +4,7 @@ import itertools
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -70,42 +71,38 @@ def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, 
     gpt.load_state_dict(from_coqui(saved))
 
 
-def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop, tmp_path):
-    base = shutil.copytree(workshop.base, tmp_path / "base")
+def with_advice(workshop: Workshop, folder: Path, **advice: object) -> Workshop:
+    """The same base, which recommends something."""
+    base = shutil.copytree(workshop.base, folder / "base")
     config = json.loads((base / "config.json").read_text())
-    config["sotaque"].setdefault("training", {})["freeze"] = "conditioning_*"
+    config["sotaque"].setdefault("training", {}).update(advice)
     (base / "config.json").write_text(json.dumps(config))
-    advised = Workshop(base, tmp_path / "workshop")
-    before = read_tensors(base / "model.pth")
+    return Workshop(base, folder / "workshop")
 
-    def moved(name: str, **settings: str) -> set[str]:
-        run = advised.run(name, 1, LEARNING_RATE="1e-2", **settings)
-        after = content(run.checkpoint_path(1))["model"]
-        return {part for part, now in after.items() if not torch.equal(now, before[part].float())}
 
+def learned(workshop: Workshop, name: str, **settings: str) -> dict[str, torch.Tensor]:
+    run = workshop.run(name, 1, LEARNING_RATE="1e-2", **settings)
+    return content(run.checkpoint_path(1))["model"]
+
+
+def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop, tmp_path):
+    advised = with_advice(workshop, tmp_path, freeze="conditioning_*")
+    before = read_tensors(advised.base / "model.pth")
     listening = {part for part in before if part.startswith("gpt.conditioning_")}
-    as_advised = moved("advised")
-    assert as_advised and not as_advised & listening
-    assert moved("overruled", FREEZE="none") & listening
+    for name, settings in (("advised", {}), ("overruled", {"FREEZE": "none"})):
+        after = learned(advised, name, **settings)
+        moved = {part for part, now in after.items() if not torch.equal(now, before[part].float())}
+        assert moved and bool(moved & listening) is (name == "overruled")
 
 
 def test_the_average_that_the_base_recommends_is_made_unless_another_is_asked_for(
     workshop, tmp_path, caplog
 ):
-    base = shutil.copytree(workshop.base, tmp_path / "base")
-    config = json.loads((base / "config.json").read_text())
-    config["sotaque"].setdefault("training", {})["ema_decay"] = 0.75
-    (base / "config.json").write_text(json.dumps(config))
-    advised = Workshop(base, tmp_path / "workshop")
-
-    def learned(name: str, **settings: str) -> dict[str, torch.Tensor]:
-        run = advised.run(name, 1, LEARNING_RATE="1e-2", **settings)
-        return content(run.checkpoint_path(1))["model"]
-
     caplog.set_level("INFO")
-    as_advised = learned("advised")
+    advised = with_advice(workshop, tmp_path, ema_decay=0.75)
+    as_advised = learned(advised, "advised")
     assert "Average of the weights: decay 0.75 (recommended by the base model)" in caplog.text
-    same, none = learned("same", EMA_DECAY="0.75"), learned("none", EMA_DECAY="0")
+    same, none = (learned(advised, decay, EMA_DECAY=decay) for decay in ("0.75", "0"))
     assert all(torch.equal(tensor, same[name]) for name, tensor in as_advised.items())
     assert not all(torch.equal(tensor, none[name]) for name, tensor in as_advised.items())
 

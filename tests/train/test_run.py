@@ -145,15 +145,6 @@ def test_two_and_two_epochs_are_four(workshop, straight):
     assert_same_end(straight, workshop.run("in-two", 4))
 
 
-def test_more_epochs_train_only_what_is_missing(workshop, straight, capfd):
-    run = workshop.run("one-more", 2)
-    before = losses(run)
-    workshop.run("one-more", 3)
-    after = losses(run)
-    assert after[: len(before)] == before
-    assert {epoch for _, epoch, *_ in after[len(before) :]} == {3}
-
-
 @pytest.mark.slow
 def test_prefetching_and_cache_change_nothing(workshop, straight, monkeypatch):
     monkeypatch.setattr(Batches, "__init__", partialmethod(Batches.__init__, prefetch=False))
