@@ -2,12 +2,11 @@
 
 import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.train import together
@@ -80,8 +79,7 @@ def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, w
     while not run.checkpoint_path(1).exists() or len(losses(run)) < _first_epoch(straight) + 1:
         assert agent.poll() is None and time.monotonic() < end
         time.sleep(0.05)
-    workers = [int(pid) for pid in _children(agent.pid)]
-    os.kill(workers[-1], signal.SIGKILL)
+    psutil.Process(agent.pid).children()[-1].kill()
     assert agent.wait(timeout=200) == 0
     assert_same_end(straight, run, EPOCHS)
 
@@ -89,10 +87,3 @@ def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, w
 def _first_epoch(run: RunFolder) -> int:
     records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
     return sum(one["epoch"] == 1 for one in records)
-
-
-def _children(pid: int) -> list[str]:
-    found: list[str] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += (task / "children").read_text().split()
-    return found

@@ -14,7 +14,6 @@ import soundfile
 from tests.datasets import make_dataset
 from tests.train.inspection.planted import plant, read_good, write
 from tests.train.inspection.test_outside_models import saved
-from train import __main__ as program
 from train.data import make_demo
 from train.settings import load
 from train.setup import build_context, open_trainer
@@ -23,26 +22,6 @@ SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
 # Of 18; figures in docs/benchmarks.md, "Suspect clips".
 FEWEST_NAMED = 16
 MOST_FALSE_ALARMS = 3
-
-
-@pytest.fixture
-def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys):
-    """Runs it in an empty folder; returns (exit code, everything said)."""
-    monkeypatch.chdir(tmp_path)
-    caplog.set_level(logging.INFO)
-    monkeypatch.setenv("BASE_MODEL", str(base_folder))
-    monkeypatch.setenv("DEVICE", "cpu")
-    monkeypatch.setenv("CACHE_DIR", "cache")
-    monkeypatch.setenv("DATASET_DIR", "data")
-
-    def run(*words: str, **settings: str) -> tuple[int, str]:
-        caplog.clear()
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        code = program.main(["check", *words])
-        return code, caplog.text + capsys.readouterr().err
-
-    return run
 
 
 def spoiled(folder: Path) -> Path:

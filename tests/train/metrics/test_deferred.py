@@ -1,6 +1,7 @@
 """Steps are told at once where looking is free, else together at the log interval."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import torch
 
@@ -8,29 +9,6 @@ from tests.train.test_learner import a_batch
 from train.learner import DeferredStepResult, StepResult
 from train.metrics.deferred import DeferredMetrics
 from train.metrics.logs import TrainedStep
-
-
-class FakeLearner:
-    """Tells how many steps were looked at together."""
-
-    def __init__(self) -> None:
-        self.looks: list[int] = []
-
-    def read_deferred(self, steps: list[DeferredStepResult]) -> list[StepResult]:
-        if steps:
-            self.looks.append(len(steps))
-        return [StepResult(*one.numbers.tolist(), one.learning_rate, True) for one in steps]
-
-
-class FakeLogs:
-    def __init__(self) -> None:
-        self.told: list[tuple[int, float]] = []
-
-        self.seconds: list[float] = []
-
-    def step(self, one: TrainedStep, result: StepResult, took: float) -> None:
-        self.told.append((one.step, result.loss))
-        self.seconds.append(took)
 
 
 def taken(step: int, result: StepResult | DeferredStepResult) -> TrainedStep:
@@ -41,34 +19,48 @@ def deferred(step: int) -> DeferredStepResult:
     return DeferredStepResult(torch.tensor([1.0, 2.0, float(step), 0.5]), 1e-4)
 
 
-def some_metrics(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
-    learner, logs = FakeLearner(), FakeLogs()
-    return DeferredMetrics(learner, logs, log_every), learner, logs
+Told = list[tuple[int, float, float]]
+
+
+def some_metrics(log_every: int) -> tuple[DeferredMetrics, list[int], Told]:
+    """How many steps are looked at together each time; of each that is told: its number, loss and
+    seconds."""
+    looks: list[int] = []
+    told: Told = []
+
+    def read(steps: list[DeferredStepResult]) -> list[StepResult]:
+        looks.extend([len(steps)] if steps else [])
+        return [StepResult(*one.numbers.tolist(), one.learning_rate, True) for one in steps]
+
+    def step(one: TrainedStep, result: StepResult, took: float) -> None:
+        told.append((one.step, result.loss, took))
+
+    learner, logs = SimpleNamespace(read_deferred=read), SimpleNamespace(step=step)
+    return DeferredMetrics(learner, logs, log_every), looks, told
 
 
 def test_what_is_known_is_told_at_once():
-    metrics, learner, logs = some_metrics(log_every=10)
+    metrics, looks, told = some_metrics(log_every=10)
     metrics.add(taken(1, StepResult(1.0, 2.0, 3.0, 0.5, 1e-4, True)))
-    assert logs.told == [(1, 3.0)] and learner.looks == []
+    assert [one[:2] for one in told] == [(1, 3.0)] and looks == []
 
 
 def test_the_device_is_looked_at_once_an_interval_and_no_step_is_lost():
-    metrics, learner, logs = some_metrics(log_every=4)
+    metrics, looks, told = some_metrics(log_every=4)
     for step in range(1, 11):
         metrics.add(taken(step, deferred(step)))
-        assert len(logs.told) == step // 4 * 4
-    metrics.flush()  # an epoch ends, or somebody stops it
-    assert learner.looks == [4, 4, 2]
-    assert logs.told == [(step, float(step)) for step in range(1, 11)]
-    metrics.flush()
-    assert len(logs.told) == 10
+        assert len(told) == step // 4 * 4
+    for _ in range(2):
+        metrics.flush()  # an epoch ends, or somebody stops it
+        assert looks == [4, 4, 2]
+        assert [one[:2] for one in told] == [(step, float(step)) for step in range(1, 11)]
 
 
 def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
     """A validation of 1,000 s behind the third of four steps of 2 s each."""
     now = 0.0
     monkeypatch.setattr("train.metrics.deferred.time.perf_counter", lambda: now)
-    metrics, _, logs = some_metrics(log_every=100)
+    metrics, _, told = some_metrics(log_every=100)
     for step in range(1, 5):
         now += 2.0
         metrics.add(replace(taken(step, deferred(step)), step_seconds=2.0))
@@ -76,4 +68,4 @@ def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
             metrics.flush()
             now += 1000.0
     metrics.flush()
-    assert logs.seconds == [2.0] * 4
+    assert [seconds for *_, seconds in told] == [2.0] * 4

@@ -157,11 +157,7 @@ def test_cutting_back_leaves_a_sound_file_alone(tmp_path):
     before = path.stat()
     cut_back(path, 5)
     after = path.stat()  # not the time of access, which reading moves on
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
-        before.st_ino,
-        before.st_mtime_ns,
-        before.st_size,
-    )
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     cut_back(path, 1)
     assert path.read_text() == '{"step": 1}\n'
 
@@ -205,17 +201,25 @@ def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path, where):
     assert raised.value.exit_code == 2
 
 
+def sidecar(epoch: int, mode: str, similarity: float | None = None) -> SampleSidecar:
+    seconds = None if mode == "skipped" else 1.0
+    return SampleSidecar(
+        epoch, "abc", "hello", "cpu", mode, "", seconds, seconds, 24_000, similarity
+    )
+
+
+def tone(samples: int) -> torch.Tensor:
+    """3 kHz."""
+    return torch.sin(torch.arange(samples) * (2 * math.pi * 3000 / 24_000))
+
+
 def test_a_sample_is_heard_and_seen(tmp_path):
     run = RunFolder(tmp_path / "output")
-    tone = 0.5 * torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
     for what in ("output", "reference"):
-        audio.write_wav(run.samples / f"epoch_3_{what}.wav", tone)
-    spoken = SampleSidecar(3, "abc", "hello", "cpu", "cpu_subprocess", "", 1.0, 1.0, 24_000, 0.75)
+        audio.write_wav(run.samples / f"epoch_3_{what}.wav", 0.5 * tone(24_000))
     with logs(tmp_path) as found:
-        found.sample(3, spoken)
-        found.sample(
-            4, SampleSidecar(4, "abc", "hello", "cpu", "skipped", "", None, None, 24_000, None)
-        )
+        found.sample(3, sidecar(3, "cpu_subprocess", 0.75))
+        found.sample(4, sidecar(4, "skipped"))
     shown = curves(tmp_path)
     for what in ("output", "reference"):
         (heard,) = shown.Audio(f"sample/{what}")
@@ -227,8 +231,7 @@ def test_a_sample_is_heard_and_seen(tmp_path):
 
 
 def test_a_spectrogram_is_brightest_where_the_tone_is():
-    tone = torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
-    picture = spectrogram(tone)
+    picture = spectrogram(tone(24_000))
     assert picture.shape[:2] == (3, 513)
     assert 0.0 <= float(picture.min()) and float(picture.max()) <= 1.0
     row = int(picture.sum(0).mean(1).argmax())
@@ -245,20 +248,10 @@ def board(tmp_path: Path) -> Iterator[TensorBoard]:
     server.close()
 
 
-def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(tmp_path, board):
+def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(board):
     assert board.answers(60)
-    query = urllib.parse.urlencode({"run": ".", "tag": "train/audio_loss"})
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    points: list[list[float]] = []
-    for _ in range(100):
-        try:
-            with direct.open(f"{board.address}/data/plugin/scalars/scalars?{query}") as answer:
-                points = json.load(answer)
-                break
-        except urllib.error.HTTPError as error:  # 404 until it has read the files
-            error.close()
-            time.sleep(0.1)
-    assert [(point[1], point[2]) for point in points] == [
+    points = _shown(board, "scalars", "train/audio_loss", 3)
+    assert [(step, loss) for _, step, loss in points] == [
         (1, 2.0), (2, 1.0), (3, pytest.approx(2 / 3)),
     ]  # fmt: skip
     pid = board._child.pid
@@ -273,37 +266,31 @@ def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
     """With the loader that it takes by itself, which knows a tag by its first value."""
     epochs = 12  # more than the ten that TensorBoard keeps by itself
     run = RunFolder(tmp_path / "output")
-    tone = 0.5 * torch.sin(torch.arange(2_400) * (2 * math.pi * 3000 / 24_000))
     with logs(tmp_path) as found:
         for epoch in range(1, epochs + 1):
             for what in ("output", "reference"):
-                audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", tone)
-            spoken = SampleSidecar(
-                epoch, "abc", "hello", "cpu", "cpu_subprocess", "", 1, 1, 24_000, None
-            )
-            found.sample(epoch, spoken)
+                audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", 0.5 * tone(2_400))
+            found.sample(epoch, sidecar(epoch, "cpu_subprocess"))
     server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
-    try:
+    with contextlib.closing(server):
         assert server.answers(60)
         for what in ("output", "reference"):
-            heard = _shown(server, "audio", f"sample/{what}", epochs)
-            for one in heard:
+            for one in _shown(server, "audio", f"sample/{what}", epochs):
                 assert _fetched(server, f"audio/individualAudio?{one['query']}")[:4] == b"RIFF"
             for one in _shown(server, "images", f"sample/{what}_spectrogram", epochs):
                 assert _fetched(server, f"images/individualImage?{one['query']}")[1:4] == b"PNG"
         tags = json.loads(_fetched(server, "audio/tags"))["."]
         assert sorted(tags) == ["sample/output", "sample/reference"]
-    finally:
-        server.close()
 
 
-def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[dict[str, Any]]:
+def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[Any]:
     """What TensorBoard lists under a tag, once it has read the files."""
     query = urllib.parse.urlencode({"run": ".", "tag": tag, "sample": 0})
-    found: list[dict[str, Any]] = []
+    path = {"scalars": "scalars/scalars", "audio": "audio/audio", "images": "images/images"}[plugin]
+    found: list[Any] = []
     for _ in range(100):
         with contextlib.suppress(urllib.error.HTTPError):  # 404 until it has read the files
-            found = json.loads(_fetched(server, f"{plugin}/{plugin}?{query}"))
+            found = json.loads(_fetched(server, f"{path}?{query}"))
         if len(found) == count:
             break
         time.sleep(0.1)
@@ -314,8 +301,7 @@ def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[dict[
 def _fetched(server: TensorBoard, path: str) -> bytes:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"{server.address}/data/plugin/{path}") as answer:
-        content: bytes = answer.read()
-    return content
+        return answer.read()
 
 
 def test_a_taken_port_is_not_waited_for(caplog, tmp_path):
