@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train.test_run import Workshop, assert_same_end, content, losses
+from tests.train.test_run import Workshop, assert_same_end, content, losses, records
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch
 from train.evaluation.blending import keep_best_blend
@@ -108,14 +108,12 @@ def test_the_average_that_the_base_recommends_is_made_unless_another_is_asked_fo
 
 
 def rates(run) -> list[float]:
-    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return [one["learning_rate"] for one in records if one["kind"] == "train"]
+    return [one["learning_rate"] for one in records(run) if one["kind"] == "train"]
 
 
 def test_a_cosine_ends_at_a_tenth_with_the_last_epoch(workshop):
-    found = rates(
-        workshop.run("cosine", 2, SCHEDULE="cosine", WARMUP_STEPS="2", LEARNING_RATE="1e-3")
-    )
+    settings = {"SCHEDULE": "cosine", "WARMUP_STEPS": "2", "LEARNING_RATE": "1e-3"}
+    found = rates(workshop.run("cosine", 2, **settings))
     assert max(found) <= 1e-3
     assert found == sorted(found[:2]) + sorted(found[2:], reverse=True)
     assert 1e-4 <= found[-1] < 1.4e-4

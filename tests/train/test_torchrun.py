@@ -1,6 +1,5 @@
 """Whole runs of two processes: one of each file, the same end however it came about."""
 
-import json
 import os
 import subprocess
 import sys
@@ -10,7 +9,7 @@ import psutil
 import pytest
 
 from tests.train import together
-from tests.train.test_run import Workshop, assert_same_end, content, losses
+from tests.train.test_run import Workshop, assert_same_end, content, losses, records
 from train.distributed import World
 from xtts.voices.run_folder import RunFolder
 
@@ -85,5 +84,4 @@ def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, w
 
 
 def _first_epoch(run: RunFolder) -> int:
-    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return sum(one["epoch"] == 1 for one in records)
+    return sum(one["epoch"] == 1 for one in records(run))

@@ -193,12 +193,7 @@ def test_an_evaluation_hears_how_long_its_epoch_was_learned(monkeypatch):
     ran.trainer.checkpoints.run.verified = lambda epoch: f"epoch {epoch}"
     now = [100.0]
     monkeypatch.setattr(loop.time, "perf_counter", lambda: now[0])
-
-    def logged(one: TrainedStep, *_: Any) -> None:
-        now[0] += 20.0 * one.epoch
-
-    assert ran.trainer.logs
-    ran.trainer.logs.step = logged
+    ran.trainer.logs.step = lambda one, *_: now.append(now.pop() + 20.0 * one.epoch)
     assert ran.trainer.train() == 0
     assert heard == [("epoch 1", 60.0), ("epoch 2", 120.0)]
 
@@ -210,7 +205,7 @@ def test_judging_that_overlaps_the_steps_leaves_no_negative_time():
     ran.trainer.checkpoints.run.verified = lambda epoch: epoch
     evaluator.judge = lambda *_: setattr(budget, "spent_seconds", budget.spent_seconds + 300.0)
     assert ran.trainer.train() == 0
-    assert ran.trainer.logs and ran.trainer.logs.remaining.left(2, 1) == 0.0
+    assert ran.trainer.logs.remaining.left(2, 1) == 0.0
 
 
 def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
@@ -260,35 +255,19 @@ def test_what_is_done_already_is_counted(epochs, batches, wanted, said):
     assert told.startswith(said) and f"Set NUM_EPOCHS to {epochs + 1} or more" in told
 
 
-class SlowWriter:
-    """A writer that is busy until it is told otherwise."""
-
-    seconds = 0.0
-    background = True
-
-    def __init__(self) -> None:
-        self.idle = False
-        self._saved: Any = None
-
-    def write(self, state: Any, save: Any) -> None:
-        self._saved = save(state)
-
-    def finish(self) -> Any:
-        saved, self._saved = self._saved, None
-        return saved
-
-
 def test_a_checkpoint_that_is_still_written_holds_up_no_step():
     """Its sample is spoken behind the step in which it was finished."""
-    writer = SlowWriter()
+    saved: list[Any] = []
+    writer = SimpleNamespace(
+        seconds=0.0, background=True, idle=False, finish=lambda: saved.pop() if saved else None,
+        write=lambda state, save: saved.append(save(state)),
+    )  # fmt: skip
     ran = Surroundings(epochs=2, batches=3, writer=writer)
-    real = ran._logged
 
     def logged(one: TrainedStep, *others: Any) -> None:
-        real(one, *others)
+        ran._logged(one, *others)
         writer.idle = (one.epoch, one.number) >= (2, 2)
 
-    assert ran.trainer.logs
     ran.trainer.logs.step = logged
     assert ran.trainer.train() == 0
     order = [event for event in ran.events if event.startswith(("step 2", "sample"))]

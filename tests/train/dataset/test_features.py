@@ -4,8 +4,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,6 +15,7 @@ import torch
 
 from machine.devices.selection import Choice
 from tests.datasets import make_dataset
+from tests.forked import in_child
 from tests.models import tiny_base
 from tests.train.checkpointing.test_damage import DAMAGES, grown, missing
 from train.dataset import dataset, features
@@ -68,36 +67,27 @@ def contents(found: features.FeatureCache) -> list[bytes]:
     return [found.codes(i).tobytes() + found.mel(i).tobytes() for i in range(5)]
 
 
-def never(*_args, **_kwargs):
-    raise AssertionError("decoded again")
-
-
 def test_features_are_what_the_model_computes(place):
     found = place.build()
     dvae = load_dvae(place.base, place.config)
     stats = mel_stats(place.base, read_tensors(place.base / "model.pth"))
     for number, clip in enumerate(place.data.clips):
         waveform = audio.read(clip.path, CODE_RATE)[None]
-        codes = found.codes(number)
-        assert codes.dtype == np.int16
-        assert len(codes) == -(-waveform.shape[1] // 1024)
+        codes, mel = found.codes(number), found.mel(number)
+        assert (codes.dtype, len(codes)) == (np.int16, -(-waveform.shape[1] // 1024))
         expected = dvae.get_codebook_indices(audio.dvae_mel(waveform, stats))[0]
         np.testing.assert_array_equal(codes, expected[: len(codes)].numpy())
-        mel = found.mel(number)
-        assert mel.dtype == np.float16
-        assert mel.shape == (80, 1 + waveform.shape[1] // 256)
-        exact = audio.conditioning_mel(waveform, stats)[0]
-        torch.testing.assert_close(
-            torch.from_numpy(mel.copy()).float(), exact, atol=2e-3, rtol=1e-3
-        )
+        assert (mel.dtype, mel.shape) == (np.float16, (80, 1 + waveform.shape[1] // 256))
+        exact = audio.conditioning_mel(waveform, stats)[0].numpy()
+        np.testing.assert_allclose(mel, exact, atol=2e-3, rtol=1e-3)
         np.testing.assert_array_equal(found.tokens(number), clip.tokens)
     assert len({found.codes(i).tobytes() for i in range(5)}) == 5
 
 
 def test_a_second_start_decodes_nothing(place, monkeypatch):
     first = contents(place.build())
-    monkeypatch.setattr(soundfile, "SoundFile", never)
-    monkeypatch.setattr(features, "load_dvae", never)
+    monkeypatch.setattr(soundfile, "SoundFile", lambda path: pytest.fail(f"{path} decoded again"))
+    monkeypatch.delattr(features, "load_dvae")
     assert place.read() == place.data
     assert contents(place.build()) == first
 
@@ -106,28 +96,25 @@ def test_only_a_new_clip_is_computed(place, monkeypatch):
     place.build()
     make_dataset(place.data_folder, clips=6, rate=16_000)
     place.data = place.read()
-    computed = []
-    original = features.read
+    computed, read = [], features.read
     monkeypatch.setattr(
-        features, "read", lambda path, *rest: computed.append(path) or original(path, *rest)
+        features, "read", lambda one, *rest: computed.append(one) or read(one, *rest)
     )
     found = place.build()
-    assert [path.name for path in computed] == ["clip-5.wav"]
-    assert found.damaged() == []
+    assert [path.name for path in computed] == ["clip-5.wav"] and found.damaged() == []
 
 
-def test_another_dvae_has_another_cache(place, tmp_path):
-    other = tiny_base(tmp_path / "other", seed=1)
-    dvae = torch.load(other / "dvae.pth", weights_only=True)
-    dvae["codebook.embed"] += 1
-    torch.save(dvae, other / "dvae.pth")
-    assert features.folder_of(other, place.cache) != place.folder
-    scaled = tiny_base(tmp_path / "scaled")
-    model = torch.load(scaled / "model.pth", weights_only=True)
-    model["model"]["mel_stats"] += 1
-    torch.save(model, scaled / "model.pth")
-    assert features.folder_of(scaled, place.cache) != place.folder
-    assert features.folder_of(tiny_base(tmp_path / "same"), place.cache) == place.folder
+@pytest.mark.parametrize(
+    ("file", "tensor"),
+    [("dvae.pth", "codebook.embed"), ("model.pth", "mel_stats"), ("model.pth", "")],
+)
+def test_another_dvae_or_other_statistics_have_another_cache(place, tmp_path, file, tensor):
+    other = tiny_base(tmp_path / "other")
+    content = torch.load(other / file, weights_only=True)
+    if tensor:
+        content.get("model", content)[tensor] += 1
+        torch.save(content, other / file)
+    assert (features.folder_of(other, place.cache) != place.folder) is bool(tensor)
 
 
 def test_many_clips_fill_many_shards(place, monkeypatch):
@@ -249,25 +236,12 @@ def test_a_wrong_index_is_computed_again(place, damage):
     assert contents(place.build()) == kept and place.repair() == []
 
 
-CHILD = """
-import os, sys
-from pathlib import Path
-from train.dataset import features
-from tests.train.dataset.test_features import Place
-place = Place(Path(sys.argv[1]), Path(sys.argv[2]))
-features.CLIPS_PER_SHARD = 2
-os.environ["SOTAQUE_CRASH_AT"] = "after replace"
-place.build()
-"""
-
-
 @pytest.mark.slow
-def test_a_build_killed_half_way_goes_on(place):
+def test_a_build_killed_half_way_goes_on(place, monkeypatch):
     """Killed when the first shard's data stands without its index."""
-    command = [sys.executable, "-c", CHILD, str(place.cache.parent), str(place.base)]
-    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
-    assert len(place.shards()) == 1
-    assert list(place.folder.glob("*.json")) == []
+    monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
+    assert in_child(place.build, crash_at="after replace") == -signal.SIGKILL
+    assert len(place.shards()) == 1 and list(place.folder.glob("*.json")) == []
     found = place.build()
     assert (found.damaged(), len(found.records)) == ([], 5)
 
