@@ -153,6 +153,19 @@ def test_recordings_are_found_as_people_name_them(tmp_path):
     assert all(entry.path.is_file() for entry in read_entries(tmp_path, "auto", "en"))
 
 
+@pytest.mark.parametrize(
+    ("thirds", "expected"),
+    [
+        (("the birch canoe slid on the smooth planks", "glue the sheet to the blue one"), "text"),
+        (("", ""), "text"),
+        ((TEXTS[0], ""), "text"),
+        (("ann", "ann"), "speaker"),
+        (("Mary Ann", ""), "speaker"),
+        (("3.21", "4.07"), None),
+        (("dh ax b er ch", "g l uw dh ax"), None),
+        (("ann", "bob"), None),
+    ],
+)
 def test_what_the_third_column_of_two_rows_is(thirds, expected):
     assert third_column(list(zip(TEXTS, thirds, strict=True))) == expected
 
