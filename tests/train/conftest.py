@@ -14,11 +14,16 @@ from xtts.voices.run_folder import RunFolder
 Check = Callable[..., tuple[int, str]]
 
 
+@pytest.fixture(autouse=True)
+def _everything_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    """What a run says at its usual level is in `caplog`."""
+    caplog.set_level("INFO")
+
+
 @pytest.fixture
 def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys) -> Check:
     """Runs `train check`, or another verb, in an empty folder: exit code, and everything said."""
     monkeypatch.chdir(tmp_path)
-    caplog.set_level("INFO")
     own = {"BASE_MODEL": str(base_folder), "DEVICE": "cpu"}
     own |= {"CACHE_DIR": "cache", "DATASET_DIR": "data"}
 

@@ -94,7 +94,6 @@ def test_the_verb_writes_a_voice_that_speaks_and_says_how_much_is_written(
     checkpoint, tmp_path, caplog, monkeypatch
 ):
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
-    caplog.set_level("INFO")
     to = tmp_path / "voices" / "mine"
     assert main(["export", "--checkpoint", str(checkpoint), "--to", str(to)]) == 0
     assert "Coqui's own classes cannot load it" in caplog.text

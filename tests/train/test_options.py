@@ -98,7 +98,6 @@ def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop,
 def test_the_average_that_the_base_recommends_is_made_unless_another_is_asked_for(
     workshop, tmp_path, caplog
 ):
-    caplog.set_level("INFO")
     advised = with_advice(workshop, tmp_path, ema_decay=0.75)
     as_advised = learned(advised, "advised")
     assert "Average of the weights: decay 0.75 (recommended by the base model)" in caplog.text
@@ -121,7 +120,6 @@ def test_a_cosine_ends_at_a_tenth_with_the_last_epoch(workshop):
 
 def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeypatch, caplog):
     """Each epoch is worse than the one before."""
-    caplog.set_level("INFO")
     epochs = itertools.count(1.0)
     monkeypatch.setattr(Learner, "evaluate", lambda *_: Validation(1.0, next(epochs)))
     worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}

@@ -162,7 +162,6 @@ def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
     ready: list[float] = []
     monkeypatch.setattr(Trainer, "train", lambda _: ready.append(time.process_time()) or 0)
     workshop.run("two starts", 1)
-    caplog.set_level("INFO")
     began = time.process_time()
     workshop.run("two starts", 1)
     assert ready[1] - began < 5
@@ -281,7 +280,6 @@ def test_every_epoch_is_judged_beside_the_base(heard):
 
 
 def test_nothing_is_left_to_do(workshop, straight, caplog):
-    caplog.set_level("INFO", logger="train")
     before = losses(straight)
     workshop.run("straight", 4)
     assert losses(straight) == before

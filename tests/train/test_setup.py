@@ -67,7 +67,6 @@ def test_a_run_that_torchrun_has_started_again_goes_on_also_with_never():
 
 
 def test_where_a_run_starts_is_told(caplog):
-    caplog.set_level("INFO")
     start()
     assert not caplog.messages
     start(found=RESUMED)
@@ -97,7 +96,6 @@ def signals() -> Iterator[dict[int, Any]]:
 
 
 def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals, caplog):
-    caplog.set_level("INFO", logger="train")
     own = settings(workshop, "held", NUM_EPOCHS="2")
     run = RunFolder(own.output_dir)
     with setup.open_trainer(own) as trainer:

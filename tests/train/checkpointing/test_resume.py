@@ -115,22 +115,18 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     kept = [others / "events.out.tfevents.1.host", earlier, runs_dir / "notes.txt"]
     for path in kept:
         path.write_text("not ours")
-    assert (
-        checkpoints.resume("never", replace(FINGERPRINT, base_sha256="x"), runs_dir=runs_dir)
-        is None
-    )
+    another = replace(FINGERPRINT, base_sha256="x")
+    assert checkpoints.resume("never", another, runs_dir=runs_dir) is None
 
-    assert run.epochs() == []
     (archived,) = run.archive.iterdir()
     old = RunFolder(archived)
     assert old.newest_verified().epoch == 1
     assert (old.samples / "epoch_1_output.wav").read_bytes() == b"wav"
     assert old.metrics.read_text() == "{}\n"
     assert (archived / "runs/a/events.out.tfevents.1.host").read_bytes() == b"events"
-    assert not list(own.rglob("events*"))
+    assert run.epochs() == [] and not list(own.rglob("events*"))
+    assert not run.samples.exists() and not run.metrics.exists()
     assert all(path.read_text() == "not ours" for path in kept)
-    assert not run.samples.exists()
-    assert not run.metrics.exists()
 
 
 def test_never_twice_in_a_second_keeps_both_and_nothing_is_nothing(run, checkpoints):
@@ -182,10 +178,9 @@ def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(
         Checkpoints(fresh.run, keep=3).resume(str(path), FINGERPRINT)
 
 
-def test_a_file_does_not_push_a_run_aside(run, checkpoints, tmp_path):
+def test_a_file_does_not_push_a_run_aside(checkpoints, fresh):
     save(checkpoints, 1)
-    other = Checkpoints(RunFolder(tmp_path / "other"), keep=3)
-    path = save(other, 5).path
+    path = save(fresh, 5).path
     with pytest.raises(ResumeError, match="already holds a run at epoch 1"):
         checkpoints.resume(str(path), FINGERPRINT)
 

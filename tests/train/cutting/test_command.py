@@ -162,8 +162,7 @@ def test_paragraphs_in_another_order_and_little_kept_are_told(tmp_path, caplog, 
     tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
     join_demo(tape, NUMBERS)
     text.write_text("\n\n".join(paragraphs(spoken_by(NUMBERS))), encoding="utf-8")
-    with caplog.at_level("INFO"):
-        assert cut(tape, tmp_path / "out", "--text", text) == 0
+    assert cut(tape, tmp_path / "out", "--text", text) == 0
     assert told in caplog.text
     assert "little" not in told or "Train on it" not in caplog.text
 
@@ -188,7 +187,6 @@ def test_many_files_are_told_in_a_few_lines(tmp_path, capsys):
 
 
 def test_without_a_text_the_transcripts_are_empty(ground, tmp_path, caplog):
-    caplog.set_level("INFO")
     assert cut(ground.recording, tmp_path / "out") == 0
     rows = (tmp_path / "out/metadata.csv").read_text().splitlines()
     assert len(rows) >= 4 and all(row.endswith("|") for row in rows)
@@ -234,8 +232,7 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
     rows = [f"{start:.3f}\t{end:.3f}\tThis is what it says." for start, end in ground.spans]
     (tmp_path / "a.lab").write_text("\n".join(rows), encoding="utf-8")
-    with caplog.at_level("INFO"):
-        assert cut(ground.recording, tmp_path / "out", "--text", tmp_path / "a.lab") == 0
+    assert cut(ground.recording, tmp_path / "out", "--text", tmp_path / "a.lab") == 0
     assert "by its times alone" in caplog.text
     entries = read_entries(tmp_path / "out", "auto", "en")
     assert len(entries) >= len(ground.spans) / 2
@@ -294,8 +291,7 @@ def test_a_recording_that_changes_meanwhile_is_told(ground, tmp_path, capsys, mo
 
 def test_without_silero_the_level_is_taken_and_told(ground, tmp_path, caplog, monkeypatch):
     without(monkeypatch, "silero_vad")
-    with caplog.at_level("INFO"):
-        assert cut(ground.recording, tmp_path / "out", "--text", ground.text) == 0
+    assert cut(ground.recording, tmp_path / "out", "--text", ground.text) == 0
     assert "by the level alone, because package silero-vad is not installed" in caplog.text
     assert says_what_is_spoken(tmp_path / "out")
 

@@ -180,7 +180,6 @@ def test_a_third_column_that_the_header_names_otherwise_is_left_alone(tmp_path):
 
 
 def test_a_voice_does_not_learn_its_speakers_name(tmp_path, caplog):
-    caplog.set_level("INFO")
     written(tmp_path, f"a|{TEXTS[0]}|ann\nb|{TEXTS[1]}|ann\n")
     assert rows(tmp_path) == [("a", TEXTS[0], "ann", "en"), ("b", TEXTS[1], "ann", "en")]
     assert "the third column is read as the speaker" in caplog.text
@@ -222,7 +221,6 @@ def test_the_same_table_however_it_is_written(tmp_path, text, name):
 
 
 def test_other_columns_are_told_and_left_alone(tmp_path, caplog):
-    caplog.set_level("INFO")
     table = "file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n"
     assert rows(written(tmp_path, table)) == [("a.wav", "Hello.", "ann", "en")]
     assert "the columns duration, mood are not used" in caplog.text

@@ -1,7 +1,6 @@
 """From saved epochs to evaluation.json, best.json and best.pt; what a kill or a fault leaves."""
 
 import json
-import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -224,7 +223,6 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
 
 def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplog, monkeypatch):
     """On a machine on which a candidate of 16 sentences would take a minute and more."""
-    caplog.set_level(logging.INFO, "train")
     budget, speaking = a_budget(ground), ground.speaking
     speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
     speaking.seconds_a_sentence = 9.0
@@ -262,7 +260,6 @@ def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
 
 
 def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(ground, caplog):
-    caplog.set_level(logging.INFO, "train")
     a_budget(ground)
     ground.speaking.speed = SpeakingSpeed(60.0, 2.0, 1.0, 0.1, 0.1)
     ground.evaluator.foresee(1)
@@ -294,7 +291,6 @@ def test_what_was_left_out_is_empty_when_all_is_judged(ground, monkeypatch):
 
 def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):
     """As `train evaluate` does: the base, two epochs and three blends."""
-    caplog.set_level(logging.INFO, "train")
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     ground.checkpoints.keep = 2
     ground.save(1)
@@ -462,7 +458,6 @@ def test_an_epoch_that_was_trained_again_is_judged_again(ground):
 
 
 def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
-    caplog.set_level(logging.INFO, "train")
     epoch = ground.save(1)
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
     for _ in range(5):
@@ -474,7 +469,6 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
 
 
 def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
-    caplog.set_level(logging.INFO, "train")
     ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
     ground.judge(1)
     assert "left for the next start" in caplog.text and ground.evaluator.failures == 0

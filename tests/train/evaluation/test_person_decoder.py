@@ -1,6 +1,5 @@
 """When a decoder is learned for the best weights, when it is kept and who takes it."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -43,8 +42,7 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
 
 def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(ground, caplog):
     ground.speaking.distance_after = 2.0
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude()
+    ground.conclude()
     assert "No decoder nearer to the person was found" in caplog.text
     assert decoder_beside(ground.run.best_blend) is None and not ground.run.best_decoder.exists()
     ground.restart()
@@ -64,8 +62,7 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     ground.restart()
     ground.speaking.errors_with_learned = errors
     ground.judge(1)
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude("off")
+    ground.conclude("off")
     assert ground.best()["kind"] == ("base" if of_base else "epoch")
     found, asked = kept(ground), ground.speaking.requests[-1]
     assert asked.of_base == of_base

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import json
-import logging
 import math
 import socket
 import subprocess
@@ -115,7 +114,6 @@ def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
 
 
 def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
-    caplog.set_level(logging.INFO, logger="train")
     with logs(tmp_path) as found:
         found.remaining.judging = lambda: 100.0
         found.remaining.epoch_end = lambda: 3.0
@@ -305,7 +303,6 @@ def _fetched(server: TensorBoard, path: str) -> bytes:
 
 
 def test_a_taken_port_is_not_waited_for(caplog, tmp_path):
-    caplog.set_level(logging.INFO, logger="train")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()

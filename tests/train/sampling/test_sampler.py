@@ -385,7 +385,6 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
 
 @pytest.mark.slow
 def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(base_folder, tmp_path, caplog):
-    caplog.set_level("INFO", logger="train")
     for number in range(2):
         noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
         audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)
