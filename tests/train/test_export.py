@@ -11,6 +11,7 @@ import pytest
 import soundfile
 import torch
 
+from machine.errors import SotaqueError
 from machine.storage.atomic import DiskFull
 from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
@@ -18,7 +19,7 @@ from tests.models import tiny_base
 from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.export import ExportError, export
+from train.export import export
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from train.setup import build_context
@@ -306,14 +307,14 @@ def test_a_folder_with_other_things_in_it_is_refused(base, checkpoint, tmp_path,
     to.mkdir(exist_ok=True)
     (to / "thesis.txt").write_text("mine")
     before = sorted(to.iterdir())
-    with pytest.raises(ExportError, match=r"holds thesis\.txt, which no export wrote"):
+    with pytest.raises(SotaqueError, match=r"holds thesis\.txt, which no export wrote"):
         exported(checkpoint, base, to)
     assert sorted(to.iterdir()) == before
 
 
 def test_a_file_is_no_place(base, checkpoint, tmp_path):
     (tmp_path / "voice").touch()
-    with pytest.raises(ExportError, match="is a file"):
+    with pytest.raises(SotaqueError, match="is a file"):
         exported(checkpoint, base, tmp_path / "voice")
 
 

@@ -80,7 +80,6 @@ def test_features_are_what_the_model_computes(place):
         assert (mel.dtype, mel.shape) == (np.float16, (80, 1 + waveform.shape[1] // 256))
         exact = audio.conditioning_mel(waveform, stats)[0].numpy()
         np.testing.assert_allclose(mel, exact, atol=2e-3, rtol=1e-3)
-        np.testing.assert_array_equal(found.tokens(number), clip.tokens)
     assert len({found.codes(i).tobytes() for i in range(5)}) == 5
 
 

@@ -9,8 +9,7 @@ import pytest
 
 from train.dataset.dataset import Clip
 from train.evaluation.budget import LEAST_SECONDS, TIME_SHARE, JudgingBudget, counts, planned
-from train.evaluation.plan import EvaluationPlan
-from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.plan import EvaluationPlan, EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.requests import SpeakingSpeed

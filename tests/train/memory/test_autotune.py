@@ -50,4 +50,4 @@ def test_what_is_reckoned_is_tried_before_it_is_believed():
 )
 def test_a_cpu_is_reckoned_with_half_of_its_ram(ram, seconds, why):
     found = fitting_on_cpu(40.0, second_bytes=0.1 * GB, held_bytes=7 * GB, ram_bytes=ram * GB)
-    assert found.value == seconds and why in found.reason
+    assert found[0] == seconds and why in found[1]

@@ -2,8 +2,9 @@
 
 import pytest
 
+from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.optim.freezing import FreezeError, chosen, freeze, patterns
+from train.optim.freezing import chosen, freeze, patterns
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
@@ -41,7 +42,7 @@ def test_frozen_weights_take_no_state():
     ],
 )
 def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_near_it(glob, told):
-    with pytest.raises(FreezeError, match=told) as raised:
+    with pytest.raises(SotaqueError, match=told) as raised:
         freeze(a_learner().gpt, (glob,))
     assert raised.value.exit_code == 2
 
@@ -52,7 +53,7 @@ def test_a_layer_number_is_not_the_beginning_of_another():
 
 
 def test_adapters_freeze_everything_already():
-    with pytest.raises(FreezeError, match="do not go together"):
+    with pytest.raises(SotaqueError, match="do not go together"):
         a_learner(learning=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
 
 
