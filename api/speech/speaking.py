@@ -22,6 +22,7 @@ from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from api.engine.child import SpeechStream
 from api.engine.voices import VoiceTarget
 from api.errors import APIError, response, shown
+from api.schemas import MOST_CHARACTERS
 from api.state import AppState
 from api.voices import store
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -352,6 +353,13 @@ def language_of(asked: str | None, known: Sequence[str], param: str = "language"
             return language
     text = f"{param} is {shown(asked)}; this voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)
+
+
+def check_length(text: str) -> None:
+    """Raises APIError (422) for a longer text than is spoken."""
+    if len(text) > MOST_CHARACTERS:
+        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are taken."
+        raise APIError(422, "invalid_request", told, param="text")
 
 
 async def recording_of(asked: str, parts: AppState, param: str = "voice") -> str | None:
