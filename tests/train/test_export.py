@@ -12,6 +12,7 @@ import pytest
 import soundfile
 import torch
 
+from machine.errors import SotaqueError
 from machine.storage.atomic import DiskFull
 from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
@@ -19,7 +20,7 @@ from tests.models import tiny_base
 from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.export import ExportError, export
+from train.export import export
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from train.setup import build_context
@@ -334,19 +335,19 @@ def test_a_folder_with_other_things_in_it_is_refused(base, checkpoint, tmp_path)
     to = tmp_path / "voice"
     to.mkdir()
     (to / "thesis.txt").write_text("mine")
-    with pytest.raises(ExportError, match=r"holds thesis\.txt, which no export wrote"):
+    with pytest.raises(SotaqueError, match=r"holds thesis\.txt, which no export wrote"):
         exported(checkpoint, base, to)
     assert [path.name for path in to.iterdir()] == ["thesis.txt"]
     shutil.rmtree(to)
     exported(checkpoint, base, to)
     (to / "thesis.txt").write_text("mine")
-    with pytest.raises(ExportError, match=r"thesis\.txt"):
+    with pytest.raises(SotaqueError, match=r"thesis\.txt"):
         exported(checkpoint, base, to)
 
 
 def test_a_file_is_no_place(base, checkpoint, tmp_path):
     (tmp_path / "voice").touch()
-    with pytest.raises(ExportError, match="is a file"):
+    with pytest.raises(SotaqueError, match="is a file"):
         exported(checkpoint, base, tmp_path / "voice")
 
 

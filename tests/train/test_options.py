@@ -12,7 +12,7 @@ from tests.train.test_run import Workshop, assert_same_end, content, losses
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch
 from train.evaluation.blending import keep_best_blend
-from train.learner import Learner, Validation
+from train.learner import Learner
 from train.trainer import Trainer
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
@@ -128,7 +128,9 @@ def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeyp
     """Each epoch is worse than the one before."""
     caplog.set_level("INFO")
     epochs = itertools.count(1.0)
-    monkeypatch.setattr(Learner, "evaluate", lambda *_: Validation(1.0, next(epochs)))
+    monkeypatch.setattr(
+        Learner, "evaluate", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)}
+    )
     worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}
     run = workshop.run("early", 8, **worse)
     validated = [one for one in losses(run) if one[0] == "validation"]

@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from functools import partialmethod
 from pathlib import Path
 
 import pytest
@@ -16,7 +15,6 @@ import torch
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from train.__main__ import main
-from train.dataset.batches import Batches
 from train.trainer import Trainer
 from xtts.voices.run_folder import RunFolder
 
@@ -155,8 +153,7 @@ def test_more_epochs_train_only_what_is_missing(workshop, straight, capfd):
 
 
 @pytest.mark.slow
-def test_prefetching_and_cache_change_nothing(workshop, straight, monkeypatch):
-    monkeypatch.setattr(Batches, "__init__", partialmethod(Batches.__init__, prefetch=False))
+def test_the_cache_changes_nothing(workshop, straight):
     assert_same_end(straight, workshop.run("plain", 4, CACHE="off"))
 
 

@@ -14,7 +14,7 @@ from tests.train.test_run import Workshop
 from train import settings as settings_of
 from train import setup
 from train.checkpointing.resume import Resumed
-from train.dataset.batch_plan import OomBackoff
+from train.dataset.batches import OomBackoff
 from train.distributed import ALONE
 from train.run_context import RunContext
 from train.settings import TrainSettings

@@ -14,11 +14,9 @@ import torch
 from tests.train.test_learner import a_batch, a_learner, same, weights
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
-from train.dataset.batch_plan import OomBackoff
-from train.dataset.batches import Batch
+from train.dataset.batches import Batch, OomBackoff
 from train.distributed import ALONE
 from train.early_stopping import EarlyStopping
-from train.learner import Validation
 from train.metrics.logs import TrainedStep
 from train.metrics.remaining import RemainingTime
 from train.resilience.heartbeat import Heartbeat
@@ -99,12 +97,12 @@ class Surroundings:
     def _logged(self, one: TrainedStep, *_: Any) -> None:
         self._happened(f"step {one.epoch}.{one.number}")
 
-    def _evaluate(self, batches: Iterator[Batch]) -> Validation:
+    def _evaluate(self, batches: Iterator[Batch]) -> dict[str, float]:
         list(batches)
         self._happened("validate")
-        return Validation(text_loss=3.0, audio_loss=next(self.validation_losses))
+        return {"text_loss": 3.0, "audio_loss": next(self.validation_losses)}
 
-    def _epoch_logged(self, epoch: int, step: int, validation: Validation | None) -> None:
+    def _epoch_logged(self, epoch: int, step: int, validation: dict[str, float] | None) -> None:
         self._happened(f"epoch {epoch}" + ("" if validation else " unvalidated"))
 
     def _save(self, epoch: int, step: int, model: Any, state: Any, *_: Any) -> Any:

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from machine.errors import SotaqueError
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
     damage,
@@ -19,7 +20,6 @@ from tests.train.checkpointing.saving import (
     save,
 )
 from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.resume import ResumeError
 from train.metrics import curve_folder
 from xtts.voices.run_folder import RunError, RunFolder
 
@@ -90,7 +90,7 @@ def test_a_later_epoch_supersedes_it(run, checkpoints):
 def test_another_fingerprint_is_refused_with_two_ways_on(run, checkpoints, change, said):
     save(checkpoints, 1)
     before = names(run)
-    with pytest.raises(ResumeError, match=said) as raised:
+    with pytest.raises(SotaqueError, match=said) as raised:
         checkpoints.resume("auto", replace(FINGERPRINT, **change))
     assert raised.value.exit_code == 2
     assert "RESUME=never" in str(raised.value)
@@ -100,7 +100,7 @@ def test_another_fingerprint_is_refused_with_two_ways_on(run, checkpoints, chang
 
 def test_every_difference_is_named(checkpoints):
     save(checkpoints, 1)
-    with pytest.raises(ResumeError, match=r"BASE_MODEL.*DATASET_DIR"):
+    with pytest.raises(SotaqueError, match=r"BASE_MODEL.*DATASET_DIR"):
         checkpoints.resume("auto", replace(FINGERPRINT, base_sha256="x", data_sha256="y"))
 
 
@@ -160,7 +160,7 @@ def test_a_run_that_cannot_be_moved_is_a_sentence(run, checkpoints, monkeypatch)
 
     with monkeypatch.context() as patch:
         patch.setattr(Path, "replace", refuse)
-        with pytest.raises(ResumeError, match="Invalid cross-device link"):
+        with pytest.raises(SotaqueError, match="Invalid cross-device link"):
             checkpoints.resume("never", FINGERPRINT)
     assert checkpoints.resume("auto", FINGERPRINT).epoch == 1
 
@@ -191,7 +191,7 @@ def test_another_file_of_the_same_name_is_not_the_one_that_the_run_began_with(
     other = Checkpoints(RunFolder(tmp_path / "other"), keep=3, provenance=provenance())
     path = other.save_epoch(1, 10, model(7.0), None, {}).path
     assert path.name == checkpoints.run.checkpoint_path(1).name
-    with pytest.raises(ResumeError, match="already holds a run at epoch 2"):
+    with pytest.raises(SotaqueError, match="already holds a run at epoch 2"):
         Checkpoints(fresh.run, keep=3).resume(str(path), FINGERPRINT)
 
 
@@ -199,7 +199,7 @@ def test_a_file_does_not_push_a_run_aside(run, checkpoints, tmp_path):
     save(checkpoints, 1)
     other = Checkpoints(RunFolder(tmp_path / "other"), keep=3)
     path = save(other, 5).path
-    with pytest.raises(ResumeError, match="already holds a run at epoch 1"):
+    with pytest.raises(SotaqueError, match="already holds a run at epoch 1"):
         checkpoints.resume(str(path), FINGERPRINT)
 
 
@@ -215,7 +215,7 @@ def test_from_other_data_the_weights_are_taken_and_epochs_count_from_1(checkpoin
 def test_the_file_of_another_model_is_refused(checkpoints, tmp_path):
     path = save(checkpoints, 1).path
     fresh = Checkpoints(RunFolder(tmp_path / "fresh"), keep=3)
-    with pytest.raises(ResumeError, match="belongs to another model"):
+    with pytest.raises(SotaqueError, match="belongs to another model"):
         fresh.resume(str(path), replace(FINGERPRINT, base_sha256="x"))
 
 
@@ -228,7 +228,7 @@ def test_a_file_that_is_missing_damaged_or_something_else_is_named(checkpoints, 
     with pytest.raises(RunError, match=r"checkpoint_epoch_1\.pt is damaged"):
         fresh.resume(str(path), FINGERPRINT)
     torch.save({"model": {}}, tmp_path / "model.pth")
-    with pytest.raises(ResumeError, match="BASE_MODEL"):
+    with pytest.raises(SotaqueError, match="BASE_MODEL"):
         fresh.resume(str(tmp_path / "model.pth"), FINGERPRINT)
 
 

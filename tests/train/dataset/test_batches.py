@@ -3,6 +3,7 @@
 import itertools
 import random
 import time
+from collections import Counter
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -10,7 +11,18 @@ import numpy as np
 import pytest
 import torch
 
-from train.dataset.batches import Batch, BatchError, Batches, ConditioningChoice
+from machine.errors import SotaqueError
+from train.dataset.batches import (
+    Batch,
+    Batches,
+    OomBackoff,
+    at_epoch,
+    cut,
+    dealt,
+    grouped,
+    halve_budget,
+    recut,
+)
 from train.dataset.dataset import Clip
 from xtts.model.shapes import GPTShape
 
@@ -26,9 +38,6 @@ class Made:
     def __init__(self, clips: list[Clip]) -> None:
         self.clips = clips
 
-    def tokens(self, clip: int) -> np.ndarray:
-        return np.arange(2, 6)
-
     def codes(self, clip: int) -> np.ndarray:
         return np.arange(round(self.clips[clip].seconds * 21.5), dtype=np.int16)
 
@@ -41,7 +50,7 @@ def some_clips(count: int = 30, speakers: int = 3, shortest: float = 1.0) -> lis
     return [
         Clip(
             f"clip-{n}", Path(f"{n}.wav"), "Text.", f"speaker-{n % speakers}", "en",
-            float(draw.uniform(shortest, 11.0)), f"sha-{n}", (2, 3),
+            float(draw.uniform(shortest, 11.0)), f"sha-{n}", (2, 3, 4, 5),
         )
         for n in range(count)
     ]  # fmt: skip
@@ -50,8 +59,8 @@ def some_clips(count: int = 30, speakers: int = 3, shortest: float = 1.0) -> lis
 def made(clips: list[Clip], **changes) -> Batches:
     indices = tuple(range(len(clips)))
     given = {
-        "seed": 3, "batch_seconds": 30.0, "stop_input": False, "prefetch": False,
-        "conditions": ConditioningChoice("other_clip", indices), **changes,
+        "seed": 3, "batch_seconds": 30.0, "stop_input": False, "conditioning": "other_clip",
+        "sources": indices, **changes,
     }  # fmt: skip
     return Batches(clips, indices, Made(clips), SHAPE, **given)
 
@@ -123,7 +132,7 @@ def test_conditioning_is_another_clip_of_the_same_speaker():
 
 def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
     sources = (0, 2, 3, 5, 7, 11)
-    batches = made(some_clips(12), conditions=ConditioningChoice("other_clip", sources))
+    batches = made(some_clips(12), sources=sources)
     for clip in range(12):
         speaker = batches.clips[clip].speaker
         alike = [one for one in sources if batches.clips[one].speaker == speaker and one != clip]
@@ -136,7 +145,7 @@ def test_conditioning_comes_from_training_clips_only():
     clips = some_clips(20, speakers=1)
     validation = Batches(
         clips, range(15, 20), Made(clips), SHAPE, seed=0, batch_seconds=30.0, stop_input=False,
-        conditions=ConditioningChoice("other_clip", tuple(range(15))), fixed=True,
+        sources=tuple(range(15)), fixed=True,
     )  # fmt: skip
     first = heard_clips(validation, 1)
     assert all(source < 15 for source, _ in first.values())
@@ -166,7 +175,7 @@ def test_other_clips_lose_no_target():
 
 def test_the_way_of_coquis_recipe_hears_the_clip_itself():
     clips = some_clips(12, speakers=1)
-    batches = made(clips, conditions=ConditioningChoice("same_clip", tuple(range(12))))
+    batches = made(clips, conditioning="same_clip")
     assert all(source == clip for clip, (source, _) in heard_clips(batches, 1).items())
 
 
@@ -179,23 +188,21 @@ def test_the_shortest_clips_make_batches(seconds):
 
 
 def test_prefetching_changes_no_batch():
-    clips = some_clips(40)
-    plain, ahead = made(clips), made(clips, prefetch=True)
+    batches = made(some_clips(40))
     for epoch in (1, 2):
-        assert all_same(list(plain.epoch(epoch)), list(ahead.epoch(epoch)))
+        one_by_one = [batches.batch(epoch, group) for group in batches.plan(epoch)]
+        assert all_same(one_by_one, list(batches.epoch(epoch)))
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
-def test_an_epoch_goes_on_from_any_batch(prefetch):
-    batches = made(some_clips(40), prefetch=prefetch)
+def test_an_epoch_goes_on_from_any_batch():
+    batches = made(some_clips(40))
     whole = list(batches.epoch(2))
     for first in (0, 1, len(whole) - 1, len(whole)):
         assert all_same(list(batches.epoch(2, first)), whole[first:])
 
 
-@pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
-def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, prefetch, faults, told):
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, faults, told):
     class Failing(Made):
         left = faults
 
@@ -210,12 +217,12 @@ def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, pref
     whole, failing = (
         Batches(
             clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-            conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
+            conditioning="same_clip", sources=(0, 1, 2, 3),
         )
         for source in sources
     )  # fmt: skip
     if told:
-        with pytest.raises(BatchError, match=rf"{told} \(OSError: the disk is away\)") as raised:
+        with pytest.raises(SotaqueError, match=rf"{told} \(OSError: the disk is away\)") as raised:
             list(failing.epoch(1))
         assert raised.value.exit_code == 2
         return
@@ -237,9 +244,9 @@ def test_prefetching_works_ahead_and_hands_faults_on():
     clips = some_clips(5)
     batches = Batches(
         clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-        conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=True,
+        conditioning="same_clip", sources=(0, 1, 2, 3),
     )  # fmt: skip
-    with pytest.raises(BatchError, match="the disk is gone"):
+    with pytest.raises(SotaqueError, match="the disk is gone"):
         list(batches.epoch(1))
     before_the_fault = batches.plan(1).index((0,))
     found = batches.epoch(1)
@@ -300,3 +307,81 @@ def test_a_batch_has_no_padding_however_long_the_tail_is():
     batches = made(long_tailed(300), batch_seconds=40.0)
     for batch in itertools.islice(batches.epoch(1), 10):
         assert batch.rows.used == batch.rows.rows * batch.rows.length
+
+
+# Which clips go together, which rank learns them, and what a halved budget makes of them
+
+
+SECONDS = [4.0, 3.0, 2.0, 4.0, 1.0, 2.0, 3.0, 2.0]
+GROUPS = [(0, 3), (1, 6), (2, 5, 7), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "groups"),
+    [
+        ([1.0, 1.0, 1.0, 1.0, 1.0], [(0, 1, 2, 3), (4,)]),  # just the budget
+        ([1.0, 1.0, 9.0, 1.0, 1.0], [(0, 1), (2,), (3, 4)]),  # one that is longer than it
+        ([1.0, 2.0, 2.0, 1.0], [(0, 1), (2, 3)]),  # the longest one counts, wherever it is
+        ([1.0, 2.0, 1.0], [(0, 1), (2,)]),
+        ([2.0, 1.0, 1.0, 1.0, 1.0], [(0, 1), (2, 3, 4)]),
+        ([], []),
+    ],
+)
+def test_the_longest_clip_times_their_number_fills_the_budget_and_no_more(seconds, groups):
+    assert cut(range(len(seconds)), seconds, 4.0) == groups
+
+
+def test_groups_hold_like_lengths():
+    draw = random.Random(0)
+    seconds = [draw.uniform(0.5, 11.6) for _ in range(400)]
+    by_length = grouped(range(400), seconds, 40.0, random.Random(1))
+    assert sorted(clip for group in by_length for clip in group) == list(range(400))
+    by_chance = cut(random.Random(1).sample(range(400), 400), seconds, 40.0)
+    spreads = []
+    for groups in (by_length, by_chance):
+        lengths = [[seconds[clip] for clip in group] for group in groups]
+        spreads.append(sum(max(of) - min(of) for of in lengths) / len(lengths))
+    assert spreads[0] < spreads[1] / 5
+
+
+def test_a_step_of_many_ranks_holds_the_batches_that_one_rank_learns_in_a_row():
+    plan = [(1, 2), (3,), (4, 5), (6,), (7, 8, 9)]
+    assert dealt(plan, 0, 1) == plan
+    assert dealt(plan, 0, 2) == [(1, 2), (4, 5), (7, 9)]
+    assert dealt(plan, 1, 2) == [(3,), (6,), (8,)]
+    assert dealt([(1,)], 1, 2) == [()]
+
+
+def test_before_the_halving_nothing_changes_and_behind_it_batches_are_smaller():
+    found = recut(GROUPS, SECONDS, [OomBackoff(2, 1, 4.0)], 2)
+    assert found[0] == (0, 3)
+    assert max(len(group) * max(SECONDS[i] for i in group) for group in found[1:]) <= 4.0
+    assert Counter(i for group in found for i in group) == Counter(range(8))
+    assert found == [(0, 3), (1,), (6,), (2, 5), (7,), (4,)]
+
+
+def test_other_epochs_are_not_cut_again():
+    assert recut(GROUPS, SECONDS, [OomBackoff(2, 1, 4.0)], 3) == GROUPS
+    assert recut(GROUPS, SECONDS, [], 2) == GROUPS
+
+
+def test_twice_in_an_epoch():
+    twice = [OomBackoff(1, 0, 6.0), OomBackoff(1, 2, 2.0)]
+    once = recut(GROUPS, SECONDS, twice[:1], 1)
+    found = recut(GROUPS, SECONDS, twice, 1)
+    assert found[:2] == once[:2]
+    assert all(len(group) * max(SECONDS[i] for i in group) <= 2.0 or len(group) == 1
+               for group in found[2:])  # fmt: skip
+
+
+def test_later_epochs_are_planned_with_what_is_left():
+    halvings = [OomBackoff(2, 1, 4.0), OomBackoff(3, 0, 2.0)]
+    assert [at_epoch(8.0, halvings, epoch) for epoch in (1, 2, 3, 4)] == [8.0, 8.0, 4.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("group", "budget", "expected"),
+    [((0, 3), 8.0, 4.0), ((2, 5), 100.0, 2.0), ((4,), 8.0, None), ((), 8.0, None)],
+)
+def test_half_is_always_less_than_what_did_not_fit(group, budget, expected):
+    assert halve_budget(group, SECONDS, budget) == expected

@@ -90,7 +90,6 @@ def test_features_are_what_the_model_computes(place):
         torch.testing.assert_close(
             torch.from_numpy(mel.copy()).float(), exact, atol=2e-3, rtol=1e-3
         )
-        np.testing.assert_array_equal(found.tokens(number), clip.tokens)
     assert len({found.codes(i).tobytes() for i in range(5)}) == 5
 
 

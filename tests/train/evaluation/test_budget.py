@@ -15,8 +15,7 @@ from train.evaluation.budget import (
     counts,
     planned,
 )
-from train.evaluation.plan import EvaluationPlan
-from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.plan import EvaluationPlan, EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.requests import SpeakingSpeed

@@ -19,7 +19,7 @@ from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.judges import FEWEST
-from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.plan import EvaluationSentence
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from xtts.inference.compute_config import ComputeConfig

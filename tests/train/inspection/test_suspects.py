@@ -15,11 +15,11 @@ from tests.datasets import make_dataset
 from tests.train.inspection.planted import plant, read_good, write
 from tests.train.inspection.test_outside_models import saved
 from train import __main__ as program
-from train.data import make_demo
 from train.settings import load
 from train.setup import build_context, open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
+DEMO = Path(__file__).parents[3] / "train" / "data" / "demo"
 # Of 18; figures in docs/benchmarks.md, "Suspect clips".
 FEWEST_NAMED = 16
 MOST_FALSE_ALARMS = 3
@@ -148,16 +148,16 @@ def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path):
     folder, fresh = tmp_path / "data", tmp_path / "fresh"
     for place in (folder, fresh):
         (place / "wavs").mkdir(parents=True)
-    for path in (make_demo.DEMO / "wavs").iterdir():
+    for path in (DEMO / "wavs").iterdir():
         (folder / "wavs" / path.name).symlink_to(path)
-    (folder / "metadata.csv").write_bytes((make_demo.DEMO / "metadata.csv").read_bytes())
+    (folder / "metadata.csv").write_bytes((DEMO / "metadata.csv").read_bytes())
     texts = [line.strip() for line in SHARED_SENTENCES.read_text().splitlines() if line.strip()]
     for number, text in enumerate(texts[:22]):
         path = fresh / "wavs" / f"f{number:02}.wav"
         subprocess.run(["flite", "-voice", "awb", "-t", text, "-o", str(path)], check=True)
     rows = [f"f{number:02}|{text}\n" for number, text in enumerate(texts[:22])]
     (fresh / "metadata.csv").write_text("".join(rows), encoding="utf-8")
-    planted = plant([*read_good(fresh), *read_good(make_demo.DEMO)[-2:]])
+    planted = plant([*read_good(fresh), *read_good(DEMO)[-2:]])
     write(folder, planted)
     assert check(BASE_MODEL="demo")[0] == 0
     with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:

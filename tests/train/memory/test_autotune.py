@@ -62,8 +62,8 @@ def test_two_wanted_and_one_fits():
 
 def test_a_cpu_is_reckoned_with_half_of_its_ram():
     enough = fitting_on_cpu(40.0, second_bytes=0.1 * GB, held_bytes=7 * GB, ram_bytes=64 * GB)
-    assert enough.value == 40.0 and "half of 64.0 GB of RAM" in enough.reason
+    assert enough[0] == 40.0 and "half of 64.0 GB of RAM" in enough[1]
     short = fitting_on_cpu(40.0, second_bytes=0.1 * GB, held_bytes=7 * GB, ram_bytes=16 * GB)
-    assert short.value == 10.0 and "room for" in short.reason
+    assert short[0] == 10.0 and "room for" in short[1]
     none = fitting_on_cpu(40.0, second_bytes=0.1 * GB, held_bytes=7 * GB, ram_bytes=8 * GB)
-    assert none.value == 1.0
+    assert none[0] == 1.0

@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +25,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
+from tests.train.test_learner import a_batch
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
-from train.learner import StepResult, Validation
+from train.learner import DeferredStepResult, StepResult
 from train.metrics.event_files import spectrogram
-from train.metrics.logs import Logs, TrainedStep
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
 from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
@@ -44,7 +46,8 @@ def batch() -> Batch:
 
 
 def result(step: int, loss: float = 2.0) -> StepResult:
-    return StepResult(3.0, loss / step, loss, 1.5, 1e-4, math.isfinite(loss))
+    losses = {"text_loss": 3.0, "audio_loss": loss / step}
+    return StepResult(losses, loss, 1.5, 1e-4, math.isfinite(loss))
 
 
 def a_step(result: StepResult, waited: float = 0.0, **changes: Any) -> TrainedStep:
@@ -82,7 +85,7 @@ def curves(folder: Path) -> EventAccumulator:
 def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 4)
-        found.epoch(1, 4, Validation(2.5, 1.25))
+        found.epoch(1, 4, {"text_loss": 2.5, "audio_loss": 1.25})
     *steps, validation = records(tmp_path)
     assert [record["step"] for record in steps] == [1, 2, 3, 4]
     assert steps[1] == {
@@ -359,3 +362,75 @@ def test_logging_imports_neither_tensorflow_nor_matplotlib():
         "sys.exit(any(name in sys.modules for name in ('tensorflow', 'matplotlib')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Steps are told at once where looking is free, else together at the log interval
+
+
+class FakeLearner:
+    """Tells how many steps were looked at together."""
+
+    def __init__(self) -> None:
+        self.looks: list[int] = []
+
+    def read_deferred(self, steps: list[DeferredStepResult]) -> list[StepResult]:
+        if steps:
+            self.looks.append(len(steps))
+        return [StepResult({}, *one.numbers.tolist(), one.learning_rate, True) for one in steps]
+
+
+class FakeLogs:
+    def __init__(self) -> None:
+        self.told: list[tuple[int, float]] = []
+
+        self.seconds: list[float] = []
+
+    def step(self, one: TrainedStep, result: StepResult, took: float) -> None:
+        self.told.append((one.step, result.loss))
+        self.seconds.append(took)
+
+
+def taken(step: int, result: StepResult | DeferredStepResult) -> TrainedStep:
+    return TrainedStep(1, step, step, a_batch(), result, 0.0, 0.1, [])
+
+
+def deferred(step: int) -> DeferredStepResult:
+    return DeferredStepResult(torch.tensor([float(step), 0.5]), 1e-4)
+
+
+def some_metrics(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
+    learner, logs = FakeLearner(), FakeLogs()
+    return DeferredMetrics(learner, logs, log_every), learner, logs
+
+
+def test_what_is_known_is_told_at_once():
+    metrics, learner, logs = some_metrics(log_every=10)
+    metrics.add(taken(1, StepResult({}, 3.0, 0.5, 1e-4, True)))
+    assert logs.told == [(1, 3.0)] and learner.looks == []
+
+
+def test_the_device_is_looked_at_once_an_interval_and_no_step_is_lost():
+    metrics, learner, logs = some_metrics(log_every=4)
+    for step in range(1, 11):
+        metrics.add(taken(step, deferred(step)))
+        assert len(logs.told) == step // 4 * 4
+    metrics.flush()  # an epoch ends, or somebody stops it
+    assert learner.looks == [4, 4, 2]
+    assert logs.told == [(step, float(step)) for step in range(1, 11)]
+    metrics.flush()
+    assert len(logs.told) == 10
+
+
+def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
+    """A validation of 1,000 s behind the third of four steps of 2 s each."""
+    now = 0.0
+    monkeypatch.setattr("train.metrics.logs.time.perf_counter", lambda: now)
+    metrics, _, logs = some_metrics(log_every=100)
+    for step in range(1, 5):
+        now += 2.0
+        metrics.add(replace(taken(step, deferred(step)), step_seconds=2.0))
+        if step == 3:
+            metrics.flush()
+            now += 1000.0
+    metrics.flush()
+    assert logs.seconds == [2.0] * 4

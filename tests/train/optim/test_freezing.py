@@ -2,8 +2,9 @@
 
 import pytest
 
+from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, weights
-from train.optim.freezing import FreezeError, chosen, freeze, patterns
+from train.optim.freezing import chosen, freeze, patterns
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
@@ -37,7 +38,7 @@ def test_frozen_weights_take_no_state():
      ("vocoder", "The parts are .*mel_head")],
 )  # fmt: skip
 def test_a_pattern_that_fits_nothing_is_refused_with_the_names_near_it(glob, words):
-    with pytest.raises(FreezeError, match=f"'{glob}', which fits no weight.*{words}") as raised:
+    with pytest.raises(SotaqueError, match=f"'{glob}', which fits no weight.*{words}") as raised:
         freeze(a_learner().gpt, (glob,))
     assert raised.value.exit_code == 2
 
@@ -48,12 +49,12 @@ def test_a_layer_number_is_not_the_beginning_of_another():
 
 
 def test_everything_cannot_be_frozen():
-    with pytest.raises(FreezeError, match="nothing would learn"):
+    with pytest.raises(SotaqueError, match="nothing would learn"):
         freeze(a_learner().gpt, ("*",))
 
 
 def test_adapters_freeze_everything_already():
-    with pytest.raises(FreezeError, match="do not go together"):
+    with pytest.raises(SotaqueError, match="do not go together"):
         a_learner(learning=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
 
 
