@@ -196,26 +196,6 @@ def test_a_bug_of_ours_is_not_a_gpus_fault(place, monkeypatch):
         place.build(AS_A_GPU)
 
 
-def damaged_names(place: Place) -> list[str]:
-    return features.FeatureCache(place.data.clips, place.folder).damaged()
-
-
-def test_one_flipped_bit_is_named_and_mended_by_the_next_start_or_by_repair(place, caplog):
-    kept, name = contents(place.build()), place.data.clips[3].name
-    for mend in (place.build, place.repair):
-        found = features.FeatureCache(place.data.clips, place.folder)
-        record = found.records[place.data.clips[3].audio_sha256]
-        content = bytearray(record.shard.read_bytes())
-        content[record.offset + record.bytes // 2] ^= 1
-        record.shard.write_bytes(content)
-        assert damaged_names(place) == [name]
-        mended = mend()
-        assert mended == [name] if isinstance(mended, list) else mended.damaged() == []
-        assert contents(place.build()) == kept
-    assert "SHA-256 is not what was written" in caplog.text and name in caplog.text
-    assert place.repair() == []
-
-
 def test_a_shard_that_shrinks_under_a_run_says_so(place):
     found = place.build()
     os.truncate(place.shards()[0], 100)

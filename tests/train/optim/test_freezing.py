@@ -69,7 +69,7 @@ ADVICE = "conditioning_*, text_*"
     [
         (None, ADVICE, False, ("conditioning_*", "text_*"), "recommended by the base model"),
         (None, ADVICE, True, (), "nothing is to be"),
-        (None, "", False, (), "recommended by the base model"),
+        (None, None, False, (), "nothing is to be"),
         ("gpt.h.0", ADVICE, False, ("gpt.h.0",), "FREEZE"),
         ("none", ADVICE, False, (), "FREEZE"),
     ],
