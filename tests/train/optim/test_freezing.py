@@ -14,7 +14,7 @@ from xtts.model.config import TrainingAdvice
 def test_what_a_pattern_fits_stays_without_a_state_and_the_rest_learns():
     globs = patterns(" conditioning_*, gpt.h.0 ,*.bias,,")
     assert globs == ("conditioning_*", "gpt.h.0", "*.bias")
-    learner = a_learner(learning=TrainableParts(freeze=globs))
+    learner = a_learner(trainable=TrainableParts(freeze=globs))
     before = weights(learner)
     for seed in range(2):
         train_step(learner, a_batch(seed))
@@ -47,7 +47,7 @@ def test_a_layer_number_is_not_the_beginning_of_another():
 
 def test_adapters_freeze_everything_already():
     with pytest.raises(SotaqueError, match="do not go together"):
-        a_learner(learning=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
+        a_learner(trainable=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
 
 
 ADVICE = "conditioning_*, text_*"
