@@ -161,9 +161,9 @@ def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value):
 WAYS: dict[str, dict[str, Any]] = {
     "adamw": {},
     "8-bit": {"optimizer": "adamw8bit"},
-    "averages": {"learning": TrainableParts(ema_decay=0.9)},
-    "lora": {"learning": TrainableParts(lora=LoraShape(2, 4))},
-    "averages of lora": {"learning": TrainableParts(ema_decay=0.9, lora=LoraShape(2, 4))},
+    "averages": {"trainable": TrainableParts(ema_decay=0.9)},
+    "lora": {"trainable": TrainableParts(lora=LoraShape(2, 4))},
+    "averages of lora": {"trainable": TrainableParts(ema_decay=0.9, lora=LoraShape(2, 4))},
 }
 
 

@@ -47,7 +47,7 @@ def test_the_first_signal_asks_and_the_second_exits_at_once(left, number, code):
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ({"learning": False}, "nothing to save"),
+        ({"has_state": False}, "nothing to save"),
         ({"step_seconds": 4.0, "write_seconds": 4.1}, "do not fit into STOP_SECONDS=8"),
     ],
 )
