@@ -60,8 +60,8 @@ def test_timed_texts_say_what_is_said_when(tmp_path, name, content):
         ),
         ([Cue("Good. Morning.", 0.0, 1.0), Cue("Olá", 2.0, 3.0)], "pt", ("Good. Morning.", "Olá")),
         (
-            [Cue('"Where are you?" she asked. (He slept.) It ended.')], "en",
-            ('"Where are you?"', "she asked.", "(He slept.)", "It ended."),
+            [Cue('"Where are you?" she asked. (He slept.) “Yes!”) «Non.» It ended.')], "en",
+            ('"Where are you?"', "she asked.", "(He slept.)", "“Yes!”)", "«Non.»", "It ended."),
         ),
     ],
     ids=["without spaces", "cues", "closing quotes"],
