@@ -94,15 +94,6 @@ def test_a_step_that_is_no_number_moves_nothing():
     assert learner.tally.num_non_finite == 1
 
 
-def test_the_third_in_a_row_stops_with_65():
-    learner = a_learner()
-    for _ in range(2):
-        train_step(learner, a_batch(poison=True))
-    with pytest.raises(NonFiniteError, match="3 steps in a row") as raised:
-        train_step(learner, a_batch(poison=True))
-    assert raised.value.exit_code == 65
-
-
 # fp16: on the CPU here, where the settings refuse it, so that its scaler is tested without a GPU.
 
 

@@ -209,6 +209,3 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
         "best.json", "checkpoint_epoch_3.json", "checkpoint_epoch_3.pt", "checkpoint_epoch_4.json",
         "checkpoint_epoch_4.pt", "trainer_state_epoch_3.pt", "trainer_state_epoch_4.pt",
     ]  # fmt: skip
-
-
-# The base model's hash

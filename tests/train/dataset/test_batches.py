@@ -2,8 +2,6 @@
 
 import itertools
 import random
-import time
-from collections import Counter
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -18,8 +16,6 @@ from train.dataset.batches import (
     OomBackoff,
     at_epoch,
     cut,
-    dealt,
-    grouped,
     halve_budget,
     recut,
 )
@@ -201,58 +197,45 @@ def test_an_epoch_goes_on_from_any_batch():
         assert all_same(list(batches.epoch(2, first)), whole[first:])
 
 
-@pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
-def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, faults, told):
-    class Failing(Made):
-        left = faults
+class Failing(Made):
+    """Clip 0 cannot be read so many times."""
 
-        def codes(self, clip: int) -> np.ndarray:
-            if clip == 0 and self.left:
-                self.left -= 1
-                raise OSError("the disk is away")
-            return super().codes(clip)
+    def __init__(self, clips: list[Clip], times: int) -> None:
+        super().__init__(clips)
+        self.left = times
 
-    clips = some_clips(5)
-    sources: list[Made] = [Made(clips), Failing(clips)]
-    whole, failing = (
-        Batches(
-            clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-            conditioning="same_clip", sources=(0, 1, 2, 3),
-        )
-        for source in sources
+    def codes(self, clip: int) -> np.ndarray:
+        if clip == 0 and self.left:
+            self.left -= 1
+            raise OSError("the disk is away")
+        return super().codes(clip)
+
+
+def one_by_one(source: Made) -> Batches:
+    """Four clips, each of them a batch."""
+    return Batches(
+        source.clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+        conditioning="same_clip", sources=(0, 1, 2, 3),
     )  # fmt: skip
-    if told:
-        with pytest.raises(SotaqueError, match=rf"{told} \(OSError: the disk is away\)") as raised:
-            list(failing.epoch(1))
-        assert raised.value.exit_code == 2
-        return
-    for one, other in zip(whole.epoch(1), failing.epoch(1), strict=True):
-        assert one.clips == other.clips
-        assert torch.equal(one.rows.text, other.rows.text)
-        assert torch.equal(one.rows.conditioning, other.rows.conditioning)
+
+
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog):
+    clips = some_clips(5)
+    whole, failing = one_by_one(Made(clips)), one_by_one(Failing(clips, 2))
+    assert all_same(list(whole.epoch(1)), list(failing.epoch(1)))
     assert caplog.text.count("once more") == 2
 
 
-def test_prefetching_works_ahead_and_hands_faults_on():
-    class Slow(Made):
-        def codes(self, clip: int) -> np.ndarray:
-            time.sleep(0.01)
-            if clip == 0:
-                raise OSError("the disk is gone")
-            return super().codes(clip)
-
-    clips = some_clips(5)
-    batches = Batches(
-        clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-        conditioning="same_clip", sources=(0, 1, 2, 3),
-    )  # fmt: skip
-    with pytest.raises(SotaqueError, match="the disk is gone"):
-        list(batches.epoch(1))
-    before_the_fault = batches.plan(1).index((0,))
-    found = batches.epoch(1)
-    assert [next(found).clips for _ in range(before_the_fault)] == batches.plan(1)[
-        :before_the_fault
-    ]
+def test_what_cannot_be_read_in_three_tries_is_named_behind_the_batches_before_it():
+    failing = one_by_one(Failing(some_clips(5), 99))
+    epoch = next(number for number in range(1, 9) if failing.plan(number)[0] != (0,))
+    plan, found = failing.plan(epoch), failing.epoch(epoch)
+    before = plan[: plan.index((0,))]
+    assert [next(found).clips for _ in before] == before
+    told = r"clip-0 could not be made in 3 tries \(OSError: the disk is away\)"
+    with pytest.raises(SotaqueError, match=told) as raised:
+        next(found)
+    assert raised.value.exit_code == 2
 
 
 def test_batches_leave_the_cache_as_it_is():
@@ -331,47 +314,23 @@ def test_the_longest_clip_times_their_number_fills_the_budget_and_no_more(second
     assert cut(range(len(seconds)), seconds, 4.0) == groups
 
 
-def test_groups_hold_like_lengths():
-    draw = random.Random(0)
-    seconds = [draw.uniform(0.5, 11.6) for _ in range(400)]
-    by_length = grouped(range(400), seconds, 40.0, random.Random(1))
-    assert sorted(clip for group in by_length for clip in group) == list(range(400))
-    by_chance = cut(random.Random(1).sample(range(400), 400), seconds, 40.0)
-    spreads = []
-    for groups in (by_length, by_chance):
-        lengths = [[seconds[clip] for clip in group] for group in groups]
-        spreads.append(sum(max(of) - min(of) for of in lengths) / len(lengths))
-    assert spreads[0] < spreads[1] / 5
-
-
-def test_a_step_of_many_ranks_holds_the_batches_that_one_rank_learns_in_a_row():
-    plan = [(1, 2), (3,), (4, 5), (6,), (7, 8, 9)]
-    assert dealt(plan, 0, 1) == plan
-    assert dealt(plan, 0, 2) == [(1, 2), (4, 5), (7, 9)]
-    assert dealt(plan, 1, 2) == [(3,), (6,), (8,)]
-    assert dealt([(1,)], 1, 2) == [()]
-
-
-def test_before_the_halving_nothing_changes_and_behind_it_batches_are_smaller():
-    found = recut(GROUPS, SECONDS, [OomBackoff(2, 1, 4.0)], 2)
-    assert found[0] == (0, 3)
-    assert max(len(group) * max(SECONDS[i] for i in group) for group in found[1:]) <= 4.0
-    assert Counter(i for group in found for i in group) == Counter(range(8))
-    assert found == [(0, 3), (1,), (6,), (2, 5), (7,), (4,)]
-
-
-def test_other_epochs_are_not_cut_again():
-    assert recut(GROUPS, SECONDS, [OomBackoff(2, 1, 4.0)], 3) == GROUPS
-    assert recut(GROUPS, SECONDS, [], 2) == GROUPS
-
-
-def test_twice_in_an_epoch():
-    twice = [OomBackoff(1, 0, 6.0), OomBackoff(1, 2, 2.0)]
-    once = recut(GROUPS, SECONDS, twice[:1], 1)
-    found = recut(GROUPS, SECONDS, twice, 1)
-    assert found[:2] == once[:2]
-    assert all(len(group) * max(SECONDS[i] for i in group) <= 2.0 or len(group) == 1
-               for group in found[2:])  # fmt: skip
+@pytest.mark.parametrize(
+    ("halvings", "epoch", "groups"),
+    [
+        ([], 2, GROUPS),
+        ([OomBackoff(2, 1, 4.0)], 3, GROUPS),
+        ([OomBackoff(2, 1, 4.0)], 2, [(0, 3), (1,), (6,), (2, 5), (7,), (4,)]),
+        (
+            [OomBackoff(1, 0, 6.0), OomBackoff(1, 2, 2.0)], 1,
+            [(0,), (3,), (1,), (6,), (2,), (5,), (7,), (4,)],
+        ),
+    ],
+    ids=["none", "in another epoch", "behind a batch", "twice"],
+)  # fmt: skip
+def test_before_a_halving_nothing_changes_and_behind_it_batches_are_smaller(
+    halvings, epoch, groups
+):
+    assert recut(GROUPS, SECONDS, halvings, epoch) == groups
 
 
 def test_later_epochs_are_planned_with_what_is_left():
