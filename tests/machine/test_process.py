@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,6 +15,7 @@ from machine.process import (
     module_command,
     run_with_timeout,
 )
+from tests.processes import gone, written
 
 
 def test_an_answer_is_kept_whole() -> None:
@@ -43,29 +43,9 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
         f"run_with_timeout(('sh', '-c', {asked!r}), 50)"
     )
     asking = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 20
-    while not note.exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    pid = int(written(note))
     asking.send_signal(signal.SIGINT)
-    assert asking.wait(20) != 0
-    assert ended(int(note.read_text()))
-
-
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    state = Path(f"/proc/{pid}/stat")
-    return state.exists() and state.read_text().rpartition(")")[2].split()[0] not in "ZX"
-
-
-def ended(pid: int) -> bool:
-    """Waits a while for the kernel to end it; kills what stays, so that nothing is left behind."""
-    end = time.monotonic() + 5
-    while alive(pid) and time.monotonic() < end:
-        time.sleep(0.02)
-    stays = alive(pid)
-    if stays:
-        os.kill(pid, signal.SIGKILL)
-    return not stays
+    assert asking.wait(20) != 0 and gone(pid)
 
 
 def test_a_hang_is_ended_with_what_was_said_before_it() -> None:
@@ -78,7 +58,7 @@ def test_a_hang_is_ended_with_what_was_said_before_it() -> None:
 def test_what_a_program_leaves_behind_ends_with_it() -> None:
     """And nobody waits for it, although it holds the program's output."""
     found = run_with_timeout(("sh", "-c", "sleep 60 & echo $!"), 20)
-    assert found.code == 0 and found.seconds < 10 and ended(int(found.out))
+    assert found.code == 0 and found.seconds < 10 and gone(int(found.out))
 
 
 def test_a_program_that_is_not_there_is_no_hang() -> None:
@@ -174,9 +154,10 @@ def test_the_end_of_a_child_is_that_of_its_group(tmp_path: Path) -> None:
     note = tmp_path / "pid"
     child = ChildProcess(("sh", "-c", f"sleep 60 & echo $! > {note}.part; mv {note}.part {note}"))
     child.wait(20)  # the leader has ended; what it started has not
-    assert alive(pid := int(note.read_text()))
+    pid = int(written(note))
+    assert not gone(pid, 0.1)
     child.end()
-    assert child.code == 0 and ended(pid)
+    assert child.code == 0 and gone(pid)
 
 
 def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path: Path) -> None:
@@ -192,14 +173,11 @@ def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path: Pat
     )
     paths = os.pathsep.join((str(tmp_path), str(Path.cwd())))
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
-    end = time.monotonic() + 20
-    while not note.exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    pid, told = note.read_text().split(" ", 1)
-    assert told == "__main__ ['a b']" and alive(int(pid))
+    pid, told = written(note).split(" ", 1)
+    assert told == "__main__ ['a b']" and not gone(int(pid), 0.1)
     parent.kill()
     parent.wait()
-    assert ended(int(pid))
+    assert gone(int(pid))
 
 
 def test_a_child_whose_parent_died_before_it_could_ask_ends_itself() -> None:

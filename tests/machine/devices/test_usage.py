@@ -80,22 +80,19 @@ def test_a_containers_limit_is_the_machine(
 
 def test_the_trainer_is_counted_with_its_children(proc: Path, tmp_path: Path) -> None:
     machine(proc, 1, 1)
+    running = [10]
     process(proc, 10, 1, 5.0, 40 * PAGE, 10 * PAGE)
     process(proc, 11, 10, 1.0, 30 * PAGE, 20 * PAGE)
     process(proc, 12, 11, 1.0, 8 * PAGE, 8 * PAGE)
     process(proc, 99, 1, 50.0, 900 * PAGE, 0)  # somebody else
-    meter = UsageMeter(trainer=lambda: 10, cgroup=tmp_path)
+    meter = UsageMeter(trainer=lambda: running[0], cgroup=tmp_path)
     meter._read_at -= 2.0  # two seconds ago
     process(proc, 11, 10, 4.0, 30 * PAGE, 20 * PAGE)
     process(proc, 13, 10, 7.0, 0, 0)  # new: how old its seven seconds are is not known
     usage = meter.read()
     assert usage.trainer_memory_bytes == (40 + 10) * PAGE
     assert usage.trainer_cpu_percent == pytest.approx(150.0, rel=0.05)
-
-
-def test_a_trainer_that_ends_is_no_longer_told(proc: Path, tmp_path: Path) -> None:
-    machine(proc, 1, 1)
-    meter = UsageMeter(trainer=lambda: 10, cgroup=tmp_path / "none")
+    running[0] = 14  # it has ended
     usage = meter.read()
     assert (usage.trainer_cpu_percent, usage.trainer_memory_bytes) == (None, None)
 
@@ -195,14 +192,14 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
 
 def test_nvml_is_read(driver: Driver) -> None:
     library = driver(FakeNvml())
-    opened = Nvml()
-    one, part = opened.read()
-    assert one == GpuState(
+    reader = GpuUsageReader()
+    one, part = reader.read()
+    assert reader.source == "NVML" and one == GpuState(
         0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process",
         "GPU-5ac1-1",
     )  # fmt: skip
     assert part.busy_percent is None and part.index == 1
-    opened.close()
+    reader.close()
     assert library.closed
 
 
@@ -228,9 +225,10 @@ def test_gpus_without_identifiers_are_told_in_the_drivers_count() -> None:
 
 
 def test_nvml_says_what_failed(driver: Driver) -> None:
-    driver(FakeNvml("nvmlInitWithFlags"))
-    with pytest.raises(NvmlError, match=r"nvmlInit: GPU is lost \(15\)"):
-        Nvml()
+    for status, told in ((15, r"GPU is lost \(15\)"), (77, ".*77")):
+        driver(FakeNvml("nvmlInitWithFlags", status=status))
+        with pytest.raises(NvmlError, match=f"nvmlInit: {told}"):
+            Nvml()
     driver(FakeNvml("nvmlDeviceGetCount_v2"))
     meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
@@ -256,19 +254,6 @@ def test_a_library_without_what_is_needed_is_none(driver: Driver, name: str, tol
     meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
     assert f"has no function {told}" in meter.fault
-
-
-def test_a_failure_without_words_is_told_by_its_number(driver: Driver) -> None:
-    driver(FakeNvml("nvmlInitWithFlags", status=77))
-    with pytest.raises(NvmlError, match=r"nvmlInit: .*77"):
-        Nvml()
-
-
-def test_the_meter_takes_nvml_first(driver: Driver) -> None:
-    driver(FakeNvml())
-    meter = GpuUsageReader()
-    assert (meter.source, len(meter.read())) == ("NVML", 2)
-    meter.close()
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has what is to be missing")

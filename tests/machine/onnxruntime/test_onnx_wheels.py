@@ -83,15 +83,16 @@ def installed(folder: Path, *steps: Sequence[str]) -> Build:
     """steps: packages of ONNX Runtime, one after another; ours need three more."""
     names = ("filelock", "pydantic", "nvidia-ml-py")
     ours = [f"{name}=={version_of(name)}" for name in names]
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert uv, "uv is missing: .venv/bin/python -m pip install uv"
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
+    uv("venv", "-q", "--python", sys.executable, str(folder))
     for packages in (ours, *steps):
-        subprocess.run(
-            [uv, "pip", "install", "-q", "--python", str(folder / "bin/python"), *packages],
-            check=True, timeout=900,
-        )  # fmt: skip
+        uv("pip", "install", "-q", "--python", str(folder / "bin/python"), *packages)
     return Build(folder)
+
+
+def uv(*words: str) -> None:
+    program = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert program, "uv is missing: .venv/bin/python -m pip install uv"
+    subprocess.run([program, *words], check=True, timeout=900)
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +117,9 @@ def openvino(tmp_path_factory: pytest.TempPathFactory) -> Build:
 @pytest.fixture(scope="module")
 def silero(gpu: Build) -> Path:
     """The published model, out of its package; what that needs to run is not wanted here."""
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     target = gpu.folder / "silero"
-    subprocess.run(
-        [str(uv), "pip", "install", "-q", "--python", str(gpu.python), "--no-deps", "--target",
-         str(target), "silero-vad>=6"], check=True, timeout=300,
-    )  # fmt: skip
+    words = ("--python", str(gpu.python), "--no-deps", "--target", str(target))
+    uv("pip", "install", "-q", *words, "silero-vad>=6")
     return target / "silero_vad/data/silero_vad.onnx"
 
 
@@ -139,17 +137,13 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Each build and wish: where it then computes, and the code.
+ELSEWHERE = {"rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
+             "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")}  # fmt: skip
 PAIRS = {
-    "gpu": {"auto": (CPU, "missing_library"), "cuda": (CPU, "missing_library"),
-            "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-            "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")},
-    "two": {"auto": (CPU, "two_builds"), "cuda": (CPU, "two_builds"),
-            "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-            "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")},
-    "openvino": {"auto": (OPENVINO, "heavy_on_cpu"), "cuda": (CPU, "not_in_build"),
-                 "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-                 "openvino": (OPENVINO, "heavy_on_cpu"), "openvino:GPU": (CPU, "no_gpu"),
-                 "cpu": (CPU, "")},
+    "gpu": {**ELSEWHERE, "auto": (CPU, "missing_library"), "cuda": (CPU, "missing_library")},
+    "two": {**ELSEWHERE, "auto": (CPU, "two_builds"), "cuda": (CPU, "two_builds")},
+    "openvino": {**ELSEWHERE, "auto": (OPENVINO, "heavy_on_cpu"), "cuda": (CPU, "not_in_build"),
+                 "openvino": (OPENVINO, "heavy_on_cpu"), "openvino:GPU": (CPU, "no_gpu")},
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Where a session computes, and what is said when that is not where it was wished."""
 
 import ast
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -91,31 +92,24 @@ def test_a_model_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
         open_session(path, "cpu")
 
 
-def test_without_onnx_runtime_the_line_to_install_it_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+def test_without_onnx_runtime_the_line_to_install_it_is_told(monkeypatch) -> None:
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(RuntimeMissing, match="pip install onnxruntime"):
         open_session(GRAPH, "cpu")
 
 
-def test_nothing_trusts_the_list_of_what_was_compiled_in() -> None:
-    asked = {"get_available_providers", "get_all_providers", "get_device"}
-    for package in ("machine", "xtts", "train", "api"):
-        for path in (ROOT / package).rglob("*.py"):
-            names = {
-                node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            }
-            assert not names & asked, path
-
-
-def test_sessions_are_made_in_one_place() -> None:
-    users = [
+def users_of(*asked: str) -> set[str]:
+    """The modules of the programs that name one of these."""
+    return {
         path.relative_to(ROOT).as_posix()
         for package in ("machine", "xtts", "train", "api")
         for path in (ROOT / package).rglob("*.py")
-        if ".InferenceSession(" in path.read_text(encoding="utf-8")
-    ]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if getattr(node, "attr", getattr(node, "id", "")) in asked
+    }
+
+
+def test_sessions_are_made_in_one_place_and_nothing_trusts_what_was_compiled_in() -> None:
+    assert users_of("get_available_providers", "get_all_providers", "get_device") == set()
     children = {"machine/onnxruntime/trial_child.py", "machine/explain/running_child.py"}
-    assert set(users) - children == {"machine/onnxruntime/sessions.py"}
+    assert users_of("InferenceSession") - children == {"machine/onnxruntime/sessions.py"}

@@ -77,16 +77,15 @@ def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path: Path) -
         ("echo nothing of use", "nothing of use"),
         ("kill -SEGV $$", "Segmentation"),
         ("exit 0", "lists no GPU"),
+        ("", "cannot be started"),  # a file that is no program
     ],
 )
 def test_nvidia_smi_that_fails_tells_why(tmp_path: Path, script: str, words: str) -> None:
-    found = programs.managed({"nvidia-smi": str(program(tmp_path, "nvidia-smi", script))}, True)
+    path = program(tmp_path, "nvidia-smi", script)
+    if not script:
+        path.write_text("text")
+    found = programs.managed({"nvidia-smi": str(path)}, True)
     assert found.gpus == () and words in found.fault
-
-
-def test_a_program_that_is_no_program(tmp_path: Path) -> None:
-    path = write(tmp_path, {"nvidia-smi": "text"}) / "nvidia-smi"
-    assert "cannot be started" in programs.managed({"nvidia-smi": str(path)}, True).fault
 
 
 def test_the_kernels_log_is_read_where_it_may_be(tmp_path: Path) -> None:
@@ -137,28 +136,17 @@ def test_torch_is_asked_once_until_a_file_changes(
     assert len(asked) == 4
 
 
-def test_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_cannot_be_imported_says_why_and_one_that_says_nothing_is_no_answer(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     fault = "ImportError: libcudart.so.13: cannot open"
     answering(monkeypatch, process.ProcessResult(1, "", f"Traceback\n{fault}", 1.0))
     assert REAL_TORCH_BUILD({}, None).fault == fault
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (
-            process.ProcessResult(None, "", "", 90.0, "no answer within 90 s"),
-            "no answer within 90 s",
-        ),
-        (process.ProcessResult(0, "", "", 1.0), "no JSON"),
-    ],
-)
-def test_torch_that_gives_no_answer(
-    monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult, words: str
-) -> None:
-    answering(monkeypatch, answer)
-    with pytest.raises(programs.LookFailed, match=words):
-        REAL_TORCH_BUILD({}, None)
+    hung = process.ProcessResult(None, "", "", 90.0, "no answer within 90 s")
+    for answer, words in ((hung, "90 s"), (process.ProcessResult(0, "", "", 1.0), "no JSON")):
+        answering(monkeypatch, answer)
+        with pytest.raises(programs.LookFailed, match=words):
+            REAL_TORCH_BUILD({}, None)
 
 
 def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:

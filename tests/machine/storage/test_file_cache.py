@@ -1,6 +1,6 @@
 """A small memory between starts, that may be damaged or unwritable without harm."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -59,11 +59,8 @@ def test_threads_lose_nothing(tmp_path: Path):
         for number in range(200):
             memory.put(f"{thread}-{number}", number)
 
-    threads = [threading.Thread(target=work, args=(number,)) for number in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(work, range(8)))
     memory.save()
     found = FileCache(tmp_path / "memory.json")
     assert all(found.get(f"{t}-{n}") == n for t in range(8) for n in range(200))

@@ -12,6 +12,7 @@ import pytest
 
 import xtts
 from benchmarks.texts import sentences
+from tests.xtts.inference.crowds import sounds_of
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
@@ -19,7 +20,6 @@ from xtts.onnx.export import exporter
 from xtts.voices.base_models import DEMO
 
 Sound = np.ndarray
-Say = Callable[[Sequence[str]], list[Sound]]
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
 # Nearer than this to the silence before it, a piece ends in silence.
@@ -95,17 +95,8 @@ def streamed(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
 
 
 def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
-    crowd, waiting = voice.crowd(4), dict(enumerate(texts))
-    chunks: dict[str, list[Sound]] = {str(number): [] for number in waiting}
-    while waiting or not crowd.empty:
-        while waiting and crowd.free:
-            number = min(waiting)
-            crowd.enter(str(number), voice.own, SynthesisRequest(waiting.pop(number), "en"))
-        for said in crowd.step():
-            chunks[said.name] += [np.asarray(chunk) for chunk in said.chunks]
-            if said.paused:
-                assert crowd.go_on(said.name)
-    return [np.concatenate(chunks[str(number)]) for number in range(len(texts))]
+    asked = {str(number): SynthesisRequest(text, "en") for number, text in enumerate(texts)}
+    return list(sounds_of(voice.crowd(4), voice.own, asked).values())
 
 
 DRIVERS = [

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.models import tiny_base
+from tests.models import drawn_voice, tiny_base
 from xtts.inference import speech, voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
@@ -131,9 +131,7 @@ def test_speakers_that_a_base_was_published_with(tmp_path: Path) -> None:
 
 @pytest.fixture
 def whose() -> Voice:
-    generator = torch.Generator().manual_seed(3)
-    speaker = torch.randn(1, 512, 1, generator=generator)
-    return Voice(torch.randn(1, 32, 64, generator=generator), speaker / speaker.norm())
+    return drawn_voice()
 
 
 @pytest.fixture

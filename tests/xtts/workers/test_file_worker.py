@@ -1,6 +1,5 @@
 """The worker may crash, hang or run out of memory; its parent always gets an answer or a reason."""
 
-import contextlib
 import json
 import os
 import signal
@@ -21,6 +20,8 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import remember_hash, sha256_of
+from tests.processes import gone
+from tests.processes import open_files as open_files
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -48,29 +49,6 @@ def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) 
     with pytest.raises(WorkerFailed) as found:
         worker.ask(asked, timeout_seconds)
     return found.value
-
-
-def open_files(pid: int) -> set[str]:
-    """What a process has open; a file that it closes while one looks is none of them."""
-    found = set()
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
-    return found
-
-
-def gone(pid: int, within_seconds: float = 5.0) -> bool:
-    """Whether a process that is not ours to wait for ends in time."""
-    end = time.monotonic() + within_seconds
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
 
 
 def test_start_does_not_wait_and_prints_do_not_break_the_protocol(

@@ -1,12 +1,14 @@
 """The embedded voice under guard: its own heads, its faults made by patched logits."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.xtts.inference.crowds import said_in
 from xtts.inference import torch_backend
 from xtts.inference.alignment import heads
 from xtts.inference.alignment.guard import Ending
@@ -114,30 +116,20 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
 
 def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
     """Two at once, whole; the logits of one are patched in its first attempt."""
-    crowd = voice.crowd(2)
-    crowd.enter("one", voice.own, SynthesisRequest(ASK.text, "en", seed=1, whole=True))
-    crowd.enter("two", voice.own, SynthesisRequest("Hello.", "en", seed=3, whole=True))
-    sound: dict[str, list[Tensor]] = {}
-    pieces = {}
+    asked = {
+        "one": SynthesisRequest(ASK.text, "en", seed=1, whole=True),
+        "two": SynthesisRequest("Hello.", "en", seed=3, whole=True),
+    }
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
-    while crowd.busy:
-        for said in crowd.step():
-            sound.setdefault(said.name, []).extend(said.chunks)
-            if said.done:
-                pieces[said.name] = said.pieces[0]
-    attempts = {name: piece.attempts for name, piece in pieces.items()}
-    assert sorted(attempts.values()) == [1, 2]
-    assert all(piece.ending is Ending.GOOD and piece.aligned for piece in pieces.values())
-    seeds = {
-        name: seed + RETRY_SEED_STRIDE * (attempts[name] - 1)
-        for name, seed in (("one", 1), ("two", 3))
-    }
-    wanted = {
-        name: voice.synthesize_guarded(SynthesisRequest(text, "en", seed=seeds[name]), None)
-        for name, text in (("one", ASK.text), ("two", "Hello."))
-    }
-    for name, found in sound.items():
-        assert torch.allclose(torch.cat(found), torch.from_numpy(wanted[name]), atol=1e-4)
+    done = [said for said in said_in(voice.crowd(2), voice.own, asked) if said.done]
+    assert sorted(said.pieces[0].attempts for said in done) == [1, 2]
+    for said in done:
+        (piece,), ask = said.pieces, asked[said.name]
+        assert piece.ending is Ending.GOOD and piece.aligned
+        seed = ask.seed + RETRY_SEED_STRIDE * (piece.attempts - 1)
+        wanted = voice.synthesize_guarded(replace(ask, seed=seed, whole=False), None)
+        # Whole, it comes at its end.
+        assert np.allclose(torch.cat(list(said.chunks)), wanted, atol=1e-4)
 
 
 def test_attention_is_what_the_whole_row_gives(voice) -> None:
