@@ -28,13 +28,10 @@ SECTIONS: Sections = {
 # Read by make and by Docker Compose from the same file; not by the programs.
 HOUSE = (
     ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
-    (
-        "BASE_IMAGE",
-        "python:3.11-slim",
-        "What the images are built on; with a digest (…@sha256:…) it is the same every time.",
-    ),
+    ("BASE_IMAGE", "python:3.11-slim",
+     "What the images are built on; with a digest (…@sha256:…) it is the same every time."),
     ("DOCKER_RUNTIME", "runc", "nvidia gives both containers the GPU."),
-)
+)  # fmt: skip
 RULES = [
     "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
     "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",

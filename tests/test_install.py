@@ -107,17 +107,6 @@ def test_what_is_missing_is_told_before_anything_is_downloaded(
     assert not (folder / ".venv").exists()
 
 
-def test_a_disk_with_8_gb_is_enough(folder: Path) -> None:
-    stub(folder, "df", DISK.format(8_100_000))
-    assert install(folder).returncode == 0
-
-
-def test_uv_stands_in_for_the_venv_module(folder: Path) -> None:
-    stub(folder, "python3", PYTHON.replace('"-m venv"*)', '"-m venv"*) exit 1 ;; never)'))
-    assert install(folder).returncode == 0
-    assert any(call.startswith("uv venv") for call in calls(folder))
-
-
 @pytest.mark.parametrize("program", ["uv", "python"])
 def test_the_lock_is_installed_by_hash_and_then_the_project(folder: Path, program: str) -> None:
     if program == "python":
@@ -130,6 +119,22 @@ def test_the_lock_is_installed_by_hash_and_then_the_project(folder: Path, progra
     assert stamps(folder) == {".installed-default"}
 
 
+def test_uv_stands_in_for_the_venv_module_and_8_gb_are_enough(folder: Path) -> None:
+    stub(folder, "df", DISK.format(8_100_000))
+    stub(folder, "python3", PYTHON.replace('"-m venv"*)', '"-m venv"*) exit 1 ;; never)'))
+    assert install(folder).returncode == 0
+    assert any(call.startswith("uv venv") for call in calls(folder))
+
+
+def test_what_is_to_be_installed_has_to_be_known_and_may_be_the_lock_alone(folder: Path) -> None:
+    done = install(folder, "devel")
+    assert done.returncode == 2 and not installs(folder)
+    assert "'devel'" in done.stderr and "run, dev or lock" in done.stderr
+    assert install(folder, "lock").returncode == 0  # as an image does
+    (only,) = installs(folder)
+    assert "requirements.lock" in only and not stamps(folder)
+
+
 def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder: Path) -> None:
     assert install(folder, "dev").returncode == 0
     lock, project = installs(folder)
@@ -138,12 +143,6 @@ def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder: 
     # Installed again for the programs alone, nothing says what versions the tests would find.
     assert install(folder).returncode == 0
     assert stamps(folder) == {".installed-default"}
-
-
-def test_what_is_to_be_installed_has_to_be_known(folder: Path) -> None:
-    done = install(folder, "devel")
-    assert done.returncode == 2 and not installs(folder)
-    assert "'devel'" in done.stderr and "run, dev or lock" in done.stderr
 
 
 def test_pip_takes_over_where_uv_knows_no_way_out(folder: Path) -> None:
@@ -174,12 +173,6 @@ def test_another_torch_is_the_lock_without_torch_and_then_that_pair(folder: Path
     assert by_hash.endswith("--require-hashes -r .venv/without-torch.lock")
     assert pair.endswith("--torch-backend=cpu torch==2.11.0 torchaudio==2.11.0")
     assert stamps(folder) == {".installed-cpu"}
-
-
-def test_an_image_can_install_the_lock_apart_from_the_project(folder: Path) -> None:
-    assert install(folder, "lock").returncode == 0
-    (only,) = installs(folder)
-    assert "requirements.lock" in only and not stamps(folder)
 
 
 def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:

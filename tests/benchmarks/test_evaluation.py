@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import evaluation as benchmark
-from benchmarks import judges, texts
+from benchmarks import texts
 from benchmarks.__main__ import main
 from benchmarks.evaluation import HeardCandidate
 from machine.errors import SotaqueError
@@ -111,8 +111,3 @@ def test_results_are_gone_on_with_and_never_overwritten(
 def test_the_sentences_are_a_fixed_part_of_the_set() -> None:
     found = benchmark.sentences("reporting")
     assert len(found) == 22 and set(found) <= set(texts.sentences("reporting"))
-
-
-def test_errors_are_counted_sentence_by_sentence() -> None:
-    assert judges.counted_errors("One, two three.", "one three four") == (2, 3)
-    assert judges.counted_errors("One.", "") == (1, 1)

@@ -140,6 +140,9 @@ def test_it_ends_and_every_row_has_figures(
     check_rows(found, name)
     if name == "low_memory":
         assert list(found) == list(ROWS)
+        if "--codes" in arguments:
+            least, other = (found[f"{kind} LOW_MEMORY"]["peak_gb"] for kind in ("onnx", "torch"))
+            assert least < 0.5 * other  # without torch
     if name == "loading":
         for side in ("coqui", "ours auto"):
             row = found[side]

@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks import gpu, gpu_parts
 from benchmarks.__main__ import main
-from benchmarks.gpu_parts import Setup
 
 
 def run(out: Path, *more: str) -> dict[str, Any]:
@@ -21,20 +20,20 @@ def run(out: Path, *more: str) -> dict[str, Any]:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three parts: one that is well, one that lacks a package, one that fails; who ran."""
     ran: list[str] = []
+    ends: dict[str, Any] = {
+        "well": {"4 clips": {"milliseconds": 3.5, "mfu": None}, "times": 12.0},
+        "lacking": ModuleNotFoundError("No module named 'TTS'"),
+        "failing": RuntimeError("CUDA error: an illegal memory access\nmore"),
+    }
 
-    def well(at: Setup) -> dict[str, Any]:
-        ran.append("well")
-        return {"4 clips": {"milliseconds": 3.5, "mfu": None}, "times": 12.0}
+    def part(name: str) -> dict[str, Any]:
+        ran.append(name)
+        if isinstance(ends[name], Exception):
+            raise ends[name]
+        return ends[name]
 
-    def lacking(at: Setup) -> dict[str, Any]:
-        ran.append("lacking")
-        raise ModuleNotFoundError("No module named 'TTS'")
-
-    def failing(at: Setup) -> dict[str, Any]:
-        ran.append("failing")
-        raise RuntimeError("CUDA error: an illegal memory access\nmore")
-
-    monkeypatch.setattr(gpu_parts, "PARTS", {"well": well, "lacking": lacking, "failing": failing})
+    parts = {name: lambda _at, name=name: part(name) for name in ends}
+    monkeypatch.setattr(gpu_parts, "PARTS", parts)
     return ran
 
 

@@ -25,9 +25,7 @@ def voice(pitch: float, brightness: float, seed: int, seconds: float = 1.0) -> T
 def test_pitch_is_found(pitch: float) -> None:
     found = judges.fundamental(voice(pitch, 1.0, 0)).median()
     assert found == pytest.approx(pitch, rel=0.05)
-
-
-def test_silence_has_no_pitch_and_a_portrait() -> None:
+    # Silence has none, and yet a portrait.
     assert torch.isfinite(torch.from_numpy(judges.portrait(torch.zeros(8000) + 1e-4))).all()
 
 
@@ -55,3 +53,4 @@ def test_a_distance_ignores_tempo_and_sees_timbre(far: Callable[[Tensor, Tensor]
 def test_word_errors_are_counted_over_all_sentences() -> None:
     assert judges.word_errors(["One two.", "three four"], ["one two", "three"]) == 0.25
     assert judges.word_errors(["One two."], [""]) == 1.0
+    assert judges.counted_errors("One, two three.", "one three four") == (2, 3)

@@ -1,12 +1,10 @@
 """Each row of the memory benchmark is a process of its own; memory stays over many sentences."""
 
-import json
 from pathlib import Path
 
 import pytest
 
 from benchmarks import low_memory
-from benchmarks.__main__ import main
 from benchmarks.measuring import ChildFailed, ask
 
 ROWS = [name for name in low_memory.ROWS if name != "coqui"]
@@ -29,16 +27,6 @@ def test_sentences_are_of_mixed_length_in_each_quarter() -> None:
 def test_a_child_that_fails_is_no_figure(tmp_path: Path) -> None:
     with pytest.raises(ChildFailed, match=r"torch fp32 .*config\.json"):
         ask("benchmarks.low_memory", "torch fp32", tmp_path, 1, 1)
-
-
-@pytest.mark.slow
-def test_rows_are_measured_and_without_torch_it_is_least(tmp_path: Path, capsys) -> None:
-    words = ["--codes", "12", "--threads", "1", "--rows", "LOW_MEMORY", "--json"]
-    assert main(["low_memory", "--folder", str(tmp_path / "base"), *words]) == 0
-    found = json.loads(capsys.readouterr().out)
-    for row in found.values():
-        assert row["peak_gb"] >= row["rest_gb"] > 0 and row["rtf"] > 0
-    assert found["onnx LOW_MEMORY"]["peak_gb"] < 0.5 * found["torch LOW_MEMORY"]["peak_gb"]
 
 
 @pytest.mark.slow

@@ -119,6 +119,8 @@ def test_ids_are_the_tokenizer_s(made: Making) -> None:
     for clip, ids in zip(found.clips, found.tokens, strict=True):
         assert tokenizer.encode(clip.text, "en") == ids.tolist()
     assert made.recipe.gpt.text_ids == len(CHARACTERS)
+    words = [len(text.split(clip.text)) for clip in speech.clips]
+    assert sum(13 <= number <= 40 for number in words) == SHORT.lengthy + SHORT.lengthy_neighbouring
 
 
 def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
@@ -143,12 +145,9 @@ def test_sentences_differ_and_leave_out_the_judged() -> None:
     assert drawn(set()) == first
 
 
-def test_past_tense() -> None:
+def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path: Path) -> None:
     forms = [text.past(verb, FEW_WORDS) for verb in ("see", "carry", "open", "close")]
     assert forms == ["saw", "carried", "opened", "closed"]
-
-
-def test_without_wordnet_the_package_is_named(tmp_path: Path) -> None:
     with pytest.raises(SotaqueError, match="wordnet-base"):
         lexicon.read(tmp_path)
 
@@ -189,9 +188,3 @@ def test_goes_on_from_a_packed_voice(
     codes = (torch.load(voice / "dvae.pth")["codebook.embed"] for voice in (made.to, again.to))
     assert 0 < float(torch.dist(*codes)) < 1.0  # it learned on, from what there was
     assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)
-
-
-def test_long_sentences_are_among_the_clips(made: Making) -> None:
-    words = [len(text.split(clip.text)) for clip in flite.TeacherSpeech(made.work / "clips").clips]
-    lengthy = SHORT.lengthy + SHORT.lengthy_neighbouring
-    assert sum(13 <= number <= 40 for number in words) == lengthy

@@ -70,13 +70,6 @@ def test_a_stream_speaks_before_the_model_has_finished(
     assert heard_after < 20 and steps > 2 * heard_after
 
 
-def test_a_chunk_is_not_larger_for_being_late(model: Model, voice: Voice) -> None:
-    request = SynthesisRequest("a thin tin", "en", sampling=RULES)
-    sizes = [len(chunk) for chunk in speech.stream(TorchBackend(model), voice, request)]
-    assert sizes[0] < sizes[1]
-    assert max(sizes) < 12 * VOCODER_RATE
-
-
 def pieces_of(model: Model, voice: Voice, text: str) -> Iterator[torch.Tensor]:
     request = SynthesisRequest(text, "en", sampling=RULES)
     spoken = Speech(TorchBackend(model), voice, request, chunked=False)
@@ -101,19 +94,6 @@ def test_a_fade_in_chunks_is_the_fade_of_the_whole(sizes: list[int]) -> None:
         fade = StreamFade(arrays)
         parts = [fade.push(arrays.ones(size, dtype=arrays.float32)) for size in sizes]
         assert np.allclose(arrays.concatenate([*parts, fade.end()]), wanted, atol=1e-6)
-
-
-@pytest.mark.slow
-def test_no_step_at_a_join_is_larger_than_inside_a_piece(model: Model, voice: Voice) -> None:
-    """A click is a step of the waveform that nothing inside it makes."""
-    pieces = list(pieces_of(model, voice, LONG))
-    joined = torch.cat(pieces)
-    steps = joined.diff().abs()
-    joins = torch.tensor([len(piece) for piece in pieces]).cumsum(0)[:-1]
-    assert len(joins) >= 1
-    for join in joins.tolist():
-        assert float(steps[join - 10 : join + 10].max()) <= 0.1 * float(joined.abs().max())
-        assert float(steps[join - 1]) == 0.0
 
 
 def _resident_bytes() -> int:

@@ -92,19 +92,6 @@ def test_slots_that_never_move_say_what_rows_say() -> None:
     assert static.lengths.tolist() == [4, 0, 7]  # an empty slot stays where it is
 
 
-def test_a_slot_that_is_left_counts_no_more() -> None:
-    static = StaticCaches(a_cache(2).entries)
-    for slot, time in ((0, 6), (1, 2)):
-        cache = a_cache()
-        read(cache, time, seed=slot)
-        static.enter(slot, cache)
-    assert static.span_of(4) == 8
-    static.leave(0)
-    assert static.span_of(4) == 4
-    static.advance(1)
-    assert static.lengths.tolist() == [0, 3]
-
-
 def test_a_log_keeps_what_its_layers_asked_and_no_more() -> None:
     cache = a_cache()
     cache.log = QueryLog([1])

@@ -12,7 +12,7 @@ from xtts.inference import speech, voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.config import ConfigError
 from xtts.model.gpt import GPT, to_coqui
 from xtts.model.loading import (
     LISTENING,
@@ -37,21 +37,19 @@ def rewritten(base: Path, to: Path, **changed: torch.Tensor | None) -> Path:
     return to
 
 
-def test_a_loaded_model_speaks_only_and_is_not_the_file(base_folder: Path) -> None:
+def test_a_loaded_model_speaks_only_and_is_not_the_file_and_a_learning_part_learns(
+    base_folder: Path,
+) -> None:
     model = load_model(base_folder)
     state = read_tensors(base_folder / "model.pth")
     assert (model.kind, model.device.type) == ("fp32", "cpu")
     assert not model.gpt.training and not any(p.requires_grad for p in model.gpt.parameters())
+    assert all(p.requires_grad for p in load_gpt(state, model.config).parameters())
+    assert load_model(base_folder, precision="auto", low_memory=True).kind == "int8"
     with torch.no_grad():
         model.gpt.text_head.bias.add_(1.0)
     again = read_tensors(base_folder / "model.pth")
     assert torch.equal(again["gpt.text_head.bias"], state["gpt.text_head.bias"])
-
-
-def test_the_learning_part_learns(base_folder: Path) -> None:
-    config = ModelConfig.read(base_folder)
-    gpt = load_gpt(read_tensors(base_folder / "model.pth"), config)
-    assert all(p.requires_grad for p in gpt.parameters())
 
 
 def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -> None:
@@ -79,25 +77,21 @@ def test_weights_of_another_model_are_refused(
         load_model(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 cut short"])
-def test_a_file_that_holds_no_weights_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_holds_no_weights_is_refused_and_what_coquis_trainer_saved_is_read(
+    tmp_path: Path,
+) -> None:
     path = tmp_path / "model.pth"
     with pytest.raises(ConfigError, match=r"model\.pth is missing"):
         read_tensors(path)
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"model\.pth cannot be read as model weights"):
-        read_tensors(path)
-
-
-def test_entries_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
-    torch.save({"model": {"step": 3}}, tmp_path / "model.pth")
+    for content in (b"", b"no weights", b"PK\x03\x04 cut short"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"model\.pth cannot be read as model weights"):
+            read_tensors(path)
+    torch.save({"model": {"step": 3}}, path)
     with pytest.raises(ConfigError, match="not every entry is a tensor"):
-        read_tensors(tmp_path / "model.pth")
-
-
-def test_what_coquis_trainer_saved_one_level_deeper_is_read(tmp_path: Path) -> None:
-    torch.save({"model": {"xtts.gpt.x": torch.ones(2)}}, tmp_path / "model.pth")
-    assert read_tensors(tmp_path / "model.pth").keys() == {"gpt.x"}
+        read_tensors(path)
+    torch.save({"model": {"xtts.gpt.x": torch.ones(2)}}, path)  # one level deeper
+    assert read_tensors(path).keys() == {"gpt.x"}
 
 
 def test_a_blend_lies_between_base_and_checkpoint() -> None:
@@ -148,10 +142,6 @@ def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision:
         for m in (whole, found)
     )
     assert torch.equal(one, other)
-
-
-def test_auto_is_eight_bits(base_folder: Path) -> None:
-    assert load_model(base_folder, precision="auto", low_memory=True).kind == "int8"
 
 
 def test_what_only_listens_is_not_there_and_yet_it_listens(

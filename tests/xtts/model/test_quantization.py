@@ -131,24 +131,18 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> 
     voice = voice_from_reference(plain, torch.sin(torch.arange(44_100) / 20))
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
-        wanted, found = (
-            model.gpt.prefill(model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60))[
-                0
-            ]
-            for model in (plain, small)
+        (wanted, _), (found, _) = (
+            one.gpt.prefill(one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60))
+            for one in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
-    before = speech.synthesize(
-        TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1)
-    )
+    request = SynthesisRequest("a thin hat", "en", seed=1)
+    before = speech.synthesize(TorchBackend(small), voice, request)
     small.unload_gpt()
     with pytest.raises((RuntimeError, NotImplementedError)):
-        speech.synthesize(TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1))
+        speech.synthesize(TorchBackend(small), voice, request)
     small.load_gpt(read_tensors(base_folder / "model.pth"))
-    assert torch.equal(
-        speech.synthesize(TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1)),
-        before,
-    )
+    assert torch.equal(speech.synthesize(TorchBackend(small), voice, request), before)
 
 
 @pytest.mark.parametrize(

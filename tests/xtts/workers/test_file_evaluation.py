@@ -175,14 +175,6 @@ def test_a_trial_says_what_each_part_costs_and_changes_nothing(
     assert speaker.ask(request_of_base).sentences == spoken
 
 
-def test_speaking_draws_from_no_global_random_state(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest
-) -> None:
-    before = torch.get_rng_state()
-    speaker.ask(request_of_base)
-    assert torch.equal(before, torch.get_rng_state())
-
-
 def test_recordings_and_the_bases_own_voices_are_heard(
     base_folder: Path, request_of_base: EvaluateRequest, tmp_path: Path
 ) -> None:
@@ -239,13 +231,6 @@ def test_speaking_goes_on_while_a_group_is_heard(tokenizer: Tokenizer) -> None:
     assert [one.heard for one in told] == ["one two", None, "one two", None]
     assert [one.word_errors for one in told] == [0.0, None, 1.0, None]
     assert slow.groups == [1, 1]
-
-
-def test_without_a_recogniser_nothing_changes(tokenizer: Tokenizer) -> None:
-    with BackgroundHearing(None, tokenizer) as hearing:
-        hearing.begin([task("One.")], [SOUND], [SAID])
-        hearing.catch_up()
-        assert hearing.told([SAID]) == [SAID]
 
 
 def test_what_a_recogniser_raises_is_raised(tokenizer: Tokenizer) -> None:

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.models import tiny_base
+from tests.models import tiny_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import server_main
 
@@ -56,26 +57,33 @@ class Talk:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    made = []
-    for seed in (0, 1):
-        folder = tiny_base(tmp_path_factory.mktemp("voice") / f"seed{seed}", seed=seed)
-        wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
-        soundfile.write(folder / "reference.wav", wave, 22_050)
-        made.append(folder)
-    return made[0], made[1]
+    folder = tmp_path_factory.mktemp("voices")
+    return tiny_voice(folder / "seed0", 0), tiny_voice(folder / "seed1", 1)
 
 
-@pytest.fixture(scope="module")
-def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
-    found = Talk(latents_folder=tmp_path_factory.mktemp("latents"))
-    opened = found.open("a", folders[0])
-    assert opened["say"] == "opened" and opened["own_voice"] and opened["languages"] == ["en", "pt"]
+@contextmanager
+def talking(folder: Path, **compute: Any) -> Iterator[Talk]:
+    """A child that has opened a voice; it ends when nobody talks to it any more."""
+    found = Talk(**compute)
+    found.opened = opened = found.open("a", folder)
+    assert opened["say"] == "opened", opened
+    assert opened["own_voice"] and opened["languages"] == ["en", "pt"]
     yield found
     found.child.stdin.close()
     assert found.child.wait(20) == 0
 
 
+@pytest.fixture(scope="module")
+def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    with talking(folders[0], latents_folder=tmp_path_factory.mktemp("latents")) as found:
+        yield found
+
+
 def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+    says_the_same_alone_and_in_a_crowd(talk)
+
+
+def says_the_same_alone_and_in_a_crowd(talk: Talk) -> None:
     talk.say("alone", "a", seed=5)
     alone = talk.until("done", "alone")["pcm"]["alone"]
     assert len(alone) > 2000
@@ -133,11 +141,15 @@ def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
 
 
 def test_a_refusal_is_an_answer(talk: Talk) -> None:
+    refuses_what_cannot_be_spoken(talk)
+    talk.send(do="open", id="n", key="n", voice={"name": "/nowhere"})
+    assert "There is no voice at" in talk.until("opened", "n")["reason"]
+
+
+def refuses_what_cannot_be_spoken(talk: Talk) -> None:
     talk.say("r", "a", text="…!")
     found = talk.until("done", "r")
     assert (found["say"], found["reason_code"]) == ("failed", "refused")
-    talk.send(do="open", id="n", key="n", voice={"name": "/nowhere"})
-    assert "There is no voice at" in talk.until("opened", "n")["reason"]
 
 
 def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_path: Path) -> None:
@@ -184,10 +196,3 @@ def test_without_a_recording_it_says_its_own_word_and_nothing_else(
     found = talk.until("done", "own")
     assert found["say"] == "done" and len(found["pcm"]["own"]) > 2000
     talk.send(do="close", key="m")
-
-
-@pytest.mark.slow
-def test_it_ends_with_its_parents_pipe(folders: tuple[Path, Path]) -> None:
-    talk = Talk()
-    talk.child.stdin.close()
-    assert talk.child.wait(20) == 0

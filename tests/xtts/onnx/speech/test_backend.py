@@ -1,7 +1,5 @@
 """Speaking with ONNX Runtime: what torch says, whole or in a stream, and without torch."""
 
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -122,35 +120,3 @@ def test_a_stream_joined_is_the_whole(
     assert joined.shape == whole.shape
     assert np.abs(joined - whole).max() < 1e-5
     assert len(chunks) > 2 or len(whole) < 24_000
-
-
-ALONE = """
-import sys
-import numpy as np
-from pathlib import Path
-from xtts.inference import speech
-from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.speech import Voice
-from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.backend import OnnxBackend
-loaded = model.load_onnx_model(Path(sys.argv[1]), ComputeConfig(low_memory=True))
-random = np.random.default_rng(0)
-voice = Voice(
-    random.standard_normal((1, 32, 64)).astype(np.float32),
-    random.standard_normal((1, 512, 1)).astype(np.float32),
-)
-request = SynthesisRequest(sys.argv[2], "en", max_codes=10)
-assert len(speech.synthesize(OnnxBackend(loaded), voice, request))
-left = [name for name in ("torch", "TTS", "transformers", "onnx") if name in sys.modules]
-print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
-"""
-
-
-def test_nothing_of_torch_is_in_the_process(onnx_folder: Path) -> None:
-    """`python -m benchmarks low_memory --sentences` and its test say that it stays as little."""
-    command = [sys.executable, "-c", ALONE, str(onnx_folder), TEXT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-    left, resident = done.stdout.strip().rsplit(" ", 1)
-    assert left == "[]"
-    assert int(resident) < 250e6  # torch alone would be 560

@@ -3,7 +3,6 @@
 import copy
 
 import numpy as np
-import onnxruntime
 import pytest
 import torch
 
@@ -51,21 +50,6 @@ def test_what_is_unused_of_the_past_is_not_seen(onnx_model: OnnxModel) -> None:
         embedded = random.standard_normal((1, time, 64)).astype(np.float32)
         one, other = (onnx_model.gpt._run(embedded, past) for past in (few, many))
         assert np.abs(one[1] - other[1]).max() < 1e-5
-
-
-def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -> None:
-    session: onnxruntime.InferenceSession = onnx_model.gpt._session
-    pasts = [Past(onnx_model.config.gpt, 16) for _ in range(2)]
-    random = np.random.default_rng(0)
-    for past, time in zip(pasts, (3, 9), strict=True):
-        onnx_model.gpt._run(random.standard_normal((1, time, 64)).astype(np.float32), past)
-    rows = random.standard_normal((2, 1, 64)).astype(np.float32)
-    feeds = [past.feed() for past in pasts]
-    together = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
-    _, logits, *_ = session.run(None, {"embedded": rows, **together})
-    for row, past in enumerate(pasts):
-        _, alone = onnx_model.gpt._run(rows[row : row + 1], past)
-        assert np.abs(logits[row] - alone).max() < 1e-5
 
 
 def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: Voice) -> None:  # type: ignore[no-untyped-def]
