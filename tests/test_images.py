@@ -200,9 +200,7 @@ def lent_pip(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["train", "api"])
-def test_the_image_holds_our_packages_and_nothing_of_the_users(
-    images: Buildah, target: str
-) -> None:
+def test_the_image_holds_our_packages_and_nothing_of_the_users(images, target):
     name = f"sotaque-{target}"
     told = json.dumps(images.image(name))
     assert SECRET not in told
@@ -229,8 +227,8 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(
     [("train", "tensorboard.main --version", ""), ("api", "api --help", "--api-port")],
 )
 def test_the_image_is_no_larger_than_it_must_be_presets_nothing_and_runs(
-    images: Buildah, target: str, words: str, told: str
-) -> None:
+    images, target, words, told
+):
     done = images.run(f"sotaque-{target}", ["du", "-sk", "--one-file-system", "/"])
     num_bytes = int(done.stdout.split()[0]) * 1024
     print(f"sotaque-{target}: {num_bytes / 1e9:.2f} GB")
@@ -242,7 +240,7 @@ def test_the_image_is_no_larger_than_it_must_be_presets_nothing_and_runs(
     assert done.returncode == 0 and told in done.stdout, done.stderr
 
 
-def test_the_image_carries_what_it_runs_and_no_tools_of_development(images: Buildah) -> None:
+def test_the_image_carries_what_it_runs_and_no_tools_of_development(images):
     asked = ("uv", "fastapi", "onnxruntime", "peft", "tensorboard", "pocketsphinx",
              "torchao", "pytest", "mypy", "playwright", "ruff")  # fmt: skip
     found = "import importlib.util as u, sys; print(*map(u.find_spec, sys.argv[1:]), sep='\\n')"
@@ -270,9 +268,7 @@ def lent(folder: Path, **settings: str) -> list[str]:
     return words
 
 
-def test_the_trainer_runs_the_demo_into_folders_that_were_roots(
-    images: Buildah, mounts: Path
-) -> None:
+def test_the_trainer_runs_the_demo_into_folders_that_were_roots(images, mounts):
     done = images.run("sotaque-train", (), *lent(mounts, NUM_EPOCHS="1", NUM_THREADS="1"))
     assert done.returncode == 0, done.stdout + done.stderr
     wav = mounts / "output" / "samples" / "epoch_1_output.wav"
@@ -290,7 +286,7 @@ def test_the_trainer_runs_the_demo_into_folders_that_were_roots(
     assert "The one epoch is done already" in again.stdout
 
 
-def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images: Buildah, mounts: Path) -> None:
+def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images, mounts):
     done = images.run("sotaque-train", (), *lent(mounts, BASE_MODEL="xtts_v2"))
     assert done.returncode == 2
     assert "COQUI_TOS_AGREED=1" in done.stderr
@@ -323,7 +319,7 @@ print(json.dumps({**told, "ended": service.wait(60)}))
 """
 
 
-def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
+def test_the_api_speaks_in_its_image(images, mounts):
     """With the environment and the mounts of docker-compose-gpu.yml; heard on loopback only, since
     this container has the machine's own network."""
     with socket.socket() as free:
@@ -421,9 +417,7 @@ def compose(images: Buildah, users_clone: Path) -> Iterator[Callable[[str], Comp
     images.call("podman", "rm", "--all", "--force", "--time", "1")
 
 
-def test_podman_compose_trains_stops_and_goes_on(
-    users_clone: Path, compose: Callable[[str], Compose]
-) -> None:
+def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
     epochs = users_clone / "train" / "output" / "checkpoints"
     training = compose(TRAINING)
     settings = {"MAX_TRAIN_SAMPLES": "40", "NUM_EPOCHS": "3", "NUM_THREADS": "1"}
@@ -454,9 +448,7 @@ def test_podman_compose_trains_stops_and_goes_on(
         assert spoken.getframerate() == 24_000 and spoken.getnframes() > 12_000
 
 
-def test_podman_compose_serves_what_was_trained(
-    users_clone: Path, compose: Callable[[str], Compose]
-) -> None:
+def test_podman_compose_serves_what_was_trained(users_clone, compose):
     api = compose(API)
     with socket.socket() as port:
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

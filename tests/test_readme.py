@@ -47,13 +47,13 @@ def tree() -> list[str]:
     return paths
 
 
-def test_every_line_of_the_tree_is_there() -> None:
+def test_every_line_of_the_tree_is_there():
     found = tree()
     assert len(found) > 15
     assert [path for path in found if not (ROOT / path).exists()] == []
 
 
-def test_the_tree_leaves_no_file_of_the_top_out() -> None:
+def test_the_tree_leaves_no_file_of_the_top_out():
     if not (ROOT / ".git").exists():
         pytest.skip("not a clone: what belongs to it and what is the reader's cannot be told apart")
     listed = subprocess.run(
@@ -65,7 +65,7 @@ def test_the_tree_leaves_no_file_of_the_top_out() -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_path_in_a_sentence_is_there(document: str) -> None:
+def test_every_path_in_a_sentence_is_there(document):
     # A line with a commit names a file of somebody else's repository.
     lines = [line for line in text_of(document).splitlines() if not re.search(COMMIT, line)]
     quoted = re.findall(
@@ -78,7 +78,7 @@ def test_every_path_in_a_sentence_is_there(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_link_leads_somewhere(document: str) -> None:
+def test_every_link_leads_somewhere(document):
     links = re.findall(r"\]\(([^)]+)\)", text_of(document))
     inside = [link.split("#")[0] for link in links if "://" not in link]
     here = (ROOT / document).parent
@@ -86,18 +86,18 @@ def test_every_link_leads_somewhere(document: str) -> None:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_command_of_make_is_one(document: str) -> None:
+def test_every_command_of_make_is_one(document):
     named = re.findall(r"(?:^|`|[A-Z0-9_]+=\S* )make ([a-z-]+)", text_of(document), re.M)
     assert set(named) <= targets()
 
 
-def test_the_readme_or_the_start_names_every_command_for_a_user() -> None:
+def test_the_readme_or_the_start_names_every_command_for_a_user():
     said = README + text_of("docs/getting-started.md")
     assert {name for name in targets() - {"install"} if f"make {name}" not in said} == set()
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_every_setting_that_is_given_a_value_is_one(document: str) -> None:
+def test_every_setting_that_is_given_a_value_is_one(document):
     given = set(re.findall(r"(?:^|[` ])([A-Z][A-Z_]{3,})=", text_of(document), re.M))
     others = given - NAMES - {name for name, *_ in HOUSE}
     # The benchmarks' page may speak of another program's variables.
@@ -105,7 +105,7 @@ def test_every_setting_that_is_given_a_value_is_one(document: str) -> None:
     assert wrong == set()
 
 
-def test_the_settings_in_its_examples_are_accepted() -> None:
+def test_the_settings_in_its_examples_are_accepted():
     from train import settings
 
     blocks = [part for part in README.split("```")[1::2] if re.match(r"\n[A-Z_]+=", part)]
@@ -115,21 +115,21 @@ def test_the_settings_in_its_examples_are_accepted() -> None:
         settings.load((), environ, None)
 
 
-def test_the_verbs_it_shows_are_accepted() -> None:
+def test_the_verbs_it_shows_are_accepted():
     from train.__main__ import _VERBS
 
     said = README + text_of("docs/getting-started.md") + text_of("docs/datasets.md")
     assert set(re.findall(r"python -m train ([a-z]+)", said)) <= set(_VERBS)
 
 
-def test_the_two_commands_come_first_and_the_example_has_two_lines() -> None:
+def test_the_two_commands_come_first_and_the_example_has_two_lines():
     commands = [line for line in README.splitlines()[1:6] if line.startswith("make ")]
     assert [line.split()[1] for line in commands] == ["train", "test"]
     block = next(part for part in README.split("```") if part.startswith("\nDATASET_DIR="))
     assert len(block.strip().splitlines()) == 2
 
 
-def test_it_says_what_the_weights_may_not_be_used_for() -> None:
+def test_it_says_what_the_weights_may_not_be_used_for():
     assert "CPML: non-commercial" in README
     assert "COQUI_TOS_AGREED=1" in README
     assert 'license = "MIT"' in text_of("pyproject.toml")
@@ -148,12 +148,12 @@ def holes(page: str, *, whole: bool = False) -> list[str]:
 
 
 @pytest.mark.parametrize("document", DOCUMENTS)
-def test_no_page_has_a_placeholder(document: str) -> None:
+def test_no_page_has_a_placeholder(document):
     found = holes(text_of(document), whole=document == "docs/benchmarks.md")
     assert not found, "Put the figure of a run there, or 'not measured'."
 
 
-def test_placeholders_are_seen() -> None:
+def test_placeholders_are_seen():
     table = "| | words |\n|---|---|\n"
     seen = ["JOINED", "| base | LASTWER |", "| base | **LASTWER** |", "| base | LASTD dB |",
             "| base | |", "LASTWER % of the words", "0.15 ± LASTM", "| base | TBD |",

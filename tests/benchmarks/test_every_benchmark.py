@@ -69,16 +69,16 @@ MODES = [
 ]
 
 
-def test_every_benchmark_has_a_smallest_mode() -> None:
+def test_every_benchmark_has_a_smallest_mode():
     assert set(SMALLEST) == set(names())
 
 
-def test_an_unknown_benchmark_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_benchmark_is_refused(capsys):
     assert main(["speed"]) == 2
     assert "voice" in capsys.readouterr().err
 
 
-def test_figures_are_a_table_and_lines() -> None:
+def test_figures_are_a_table_and_lines():
     found = tables.text({
         "rounds": 3,
         "rows": {"ours": {"seconds": 1.23456, "mfu": 0.5}, "coqui": {"seconds": 2000.0}},
@@ -111,9 +111,7 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("name", "arguments"), MODES)
-def test_it_ends_and_every_row_has_figures(
-    name: str, arguments: str, base: Path, clips: Path, tmp_path: Path
-) -> None:
+def test_it_ends_and_every_row_has_figures(name, arguments, base, clips, tmp_path):
     if name in NEED_FLITE and shutil.which("flite") is None:
         pytest.skip("apt-get install flite")
     evaluated = tmp_path / "evaluated.txt"
@@ -165,7 +163,7 @@ def check_rows(found: Any, place: str) -> bool:
     return any(has.values())
 
 
-def test_a_row_without_a_figure_is_noticed() -> None:
+def test_a_row_without_a_figure_is_noticed():
     assert check_rows({"a": {"seconds": 1.0}, "why": "", "false": {}}, "whole")
     for wrong in (
         {"a": {"seconds": 1.0}, "b": {"why": "none"}},

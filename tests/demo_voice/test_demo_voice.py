@@ -5,7 +5,6 @@ import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -66,7 +65,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
     return making
 
 
-def test_the_folder_speaks(made: Making) -> None:
+def test_the_folder_speaks(made):
     model = load_model(made.to)
     assert model.config.weights == "trained"
     assert model.config.text_frontend == "cmu_phones"
@@ -81,7 +80,7 @@ def test_the_folder_speaks(made: Making) -> None:
     )
 
 
-def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path: Path) -> None:
+def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path):
     for file in DEMO.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
@@ -93,26 +92,26 @@ def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path: Path) -
     assert found == content
 
 
-def test_the_card_has_the_hashes_of_the_files() -> None:
+def test_the_card_has_the_hashes_of_the_files():
     card = (DEMO / "CARD.md").read_text(encoding="utf-8")
     for name in FILES:
         digest = hashlib.sha256((DEMO / name).read_bytes()).hexdigest()
         assert f"| {name} | `{digest}` |" in card
 
 
-def test_the_learned_weights_are_those_packed(made: Making) -> None:
+def test_the_learned_weights_are_those_packed(made):
     learned = torch.load(made.work / "pretraining.pt", weights_only=True)["pupil"]
     packed = load_model(made.to).gpt.text_embedding.weight
     torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
 
 
-def test_finished_stages_are_skipped(made: Making) -> None:
+def test_finished_stages_are_skipped(made):
     before = (made.work / "codec.pt").stat().st_mtime_ns
     made.run([stage for stage in STAGES if stage not in ("clips", "package")])
     assert (made.work / "codec.pt").stat().st_mtime_ns == before
 
 
-def test_ids_are_the_tokenizer_s(made: Making) -> None:
+def test_ids_are_the_tokenizer_s(made):
     tokenizer = load_model(made.to).tokenizer
     speech = flite.TeacherSpeech(made.work / "clips")
     found = targets.Targets.read(speech, made.work / "targets")
@@ -123,7 +122,7 @@ def test_ids_are_the_tokenizer_s(made: Making) -> None:
     assert sum(13 <= number <= 40 for number in words) == SHORT.lengthy + SHORT.lengthy_neighbouring
 
 
-def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
+def test_codes_are_those_of_the_packed_codec(made):
     from xtts.model.vocoder import load_dvae
 
     speech = flite.TeacherSpeech(made.work / "clips")
@@ -134,7 +133,7 @@ def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
     assert same.float().mean() > 0.9
 
 
-def test_sentences_differ_and_leave_out_the_judged() -> None:
+def test_sentences_differ_and_leave_out_the_judged():
     def drawn(unseen: set[str]) -> list[str]:
         return list(itertools.islice(text.sentences(Grammar(FEW_WORDS, "a"), unseen), 50))
 
@@ -145,14 +144,14 @@ def test_sentences_differ_and_leave_out_the_judged() -> None:
     assert drawn(set()) == first
 
 
-def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path: Path) -> None:
+def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path):
     forms = [text.past(verb, FEW_WORDS) for verb in ("see", "carry", "open", "close")]
     assert forms == ["saw", "carried", "opened", "closed"]
     with pytest.raises(SotaqueError, match="wordnet-base"):
         lexicon.read(tmp_path)
 
 
-def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_teacher_goes_on(tmp_path):
     planned = flite.plan([f"Sentence {n}." for n in range(3)], 1, flite.MANNERS)
     flite.speak_all(planned, tmp_path, humming)
 
@@ -166,15 +165,13 @@ def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
     np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
 
 
-def test_the_demo_datasets_voice_is_held_out() -> None:
+def test_the_demo_datasets_voice_is_held_out():
     assert make_demo.VOICE not in {manner.voice for manner in PEOPLE.values()}
     assert all(manner.shift > Fraction(1, 2) for manner in flite.MANNERS)
 
 
 @pytest.mark.slow
-def test_goes_on_from_a_packed_voice(
-    made: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_goes_on_from_a_packed_voice(made, tmp_path, monkeypatch):
     monkeypatch.setattr(lexicon, "read", lambda: FEW_WORDS)
     again = replace(
         made, recipe=SHORT.continued(), work=tmp_path, to=tmp_path / "demo", begin=made.to

@@ -18,7 +18,7 @@ from tests.machines import SOUND, failing
 
 
 @pytest.mark.parametrize("bad", OPERATIONS)
-def test_what_one_bad_operation_costs(bad: str) -> None:
+def test_what_one_bad_operation_costs(bad):
     gpu = failing(bad)
     for_both = "allocation resample convolution matrix_product attention_fp32".split()
     assert gpu.trains() == (bad not in [*for_both, "train_step"])
@@ -26,7 +26,7 @@ def test_what_one_bad_operation_costs(bad: str) -> None:
     assert gpu.failed == {bad} and gpu.verdict == f"{bad} failed."
 
 
-def test_without_cudnn_some_operations_pass() -> None:
+def test_without_cudnn_some_operations_pass():
     off = (ProbeVariant(CUDNN_OFF, False, passed=("convolution",)),)
     assert failing("convolution", variants=off).trains()
     assert failing("convolution", variants=off).without_cudnn == {"convolution"}
@@ -37,7 +37,7 @@ def test_without_cudnn_some_operations_pass() -> None:
     assert failing("fft", variants=(ProbeVariant(CLEAN_LIBRARY_PATH, True),)).with_clean_libraries
 
 
-def test_what_cudnn_alone_has_ended_goes_on_without_it() -> None:
+def test_what_cudnn_alone_has_ended_goes_on_without_it():
     crashed = replace(failing("convolution"), outcome=Outcome.CRASH)
     assert not crashed.trains()
     off = (ProbeVariant(CUDNN_OFF, True, passed=("convolution", "train_step")),)
@@ -45,12 +45,12 @@ def test_what_cudnn_alone_has_ended_goes_on_without_it() -> None:
 
 
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
-def test_a_check_without_an_end_is_good_for_nothing(outcome: Outcome) -> None:
+def test_a_check_without_an_end_is_good_for_nothing(outcome):
     gpu = replace(SOUND, outcome=outcome, reason="No.")
     assert not gpu.trains() and not gpu.speaks() and gpu.verdict == "No."
 
 
-def test_through_json_and_back() -> None:
+def test_through_json_and_back():
     gpu = replace(
         failing("fft", variants=(ProbeVariant("GPU 1", True, "Set it.", "", ("fft",)),)),
         libraries={"libcufft.so.12": "/opt/libcufft.so.12"}, free_bytes=5, exclusive=True,
@@ -61,5 +61,5 @@ def test_through_json_and_back() -> None:
             read_as(GpuHealth, broken)
 
 
-def test_a_gpu_without_a_fault_says_nothing() -> None:
+def test_a_gpu_without_a_fault_says_nothing():
     assert SOUND.verdict == "" and not SOUND.failed and SOUND.trains() and SOUND.speaks()

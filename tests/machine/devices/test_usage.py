@@ -47,7 +47,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_cpu_is_what_was_used_since_the_reading_before(proc: Path, tmp_path: Path) -> None:
+def test_cpu_is_what_was_used_since_the_reading_before(proc, tmp_path):
     machine(proc, idle=1000, busy=1000)
     meter = UsageMeter(cgroup=tmp_path)
     machine(proc, idle=1100, busy=1300)
@@ -64,9 +64,7 @@ def test_cpu_is_what_was_used_since_the_reading_before(proc: Path, tmp_path: Pat
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
     ],
 )
-def test_a_containers_limit_is_the_machine(
-    proc: Path, tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_a_containers_limit_is_the_machine(proc, tmp_path, names):
     cgroup = tmp_path / "cgroup"
     machine(proc, 1, 1)
     for name, text in zip(names, ("500000\n", "300000\n", "anon 5\ninactive_file 100000\n")):
@@ -78,7 +76,7 @@ def test_a_containers_limit_is_the_machine(
     assert UsageMeter(cgroup=cgroup).read().memory_total_bytes == 1000 * 1024
 
 
-def test_the_trainer_is_counted_with_its_children(proc: Path, tmp_path: Path) -> None:
+def test_the_trainer_is_counted_with_its_children(proc, tmp_path):
     machine(proc, 1, 1)
     running = [10]
     process(proc, 10, 1, 5.0, 40 * PAGE, 10 * PAGE)
@@ -98,7 +96,7 @@ def test_the_trainer_is_counted_with_its_children(proc: Path, tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "cpu x y\n", "\0" * 50])
-def test_garbage_is_nothing_known(proc: Path, tmp_path: Path, text: str) -> None:
+def test_garbage_is_nothing_known(proc, tmp_path, text):
     folder = proc / "10"
     folder.mkdir(parents=True)
     for name in ("stat", "meminfo"):
@@ -190,7 +188,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return load
 
 
-def test_nvml_is_read(driver: Driver) -> None:
+def test_nvml_is_read(driver):
     library = driver(FakeNvml())
     reader = GpuUsageReader()
     one, part = reader.read()
@@ -212,19 +210,19 @@ def test_nvml_is_read(driver: Driver) -> None:
         (["1b", "MIG-77"], {0: "A", 1: "B", 2: "C"}),
     ],
 )
-def test_gpus_are_numbered_as_cuda_does(uuids: list[str], names: dict[int, str]) -> None:
+def test_gpus_are_numbered_as_cuda_does(uuids, names):
     states = tuple(
         GpuState(index, name, uuid=f"GPU-{index}{name.lower()}") for index, name in enumerate("ABC")
     )
     assert {one.index: one.name for one in as_cuda_counts(states, uuids)} == names
 
 
-def test_gpus_without_identifiers_are_told_in_the_drivers_count() -> None:
+def test_gpus_without_identifiers_are_told_in_the_drivers_count():
     states = (GpuState(0, "A"), GpuState(1, "B"))
     assert as_cuda_counts(states, ["1b"]) == states
 
 
-def test_nvml_says_what_failed(driver: Driver) -> None:
+def test_nvml_says_what_failed(driver):
     for status, told in ((15, r"GPU is lost \(15\)"), (77, ".*77")):
         driver(FakeNvml("nvmlInitWithFlags", status=status))
         with pytest.raises(NvmlError, match=f"nvmlInit: {told}"):
@@ -235,7 +233,7 @@ def test_nvml_says_what_failed(driver: Driver) -> None:
     assert "GPU is lost" in meter.fault and "no nvidia-smi" in meter.fault
 
 
-def test_a_library_without_some_functions_tells_what_it_can(driver: Driver) -> None:
+def test_a_library_without_some_functions_tells_what_it_can(driver):
     lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
                "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
                "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetUUID")  # fmt: skip
@@ -249,7 +247,7 @@ def test_a_library_without_some_functions_tells_what_it_can(driver: Driver) -> N
     ("name", "told"),
     [("nvmlInitWithFlags", "nvmlInit"), ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")],
 )
-def test_a_library_without_what_is_needed_is_none(driver: Driver, name: str, told: str) -> None:
+def test_a_library_without_what_is_needed_is_none(driver, name, told):
     driver(FakeNvml(lacking=(name,)))
     meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
@@ -257,12 +255,12 @@ def test_a_library_without_what_is_needed_is_none(driver: Driver, name: str, tol
 
 
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has what is to be missing")
-def test_without_a_library_the_reason_is_the_loaders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_library_the_reason_is_the_loaders(capsys):
     assert nvml.main() == 1
     assert nvml.LIBRARY in capsys.readouterr().err
 
 
-def test_reading_this_process_sees_a_child(tmp_path: Path) -> None:
+def test_reading_this_process_sees_a_child(tmp_path):
     alone = UsageMeter(trainer=os.getpid).read().trainer_memory_bytes
     code = "x = bytearray(80_000_000); print(1, flush=True); input()"
     with subprocess.Popen(

@@ -2,15 +2,13 @@
 
 from typing import Any
 
-import pytest
-
 from machine.doctor import diagnosis
 from machine.doctor.diagnosis import judge
 from machine.doctor.finding import Finding, Severity
 from tests.machine.doctor.simulated import healthy
 
 
-def test_a_check_that_fails_itself_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_itself_ends_nothing(monkeypatch):
     def broken(settings: Any) -> Finding:
         raise ZeroDivisionError("of all things")
 
@@ -19,6 +17,6 @@ def test_a_check_that_fails_itself_ends_nothing(monkeypatch: pytest.MonkeyPatch)
     assert found.status is Severity.COULD_NOT_RUN and "of all things" in found.evidence
 
 
-def test_the_time_of_a_finding_is_that_of_its_readings() -> None:
+def test_the_time_of_a_finding_is_that_of_its_readings():
     found = {one.id: one for one in judge(healthy())}
     assert found["torch"].seconds == 2.6 and found["disk"].seconds == 0.0

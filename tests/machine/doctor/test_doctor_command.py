@@ -34,18 +34,14 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
 
 
 @pytest.mark.parametrize("more", [(), ("--json", "--deep", "--no-cache")])
-def test_text_and_json_are_what_was_agreed(
-    laptop: list[ReadingPlace], capsys: pytest.CaptureFixture[str], more: tuple[str, ...]
-) -> None:
+def test_text_and_json_are_what_was_agreed(laptop, capsys, more):
     golden = simulated.GOLDEN / f"hybrid_laptop.{'json' if more else 'txt'}"
     assert main(["doctor", *more]) == 2
     assert capsys.readouterr().out == golden.read_text()
     assert [(place.deep, place.remembers) for place in laptop] == [(bool(more), not more)]
 
 
-def test_only_the_lines_that_mend(
-    laptop: list[ReadingPlace], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_lines_that_mend(laptop, capsys):
     assert main(["doctor", "--fix-hints"]) == 2
     assert capsys.readouterr().out == "echo TORCH_BACKEND=cu126 >> .env && make install\n"
 
@@ -63,7 +59,7 @@ def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
 
 
 @pytest.mark.slow
-def test_a_machine_with_nothing_still_gets_its_report(tmp_path: Path) -> None:
+def test_a_machine_with_nothing_still_gets_its_report(tmp_path):
     """No PATH, and a HOME that nothing can be written under, by root neither."""
     (tmp_path / "file").write_text("")
     found = doctor(tmp_path / "file" / "home", PATH="")
@@ -72,13 +68,13 @@ def test_a_machine_with_nothing_still_gets_its_report(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_hanging_nvidia_smi_costs_its_limit(tmp_path: Path) -> None:
+def test_a_hanging_nvidia_smi_costs_its_limit(tmp_path):
     program(tmp_path / "bin", "nvidia-smi", "exec sleep 300")
     assert doctor(tmp_path, PATH=f"{tmp_path / 'bin'}:{os.defpath}")["schema"] == 1
 
 
 @pytest.mark.slow
-def test_the_second_time_it_knows(tmp_path: Path) -> None:
+def test_the_second_time_it_knows(tmp_path):
     first = doctor(tmp_path)
     kept = tmp_path / ".cache" / "sotaque" / "doctor.json"
     assert json.loads(kept.read_text())["known"]["torch"]["found"]["version"].startswith("2.")
@@ -86,7 +82,7 @@ def test_the_second_time_it_knows(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_imports_no_torch_itself(tmp_path: Path) -> None:
+def test_it_imports_no_torch_itself(tmp_path):
     code = (
         "import sys; from xtts.__main__ import main; main(['doctor']);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'TTS')))"
@@ -99,13 +95,13 @@ def test_it_imports_no_torch_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_deep_hears_the_demo_voice(tmp_path: Path) -> None:
+def test_deep_hears_the_demo_voice(tmp_path):
     found = doctor(tmp_path, "--deep")["speech_cpu"]
     assert found["status"] == "ok" and "s of speech" in found["observed"], found
 
 
 @pytest.mark.slow
-def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path: Path) -> None:
+def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path):
     """With LD_PRELOAD: torch 2.11 looks into its own folder before LD_LIBRARY_PATH (RPATH)."""
     own = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib/libcufft.so.*"))
     if not own:

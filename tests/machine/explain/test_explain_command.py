@@ -115,7 +115,7 @@ def child_in_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.usefixtures("child_in_this_process")
 @pytest.mark.parametrize("broken", BROKEN)
-def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) -> None:
+def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys):
     make, told = BROKEN[broken]
     path = make(tmp_path)
     assert main(["explain", str(path), "--provider", "cpu"]) == 2
@@ -136,7 +136,7 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys) 
 )
 def test_a_model_that_cannot_be_run_says_why_and_is_explained_all_the_same(
     model, told, cured_by, tmp_path, capsys
-) -> None:
+):
     words = ["explain", str(sketched(tmp_path, *model)), "--provider", "cpu"]
     assert main([*words, "--run"]) == 2
     assert told in capsys.readouterr().err
@@ -146,7 +146,7 @@ def test_a_model_that_cannot_be_run_says_why_and_is_explained_all_the_same(
         assert shape or json.loads(capsys.readouterr().out)["run"] is None
 
 
-def test_it_is_told_in_words(tmp_path, capsys) -> None:
+def test_it_is_told_in_words(tmp_path, capsys):
     path = written("ECAPA", tmp_path)
     assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 0
     told = capsys.readouterr().out
@@ -156,7 +156,7 @@ def test_it_is_told_in_words(tmp_path, capsys) -> None:
     assert "run with [1, 200, 80]" in told and "median of" in told and "at the most" in told
 
 
-def test_the_json_holds_what_the_text_says(tmp_path, capsys) -> None:
+def test_the_json_holds_what_the_text_says(tmp_path, capsys):
     path = written("YuNet", tmp_path)
     arguments = ("--run", "--json", "--provider", "cpu", "--shape", "input=1,3,64,96")
     assert main(["explain", str(path), *arguments]) == 0
@@ -171,7 +171,7 @@ def test_the_json_holds_what_the_text_says(tmp_path, capsys) -> None:
     assert {row["provider"] for row in told["run"]["executed"]} == {CPU}
 
 
-def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys) -> None:
+def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys):
     assert main(["explain", str(written("ECAPA", tmp_path)), "--provider", "directml"]) == 0
     told = capsys.readouterr().out
     assert "DirectML is a part of Windows" in told and "No: an accelerator was wished for" in told
@@ -183,12 +183,12 @@ def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys) ->
      (("--run", "--shape", "feats=1,0,80"), "NAME=1,80,200"),
      (("--run", "--shape", "other=1"), "no such input")],
 )  # fmt: skip
-def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys) -> None:
+def test_what_is_asked_wrongly_is_told(arguments, told, tmp_path, capsys):
     assert main(["explain", str(written("ECAPA", tmp_path)), *arguments]) == 2
     assert told in capsys.readouterr().err
 
 
-def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch) -> None:
+def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
     died = ProcessResult(-11, "", "", 0.1)
     monkeypatch.setattr(command, "ask_once", lambda *_, **__: died)
@@ -196,9 +196,7 @@ def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch) 
         command.look(graph, wish_of("cpu"), [])
 
 
-def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(
-    tmp_path, monkeypatch
-) -> None:
+def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
     asked = command._asked
 
@@ -214,7 +212,7 @@ def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(
     assert "dynamic rank" in found["status"]["message"] and found["nodes"].keys() == {CPU}
 
 
-def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys) -> None:
+def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys):
     path = file(tmp_path, "t.onnx", b"hello, world\n")
     assert main(["explain", str(path), "--json"]) == 2
     told = json.loads(capsys.readouterr().out)

@@ -17,7 +17,7 @@ PIPER = piper().SerializeToString()
 
 @given(data=st.data())
 @settings(max_examples=200)
-def test_damage_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None:
+def test_damage_is_read_or_refused_and_nothing_else(data):
     raw = bytearray(PIPER)
     if data.draw(st.booleans()):
         raw = raw[: data.draw(st.integers(0, len(raw)))]
@@ -33,7 +33,7 @@ def test_damage_is_read_or_refused_and_nothing_else(data: st.DataObject) -> None
             assert "\n" not in str(refused)
 
 
-def test_weights_beside_the_file_count_as_its_size(tmp_path) -> None:
+def test_weights_beside_the_file_count_as_its_size(tmp_path):
     path = tmp_path / "beside.onnx"
     onnx.save(arcface(), path, save_as_external_data=True, location="w.bin", size_threshold=0)
     found = read(path).file_bytes
@@ -42,7 +42,7 @@ def test_weights_beside_the_file_count_as_its_size(tmp_path) -> None:
         read(tmp_path)
 
 
-def test_what_is_declared_is_read(tmp_path) -> None:
+def test_what_is_declared_is_read(tmp_path):
     found = {one.name: one for one in read(written("Piper", tmp_path)).inputs}
     assert (found["input"].type, found["input"].shape) == ("int64", ("batch_size", "phonemes"))
     assert (found["scales"].type, found["scales"].shape) == ("float32", (3,))
@@ -50,7 +50,7 @@ def test_what_is_declared_is_read(tmp_path) -> None:
     assert (found["input"].ids, found["sid"].ids, found["scales"].ids) == (60, 4, None)
 
 
-def test_what_both_branches_of_an_if_hold_is_counted(tmp_path) -> None:
+def test_what_both_branches_of_an_if_hold_is_counted(tmp_path):
     found = read(written("Silero VAD", tmp_path))
     operators = found.operators
     assert operators["", "If"] == operators["", "Abs"] == operators["", "Relu"] == 1

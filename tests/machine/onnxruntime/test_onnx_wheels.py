@@ -148,7 +148,7 @@ PAIRS = {
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_every_wish_with_every_build(name, model, request) -> None:
+def test_every_wish_with_every_build(name, model, request):
     wanted = PAIRS[name]
     assert wanted.keys() >= set(WISHES)
     found = request.getfixturevalue(name).statuses(model, *wanted)
@@ -160,7 +160,7 @@ def test_every_wish_with_every_build(name, model, request) -> None:
         assert (one["accelerator_nodes"] == 0) == (one["execution_provider"] == CPU)
 
 
-def test_the_gpu_build_lies_and_we_do_not(gpu: Build, model: Path) -> None:
+def test_the_gpu_build_lies_and_we_do_not(gpu, model):
     lie = gpu.run("-c", "import onnxruntime as o; print(o.get_available_providers())")
     assert CUDA in lie.stdout
     told = gpu.cuda(model)
@@ -171,7 +171,7 @@ def test_the_gpu_build_lies_and_we_do_not(gpu: Build, model: Path) -> None:
 
 
 @pytest.mark.skipif(not NVIDIA, reason="torch is here without CUDA's libraries")
-def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu: Build, model: Path) -> None:
+def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu, model):
     told = Build(gpu.folder, tuple(NVIDIA[0].glob("*/lib"))).cuda(model)
     assert told["reason_code"] == "no_driver"
     assert "libcuda.so.1 is not on this machine" in told["message"]
@@ -184,7 +184,7 @@ def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu: Build, model: P
      (46, 13_000, "gpu_busy"), (802, 13_000, "driver_broken"), (803, 13_000, "driver_broken"),
      (804, 13_000, "driver_broken"), (999, 13_000, "driver_broken")],
 )  # fmt: skip
-def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_path) -> None:
+def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_path):
     assert shutil.which("gcc"), "gcc is missing: apt-get install gcc"
     (tmp_path / "driver.c").write_text(DRIVER % (code, version))
     library = tmp_path / "libcuda.so.1"
@@ -197,7 +197,7 @@ def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_pa
     assert "To mend: " in told["message"]
 
 
-def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu: Build, silero: Path) -> None:
+def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu, silero):
     done = gpu.run("-m", "xtts", "explain", str(silero), "--run", "--provider", "cuda")
     assert done.returncode == 0, done.stderr
     assert re.search(r"libcu\w+\.so\.\d+ is missing", " ".join(done.stdout.split()))
@@ -206,9 +206,7 @@ def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu: Build, silero:
     assert "LSTM (4)" in done.stdout and done.stderr == ""
 
 
-def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(
-    openvino: Build, model: Path
-) -> None:
+def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(openvino, model):
     done = openvino.run("-m", "xtts", "explain", str(model), "--run", "--json")
     told = json.loads(done.stdout)
     assert told["status"]["accelerator_nodes"] == 2 == told["status"]["cpu_nodes"]
@@ -219,7 +217,7 @@ def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(
     assert {row["provider"] for row in told["run"]["executed"]} == {OPENVINO, CPU}
 
 
-def test_a_model_that_an_accelerator_refuses_runs_on_the_cpu(openvino: Build, silero: Path) -> None:
+def test_a_model_that_an_accelerator_refuses_runs_on_the_cpu(openvino, silero):
     found = openvino.statuses(silero, "openvino")["openvino"]
     assert (found["execution_provider"], found["reason_code"]) == (CPU, "refused_model")
     assert "It does not take this model" in found["message"]

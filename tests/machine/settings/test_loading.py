@@ -50,10 +50,7 @@ def faults(
         (["--num-epochs", "1"], {"NUM_EPOCHS": "ten"}, "NUM_EPOCHS=-1", 1, "command line"),
     ],
 )
-def test_precedence(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, argv: list[str], environ: dict[str, str],
-    content: str, value: int | None, source: str,
-) -> None:  # fmt: skip
+def test_precedence(tmp_path, monkeypatch, argv, environ, content, value, source):
     env(tmp_path, content)
     monkeypatch.chdir(tmp_path)
     settings, report = load(argv, environ)
@@ -61,15 +58,13 @@ def test_precedence(
     assert ("NUM_EPOCHS", source) in [(name, where) for name, _, where in report.rows]
 
 
-def test_the_contracts_example_means_all_clips(tmp_path: Path) -> None:
+def test_the_contracts_example_means_all_clips(tmp_path):
     path = env(tmp_path, "MAX_TRAIN_SAMPLES=1000\nNUM_EPOCHS=50\n")
     settings, _ = load((), {"MAX_TRAIN_SAMPLES": "", "NUM_EPOCHS": "100"}, path)
     assert (settings.max_train_samples, settings.num_epochs) == (None, 100)
 
 
-def test_the_environment_is_this_processes_unless_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_environment_is_this_processes_unless_told(tmp_path, monkeypatch):
     monkeypatch.setenv("NUM_EPOCHS", "7")
     assert load((), None, tmp_path / "absent")[0].num_epochs == 7
     assert load((), {}, None)[0].num_epochs is None
@@ -100,7 +95,7 @@ def test_the_environment_is_this_processes_unless_told(
         ("SAMPLE_TEXT=one\nSAMPLE_TEXT=two", "two"),
     ],
 )
-def test_a_line_of_env(tmp_path: Path, content: str, value: str | None) -> None:
+def test_a_line_of_env(tmp_path, content, value):
     environ = {"GREETING": "Hello", "EMPTY": "", "HOME": "/home/ana"}
     settings, _ = load((), environ, env(tmp_path, content))
     assert settings.sample_text == value
@@ -122,23 +117,19 @@ def test_a_line_of_env(tmp_path: Path, content: str, value: str | None) -> None:
         ("SEED=1".encode("utf-16-le"), ("UTF-16", "save it as UTF-8")),
     ],
 )
-def test_a_line_that_cannot_be_read_is_named(
-    tmp_path: Path, content: str | bytes, words: tuple[str, ...]
-) -> None:
+def test_a_line_that_cannot_be_read_is_named(tmp_path, content, words):
     (fault,) = faults(tmp_path, content)
     assert all(word in fault for word in words), fault
 
 
-def test_a_folder_in_place_of_env_is_named(tmp_path: Path) -> None:
+def test_a_folder_in_place_of_env_is_named(tmp_path):
     (tmp_path / ".env").mkdir()
     with pytest.raises(SettingsError, match="cannot be read"):
         load((), {}, tmp_path / ".env")
 
 
 @pytest.mark.parametrize("texts", [400, pytest.param(4000, marks=pytest.mark.slow)])
-def test_our_reading_is_python_dotenvs(
-    texts: int, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_our_reading_is_python_dotenvs(texts, tmp_path, caplog):
     """On any text: no exception, and the same values of our names wherever no fault is told."""
     caplog.set_level("ERROR", "dotenv.main")
     chance = random.Random(4)
@@ -156,7 +147,7 @@ def test_our_reading_is_python_dotenvs(
     assert agreed > texts / 20
 
 
-def test_a_broken_line_does_not_tell_a_secret(tmp_path: Path) -> None:
+def test_a_broken_line_does_not_tell_a_secret(tmp_path):
     for content in ('API_KEY="hunter2\n', "API_KEY hunter2"):
         with pytest.raises(SettingsError, match="API_KEY") as caught:
             api.load((), {}, env(tmp_path, content))
@@ -175,18 +166,14 @@ OTHERS = """COMPOSE_FILE DOCKER_RUNTIME BASE_IMAGE TORCH_BACKEND CUDA_VISIBLE_DE
 
 
 @pytest.mark.parametrize(("ours", "slips"), SLIPS.items())
-def test_a_slip_or_another_trainers_word_is_a_fault_with_our_name(
-    tmp_path: Path, ours: str, slips: str
-) -> None:
+def test_a_slip_or_another_trainers_word_is_a_fault_with_our_name(tmp_path, ours, slips):
     for name in slips.split():
         (fault,) = faults(tmp_path, f"\n{name}=1")
         assert "line 2" in fault and name in fault and f"did you mean {ours}" in fault
         assert ("seconds of audio" in fault) == (ours == "BATCH_SECONDS")
 
 
-def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(
-    tmp_path: Path,
-) -> None:
+def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(tmp_path):
     """Another program of a shared .env may own it: that is no fault."""
     for name, ours in [("data_dir", "DATASET_DIR"), *COMMON.items()]:
         _, report = load((), {}, env(tmp_path, f"\n{name}=x\n" + "=y\n".join([*OTHERS, ""])))
@@ -195,30 +182,30 @@ def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(
         assert all(other in rest for other in OTHERS) and name not in re.split(r"\W+", rest)
 
 
-def test_every_foreign_name_leads_to_a_setting_and_none_of_ours_is_taken_for_a_slip() -> None:
+def test_every_foreign_name_leads_to_a_setting_and_none_of_ours_is_taken_for_a_slip():
     assert set(ELSEWHERE.values()) | set(COMMON.values()) <= NAMES
     assert not ELSEWHERE.keys() & COMMON.keys() and not (ELSEWHERE.keys() | COMMON.keys()) & NAMES
     assert all(meant(name, NAMES) == [name] for name in NAMES)
 
 
-def test_near_misses_in_the_environment_are_not_judged(tmp_path: Path) -> None:
+def test_near_misses_in_the_environment_are_not_judged(tmp_path):
     load((), {"NUM_EPOCH": "3", "EPOCHS": "x"}, tmp_path / ".env")
 
 
-def test_the_other_programs_settings_are_left_to_it(tmp_path: Path) -> None:
+def test_the_other_programs_settings_are_left_to_it(tmp_path):
     _, report = load((), {}, env(tmp_path, "API_PORT=none\nVOICE=best\n"))
     assert report.notes == ()
     _, report = api.load((), {}, env(tmp_path, "NUM_EPOCHS=none\n"))
     assert report.notes == ()
 
 
-def test_a_name_set_twice_is_noted(tmp_path: Path) -> None:
+def test_a_name_set_twice_is_noted(tmp_path):
     settings, report = load((), {}, env(tmp_path, "SEED=1\nNUM_EPOCHS=2\nSEED=3\nNUM_EPOCHS=2\n"))
     assert settings.seed == 3
     assert [("SEED" in note, "lines 1 and 3" in note) for note in report.notes] == [(True, True)]
 
 
-def test_all_faults_at_once(tmp_path: Path) -> None:
+def test_all_faults_at_once(tmp_path):
     found = faults(
         tmp_path,
         "NUM_EPOCHS=ten\nEPOCHS=3\nwhat is this\nSEED=-1\nBATCH_SECONDS=${NOBODY}\n",
@@ -249,18 +236,18 @@ def test_all_faults_at_once(tmp_path: Path) -> None:
         (("--seed", "--tensorboard=off"), "--seed has no value"),
     ],
 )
-def test_bad_flags(tmp_path: Path, argv: tuple[str, ...], words: str) -> None:
+def test_bad_flags(tmp_path, argv, words):
     assert words in faults(tmp_path, "", argv)[0]
 
 
-def test_every_setting_says_what_it_is_and_what_is_allowed() -> None:
+def test_every_setting_says_what_it_is_and_what_is_allowed():
     for kind in (TrainSettings, api.ApiSettings):
         for name, info in fields(kind).items():
             assert info.description, name
             assert means(info).allowed, name
 
 
-def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_names_every_flag(capsys):
     with pytest.raises(SystemExit) as left:
         load(["--help"], {}, None)
     assert left.value.code == 0
@@ -271,7 +258,7 @@ def test_help_names_every_flag(capsys: pytest.CaptureFixture[str]) -> None:
     assert "docs/settings.md" in text
 
 
-def test_the_table_shows_values_as_they_are_written(tmp_path: Path) -> None:
+def test_the_table_shows_values_as_they_are_written(tmp_path):
     path = env(tmp_path, "KEEP_CHECKPOINTS=all\n")
     _, report = load(["--tensorboard", "0", "--learning-rate", "0.00001"], {}, path)
     rows = {line.split("  ")[0]: line.split() for line in report.table().splitlines()}
@@ -281,7 +268,7 @@ def test_the_table_shows_values_as_they_are_written(tmp_path: Path) -> None:
     assert rows["NUM_EPOCHS"][1:] == ["auto", "default"]
 
 
-def test_a_secret_is_nowhere_shown(tmp_path: Path) -> None:
+def test_a_secret_is_nowhere_shown(tmp_path):
     path = env(tmp_path, "API_KEY=hunter2hunter2\n")
     settings, report = api.load((), {}, path)
     assert settings.api_key is not None
@@ -302,7 +289,7 @@ def test_a_secret_is_nowhere_shown(tmp_path: Path) -> None:
         ("0.0.0.0", {"API_KEY": "", "API_ALLOW_NO_KEY": "off"}, False),
     ],
 )
-def test_an_open_api_needs_a_key(host: str, given: dict[str, str], allowed: bool) -> None:
+def test_an_open_api_needs_a_key(host, given, allowed):
     environ = {"API_HOST": host, **given}
     if allowed:
         assert api.load((), environ, None)[0].api_host == host

@@ -42,7 +42,7 @@ def one_by_one(gpt: GPT, latents: torch.Tensor, text: list[int], stopped: bool) 
 
 @pytest.mark.parametrize("stopped", [True, False])
 @torch.inference_mode()
-def test_texts_of_other_lengths_beside_it_change_nothing(gpt: GPT, stopped: bool) -> None:
+def test_texts_of_other_lengths_beside_it_change_nothing(gpt, stopped):
     latents = torch.randn(1, NUM_LATENTS, SHAPE.width, generator=torch.Generator().manual_seed(1))
     together = log_likelihoods(gpt, latents, TEXTS, CODES, stopped=stopped)
     alone = [one_by_one(gpt, latents, text, stopped) for text in TEXTS]

@@ -30,7 +30,7 @@ def made_and_heard(base_folder: Path) -> tuple[Model, Voice]:
     return made, voice.voice_from_reference(made, noise)
 
 
-def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
+def test_a_crowd_says_what_a_stream_says(base_folder):
     made, whose = made_and_heard(base_folder)
     assert len(made.tokenizer.split(TEXT, "en")) > 1
     long = SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
@@ -44,7 +44,7 @@ def test_a_crowd_says_what_a_stream_says(base_folder) -> None:
     assert len(found["quick"]) == pytest.approx(len(usual) / 2, abs=2048)
 
 
-def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder) -> None:
+def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folder):
     """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
     bit as alone. Pieces that ran to the code limit are counted."""
     made, whose = made_and_heard(base_folder)
@@ -73,7 +73,7 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
     assert not crowd.go_on("long")
 
 
-def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
+def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder):
     made, whose = made_and_heard(base_folder)
     crowd = ContinuousBatcher(TorchBackend(made, 2))
     greedy = SynthesisRequest("hello", "en", seed=1, temperature=0.0, max_codes=9)
@@ -82,14 +82,14 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
 
 
 @given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())
-def test_a_frame_comes_out_as_it_went_in(header: dict[str, object], body: bytes) -> None:
+def test_a_frame_comes_out_as_it_went_in(header, body):
     stream = io.BytesIO(server_main.packed(header, body) * 2)
     assert server_main.read(stream) == server_main.read(stream) == (header, body)
     assert server_main.read(stream) is None
 
 
 @given(st.binary(max_size=60))
-def test_what_is_no_frame_is_an_error_or_an_end(data: bytes) -> None:
+def test_what_is_no_frame_is_an_error_or_an_end(data):
     try:
         server_main.read(io.BytesIO(data))
     except FrameError as error:

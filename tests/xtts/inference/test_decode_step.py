@@ -35,7 +35,7 @@ def filled(gpt: GPT, rows: int) -> KeyValueCache:
 @pytest.mark.parametrize("kind", quantization.KINDS)
 @pytest.mark.parametrize("rows", [1, 3])
 @torch.inference_mode()
-def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
+def test_a_step_says_what_the_modules_say(kind, rows):
     gpt = new_gpt(SHAPE, seed=3).eval()
     for name, linear in list(gpt.gpt.named_modules()):
         if isinstance(linear, nn.Linear):
@@ -58,7 +58,7 @@ def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
 
 
 @torch.inference_mode()
-def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow() -> None:
+def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow():
     gpt = new_gpt(SHAPE, seed=3).eval()
     gpt.mel_head.weight.mul_(8.0)
     exact, step = filled(gpt, 2), DecodeStep(gpt)
@@ -127,9 +127,7 @@ def says_what_plain_steps_say(
 
 @pytest.mark.parametrize("slots", [1, 3])
 @torch.inference_mode()
-def test_replayed_steps_say_what_plain_ones_say(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch, slots: int
-) -> None:
+def test_replayed_steps_say_what_plain_ones_say(gpt, monkeypatch, slots):
     monkeypatch.setattr(decode_step, "SPAN", 16)
     fake = FakeGraph()
     steps = CudaGraphStep(gpt, slots, fake)
@@ -147,9 +145,7 @@ def test_replayed_steps_say_what_plain_ones_say(
 
 
 @torch.inference_mode()
-def test_who_speaks_alone_does_not_attend_in_empty_slots(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_speaks_alone_does_not_attend_in_empty_slots(gpt, monkeypatch):
     """Others come and go: what is attended to changes, and what is said does not."""
     monkeypatch.setattr(decode_step, "SPAN", 48)
     fake = FakeGraph()
@@ -171,9 +167,7 @@ def test_who_speaks_alone_does_not_attend_in_empty_slots(
 
 
 @torch.inference_mode()
-def test_a_crowd_records_everything_before_anybody_speaks(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crowd_records_everything_before_anybody_speaks(gpt, monkeypatch):
     monkeypatch.setattr(decode_step, "SPAN", 64)
     fake = FakeGraph()
     steps = CudaGraphStep(gpt, 6, fake)
@@ -188,7 +182,7 @@ def test_a_crowd_records_everything_before_anybody_speaks(
 
 
 @torch.inference_mode()
-def test_a_slot_that_is_left_disturbs_nobody(gpt: GPT) -> None:
+def test_a_slot_that_is_left_disturbs_nobody(gpt):
     steps, caches = CudaGraphStep(gpt, 2, FakeGraph()), {0: read(gpt, 1), 1: read(gpt, 2)}
     for slot, cache in caches.items():
         steps.caches.enter(slot, cache)
@@ -200,9 +194,7 @@ def test_a_slot_that_is_left_disturbs_nobody(gpt: GPT) -> None:
     assert steps.caches.lengths.tolist() == [0, caches[1].length]
 
 
-def test_the_loop_says_the_same_codes_with_graphs(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loop_says_the_same_codes_with_graphs(gpt, monkeypatch):
     """Two utterances behind each other through the same graph."""
     plain = [said_by(gpt, n) for n in (1, 4)]
     with torch.inference_mode():
@@ -214,9 +206,7 @@ def test_the_loop_says_the_same_codes_with_graphs(
         assert torch.allclose(torch.stack(found.latents), torch.stack(wanted.latents), atol=1e-5)
 
 
-def test_the_queries_of_every_slot_lie_in_fixed_buffers(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_queries_of_every_slot_lie_in_fixed_buffers(gpt, monkeypatch):
     """What the guard asks for, of two at once: where they looked is the same with graphs."""
     heads = ((0, 1), (2, 3))
 
@@ -259,8 +249,8 @@ def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
 )
 @torch.inference_mode()
 def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(
-    gpt: GPT, caplog: pytest.LogCaptureFixture, capture: Callable, reason: str
-) -> None:
+    gpt, caplog, capture, reason
+):
     steps, caches = CudaGraphStep(gpt, 1, capture), {0: read(gpt, 1)}
     steps.caches.enter(0, caches[0])
     for position in (1, 2, 3):
@@ -269,9 +259,7 @@ def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(
     assert decode_step.graphed_step(gpt) is None  # a CPU never sees a graph
 
 
-def test_two_streams_of_one_model_do_not_write_into_one_cache(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
     """A notebook that takes a chunk of one sentence, then one of another."""
     kept: list[CudaGraphStep] = []
 
@@ -346,9 +334,7 @@ class FakeCuda:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
+def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(monkeypatch, fails):
     fake, ran = FakeCuda(monkeypatch, fails), list[str]()
     nothing = torch.zeros(1), torch.zeros(1)
 
@@ -363,7 +349,7 @@ def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(
     assert ran == ["side 1"] * 3 and fake.on == "own"
 
 
-def test_slots_wait_once_a_step(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_wait_once_a_step(gpt, monkeypatch):
     """To look at what was chosen is to wait for a GPU: all rows choose at once."""
     slots = DecodingSlots(gpt, 3)
     for n in range(1, 4):
@@ -381,7 +367,7 @@ GB = 1_000_000_000
 WEIGHTS = 1_770_000_000
 
 
-def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte() -> None:
+def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte():
     found = decode_step.slot_bytes(XTTS_V2, 4)
     assert 250e6 < found < 265e6
     assert decode_step.slot_bytes(XTTS_V2, 2) * 2 == found
@@ -392,7 +378,7 @@ def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte() -> None:
     # What 8, 12, 16, 24 and 141 GB have left when context and model are there.
     [(5 * GB, 4), (9 * GB, 12), (13 * GB, 16), (21 * GB, 16), (138 * GB, 16), (1 * GB, 1)],
 )
-def test_two_voices_fit_beside_each_other(free: int, slots: int) -> None:
+def test_two_voices_fit_beside_each_other(free, slots):
     one = decode_step.slot_bytes(XTTS_V2, 4)
     found = decode_step.fitting(16, free, one, promoted_bytes=WEIGHTS)
     assert found == slots
@@ -401,12 +387,12 @@ def test_two_voices_fit_beside_each_other(free: int, slots: int) -> None:
         assert decode_step.fitting(found, left, one) == found
 
 
-def test_a_cpu_makes_what_is_asked_for() -> None:
+def test_a_cpu_makes_what_is_asked_for():
     gpt = new_gpt(GPTShape(text_ids=40, text_start=39, layers=1, width=64, heads=4), seed=0)
     assert decode_step.slots_on(gpt, 16, beside_another=False) == 16
 
 
-def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch):
     # A GPT as far as it is asked: 10 MB of weights, slots of 1 MB.
     on_gpu = SimpleNamespace(
         mel_head=SimpleNamespace(weight=SimpleNamespace(device=torch.device("cuda:1"))),

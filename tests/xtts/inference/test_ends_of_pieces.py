@@ -4,7 +4,7 @@
 texts of the benchmarks; what it prints is in docs/benchmarks.md.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,9 +107,7 @@ DRIVERS = [
 
 
 @pytest.mark.parametrize(("backend", "driver"), DRIVERS)
-def test_a_piece_ends_in_the_silence_before_its_end(
-    voices: dict[str, LoadedVoice], backend: str, driver: Callable[..., list[Sound]]
-) -> None:
+def test_a_piece_ends_in_the_silence_before_its_end(voices, backend, driver):
     one, two = driver(voices[backend], ["Hello.", "Not yet.[pause:300ms]Come here."])
     found = [*ends(one), *ends(two)]
     assert len(found) == 3
@@ -121,9 +119,7 @@ def test_a_piece_ends_in_the_silence_before_its_end(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("backend", "driver"), DRIVERS)
-def test_all_reporting_texts_end_in_silence(
-    voices: dict[str, LoadedVoice], backend: str, driver: Callable[..., list[Sound]]
-) -> None:
+def test_all_reporting_texts_end_in_silence(voices, backend, driver):
     texts = sentences("reporting")
     found = [end for sound in driver(voices[backend], texts) for end in ends(sound)]
     silent = [end for end in found if end.silence < SPEECH_DBFS]
@@ -139,7 +135,7 @@ def test_all_reporting_texts_end_in_silence(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_five_hundred_joints_do_not_click(voices: dict[str, LoadedVoice]) -> None:
+def test_five_hundred_joints_do_not_click(voices):
     """And clicks that are put there are found."""
     text = " ".join(sentences("reporting"))
     found = planted = count = 0

@@ -52,9 +52,7 @@ def joined(chunks: Iterable[Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([np.asarray(chunk) for chunk in chunks])
 
 
-def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
-    model: Model, voice: Voice, onnx_folder: Path
-) -> None:
+def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice, onnx_folder):
     onnx = load_onnx_model(onnx_folder, ComputeConfig(precision="fp32"))
     whose = Voice(voice.latents.numpy(), voice.speaker.numpy())
     backend, ask = TorchBackend(model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
@@ -75,7 +73,7 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
         assert found == pytest.approx(SECONDS, abs=0.010), name
 
 
-def test_a_text_without_pauses_is_the_same_to_the_bit(model: Model, voice: Voice) -> None:
+def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):
     """One piece is not faded, as before there were pauses."""
     ids = [piece.ids for piece in model.tokenizer.split("one two", "en")]
     whole = speech.synthesize(

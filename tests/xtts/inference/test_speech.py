@@ -38,7 +38,7 @@ def voice(model: Model) -> Voice:
 
 
 @pytest.mark.parametrize("text", ["a thin tin", LONG], ids=["one piece", "pieces"])
-def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: str) -> None:
+def test_a_stream_joined_is_what_speak_says(model, voice, text):
     request = SynthesisRequest(text, "en", sampling=RULES, seed=3)
     whole = speech.synthesize(TorchBackend(model), voice, request)
     chunks = list(speech.stream(TorchBackend(model), voice, request))
@@ -47,9 +47,7 @@ def test_a_stream_joined_is_what_speak_says(model: Model, voice: Voice, text: st
     assert float((joined - whole).norm() / whole.norm()) < 1e-3
 
 
-def test_a_stream_speaks_before_the_model_has_finished(
-    monkeypatch: pytest.MonkeyPatch, model: Model, voice: Voice
-) -> None:
+def test_a_stream_speaks_before_the_model_has_finished(monkeypatch, model, voice):
     steps = 0
     step = DecodeStep.__call__
 
@@ -77,7 +75,7 @@ def pieces_of(model: Model, voice: Voice, text: str) -> Iterator[torch.Tensor]:
         yield torch.cat(list(spoken.next_piece()))
 
 
-def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
+def test_pieces_join_at_silence(model, voice):
     pieces = list(pieces_of(model, voice, LONG))
     assert len(pieces) > 1
     for piece in pieces:
@@ -85,7 +83,7 @@ def test_pieces_join_at_silence(model: Model, voice: Voice) -> None:
 
 
 @given(st.lists(st.integers(0, 700), max_size=12))
-def test_a_fade_in_chunks_is_the_fade_of_the_whole(sizes: list[int]) -> None:
+def test_a_fade_in_chunks_is_the_fade_of_the_whole(sizes):
     length = min(int(FADE_SECONDS * VOCODER_RATE), sum(sizes) // 2)
     wanted = np.ones(sum(sizes), np.float32)
     wanted[:length] *= np.linspace(0.0, 1.0, length)
@@ -102,7 +100,7 @@ def _resident_bytes() -> int:
 
 
 @pytest.mark.slow
-def test_memory_stays_flat_over_minutes_of_speech(model: Model, voice: Voice) -> None:
+def test_memory_stays_flat_over_minutes_of_speech(model, voice):
     """`python -m benchmarks low_memory --sentences` is the same on the embedded voice."""
     text = "the tin hat and the inner thin tent. " * 250
     resident, seconds = list[int](), 0.0

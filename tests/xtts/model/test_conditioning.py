@@ -52,7 +52,7 @@ def alone(parts: Parts) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_padding_is_not_heard(parts: Parts) -> None:
+def test_padding_is_not_heard(parts):
     padded = torch.full((len(FRAMES), MEL_BANDS, max(FRAMES) + 3), 9.0)
     for row, mel in enumerate(mels()):
         padded[row, :, : mel.shape[1]] = mel
@@ -63,17 +63,13 @@ def test_padding_is_not_heard(parts: Parts) -> None:
 
 
 @torch.no_grad()
-def test_references_packed_behind_each_other_say_what_each_says_alone(
-    parts: Parts,
-) -> None:
+def test_references_packed_behind_each_other_say_what_each_says_alone(parts):
     packed = torch.cat([mel.t() for mel in mels()])
     found = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
     assert torch.allclose(found, alone(parts), atol=1e-5)
 
 
-def test_gradients_of_packed_references_are_those_of_each_alone(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypatch):
     """Of weights and mels, where a GPU's norm of clips has its gradient written down: within
     2e-6 of the largest, in float32."""
     packed = torch.cat([mel.t() for mel in mels()]).requires_grad_()
@@ -88,7 +84,7 @@ def test_gradients_of_packed_references_are_those_of_each_alone(
         assert float((one - other).abs().max()) <= 2e-6 * max(1.0, float(one.abs().max()))
 
 
-def test_a_norm_without_padding_is_torchs() -> None:
+def test_a_norm_without_padding_is_torchs():
     norm = TimeGroupNorm(4, 16)
     torch.nn.init.normal_(norm.weight)
     x = torch.randn(2, 16, 9)
@@ -96,11 +92,11 @@ def test_a_norm_without_padding_is_torchs() -> None:
     assert torch.allclose(norm(x), norm(x, everything), atol=1e-5)
 
 
-def test_the_gate_is_the_second_half() -> None:
+def test_the_gate_is_the_second_half():
     x = torch.tensor([[2.0, -3.0, 0.0, 100.0]])
     assert GEGLU()(x).tolist() == [[0.0, -300.0]]
 
 
-def test_a_normed_row_has_the_length_of_its_width() -> None:
+def test_a_normed_row_has_the_length_of_its_width():
     found = RootMeanSquareNorm(16)(torch.randn(3, 16) * 50)
     assert torch.allclose(found.norm(dim=-1), torch.full((3,), 4.0))

@@ -37,9 +37,7 @@ def rewritten(base: Path, to: Path, **changed: torch.Tensor | None) -> Path:
     return to
 
 
-def test_a_loaded_model_speaks_only_and_is_not_the_file_and_a_learning_part_learns(
-    base_folder: Path,
-) -> None:
+def test_a_loaded_model_speaks_only_and_is_not_the_file_and_a_learning_part_learns(base_folder):
     model = load_model(base_folder)
     state = read_tensors(base_folder / "model.pth")
     assert (model.kind, model.device.type) == ("fp32", "cpu")
@@ -52,7 +50,7 @@ def test_a_loaded_model_speaks_only_and_is_not_the_file_and_a_learning_part_lear
     assert torch.equal(again["gpt.text_head.bias"], state["gpt.text_head.bias"])
 
 
-def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -> None:
+def test_another_learning_part_takes_the_place_of_the_first(base_folder):
     model = load_model(base_folder)
     vocoder, wanted = model.vocoder, GPT(model.config.gpt)
     model.unload_gpt()
@@ -69,17 +67,13 @@ def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -
         (torch.zeros(3), r"gpt.text_head.bias is \[3\], and config.json"),
     ],
 )
-def test_weights_of_another_model_are_refused(
-    base_folder: Path, tmp_path: Path, changed: torch.Tensor | None, words: str
-) -> None:
+def test_weights_of_another_model_are_refused(base_folder, tmp_path, changed, words):
     folder = rewritten(base_folder, tmp_path / "other", **{"gpt.text_head.bias": changed})
     with pytest.raises(ConfigError, match=words):
         load_model(folder)
 
 
-def test_a_file_that_holds_no_weights_is_refused_and_what_coquis_trainer_saved_is_read(
-    tmp_path: Path,
-) -> None:
+def test_a_file_that_holds_no_weights_is_refused_and_what_coquis_trainer_saved_is_read(tmp_path):
     path = tmp_path / "model.pth"
     with pytest.raises(ConfigError, match=r"model\.pth is missing"):
         read_tensors(path)
@@ -94,7 +88,7 @@ def test_a_file_that_holds_no_weights_is_refused_and_what_coquis_trainer_saved_i
     assert read_tensors(path).keys() == {"gpt.x"}
 
 
-def test_a_blend_lies_between_base_and_checkpoint() -> None:
+def test_a_blend_lies_between_base_and_checkpoint():
     name = "gpt.text_head.bias"
     base, tuned = {name: torch.tensor([0.0, 4.0])}, {name: torch.tensor([2.0, 0.0])}
     assert blend(base | {"mel_stats": torch.ones(1)}, tuned, 0.25)[name].tolist() == [0.5, 3.0]
@@ -105,7 +99,7 @@ def test_a_blend_lies_between_base_and_checkpoint() -> None:
         blend(base, {name: torch.ones(3)}, 0.5)
 
 
-def test_the_bands_scales_may_stand_beside_the_weights(tmp_path: Path) -> None:
+def test_the_bands_scales_may_stand_beside_the_weights(tmp_path):
     torch.save(torch.ones(80), tmp_path / "mel_stats.pth")
     assert mel_stats(tmp_path, {"mel_stats": torch.full((80,), 2.0)})[0] == 2.0
     assert mel_stats(tmp_path, {})[0] == 1.0
@@ -113,7 +107,7 @@ def test_the_bands_scales_may_stand_beside_the_weights(tmp_path: Path) -> None:
         mel_stats(tmp_path / "nowhere", {})
 
 
-def test_speakers_that_a_base_was_published_with(tmp_path: Path) -> None:
+def test_speakers_that_a_base_was_published_with(tmp_path):
     assert read_speakers(tmp_path) == {}
     embedding = torch.ones(1, 512, 1)
     torch.save({"Ana": {"speaker_embedding": embedding}}, tmp_path / "speakers_xtts.pth")
@@ -134,7 +128,7 @@ def recording() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision: str) -> None:
+def test_it_says_the_same_to_the_bit(base_folder, whose, precision):
     whole = load_model(base_folder, precision=precision)
     found = load_model(base_folder, precision=precision, low_memory=True)
     one, other = (
@@ -144,9 +138,7 @@ def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision:
     assert torch.equal(one, other)
 
 
-def test_what_only_listens_is_not_there_and_yet_it_listens(
-    base_folder: Path, recording: torch.Tensor
-) -> None:
+def test_what_only_listens_is_not_there_and_yet_it_listens(base_folder, recording):
     whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
     absent = [name for name, tensor in found.gpt.state_dict().items() if tensor.is_meta]
     assert absent and all(name.startswith(LISTENING) for name in absent)
@@ -157,9 +149,7 @@ def test_what_only_listens_is_not_there_and_yet_it_listens(
         assert torch.equal(heard.speaker, wanted.speaker)
 
 
-def test_another_epoch_is_spoken_and_heard_with(
-    base_folder: Path, tmp_path: Path, whose: Voice, recording: torch.Tensor
-) -> None:
+def test_another_epoch_is_spoken_and_heard_with(base_folder, tmp_path, whose, recording):
     other = tiny_base(tmp_path / "other", seed=1)
     learned = to_coqui(load_model(other).gpt.state_dict())
     whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
@@ -174,7 +164,7 @@ def test_another_epoch_is_spoken_and_heard_with(
     assert torch.equal(*heard)
 
 
-def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
+def test_who_listens_in_vain_is_let_go_too(base_folder):
     """A recording that is refused must not leave in memory what was loaded for it."""
     found, rested = load_model(base_folder, low_memory=True), []
     listener = found.listener

@@ -29,7 +29,7 @@ def test_a_width_that_heads_do_not_divide_is_refused():
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999999])
-def test_dropout_drops_its_share_and_keeps_the_mean(kind: torch.dtype, share: float):
+def test_dropout_drops_its_share_and_keeps_the_mean(kind, share):
     torch.manual_seed(0)
     x = torch.ones(3, 333, 777, dtype=kind, requires_grad=True)  # no multiple of four
     found = Dropout(share)(x)

@@ -5,15 +5,12 @@ import torch
 from torch import nn
 
 from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speaking
-from xtts.model.shapes import VocoderShape
 from xtts.model.vocoder import to_channels_last
 
 
 @pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["embedded", "published"])
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
-def test_another_layout_makes_the_same_sound(
-    shape: VocoderShape, dtype: torch.dtype, most: float
-) -> None:
+def test_another_layout_makes_the_same_sound(shape, dtype, most):
     vocoder, _ = speaking(shape)
     latents, speaker = torch.randn(2, 9, 24), torch.randn(2, 32, 1)
     wanted = vocoder(latents, speaker)
@@ -23,7 +20,7 @@ def test_another_layout_makes_the_same_sound(
     assert float((found - wanted).norm() / wanted.norm()) < most
 
 
-def test_no_one_dimensional_convolution_is_left() -> None:
+def test_no_one_dimensional_convolution_is_left():
     vocoder, _ = speaking(LIKE_PUBLISHED)
     vocoder.lay_out(torch.float32)
     kinds = {type(module) for module in vocoder.modules()}
@@ -31,6 +28,6 @@ def test_no_one_dimensional_convolution_is_left() -> None:
     assert not kinds & {nn.Conv1d, nn.ConvTranspose1d}
 
 
-def test_what_hifigan_has_not_is_refused() -> None:
+def test_what_hifigan_has_not_is_refused():
     with pytest.raises(ValueError, match="none of HiFi-GAN's"):
         to_channels_last(nn.Sequential(nn.Conv1d(4, 4, 3, groups=2)))

@@ -33,9 +33,7 @@ def widths(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 @pytest.mark.parametrize("low_memory", [False, True])
-def test_the_first_request_finds_the_vocoder_warm(
-    folder: Path, widths: list[int], low_memory: bool
-) -> None:
+def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     """Code is made for each width, 1.5 s at full size: not while somebody waits for a word."""
     standing = load_voice(
         VoiceSpec(str(folder)), ComputeConfig(low_memory=low_memory, threads=1), {}

@@ -51,9 +51,7 @@ def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) 
     return found.value
 
 
-def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
-    worker: Worker, tmp_path: Path
-) -> None:
+def test_start_does_not_wait_and_prints_do_not_break_the_protocol(worker, tmp_path):
     begun = time.monotonic()
     worker.start()
     assert time.monotonic() - begun < 0.2
@@ -67,7 +65,7 @@ def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
     assert first is not None and gone(first)
 
 
-def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path: Path) -> None:
+def test_a_refusal_is_an_answer_and_the_child_lives_on(worker, tmp_path):
     failed = failure(worker, request(tmp_path, "refuse"))
     assert (failed.reason_code, str(failed)) == ("refused", "The reference is silent.")
     assert worker.pid is not None
@@ -88,9 +86,8 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path:
     ],
 )  # fmt: skip
 def test_a_fault_is_told_and_the_next_call_has_a_new_child(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path,
-    fault: str, reason_code: str, words: str, outcome: Outcome | None,
-) -> None:  # fmt: skip
+    monkeypatch, worker, tmp_path, fault, reason_code, words, outcome
+):
     exits = fault.startswith("exit")
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "" if exits else fault)
     failed = failure(worker, request(tmp_path, fault))
@@ -102,7 +99,7 @@ def test_a_fault_is_told_and_the_next_call_has_a_new_child(
     assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
-def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
     says = [""]
     monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
     error = SotaqueError("The reference is silent.")
@@ -116,9 +113,7 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("clean", "path"), [(False, "/somebody's"), (True, "clean")])
-def test_how_a_child_is_to_compute_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean: bool, path: str
-) -> None:
+def test_how_a_child_is_to_compute_is_passed_on(monkeypatch, tmp_path, clean, path):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somebody's")
     compute = ComputeConfig("cpu", precision="bf16", cudnn=False, clean_libraries=clean)
     worker = Worker(Path("base"), compute, module=QUICK)
@@ -128,9 +123,7 @@ def test_how_a_child_is_to_compute_is_passed_on(
 
 
 @pytest.mark.parametrize("fault", ["hang", "SIGSTOP"])
-def test_a_child_that_hangs_is_killed(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path, fault: str
-) -> None:
+def test_a_child_that_hangs_is_killed(monkeypatch, worker, tmp_path, fault):
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
     worker.start()
     pid = worker.pid
@@ -140,7 +133,7 @@ def test_a_child_that_hangs_is_killed(
 
 
 @pytest.mark.slow
-def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Path) -> None:
+def test_what_a_hanging_child_started_ends_with_it(worker, tmp_path):
     left = tmp_path / "pid"
     failure(worker, request(tmp_path, f"grandchild {left}"), timeout_seconds=2.0)
     assert gone(int(left.read_text()))
@@ -150,9 +143,7 @@ def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Pat
     ("base", "code", "words"),
     [("slow", "hang", "getting ready"), ("refused", "refused", "model.pth is missing.")],
 )
-def test_a_child_that_does_not_get_ready_says_why(
-    tmp_path: Path, base: str, code: str, words: str
-) -> None:
+def test_a_child_that_does_not_get_ready_says_why(tmp_path, base, code, words):
     seconds = 0.5 if base == "slow" else 60.0
     worker = Worker(Path(base), ComputeConfig(), module=QUICK, start_seconds=seconds)
     failed = failure(worker, request(tmp_path))
@@ -160,7 +151,7 @@ def test_a_child_that_does_not_get_ready_says_why(
     assert failed.reason_code == code and words in str(failed)
 
 
-def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_path: Path) -> None:
+def test_a_child_killed_between_two_requests_is_replaced(worker, tmp_path):
     worker.ask(request(tmp_path), 30)
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
@@ -169,7 +160,7 @@ def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_pat
     assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
-def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path) -> None:
+def test_a_stop_does_not_wait_for_the_sample(worker, tmp_path):
     begun = time.monotonic()
     with pytest.raises(WorkerFailed) as found:
         worker.ask(request(tmp_path, f"when {tmp_path / 'never'}"), 30, lambda: True)
@@ -177,7 +168,7 @@ def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path) -> 
     assert time.monotonic() - begun < 5 and worker.pid is None
 
 
-def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""
             import time
@@ -200,7 +191,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert gone(pid)
 
 
-def test_death_by_the_kernels_memory_killer() -> None:
+def test_death_by_the_kernels_memory_killer():
     assert death(-signal.SIGKILL, "", oom_killed=True).reason_code == "out_of_memory"
     # The count may have risen for somebody else's sake.
     assert death(-signal.SIGSEGV, "", oom_killed=True).reason_code == "crashed"
@@ -228,9 +219,7 @@ def checkpoint(base: Path, path: Path, change: float) -> Path:
     return path
 
 
-def test_the_tiny_model_speaks_with_the_weights_it_is_given(
-    base_folder: Path, recording: Path, tmp_path: Path
-) -> None:
+def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recording, tmp_path):
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
     broken = checkpoint(base_folder, tmp_path / "broken.pt", float("nan"))
     worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
@@ -252,8 +241,8 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
 
 @pytest.mark.slow
 def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
-    base_folder: Path, recording: Path, tmp_path: Path
-) -> None:
+    base_folder, recording, tmp_path
+):
     """Told by a lie: of this file the parent knows another hash than it has. A file that was
     changed since is hashed by the child itself."""
     moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
@@ -273,8 +262,8 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
 
 @pytest.mark.slow
 def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
-    base_folder: Path, recording: Path, tmp_path: Path
-) -> None:
+    base_folder, recording, tmp_path
+):
     """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
     parts: those are there, unasked, while the first epoch is learned."""
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)

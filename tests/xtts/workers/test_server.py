@@ -41,7 +41,7 @@ def answer(ensemble: SpeechServer) -> dict[str, Any]:
     raise AssertionError("no answer")
 
 
-def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
     """An epoch that the trainer prunes between the look and the reading."""
 
     def gone(*_: object) -> None:
@@ -54,9 +54,7 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
-def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(
-    tmp_path: Path,
-) -> None:
+def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
     """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
     ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
     ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
@@ -128,7 +126,7 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
-def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins: bool) -> None:
+def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     """Ids that the model lacks, no piece at all: whatever a request is, the others go on."""
     server, crowd = SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret"))
     server._crowds["v"] = crowd  # type: ignore[assignment]
@@ -143,14 +141,14 @@ def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins: bool)
     assert "IndexError in test_server.py:" in said["reason"] and "secret" not in said["reason"]
 
 
-def test_a_fault_of_the_device_at_a_request_ends_the_child() -> None:
+def test_a_fault_of_the_device_at_a_request_ends_the_child():
     server = SpeechServer(ComputeConfig(), 1, texts=Written())
     server._crowds["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))  # type: ignore[assignment]
     with pytest.raises(RuntimeError, match="cuFFT"):
         list(server._enter({"id": "s1", "key": "v", "ask": ASK}, Mute()))  # type: ignore[arg-type]
 
 
-def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_any_other_error_ends_the_child(monkeypatch):
     def wrong(*_: object) -> None:
         raise KeyError("a fault of ours")
 
@@ -177,15 +175,13 @@ class Ready(Mute):
         return type("Crowd", (Refusing,), {"count": count - 1, "prepare": lambda _self: None})()
 
 
-def test_an_opened_voice_tells_how_many_may_speak(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_opened_voice_tells_how_many_may_speak(monkeypatch):
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready())
     said = answer(SpeechServer(ComputeConfig(), 16, texts=Written()))
     assert (said["say"], said["slots"]) == ("opened", 15)
 
 
-def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(monkeypatch):
     """The second voice of a promotion, on a card of 8 GB."""
     short = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.84 GiB.")
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(short))
@@ -197,7 +193,7 @@ def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go
     assert list(ensemble.step()) == []
 
 
-def test_a_dead_gpu_while_opening_still_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_dead_gpu_while_opening_still_ends_the_child(monkeypatch):
     dead = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(dead))
     with pytest.raises(torch.AcceleratorError):

@@ -79,7 +79,7 @@ def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -
         yield found
 
 
-def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk):
     says_the_same_alone_and_in_a_crowd(talk)
 
 
@@ -105,13 +105,13 @@ def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
             return header
 
 
-def test_who_is_cancelled_says_no_more(talk: Talk) -> None:
+def test_who_is_cancelled_says_no_more(talk):
     talk.say("c", "a", max_codes=60, seed=1)
     talk.send(do="cancel", id="c")
     assert talk.until("cancelled", "c")["say"] == "cancelled"
 
 
-def test_a_long_text_pauses_between_its_pieces(talk: Talk) -> None:
+def test_a_long_text_pauses_between_its_pieces(talk):
     """Its slots go to others meanwhile; nothing of it is computed until it is told to go on."""
     text = "one more sentence that is rather long, with words in it. " * 12
     talk.say("long", "a", text=text, max_codes=8)
@@ -129,7 +129,7 @@ def test_a_long_text_pauses_between_its_pieces(talk: Talk) -> None:
     assert found["say"] == "done" and 1 < found["cut_pieces"] <= pauses + 1
 
 
-def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
+def test_who_is_cancelled_between_two_pieces_is_gone(talk):
     text = "one more sentence that is rather long, with words in it. " * 12
     talk.say("left", "a", text=text, max_codes=8)
     assert talk.until("paused", "left")["say"] == "paused"
@@ -140,7 +140,7 @@ def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
     assert next_done(talk, {})["id"] == "next"
 
 
-def test_a_refusal_is_an_answer(talk: Talk) -> None:
+def test_a_refusal_is_an_answer(talk):
     refuses_what_cannot_be_spoken(talk)
     talk.send(do="open", id="n", key="n", voice={"name": "/nowhere"})
     assert "There is no voice at" in talk.until("opened", "n")["reason"]
@@ -152,7 +152,7 @@ def refuses_what_cannot_be_spoken(talk: Talk) -> None:
     assert (found["say"], found["reason_code"]) == ("failed", "refused")
 
 
-def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_path: Path) -> None:
+def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk, tmp_path):
     path = tmp_path / "anna.wav"
     wave = np.random.default_rng(9).normal(0, 0.1, 40_000).astype("float32")
     soundfile.write(path, wave, 16_000)
@@ -168,9 +168,7 @@ def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_pa
     assert talk.until("heard", "bad")["reason_code"] == "refused"
 
 
-def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
-    talk: Talk, folders: tuple[Path, Path]
-) -> None:
+def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(talk, folders):
     talk.say("before", "a", seed=3)
     before = talk.until("done", "before")["pcm"]["before"]
     talk.say("during", "a", seed=3)
@@ -184,9 +182,7 @@ def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
     talk.send(do="close", key="b")
 
 
-def test_without_a_recording_it_says_its_own_word_and_nothing_else(
-    talk: Talk, folders: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_without_a_recording_it_says_its_own_word_and_nothing_else(talk, folders, tmp_path):
     folder = shutil.copytree(folders[0], tmp_path / "mute")
     (folder / "reference.wav").unlink()
     assert talk.open("m", folder)["own_voice"] is False

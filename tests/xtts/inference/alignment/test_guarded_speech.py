@@ -53,13 +53,13 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
     yield use
 
 
-def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice) -> None:
+def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice):
     assert voice.heads == voice.model.config.alignment_heads
     measured = heads.measured(voice.backend(), voice.own)
     assert set(measured) == set(voice.heads) and 1 <= len(measured) <= 3
 
 
-def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain) -> None:
+def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain):
     guard = voice.guard(ASK)
     assert np.array_equal(voice.synthesize_guarded(ASK, guard), plain)
     assert [piece.as_dict() for piece in guard.pieces] == [
@@ -74,7 +74,7 @@ def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain) -> None:
     assert len(chunks[-1]) >= 0.45 * 24_000 and len(chunks) > 1
 
 
-def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, patch) -> None:
+def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, patch):
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 12 else None)
     guard = voice.guard(ASK)
     again = voice.synthesize_guarded(ASK, guard)
@@ -83,7 +83,7 @@ def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, p
     assert np.array_equal(again, voice.synthesize_guarded(next_seed, None))
 
 
-def test_what_stays_unfinished_is_told(voice, patch, plain) -> None:
+def test_what_stays_unfinished_is_told(voice, patch, plain):
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number % 13 == 12 else None)
     guard = voice.guard(ASK)
     found = voice.synthesize_guarded(ASK, guard)
@@ -95,7 +95,7 @@ def test_what_stays_unfinished_is_told(voice, patch, plain) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
     voice, patch, plain, streamed, monkeypatch
-) -> None:
+):
     shape = voice.model.config.gpt
     monkeypatch.setattr(type(shape), "max_codes", property(lambda _: 80))
     patch(lambda _, logits: logits[STOP].fill_(-1e4))
@@ -114,7 +114,7 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
         assert abs(len(found) - len(plain)) < 0.5 * 24_000
 
 
-def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
+def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
     """Two at once, whole; the logits of one are patched in its first attempt."""
     asked = {
         "one": SynthesisRequest(ASK.text, "en", seed=1, whole=True),
@@ -132,7 +132,7 @@ def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
         assert np.allclose(torch.cat(list(said.chunks)), wanted, atol=1e-4)
 
 
-def test_attention_is_what_the_whole_row_gives(voice) -> None:
+def test_attention_is_what_the_whole_row_gives(voice):
     """The queries that were kept, against attention computed over the row at once."""
     model, head = voice.model, voice.heads[0]
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
@@ -164,7 +164,7 @@ def test_attention_is_what_the_whole_row_gives(voice) -> None:
     assert found.shape == wanted.shape and np.allclose(found, wanted.numpy(), atol=1e-4)
 
 
-def test_every_word_has_its_time(voice) -> None:
+def test_every_word_has_its_time(voice):
     guard = voice.guard(ASK)
     sound = voice.synthesize_guarded(ASK, guard)
     tokenizer = voice.model.tokenizer

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ def test_the_heads_that_follow_are_chosen_the_best_first_and_at_most_three():
     assert choose([spoken(seed) for seed in range(3)]) == ()
 
 
-def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path, caplog):
+def test_what_was_measured_is_kept_and_not_measured_again(tmp_path, caplog):
     path, asked = path_of(tmp_path, "ab12"), []
 
     def measure():
@@ -45,8 +44,8 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path, caplog
 
 @pytest.mark.parametrize("told", [True, False])
 def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, told: bool
-) -> None:
+    tmp_path, caplog, monkeypatch, told
+):
     """All names of a published file, few layers. told: config.json says that they are random."""
     folder = tiny_base(tmp_path / "voice", coqui_vocoder=True)
     if not told:

@@ -91,9 +91,7 @@ def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     return [said.pieces[0] for said in said_in(voice.crowd(8), voice.own, asked) if said.done]
 
 
-def test_every_backend_says_the_same_of_the_same_codes(
-    torchs: LoadedVoice, exported: dict[str, LoadedVoice], good: list[int], force: ForcedCodes
-) -> None:
+def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, force):
     assert set(exported["fp32"].heads) == set(torchs.heads)
     faulty = (good[: len(good) // 2], [*good[:-5], *good[len(good) // 2 : -5], *good[-5:]])
     for codes in (good, *faulty):
@@ -125,9 +123,8 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
 @pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])
 @pytest.mark.parametrize("speed", [1.0, 1.5])
 def test_where_nothing_is_wrong_the_guard_changes_no_bit(
-    torchs: LoadedVoice, exported: dict[str, LoadedVoice], good: list[int], force: ForcedCodes,
-    kind: str, speed: float,
-) -> None:  # fmt: skip
+    torchs, exported, good, force, kind, speed
+):
     voice = torchs if kind == "torch" else exported[kind]
     force.codes = good
     without = sounds(voice, guarded=False, speed=speed)

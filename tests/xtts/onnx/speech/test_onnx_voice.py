@@ -40,7 +40,7 @@ def talk(base: Path, kept: Path) -> Iterator[Talk]:
         yield found
 
 
-def test_the_onnx_child_answers_as_the_one_with_torch(talk: Talk) -> None:
+def test_the_onnx_child_answers_as_the_one_with_torch(talk):
     assert talk.opened["placed"]["execution_provider"] == "CPUExecutionProvider"
     says_the_same_alone_and_in_a_crowd(talk)
     refuses_what_cannot_be_spoken(talk)
@@ -48,7 +48,7 @@ def test_the_onnx_child_answers_as_the_one_with_torch(talk: Talk) -> None:
     assert talk.until("done", "good")["say"] == "done"
 
 
-def test_a_voice_is_exported_once_and_kept(talk: Talk, base: Path, kept: Path) -> None:
+def test_a_voice_is_exported_once_and_kept(talk, base, kept):
     (folder,) = (path for path in (kept / "onnx").iterdir() if path.is_dir())
     # What it does not speak with is not there: a model so small speaks exactly.
     assert not (folder / folders.GPT["int8"]).exists()
@@ -58,15 +58,13 @@ def test_a_voice_is_exported_once_and_kept(talk: Talk, base: Path, kept: Path) -
     talk.send(do="close", key="again")
 
 
-def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(
-    talk: Talk, base: Path, kept: Path
-) -> None:
+def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(talk, base, kept):
     talk.say("uploaded", "a", recording=str(base / "reference.wav"))
     assert talk.until("done", "uploaded")["say"] == "done"
     assert len(list((kept / "latents").iterdir())) == 1
 
 
-def test_a_voice_that_is_not_there_is_refused(tmp_path: Path, base: Path) -> None:
+def test_a_voice_that_is_not_there_is_refused(tmp_path, base):
     with pytest.raises(BundleError, match="There is no voice at"):
         opened(tmp_path / "none", tmp_path / "latents")
     with pytest.raises(OnnxError, match="nowhere to keep"):
@@ -78,7 +76,7 @@ def opened(folder: Path, latents_folder: Path | None = None) -> LoadedVoice:
     return load_voice(VoiceSpec(str(folder)), where)
 
 
-def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
+def test_without_a_recording_nobody_speaks(onnx_folder):
     """The service tries itself so (`xtts.workers.server`)."""
     standing = opened(onnx_folder)
     assert standing.own is None and len(standing.weights) == 64
@@ -88,7 +86,7 @@ def test_without_a_recording_nobody_speaks(onnx_folder: Path) -> None:
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
 
 
-def test_torch_says_who_speaks_an_onnx_voice(onnx_folder: Path) -> None:
+def test_torch_says_who_speaks_an_onnx_voice(onnx_folder):
     with pytest.raises(BundleError, match="BACKEND=onnx speaks with it"):
         load_voice(VoiceSpec(str(onnx_folder)), ComputeConfig(), {})
 
@@ -110,7 +108,7 @@ print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
 """
 
 
-def test_an_onnx_voice_speaks_without_torch(onnx_folder: Path, tmp_path: Path) -> None:
+def test_an_onnx_voice_speaks_without_torch(onnx_folder, tmp_path):
     """`python -m benchmarks low_memory --sentences` and its test say that it stays as little."""
     done = subprocess.run(
         [sys.executable, "-c", ONNX, str(onnx_folder), str(tmp_path / "voice")],
