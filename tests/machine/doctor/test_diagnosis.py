@@ -5,7 +5,7 @@ from typing import Any
 from machine.doctor import diagnosis
 from machine.doctor.diagnosis import judge
 from machine.doctor.finding import Finding, Severity
-from tests.machine.doctor.simulated import healthy
+from tests.machine.doctor.simulated import HEALTHY
 
 
 def test_a_check_that_fails_itself_ends_nothing(monkeypatch):
@@ -13,10 +13,10 @@ def test_a_check_that_fails_itself_ends_nothing(monkeypatch):
         raise ZeroDivisionError("of all things")
 
     monkeypatch.setattr(diagnosis, "CHECKS", {"one": broken})
-    (found,) = judge(healthy())
+    (found,) = judge(HEALTHY)
     assert found.status is Severity.COULD_NOT_RUN and "of all things" in found.evidence
 
 
 def test_the_time_of_a_finding_is_that_of_its_readings():
-    found = {one.id: one for one in judge(healthy())}
+    found = {one.id: one for one in judge(HEALTHY)}
     assert found["torch"].seconds == 2.6 and found["disk"].seconds == 0.0

@@ -27,7 +27,7 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
 
     def look(place: ReadingPlace) -> Machine:
         asked.append(place)
-        return simulated.hybrid_laptop()
+        return simulated.MACHINES["hybrid_laptop"]
 
     monkeypatch.setattr(command, "look", look)
     return asked

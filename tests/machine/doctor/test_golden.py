@@ -10,7 +10,7 @@ import pytest
 from machine.doctor import report
 from machine.doctor.diagnosis import CHECKS, judge, needs
 from machine.doctor.finding import Severity
-from tests.machine.doctor.simulated import GOLDEN, MACHINES, healthy, told
+from tests.machine.doctor.simulated import GOLDEN, HEALTHY, MACHINES, told
 
 
 def test_the_machines_are_all_there():
@@ -27,7 +27,7 @@ def test_it_says_what_was_agreed(name):
 
 @pytest.mark.parametrize("name", MACHINES)
 def test_whoever_is_told_of_a_fault_is_told_what_to_do(name):
-    findings = judge(MACHINES[name]())
+    findings = judge(MACHINES[name])
     assert len({one.id for one in findings}) == len(findings)
     for one in findings:
         assert one.observed and "\n" not in one.fix, one.id
@@ -38,7 +38,7 @@ def test_whoever_is_told_of_a_fault_is_told_what_to_do(name):
 
 
 def test_failures_come_before_warnings_and_no_line_twice():
-    findings = judge(MACHINES["hanging_child"]())
+    findings = judge(MACHINES["hanging_child"])
     steps = report.fixes(findings)
     assert len(steps) == len(set(steps)) > 1
     firsts = [one.fix for one in findings if one.status is Severity.FAIL]
@@ -47,4 +47,4 @@ def test_failures_come_before_warnings_and_no_line_twice():
 
 def test_every_reading_is_used():
     used = {name for check in CHECKS.values() for name in needs(check)}
-    assert used == set(type(healthy()).__dataclass_fields__) - {"troubles", "seconds"}
+    assert used == set(type(HEALTHY).__dataclass_fields__) - {"troubles", "seconds"}
