@@ -108,6 +108,17 @@ def test_garbage_is_nothing_known(proc, tmp_path, text):
     assert usage.trainer_memory_bytes is None
 
 
+def number_of(device: Any) -> int:
+    return ctypes.cast(device, ctypes.c_void_p).value or 0
+
+
+def put(**values: Any) -> int:
+    """Fills what a call was given by reference; 0 is NVML's success."""
+    for name, (pointer, value) in values.items():
+        setattr(getattr(pointer, "_obj", pointer), name, value)
+    return 0
+
+
 class FakeNvml:
     """The C library below NVIDIA's binding. Two GPUs; the second is a part of one (MIG) and does
     not tell how busy it is."""
@@ -119,57 +130,32 @@ class FakeNvml:
     def __getattr__(self, name: str) -> Any:
         answers = {
             "nvmlInitWithFlags": lambda _flags: 0,
-            "nvmlShutdown": self._close,
-            "nvmlDeviceGetCount_v2": lambda count: self._set(count, 2),
+            "nvmlShutdown": lambda: setattr(self, "closed", True) or 0,
+            "nvmlDeviceGetCount_v2": lambda count: put(value=(count, 2)),
             "nvmlDeviceGetHandleByIndex_v2": self._handle,
-            "nvmlSystemGetDriverVersion": lambda text, _size: self._write(text, b"580.95.05"),
-            "nvmlDeviceGetName": lambda _device, text, _size: self._write(text, b"RTX 3090"),
-            "nvmlDeviceGetMemoryInfo": self._memory,
-            "nvmlDeviceGetUtilizationRates": self._busy,
-            "nvmlDeviceGetCudaComputeCapability": self._capability,
-            "nvmlDeviceGetUUID": self._uuid,
-            "nvmlDeviceGetComputeMode": lambda _device, mode: self._set(mode, 3),
+            "nvmlSystemGetDriverVersion": lambda text, _: put(value=(text, b"580.95.05")),
+            "nvmlDeviceGetName": lambda _device, text, _: put(value=(text, b"RTX 3090")),
+            "nvmlDeviceGetMemoryInfo": lambda _device, memory: put(
+                total=(memory, 24 << 30), used=(memory, 5 << 30)
+            ),
+            "nvmlDeviceGetUtilizationRates": lambda device, busy: (
+                put(gpu=(busy, 42)) or 3 * (number_of(device) == 2)
+            ),
+            "nvmlDeviceGetCudaComputeCapability": lambda _device, major, minor: (
+                put(value=(major, 8)) or put(value=(minor, 6))
+            ),
+            "nvmlDeviceGetUUID": lambda device, text, _: put(
+                value=(text, b"GPU-5ac1-%d" % number_of(device))
+            ),
+            "nvmlDeviceGetComputeMode": lambda _device, mode: put(value=(mode, 3)),
         }
         if name in self.lacking or name not in answers:
             raise AttributeError(f"undefined symbol: {name}")  # as ctypes does
         return (lambda *_: self.status) if name == self.broken else answers[name]
 
-    def _close(self) -> int:
-        self.closed = True
-        return 0
-
-    @staticmethod
-    def _set(pointer: Any, value: int) -> int:
-        pointer._obj.value = value
-        return 0
-
     @staticmethod
     def _handle(index: ctypes.c_uint, device: Any) -> int:
         ctypes.cast(device, ctypes.POINTER(ctypes.c_void_p))[0] = index.value + 1
-        return 0
-
-    @staticmethod
-    def _write(text: Any, value: bytes) -> int:
-        text.value = value
-        return 0
-
-    @staticmethod
-    def _memory(_device: Any, memory: Any) -> int:
-        memory._obj.total, memory._obj.used = 24 << 30, 5 << 30
-        return 0
-
-    @staticmethod
-    def _busy(device: Any, busy: Any) -> int:
-        busy._obj.gpu = 42
-        return 3 if ctypes.cast(device, ctypes.c_void_p).value == 2 else 0
-
-    def _uuid(self, device: Any, text: Any, _size: Any) -> int:
-        number = ctypes.cast(device, ctypes.c_void_p).value
-        return self._write(text, b"GPU-5ac1-%d" % (number or 0))
-
-    @staticmethod
-    def _capability(_device: Any, major: Any, minor: Any) -> int:
-        major._obj.value, minor._obj.value = 8, 6
         return 0
 
 

@@ -1,5 +1,6 @@
 """The worker may crash, hang or run out of memory; its parent always gets an answer or a reason."""
 
+import contextlib
 import json
 import os
 import signal
@@ -36,9 +37,8 @@ QUICK = "tests.xtts.workers.quick_worker"
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    found = Worker(Path("base"), ComputeConfig(), module=QUICK)
-    yield found
-    found.close()
+    with contextlib.closing(Worker(Path("base"), ComputeConfig(), module=QUICK)) as found:
+        yield found
 
 
 def request(folder: Path, text: str = "hello") -> SpeakRequest:
@@ -116,9 +116,8 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
 def test_how_a_child_is_to_compute_is_passed_on(monkeypatch, tmp_path, clean, path):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somebody's")
     compute = ComputeConfig("cpu", precision="bf16", cudnn=False, clean_libraries=clean)
-    worker = Worker(Path("base"), compute, module=QUICK)
-    said = str(failure(worker, request(tmp_path, "compute")))
-    worker.close()
+    with contextlib.closing(Worker(Path("base"), compute, module=QUICK)) as worker:
+        said = str(failure(worker, request(tmp_path, "compute")))
     assert said == " ".join((path, *compute.command_line()))
 
 
@@ -145,9 +144,9 @@ def test_what_a_hanging_child_started_ends_with_it(worker, tmp_path):
 )
 def test_a_child_that_does_not_get_ready_says_why(tmp_path, base, code, words):
     seconds = 0.5 if base == "slow" else 60.0
-    worker = Worker(Path(base), ComputeConfig(), module=QUICK, start_seconds=seconds)
-    failed = failure(worker, request(tmp_path))
-    worker.close()
+    made = Worker(Path(base), ComputeConfig(), module=QUICK, start_seconds=seconds)
+    with contextlib.closing(made) as worker:
+        failed = failure(worker, request(tmp_path))
     assert failed.reason_code == code and words in str(failed)
 
 
@@ -208,6 +207,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def speaking(base: Path) -> contextlib.closing[Worker]:
+    """The worker as a run starts it."""
+    return contextlib.closing(Worker(base, ComputeConfig(threads=1), keep_weights=False))
+
+
 def checkpoint(base: Path, path: Path, change: float) -> Path:
     """The base's learning part, moved, as a file that `xtts.voices.run_folder` reads."""
     weights = {
@@ -222,10 +226,8 @@ def checkpoint(base: Path, path: Path, change: float) -> Path:
 def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recording, tmp_path):
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
     broken = checkpoint(base_folder, tmp_path / "broken.pt", float("nan"))
-    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
-    out = tmp_path / "out.wav"
-    try:
-        hashes = []
+    out, hashes = tmp_path / "out.wav", []
+    with speaking(base_folder) as worker:
         for weights in (None, moved, None):
             spoken = worker.ask(SpeakRequest(HELLO, recording, out, weights), 120)
             assert spoken.audio_seconds == soundfile.info(out).frames / 24_000 > 0
@@ -235,8 +237,6 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recordi
         failed = failure(worker, SpeakRequest(HELLO, recording, out, broken), 120)
         assert failed.reason_code == "not_finite"
         assert worker.pid is not None
-    finally:
-        worker.close()
 
 
 @pytest.mark.slow
@@ -250,14 +250,11 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
     remember_hash(moved, told.sha256)
     asked = SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved)
-    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
-    try:
+    with speaking(base_folder) as worker:
         assert worker.ask(asked, 120).audio_seconds > 0
         os.utime(moved)
         failed = failure(worker, asked, 120)
         assert "is damaged: its SHA-256 is" in str(failed) and worker.pid is not None
-    finally:
-        worker.close()
 
 
 @pytest.mark.slow
@@ -267,10 +264,9 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
     """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
     parts: those are there, unasked, while the first epoch is learned."""
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
-    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
     began = time.monotonic()
-    worker.start()
-    try:
+    with speaking(base_folder) as worker:
+        worker.start()
         worker._received("getting ready", 120, lambda: False)
         worker._ready = True
         ready = time.monotonic()
@@ -278,6 +274,4 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
         assert "libtorch" in mapped and "soundfile" in mapped
         spoken = worker.ask(SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved), 120)
         answered = time.monotonic()
-    finally:
-        worker.close()
     assert spoken.seconds <= answered - ready < ready - began

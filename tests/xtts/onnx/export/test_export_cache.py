@@ -1,8 +1,8 @@
 """The exports that a service keeps: made once, made again when damaged, the oldest let go."""
 
 import os
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -26,22 +26,14 @@ def needed(base_folder: Path) -> tuple[Path, str, str]:
 
 
 def test_two_at_once_make_it_once(needed, tmp_path):
-    found: list[Path] = []
-    both = [
-        threading.Thread(
-            target=lambda: found.append(
-                export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home)
-            )
-        )
-        for _ in range(2)
-    ]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+    def kept(_: int) -> Path:
+        return export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home)
+
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(kept, range(2)))
     assert found[0] == found[1] and folder.verified(found[0], "int8").kinds == ("int8",)
     made = (found[0] / folder.NAME).stat().st_mtime_ns
-    assert export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home) == found[0]
+    assert kept(3) == found[0]
     assert (found[0] / folder.NAME).stat().st_mtime_ns == made
 
 

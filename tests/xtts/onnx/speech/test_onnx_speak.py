@@ -31,14 +31,18 @@ def test_it_speaks_with_stored_latents(onnx_folder, torch_voice, tmp_path, capsy
     assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
 
 
-def test_it_says_whose_voice_is_missing(onnx_folder, tmp_path, capsys):
-    assert speaking(onnx_folder, tmp_path / "a.wav") == 2
-    assert "holds no voice of its own" in capsys.readouterr().err
-
-
-def test_a_precision_that_is_not_there_is_refused(onnx_folder, tmp_path, capsys):
-    assert speaking(onnx_folder, tmp_path / "a.wav", "--precision", "int4") == 2
-    assert "speaks in fp32 and int8, not in int4" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((), "holds no voice of its own"),
+        (("--precision", "int4"), "speaks in fp32 and int8, not in int4"),
+    ],
+)
+def test_it_says_whose_voice_or_which_precision_is_missing(
+    onnx_folder, tmp_path, capsys, more, told
+):
+    assert speaking(onnx_folder, tmp_path / "a.wav", *more) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_model, tmp_path):
