@@ -3,6 +3,7 @@
 import itertools
 from collections import Counter
 from collections.abc import Collection
+from pathlib import Path
 
 import pytest
 
