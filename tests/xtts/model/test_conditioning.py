@@ -8,12 +8,9 @@ import torch
 
 from xtts.model import varlen
 from xtts.model.conditioning import (
-    GEGLU,
     MEL_BANDS,
     ConditioningEncoder,
     PerceiverResampler,
-    RootMeanSquareNorm,
-    TimeGroupNorm,
     packed_conditioning_latents,
 )
 from xtts.model.gpt import GPT
@@ -82,21 +79,3 @@ def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypat
         found.append(torch.autograd.grad((latents * drawn).sum(), weights))
     for one, other in zip(*found, strict=True):
         assert float((one - other).abs().max()) <= 2e-6 * max(1.0, float(one.abs().max()))
-
-
-def test_a_norm_without_padding_is_torchs():
-    norm = TimeGroupNorm(4, 16)
-    torch.nn.init.normal_(norm.weight)
-    x = torch.randn(2, 16, 9)
-    everything = torch.ones(2, 9, dtype=torch.bool)
-    assert torch.allclose(norm(x), norm(x, everything), atol=1e-5)
-
-
-def test_the_gate_is_the_second_half():
-    x = torch.tensor([[2.0, -3.0, 0.0, 100.0]])
-    assert GEGLU()(x).tolist() == [[0.0, -300.0]]
-
-
-def test_a_normed_row_has_the_length_of_its_width():
-    found = RootMeanSquareNorm(16)(torch.randn(3, 16) * 50)
-    assert torch.allclose(found.norm(dim=-1), torch.full((3,), 4.0))

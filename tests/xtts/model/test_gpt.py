@@ -85,16 +85,3 @@ def test_each_row_may_be_at_a_position_of_its_own():
     for row, position in enumerate((0, 3)):
         assert torch.equal(together[row : row + 1], gpt.audio_input(codes[:1], position))
     assert not torch.equal(together[0], together[1])
-
-
-@torch.no_grad()
-def test_positions_one_at_a_time_say_what_they_say_at_once():
-    gpt = new_gpt(SHAPE, 0).eval()
-    embedded = torch.randn(1, 6, SHAPE.width)
-    at_once, _ = gpt.prefill(embedded, gpt.gpt.new_cache(1, 10))
-    cache = gpt.gpt.new_cache(1, 10)
-    gpt.prefill(embedded[:, :4], cache)
-    gpt.prefill(embedded[:, 4:5], cache)
-    latent, logits = gpt.prefill(embedded[:, 5:], cache)
-    assert torch.allclose(latent, at_once, atol=1e-5)
-    assert logits.shape == (1, SHAPE.audio_ids)

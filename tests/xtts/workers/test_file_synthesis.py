@@ -113,13 +113,6 @@ def test_a_recording_that_is_no_voice_costs_nothing(idle, tmp_path, name):
     assert not asked.out.exists()
 
 
-def test_stereo_at_96_khz_is_a_voice_like_any_other(base_folder, tmp_path):
-    sound = 0.3 * np.sin(np.arange(2 * 96_000) / 80)
-    reference = written(tmp_path / "stereo.wav", np.stack((sound, sound), 1), 96_000)
-    asked = SpeakRequest(HELLO, reference, tmp_path / "out.wav")
-    assert FileSpeaker(base_folder, ComputeConfig()).ask(asked).audio_seconds > 0
-
-
 @pytest.mark.slow
 def test_the_speaker_of_a_recording_is_taken_once(base_folder, tmp_path, monkeypatch):
     """Of the same recording, whatever weights speak; another one is heard, and so is the first

@@ -41,14 +41,6 @@ def sound(codes, quiet=5, speed=1.0):
     return found
 
 
-def test_without_a_guard_everything_passes():
-    piece = GuardedPiece(None, IDS, np, whole=False)
-    chunk = sound(3)
-    assert piece.push(chunk) is chunk and piece.heads == ()
-    assert not piece.judge([1], [], stopped=False, attention=None)
-    assert piece.end() is None and not piece.spoken_anew
-
-
 @pytest.mark.parametrize("first", [True, False])
 def test_a_stream_holds_its_last_half_second_and_never_the_first_chunk(first):
     guard = guard_of()

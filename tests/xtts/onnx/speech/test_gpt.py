@@ -10,7 +10,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model.shapes import NUM_LATENTS
-from xtts.onnx.speech.gpt import BLOCK, Past
+from xtts.onnx.speech.gpt import BLOCK
 from xtts.onnx.speech.loading import load_onnx_model
 
 IDS = [5, 9, 13, 20]
@@ -36,17 +36,6 @@ def test_latents_and_logits_are_torchs_at_every_step(
     for (latent, logits), (their_latent, their_logits) in zip(found, wanted, strict=True):
         assert np.abs(latent - their_latent[0].numpy()).max() < 1e-5
         assert np.abs(logits - their_logits[0].numpy()).max() < 1e-5
-
-
-def test_what_is_unused_of_the_past_is_not_seen(onnx_model):
-    few, many = Past(onnx_model.config.gpt, 8), Past(onnx_model.config.gpt, 200)
-    for part in (many._keys, many._values):
-        part[:] = 7.0
-    random = np.random.default_rng(0)
-    for time in (5, 1, 1):
-        embedded = random.standard_normal((1, time, 64)).astype(np.float32)
-        one, other = (onnx_model.gpt._run(embedded, past) for past in (few, many))
-        assert np.abs(one[1] - other[1]).max() < 1e-5
 
 
 def test_int8_is_near(onnx_model, onnx_folder, onnx_voice):
