@@ -19,7 +19,7 @@ import pytest
 from api.app import limits_of
 from api.engine.options import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import said
 from xtts.inference.compute_config import ComputeConfig
 
 BODY = {"input": "Good morning.", "response_format": "pcm"}

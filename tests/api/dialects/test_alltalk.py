@@ -5,7 +5,7 @@ import pytest
 from api.dialects import memory
 from api.dialects.memory import KeptSounds
 from tests.api.conftest import Running
-from tests.api.dialects.heard import asked, refusal, said, samples
+from tests.api.heard import asked, refusal, said, samples
 
 
 def generate(service: Running, **fields: str) -> dict[str, str]:

@@ -18,7 +18,7 @@ import pytest
 
 from tests.api.conftest import Running
 from tests.api.decoding import correlation, decoded
-from tests.api.dialects.heard import asked, said, samples
+from tests.api.heard import asked, said, samples
 
 TEXT = "Good morning, how did you sleep?"
 

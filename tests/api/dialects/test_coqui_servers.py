@@ -8,7 +8,7 @@ import pytest
 
 from api.dialects.xtts_streaming_server import handle_of, voice_of
 from tests.api.conftest import Running
-from tests.api.dialects.heard import asked, refusal, said, samples
+from tests.api.heard import asked, refusal, said, samples
 from tests.api.routes.test_voice_routes import file_of, speech
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from api.app import build
 from tests.api.conftest import Running, running, settings_in
-from tests.api.dialects.heard import refusal
+from tests.api.heard import refusal
 
 LATENTS = {"speaker_embedding": [0.1], "gpt_cond_latent": [[0.1]]}
 # A request to each path that a dialect adds; those of SPEAKING speak.

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.dialects.heard import asked, refusal, said, samples
+from tests.api.heard import asked, refusal, said, samples
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Running
-from tests.api.dialects.heard import refusal
+from tests.api.heard import refusal
 
 GENERATE, SETTINGS = ("POST /api/tts-generate data",), ("POST /set_tts_settings json",)
 TO_AUDIO = ("POST /tts_to_audio/ json", "GET /tts_stream params")

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.api.conftest import Running
-from tests.api.dialects.heard import asked, refusal
+from tests.api.heard import asked, refusal
 
 # SillyTavern's defaults: SillyTavern/SillyTavern d72b5125 public/scripts/extensions/tts/xtts.js
 SLIDERS = {

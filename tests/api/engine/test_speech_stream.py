@@ -10,7 +10,7 @@ import pytest
 from api.engine import speech_stream
 from api.engine.speech_stream import SpeechStream
 from tests.api.conftest import QUICK, running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
 
 

@@ -3,15 +3,14 @@ is a double in most tests, and `python -m train cut` in one."""
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
+from tests.api.datasets.calls import Dataset, with_tape
 from tests.api.page.conftest import Open, faults, too_small, until
-from tests.api.routes.test_dataset_routes import announced, cut, details, made, sent, with_tape
 from tests.train.cutting.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
@@ -19,17 +18,17 @@ STATE = "document.getElementById('cut-told').textContent"
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with running(settings_in(tmp_path)) as found:
-        found.wait_ready()
-        yield found
+def tape(tmp_path: Path) -> Path:
+    """Three pieces."""
+    found = tmp_path / "tape.wav"
+    found.write_bytes(bytes(range(256)) * 20_000)
+    return found
 
 
-def with_clips(service: Running, name: str = "Anna") -> str:
-    dataset = with_tape(service, name)
-    service.client.put(f"/v1/datasets/{dataset}/text", content=b"Words.")
-    assert cut(service, dataset)["clips"]["total"] == 2
-    return dataset
+def with_clips(service: Running, name: str = "Anna") -> Dataset:
+    found = with_tape(service, name, text=b"Words.")
+    assert found.cut()["clips"]["total"] == 2
+    return found
 
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
@@ -38,10 +37,9 @@ def opened(service: Running, open_page: Open, **options: Any) -> Any:
 
 
 def test_a_recording_becomes_a_dataset_by_keyboard_alone(
-    service: Running, open_page: Open, tmp_path: Path
+    service: Running, open_page: Open, tape: Path, tmp_path: Path
 ) -> None:
-    tape, text = tmp_path / "tape.wav", tmp_path / "tape.srt"
-    tape.write_bytes(bytes(range(256)) * 20_000)  # three pieces
+    text = tmp_path / "tape.srt"
     text.write_text("Words.")
     page = open_page(service.address)
     until(page, "document.getElementById('dataset-language').value === 'en'")
@@ -93,13 +91,11 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(
 
 
 def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
-    service: Running, open_page: Open, tmp_path: Path
+    service: Running, open_page: Open, tape: Path
 ) -> None:
-    tape = tmp_path / "tape.wav"
-    tape.write_bytes(bytes(range(256)) * 20_000)
-    dataset = made(service)
-    row = announced(service, dataset, "tape.wav", tape.stat().st_size)
-    sent(service, dataset, row["id"], 0, tape.read_bytes()[:3_000_000])
+    dataset = Dataset(service)
+    row = dataset.announced("tape.wav", tape.stat().st_size)
+    dataset.send(row["id"], 0, tape.read_bytes()[:3_000_000])
     page = open_page(service.address)
     page.wait_for_selector("#recording-list li:has-text('3.0 MB of 5.1 MB; choose the file again')")
     pieces: list[str] = []
@@ -113,11 +109,9 @@ def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
 
 
 def test_an_upload_survives_a_connection_that_is_lost(
-    service: Running, open_page: Open, tmp_path: Path
+    service: Running, open_page: Open, tape: Path
 ) -> None:
-    tape = tmp_path / "tape.wav"
-    tape.write_bytes(bytes(range(256)) * 20_000)
-    made(service)
+    Dataset(service)
     page = open_page(service.address)
     page.wait_for_selector("#dataset-works:not([hidden])")
     failures = [0]
@@ -175,7 +169,7 @@ def test_names_contrast_and_width(
 def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open) -> None:
     evil = "<img src=x onerror=\"document.title='taken'\">"
     dataset = with_clips(service, evil)
-    service.client.patch(f"/v1/datasets/{dataset}/clips/tape-0001", json={"text": evil})
+    dataset.correct("tape-0001", text=evil)
     page = opened(service, open_page)
     assert page.input_value("[data-clip='tape-0001'] textarea") == evil
     assert page.text_content("#dataset option") == evil
@@ -186,7 +180,6 @@ def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open
 def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Path) -> None:
     with running(settings_in(tmp_path, api_key="secret")) as service:
         service.client.headers["authorization"] = "Bearer secret"
-        service.wait_ready()
         with_clips(service)
         page = open_page(service.address, ready="#key-dialog[open]")
         page.provoked.append("401")
@@ -209,7 +202,6 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[number - 1] for number in numbers))
     settings = settings_in(tmp_path, datasets_host_path="datasets")
     with running(settings, cut_module="train") as service:
-        service.wait_ready()
         page = open_page(service.address, viewport={"width": 1280, "height": 900})
         page.fill("#dataset-name", "Anna")
         page.click("#dataset-form button")
@@ -221,7 +213,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
         page.click("#cut")
         # It has what others leave of the processor, which on a busy machine is little.
         page.wait_for_selector("#clip-list li canvas", timeout=600_000)
-        found = details(service, "anna")
+        found = service.client.get("/v1/datasets/anna").json()
         assert found["clips"]["kept"] == found["clips"]["total"] >= 3
         (row,) = found["account"]
         assert sum(row["seconds_by_reason"].values()) == pytest.approx(row["seconds"], abs=1e-4)

@@ -2,14 +2,13 @@
 says what the service says. (It once offered .mp3, which was refused, and named other lengths.)"""
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from api.voices import adding, decoding, recordings
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import Running
 from tests.api.page.conftest import Open, add_voice
 from tests.api.routes.test_voice_routes import file_of, speech
 from tests.api.voices.test_recordings_av import made
@@ -27,14 +26,6 @@ FILES = {
     ".aac": made("aac", SAID),
     ".webm": made("webm", SAID),
 }
-
-
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    """With a fake child, which speaks; what is uploaded is decoded as ever."""
-    with running(settings_in(tmp_path)) as found:
-        found.wait_ready()
-        yield found
 
 
 def test_every_type_that_the_picker_offers_becomes_a_voice(

@@ -17,7 +17,7 @@ from api.routes.ranged_file import wav_file
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import said
 from tests.api.run_folders import write_epoch
 from xtts.voices.run_folder import RunFolder
 

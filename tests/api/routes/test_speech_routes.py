@@ -21,7 +21,7 @@ from api.engine.speech_stream import SpeechStream
 from api.metrics import ServiceMetrics
 from api.speech.speaking import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, Running, running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
 
 TEXT = "Good morning, how did you sleep?"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tests.api.conftest import Running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import said
 from tests.api.judged_run import (
     CANDIDATES,
     PATIENT,

@@ -46,6 +46,11 @@ def test_the_announcement_is_found_and_taken_back(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(server, "AsyncZeroconf", lambda: AsyncZeroconf(interfaces=["127.0.0.1"]))
     seen: list[tuple[ServiceStateChange, str]] = []
 
+    async def until_seen(count: int) -> None:
+        async with asyncio.timeout(5):
+            while len(seen) < count:
+                await asyncio.sleep(0.05)
+
     async def ask() -> None:
         async with AsyncZeroconf(interfaces=["127.0.0.1"]) as other:
 
@@ -58,19 +63,13 @@ def test_the_announcement_is_found_and_taken_back(monkeypatch: pytest.MonkeyPatc
             )
             ours = server.Announcement("127.0.0.1", 10200)
             await ours.start()
-            for _ in range(100):
-                if seen:
-                    break
-                await asyncio.sleep(0.05)
-            assert seen and seen[0][0] is ServiceStateChange.Added
+            await until_seen(1)
+            assert seen[0][0] is ServiceStateChange.Added
             info = await other.async_get_service_info("_wyoming._tcp.local.", seen[0][1])
             assert info is not None and info.port == 10200
             assert info.parsed_addresses() == ["127.0.0.1"]
             await ours.close()
-            for _ in range(100):
-                if len(seen) > 1:
-                    break
-                await asyncio.sleep(0.05)
+            await until_seen(2)
             assert seen[-1][0] is ServiceStateChange.Removed
             await browser.async_cancel()
 

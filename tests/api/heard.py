@@ -26,6 +26,11 @@ def samples(wav: bytes) -> bytes:
     return bytes(found.astype("<i2").tobytes())
 
 
+def refused(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code of a refusal."""
+    return answer.status_code, answer.json()["code"]
+
+
 def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
     """Status, code and field of a refusal, which is an RFC 9457 body."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
