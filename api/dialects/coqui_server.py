@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
-from api.schemas import MOST_CHARACTERS
+from api.schemas import MOST_CHARACTERS, PROBLEMS
 from api.speech import speaking
 from api.speech.speaking import WAV
 from api.state import AppState, Shared

@@ -11,8 +11,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.dialects.memory import TtsSettings
-from api.response_schemas import PROBLEMS
-from api.schemas import LanguageText, Text, VoiceText
+from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.languages import name_of
 from api.speech.speaking import WAV, SoundForm

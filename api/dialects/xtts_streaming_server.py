@@ -16,8 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
-from api.schemas import LanguageText, Text
+from api.schemas import PROBLEMS, LanguageText, Text
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared

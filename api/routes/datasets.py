@@ -14,9 +14,9 @@ from api import dataset_schemas as schemas
 from api.datasets import clips, uploads
 from api.datasets.store import UploadedDataset, read_job
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
+from api.schemas import PROBLEMS
 from api.speech.languages import recorded_language
 from api.state import AppState, Shared
 

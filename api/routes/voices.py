@@ -5,17 +5,23 @@ from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
-from api.schemas import MOST_NAME, RenameRequest
+from api.schemas import MOST_NAME, PROBLEMS, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import adding
 from api.voices.store import SERVED, check_new_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
+
+
+class RenameRequest(BaseModel):
+    """A voice's new name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 
 
 def _served(parts: AppState) -> VoiceRow:

@@ -19,8 +19,8 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
-from api.engine.options import VoiceTarget
-from api.engine.speech_stream import SpeechStream
+from api.engine.child import SpeechStream
+from api.engine.voices import VoiceTarget
 from api.errors import APIError, response
 from api.speech.languages import language_of
 from api.state import AppState

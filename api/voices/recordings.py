@@ -43,7 +43,7 @@ MISSING = (
 
 @dataclass(frozen=True)
 class DecodedRecording:
-    """wav: 16-bit PCM, mono, whole; quality: as `api.response_schemas.VoiceQuality`."""
+    """wav: 16-bit PCM, mono, whole; quality: as `api.schemas.VoiceQuality`."""
 
     wav: bytes
     seconds: float

@@ -1,11 +1,19 @@
-"""What the tests of whole runs share: one nursery for all of them."""
+"""What the tests of whole runs share: a workshop for each module, one nursery for all of them."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
+from tests.train.test_run import Workshop
 from xtts.voices.run_folder import RunFolder
+
+
+@pytest.fixture(scope="module")
+def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """Runs that are trained in this process."""
+    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
 
 
 @pytest.fixture(scope="session")

@@ -31,7 +31,7 @@ def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys):
     return run
 
 
-def test_a_good_dataset_is_counted_and_nothing_but_the_cache_is_written(check, tmp_path: Path):
+def test_a_good_dataset_is_counted_and_nothing_but_the_cache_is_written(check, tmp_path):
     make_dataset(tmp_path / "data", clips=9)
     code, said = check("--no-likelihood", DATASET_DIR="data")
     assert code == 0
@@ -40,7 +40,7 @@ def test_a_good_dataset_is_counted_and_nothing_but_the_cache_is_written(check, t
     assert not list((tmp_path / "cache").glob("features-*"))
 
 
-def test_refused_clips_are_in_a_table(check, tmp_path: Path):
+def test_refused_clips_are_in_a_table(check, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=2)
     bad = next(file for file in FILES if file.name == "nan.wav")
     (folder / "wavs" / bad.name).write_bytes(bad.content())
@@ -53,7 +53,7 @@ def test_refused_clips_are_in_a_table(check, tmp_path: Path):
     assert "1 refused" in said
 
 
-def test_clips_whose_text_cannot_be_read_are_in_the_table(check, tmp_path: Path):
+def test_clips_whose_text_cannot_be_read_are_in_the_table(check, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=5)
     texts = ["9" * 307, "0" * 4096, "hello \u4f60\u597d"]
     names = sorted(path.name for path in (folder / "wavs").iterdir())[: len(texts)]
@@ -78,7 +78,7 @@ def test_clips_whose_text_cannot_be_read_are_in_the_table(check, tmp_path: Path)
         ("absent|Text.\n", "No clip of"),
     ],
 )
-def test_bad_input_is_one_sentence_and_exit_2(check, tmp_path: Path, metadata, seen: str):
+def test_bad_input_is_one_sentence_and_exit_2(check, tmp_path, metadata, seen):
     (tmp_path / "data").mkdir()
     if metadata is not None:
         (tmp_path / "data" / "metadata.csv").write_text(metadata)
@@ -94,7 +94,7 @@ def test_a_missing_dataset_is_exit_2(check):
     assert "is no folder" in said
 
 
-def test_damage_is_found_named_and_mended(check, tmp_path: Path):
+def test_damage_is_found_named_and_mended(check, tmp_path):
     make_dataset(tmp_path / "data", clips=4)
     code, said = check("--verify", DATASET_DIR="data")
     assert code == 0

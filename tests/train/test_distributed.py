@@ -4,7 +4,6 @@ import os
 import subprocess
 import sys
 from contextlib import nullcontext
-from pathlib import Path
 
 import pytest
 import torch
@@ -65,13 +64,13 @@ def assert_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
         assert worst <= 1e-6, f"{name} differs by {worst:.1e}"
 
 
-def test_gradients_are_those_of_one_process_with_all_tokens(tmp_path: Path):
+def test_gradients_are_those_of_one_process_with_all_tokens(tmp_path):
     out = tmp_path / "gradients.pt"
     assert together.ranks(2, lambda world: together.gradients(world, out)) == [0, 0]
     assert_close(torch.load(out), whole())
 
 
-def test_a_rank_without_clips_takes_part(tmp_path: Path):
+def test_a_rank_without_clips_takes_part(tmp_path):
     """The end of an epoch: one clip is left for two ranks."""
 
     def work(world: World) -> None:
@@ -93,7 +92,7 @@ def test_a_rank_without_clips_takes_part(tmp_path: Path):
         assert torch.equal(tensor, other[0][name])
 
 
-def test_steps_and_validation_are_those_of_one_process(tmp_path: Path):
+def test_steps_and_validation_are_those_of_one_process(tmp_path):
     def work(world: World) -> None:
         learner = a_small_learner(world)
         results = [train_step(learner, a_part(world)) for _ in range(3)]
@@ -113,7 +112,7 @@ def test_steps_and_validation_are_those_of_one_process(tmp_path: Path):
     assert told[0][1].audio_loss == pytest.approx(expected.audio_loss, abs=2e-5)
 
 
-def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Path):
+def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path):
     def work(world: World) -> None:
         learner = a_small_learner(world)
         before = weights(learner)
@@ -125,7 +124,7 @@ def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Pat
     assert {(tmp_path / str(rank)).read_text() for rank in range(2)} == {"False True"}
 
 
-def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp_path: Path):
+def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp_path):
     """No rank reads a number of its device: what a step needs of the others was asked for a step
     before, and what it says is read at the end. One step is no number, on one rank."""
 
@@ -161,7 +160,7 @@ def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp
     ]
 
 
-def test_every_rank_stops_behind_the_same_step(tmp_path: Path):
+def test_every_rank_stops_behind_the_same_step(tmp_path):
     """Whichever of them was asked, and when."""
 
     def work(world: World) -> None:
@@ -210,14 +209,14 @@ def test_the_world_is_what_torchrun_says():
     ("changed", "words"),
     [({"RANK": "x"}, "is not a number"), ({"MASTER_PORT": None}, "MASTER_PORT is not set")],
 )
-def test_half_a_world_is_refused(changed: dict, words: str):
+def test_half_a_world_is_refused(changed, words):
     given = {name: value for name, value in (TORCHRUN | changed).items() if value is not None}
     with pytest.raises(DistributedError, match=words) as raised:
         world_of(given)
     assert raised.value.exit_code == 2
 
 
-def test_every_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
+def test_every_rank_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert device_of(World(3, 4, 1, 2), "cuda:0") == "cuda:1"
     assert device_of(World(3, 4, 1, 2), "cpu") == "cpu"
@@ -231,9 +230,7 @@ def test_every_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
     ("error", "told"),
     [(None, 1), (ValueError("another"), 1), (GpuLost("cuda:0 failed and cannot be used"), 0)],
 )
-def test_a_lost_gpu_leaves_the_others_without_a_word(
-    monkeypatch: pytest.MonkeyPatch, error: Exception | None, told: int
-):
+def test_a_lost_gpu_leaves_the_others_without_a_word(monkeypatch, error, told):
     """nccl would wait for a context that is dead, and exit 70 with it."""
     goodbyes: list[int] = []
     monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **__: None)
@@ -246,7 +243,7 @@ def test_a_lost_gpu_leaves_the_others_without_a_word(
 
 
 @pytest.mark.slow
-def test_two_nodes_on_loopback(tmp_path: Path):
+def test_two_nodes_on_loopback(tmp_path):
     """Two agents of torchrun that find each other, one process each."""
     out, children = tmp_path / "gradients.pt", []
     for _node in range(2):

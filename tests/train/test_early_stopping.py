@@ -26,7 +26,7 @@ def after_losses(epochs: int | None, *losses: float) -> EarlyStopping:
         (3, (), False),
     ],
 )
-def test_over(epochs: int | None, losses: tuple[float, ...], over: bool):
+def test_over(epochs, losses, over):
     assert after_losses(epochs, *losses).over is over
 
 
@@ -58,9 +58,7 @@ def test_a_resumed_run_waits_on():
         (4, (1, 4), 2, True),  # judging ended: by the loss
     ],
 )
-def test_the_verdict_counts_epochs_that_were_judged(
-    best: int, judged: tuple[int, ...], unjudged: int, over: bool
-) -> None:
+def test_the_verdict_counts_epochs_that_were_judged(best, judged, unjudged, over):
     patience = after_losses(3, 1.0, 2.0, 2.0, 2.0)
     patience.record_verdict(best, judged, unjudged)
     assert patience.over is over

@@ -1,7 +1,6 @@
 """One training step: what moves, what does not, and what stops a run."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -156,7 +155,7 @@ def test_the_scaler_goes_on_where_it_was():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value: float):
+def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value):
     learner = a_learner()
     before = weights(learner)
     handle = learner.gpt.text_head.weight.register_hook(
@@ -178,7 +177,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path: Path, way: str):
+def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path, way):
     straight, first, second = (a_learner(**WAYS[way]) for _ in range(3))
     for seed in range(4):
         train_step(straight, a_batch(seed))
@@ -228,7 +227,7 @@ def test_validation_is_the_mean_over_tokens_not_over_batches():
     assert both.audio_loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_neighbouring_seeds_steps_and_ranks_share_no_number() -> None:
+def test_neighbouring_seeds_steps_and_ranks_share_no_number():
     found = {mix_seed(s, t, r) for s in range(20) for t in range(20) for r in range(4)}
     assert len(found) == 1600 and all(0 <= one < 2**63 for one in found)
     assert mix_seed(1, 2) == mix_seed(1, 2, 0)

@@ -34,11 +34,6 @@ OPTIONS = {
 EPOCHS = 2
 
 
-@pytest.fixture(scope="module")
-def workshop(base_folder, tmp_path_factory):
-    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
-
-
 def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     """Ended behind the first epoch as by a signal."""
     with monkeypatch.context() as patched:
@@ -54,7 +49,7 @@ def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_in_two_goes_as_in_one(workshop, monkeypatch, option: str):
+def test_in_two_goes_as_in_one(workshop, monkeypatch, option):
     settings = {"BATCH_SECONDS": "3.6", "LEARNING_RATE": "1e-3"} | OPTIONS[option]
     straight = workshop.run(f"{option} straight", EPOCHS, **settings)
     resumed = in_two_goes(workshop, f"{option} resumed", monkeypatch, **settings)
@@ -152,7 +147,7 @@ def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeyp
     [({"FREEZE": "vocoder"}, "FREEZE has 'vocoder'"),
      ({"FREEZE": "text_head", "LORA_RANK": "2"}, "do not go together")],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settings, words: str):
+def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settings, words):
     workshop.run("refused", 1, expect=2, **settings)
     assert words in capfd.readouterr().err
 
@@ -162,7 +157,7 @@ def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settin
     "option",
     ["lora", "averages", "both"],
 )
-def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option: str):
+def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option):
     """Adapters folded in, averages taken: what is blended is what is spoken."""
     run = workshop.run(
         f"{option} blended", 1, **OPTIONS[option], LEARNING_RATE="1e-2", SAMPLE_DEVICE="cpu",

@@ -66,11 +66,6 @@ class Workshop:
 
 
 @pytest.fixture(scope="module")
-def workshop(base_folder, tmp_path_factory):
-    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
-
-
-@pytest.fixture(scope="module")
 def straight(workshop):
     """Four epochs in one go."""
     return workshop.run("straight", 4)

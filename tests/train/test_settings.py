@@ -2,7 +2,6 @@
 
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -15,7 +14,7 @@ from train.dataset.metadata import read_entries
 from train.settings import TrainSettings, load
 
 
-def test_the_defaults_of_the_contract() -> None:
+def test_the_defaults_of_the_contract():
     settings = TrainSettings()
     expected = {
         "base_model": "demo",
@@ -73,14 +72,14 @@ def test_the_defaults_of_the_contract() -> None:
         ("COQUI_TOS_AGREED", "1", True),
     ],
 )
-def test_a_value(name: str, text: str, value: Any) -> None:
+def test_a_value(name, text, value):
     settings, _ = load((), {name: text}, None)
     found = getattr(settings, name.lower())
     assert found == value and type(found) is type(value)
 
 
 @pytest.mark.parametrize("name", ["DATASET_DIR", "OUTPUT_DIR", "RUNS_DIR", "BASE_MODEL", "RESUME"])
-def test_home_is_filled_in(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_home_is_filled_in(name, tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
     settings, _ = load((), {name: "~/x"}, None)
     assert str(getattr(settings, name.lower())) == str(tmp_path / "x")
@@ -124,7 +123,7 @@ def test_home_is_filled_in(name: str, tmp_path: Path, monkeypatch: pytest.Monkey
         ("COQUI_TOS_AGREED", "agreed", "on or off"),
     ],
 )
-def test_a_refused_value(name: str, text: str, allowed: str) -> None:
+def test_a_refused_value(name, text, allowed):
     with pytest.raises(SettingsError) as caught:
         load((), {name: text}, None)
     (fault,) = caught.value.faults
@@ -132,9 +131,7 @@ def test_a_refused_value(name: str, text: str, allowed: str) -> None:
     assert allowed in fault
 
 
-def test_the_program_refuses_and_writes_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_the_program_refuses_and_writes_nothing(tmp_path, monkeypatch, capsys):
     for name in NAMES:
         monkeypatch.delenv(name, raising=False)
     (tmp_path / ".env").write_text("NUM_EPOCHS=ten\nMAX_TRAIN_SAMPLE=5\n")
@@ -147,7 +144,7 @@ def test_the_program_refuses_and_writes_nothing(
     assert [path.name for path in tmp_path.iterdir()] == [".env"]
 
 
-def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path: Path) -> None:
+def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path):
     (tmp_path / ".env").write_text("SEED=3\nPREFETCH=off\nOVERLAP=off\n")
     settings, report = load((), {}, tmp_path / ".env")
     assert settings.seed == 3
@@ -157,7 +154,7 @@ def test_a_switch_that_is_gone_is_a_note_in_a_dotenv(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", sorted(name.upper() for name in fields(TrainSettings)))
-def test_no_setting_is_without_effect(name: str) -> None:
+def test_no_setting_is_without_effect(name):
     """Each is read somewhere outside the settings classes."""
     root = Path(__file__).parents[2]
     files = [path for package in ("train", "xtts") for path in (root / package).rglob("*.py")]
@@ -182,9 +179,7 @@ def test_the_desktops_locale_is_not_our_language():
         ("prepare", []),
     ],
 )
-def test_a_verb_tells_its_own_options_and_where_the_settings_are_told(
-    verb: str, own: list[str], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_verb_tells_its_own_options_and_where_the_settings_are_told(verb, own, capsys):
     with pytest.raises(SystemExit) as ended:
         main([verb, "--help"])
     assert ended.value.code == 0
@@ -204,18 +199,14 @@ def test_a_verb_tells_its_own_options_and_where_the_settings_are_told(
         ("LORA_RANK", "5000", "It must be at most 1,024."),
     ],
 )
-def test_a_refusal_names_the_limit_that_was_passed_or_what_was_meant(
-    name: str, text: str, more: str
-) -> None:
+def test_a_refusal_names_the_limit_that_was_passed_or_what_was_meant(name, text, more):
     with pytest.raises(SettingsError) as refusal:
         load([], {name: text}, None)
     (fault,) = refusal.value.faults
     assert fault.startswith(f"{name} is {text!r}") and more in fault
 
 
-def test_a_folder_setting_that_is_a_file_or_cannot_be_looked_at_is_a_sentence(
-    tmp_path: Path,
-) -> None:
+def test_a_folder_setting_that_is_a_file_or_cannot_be_looked_at_is_a_sentence(tmp_path):
     (tmp_path / "tape.wav").write_bytes(b"")
     for place, why in (
         (tmp_path / "tape.wav", "It is a file."),

@@ -19,11 +19,6 @@ EPOCHS = 2
 SETTINGS = {"BATCH_SECONDS": "2.4"}
 
 
-@pytest.fixture(scope="module")
-def workshop(base_folder, tmp_path_factory):
-    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
-
-
 def on_two_ranks(workshop: Workshop, name: str, expect: int = 0, **settings: str) -> RunFolder:
     """`python -m train` on both, as torchrun starts it."""
     from train.__main__ import main

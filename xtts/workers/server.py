@@ -30,10 +30,11 @@ from xtts.text.tokenizer import Piece
 from xtts.voices import loading as voice_loading
 from xtts.voices.voice_files import VoiceSpec
 from xtts.workers.failures import answer_of, place_of
-from xtts.workers.protocol import packed
 from xtts.workers.text_worker import TextWorker
 
 _KEPT_VOICES = 64
+# A header and its bytes.
+Frame = tuple[dict[str, Any], bytes]
 
 
 @dataclass
@@ -42,7 +43,7 @@ class PendingTask:
 
     message: Mapping[str, Any]
     future: "Future[Any]"
-    then: Callable[[Mapping[str, Any], Any], Iterator[bytes]]
+    then: Callable[[Mapping[str, Any], Any], Iterator[Frame]]
 
 
 class SpeechServer:
@@ -80,7 +81,7 @@ class SpeechServer:
         """Whether another thread is at something."""
         return bool(self._pending)
 
-    def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
+    def take(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         """Does what a message asks, as far as that can be done at once."""
         doing = {
             "open": self._open, "close": self._close, "speak": self._speak,
@@ -89,7 +90,7 @@ class SpeechServer:
         }  # fmt: skip
         yield from doing[message["do"]](message)
 
-    def step(self) -> Iterator[bytes]:
+    def step(self) -> Iterator[Frame]:
         """Takes what the other thread has done, and one step of every crowd."""
         yield from self._settle()
         for crowd in list(self._crowds.values()):
@@ -99,7 +100,7 @@ class SpeechServer:
         for key in list(self._closing):
             self._close({"key": key})
 
-    def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _open(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         given = message["voice"]  # a path in JSON is a text
         reference = Path(given["reference"]) if given.get("reference") else None
         wanted = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
@@ -108,8 +109,8 @@ class SpeechServer:
 
     def _later(
         self, message: Mapping[str, Any], future: "Future[Any]",
-        then: Callable[[Mapping[str, Any], Any], Iterator[bytes]],
-    ) -> Iterator[bytes]:  # fmt: skip
+        then: Callable[[Mapping[str, Any], Any], Iterator[Frame]],
+    ) -> Iterator[Frame]:  # fmt: skip
         self._pending.append(PendingTask(message, future, then))
         return iter(())
 
@@ -125,13 +126,13 @@ class SpeechServer:
 
     def _opened(
         self, message: Mapping[str, Any], made: tuple[LoadedVoice, ContinuousBatcher]
-    ) -> Iterator[bytes]:
+    ) -> Iterator[Frame]:
         key = message["key"]
         found, crowd = self._standing[key], self._crowds[key] = made
         told = {**found.told(), "slots": crowd.count}
-        yield packed({"say": "opened", "id": message.get("id", ""), "key": key, **told})
+        yield _frame("opened", message.get("id", ""), key=key, **told)
 
-    def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _close(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         key = message["key"]
         needed = any(one.message.get("key") == key for one in self._pending)
         if key in self._crowds and (needed or not self._crowds[key].empty):
@@ -144,12 +145,12 @@ class SpeechServer:
             cuda_errors.free_after_fault(self.device)
         return iter(())
 
-    def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _speak(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         ask, texts = message["ask"], self._standing[message["key"]].texts
         future = self._reading.submit(self._texts.read, texts, ask["text"], ask["language"])
         return self._later(message, future, self._read)
 
-    def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[bytes]:
+    def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[Frame]:
         """The text was read: now the voice."""
         message = {**message, "ask": {**message["ask"], "pieces": pieces}}
         standing, recording = self._standing[message["key"]], message.get("recording")
@@ -162,12 +163,12 @@ class SpeechServer:
         else:
             yield from self._listen(message)
 
-    def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _listen(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         standing, path = self._standing[message["key"]], Path(message["recording"])
         future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
         return self._later(message, future, self._heard)
 
-    def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         self._let_go(lambda known: known[1] == message["recording"])
         return iter(())
 
@@ -175,7 +176,7 @@ class SpeechServer:
         for known in list(filter(which, self._voices)):
             del self._voices[known]
 
-    def _go_on(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _go_on(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         name = message["id"]
         try:
             for crowd in self._crowds.values():
@@ -188,14 +189,14 @@ class SpeechServer:
             self._forget(name)
             yield from self._refused(name, error)
 
-    def _heard(self, message: Mapping[str, Any], found: Voice) -> Iterator[bytes]:
+    def _heard(self, message: Mapping[str, Any], found: Voice) -> Iterator[Frame]:
         self._keep((message["key"], message["recording"]), found)
         if message["do"] == "listen":
-            yield packed({"say": "heard", "id": message.get("id", "")})
+            yield _frame("heard", message.get("id", ""))
         else:
             yield from self._enter(message, found)
 
-    def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _cancel(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         name = message["id"]
         waiting = [one for one in self._pending if one.message.get("id") == name]
         self._pending = [one for one in self._pending if one not in waiting]
@@ -204,9 +205,9 @@ class SpeechServer:
         left = [crowd.leave(name) for crowd in self._crowds.values()]
         self._forget(name)
         if waiting or any(left):
-            yield packed({"say": "cancelled", "id": name})
+            yield _frame("cancelled", name)
 
-    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[bytes]:
+    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
             reason = "This voice holds no recording of its own. Ask for an uploaded voice."
@@ -221,7 +222,7 @@ class SpeechServer:
             self._began[name] = began
             self._words[name] = SpokenWords(request.pieces or (), request.speed)
 
-    def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
+    def _refused(self, name: str, error: Exception) -> Iterator[Frame]:
         """A refusal is an answer to one, and so is an unexpected error; a fault of the
         device is raised, and ends the child."""
         told = answer_of(error, self.device)
@@ -232,18 +233,18 @@ class SpeechServer:
             told = {"reason_code": "internal", "reason": reason}
         yield _failed(name, told["reason_code"], told["reason"])
 
-    def _told(self, said: StepOutput) -> Iterator[bytes]:
+    def _told(self, said: StepOutput) -> Iterator[Frame]:
         words = self._words[said.name]
         words.sounded(sum(map(len, said.chunks)) / VOCODER_RATE)
         # Before the sound of the step, so that they are there when it is sent.
         if said.pieces and (timed := words.ended(said.pieces[-1])):
             told = [[one.word, one.start_time, one.end_time] for one in timed]
-            yield packed({"say": "words", "id": said.name, "words": told})
+            yield _frame("words", said.name, words=told)
         for chunk in said.chunks:
-            yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
+            yield {"say": "sound", "id": said.name}, pcm16(chunk)
         if said.paused:
             self._paused[said.name] = time.perf_counter()
-            yield packed({"say": "paused", "id": said.name, "left": said.left})
+            yield _frame("paused", said.name, left=said.left)
         if not said.done:
             return
         seconds = time.perf_counter() - self._began[said.name]
@@ -251,18 +252,18 @@ class SpeechServer:
         if said.error is not None:
             yield from self._refused(said.name, said.error)
         else:
-            yield packed({
-                "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
-                "cut_pieces": said.cut_pieces, "timed": words.known and bool(said.pieces),
-                "pieces": [piece.as_dict() for piece in said.pieces],
-            })  # fmt: skip
+            yield _frame(
+                "done", said.name, codes=said.codes, seconds=seconds, cut_pieces=said.cut_pieces,
+                timed=words.known and bool(said.pieces),
+                pieces=[piece.as_dict() for piece in said.pieces],
+            )  # fmt: skip
 
     def _forget(self, name: str) -> None:
         self._began.pop(name, None)
         self._paused.pop(name, None)
         self._words.pop(name, None)
 
-    def _settle(self) -> Iterator[bytes]:
+    def _settle(self) -> Iterator[Frame]:
         done = [one for one in self._pending if one.future.done()]
         self._pending = [one for one in self._pending if one not in done]
         for one in done:
@@ -314,5 +315,9 @@ def pcm16(chunk: Samples) -> bytes:
     return scaled.round().astype("<i2").tobytes()
 
 
-def _failed(name: str, code: str, reason: str, **more: str) -> bytes:
-    return packed({"say": "failed", "id": name, "reason_code": code, "reason": reason, **more})
+def _frame(say: str, name: str, **more: Any) -> Frame:
+    return {"say": say, "id": name, **more}, b""
+
+
+def _failed(name: str, code: str, reason: str, **more: str) -> Frame:
+    return _frame("failed", name, reason_code=code, reason=reason, **more)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.engine.queue import QueuedRequest, Rejection, RequestQueue
+from api.engine.queue import QueuedRequest, Recent, Rejection, RequestQueue
 
 
 def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> QueuedRequest:
@@ -325,3 +325,10 @@ def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots: int, others: 
                 waiting.said(one.name, float(now))
                 waiting.enter(job(one.name, caller=one.caller))
     assert turns >= 0.9 * 400 * min(1, slots / (others + 1))
+
+
+def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forgotten() -> None:
+    known = Recent[str, int](3)
+    for name in "abcad":
+        known[name] = 1
+    assert list(known) == ["c", "a", "d"]

@@ -38,7 +38,7 @@ def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
     def slow(state) -> SavedCheckpoint:
         assert let_go.wait(LONG)
         seen.append(state["model"]["gpt.a"].clone())
-        return SavedCheckpoint(None, "", 0, 0.0)  # type: ignore[arg-type]
+        return SavedCheckpoint(None, "", 0, 0.0)
 
     with CheckpointWriter(background=True) as writer:
         state = a_state(1.0)
@@ -138,9 +138,7 @@ class FakeGpu:
         assert threading.current_thread() is not threading.main_thread()
 
 
-def test_pinned_memory_is_taken_once_and_only_the_writer_waits(
-    monkeypatch: pytest.MonkeyPatch, tmp_path
-) -> None:
+def test_pinned_memory_is_taken_once_and_only_the_writer_waits(monkeypatch, tmp_path):
     gpu, digests, taken = FakeGpu(monkeypatch), [], 0
     with CheckpointWriter(background=True) as writer:
         for epoch in (1, 2, 3):
@@ -154,9 +152,7 @@ def test_pinned_memory_is_taken_once_and_only_the_writer_waits(
         assert all(torch.equal(saved["model"][n], t) for n, t in model(float(epoch)).items())
 
 
-def test_where_no_more_can_be_pinned_it_is_copied_all_the_same(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_no_more_can_be_pinned_it_is_copied_all_the_same(monkeypatch, caplog):
     FakeGpu(monkeypatch, most=1)
     staging = async_writer.PinnedStaging()
     for value in (1.0, 2.0):
@@ -168,7 +164,7 @@ def test_where_no_more_can_be_pinned_it_is_copied_all_the_same(
     assert caplog.text.count("without pinned memory") == 1
 
 
-def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch):
     gpu = FakeGpu(monkeypatch)
     staging = async_writer.PinnedStaging(most_bytes=30)
     for _ in range(2):
@@ -180,7 +176,7 @@ def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize(
     "parts", [TrainableParts(), TrainableParts(ema_decay=0.9), TrainableParts(lora=LoraShape(2, 4))]
 )
-def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts: TrainableParts) -> None:
+def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts):
     learner = a_learner(learning=parts)
     train_step(learner, a_batch(0))
     wanted = {name: tensor.clone() for name, tensor in learner.model_state().items()}

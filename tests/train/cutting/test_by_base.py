@@ -2,7 +2,6 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,9 +23,7 @@ def without_pocketsphinx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pocketsphinx")
-def test_the_base_finds_the_sentences_and_names_what_nobody_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_finds_the_sentences_and_names_what_nobody_says(tmp_path, monkeypatch):
     join_demo(tmp_path / "tape.wav", NUMBERS)
     said = [demo_texts()[number - 1] for number in NUMBERS]
     (tmp_path / "text.txt").write_text(" ".join([*said[:3], WRONG, *said[3:]]), encoding="utf-8")
@@ -58,9 +55,8 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
 
 
 def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
-    tmp_path: Path, base_folder: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tmp_path, base_folder, capsys, monkeypatch
+):
     from xtts.text.tokenizer import Tokenizer
 
     real, read = Tokenizer.encode, list[tuple[str, str]]()
@@ -82,9 +78,7 @@ def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_language_that_the_base_does_not_speak_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_language_that_the_base_does_not_speak_is_told(tmp_path, capsys):
     join_demo(tmp_path / "fita.wav", NUMBERS[:1])
     (tmp_path / "texto.txt").write_text("Uma frase.", encoding="utf-8")
     asked = ("--language", "pt", "--text", tmp_path / "texto.txt")
@@ -94,7 +88,7 @@ def test_a_language_that_the_base_does_not_speak_is_told(
     assert "--base-model xtts_v2" in told
 
 
-def test_long_sentences_are_divided_at_their_commas() -> None:
+def test_long_sentences_are_divided_at_their_commas():
     long = "When it had rained for days, the river rose, and we moved to the hill."
     text = manuscript_of([Cue(f"It rained, again. {long}")], "en")
     assert [piece.text for piece in pieces_of(text, 100)] == ["It rained, again.", long]
@@ -106,7 +100,7 @@ def test_long_sentences_are_divided_at_their_commas() -> None:
     assert [piece.sentence for piece in divided] == [0, 1, 1, 1]
 
 
-def test_half_a_sentence_is_kept_beside_its_other_half_only() -> None:
+def test_half_a_sentence_is_kept_beside_its_other_half_only():
     written = [("One,", 0, 1), ("two.", 0, 2), ("Three.", 1, 3)]
     pieces = [TextUnit(text, 0, 0, sentence, ends) for text, sentence, ends in written]
 

@@ -67,7 +67,7 @@ def says_what_is_spoken(folder: Path) -> bool:
     return plain(said) == plain(" ".join(demo_texts()[number - 1] for number in NUMBERS))
 
 
-def test_the_clips_say_the_sentences_that_are_spoken(ground: Ground) -> None:
+def test_the_clips_say_the_sentences_that_are_spoken(ground):
     assert says_what_is_spoken(ground.folder)
     for entry in read_entries(ground.folder, "auto", "en"):
         info = soundfile.info(str(entry.path))
@@ -75,13 +75,13 @@ def test_the_clips_say_the_sentences_that_are_spoken(ground: Ground) -> None:
         assert 1 <= info.duration <= 11
 
 
-def test_what_is_written_and_not_spoken_is_named(ground: Ground) -> None:
+def test_what_is_written_and_not_spoken_is_named(ground):
     told = json.loads((ground.folder / "cut.json").read_text())
     assert told["unheard_sentences"] == [WRONG]
     assert WRONG in (ground.folder / "report.html").read_text()
 
 
-def test_the_account_has_every_second_once(ground: Ground) -> None:
+def test_the_account_has_every_second_once(ground):
     rows = account_of(ground.folder)
     seconds = soundfile.info(str(ground.recording)).duration
     assert float(rows[0]["start"]) == 0
@@ -91,7 +91,7 @@ def test_the_account_has_every_second_once(ground: Ground) -> None:
     assert sum(told["seconds_by_reason"].values()) == pytest.approx(seconds, abs=1e-4)
 
 
-def test_cuts_are_in_the_pauses(ground: Ground) -> None:
+def test_cuts_are_in_the_pauses(ground):
     clips = account_of(ground.folder, "in a clip")
     assert len(clips) >= 4
     for row in clips:
@@ -100,7 +100,7 @@ def test_cuts_are_in_the_pauses(ground: Ground) -> None:
             assert not any(start + 0.12 < edge < end - 0.12 for start, end in ground.spans)
 
 
-def test_a_second_call_does_nothing(ground: Ground) -> None:
+def test_a_second_call_does_nothing(ground):
     before = hashes(ground.folder)
     (ground.folder / "metadata.csv").open("a").write("corrected|by hand\n")
     try:
@@ -112,9 +112,7 @@ def test_a_second_call_does_nothing(ground: Ground) -> None:
     assert hashes(ground.folder) == before
 
 
-def test_a_folder_with_something_else_is_left_alone(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_with_something_else_is_left_alone(ground, tmp_path, capsys):
     (tmp_path / "mine.txt").write_text("mine")
     assert cut(ground.recording, tmp_path) == 2
     assert "is not empty (mine.txt)" in capsys.readouterr().err
@@ -130,9 +128,7 @@ def test_a_folder_with_something_else_is_left_alone(
     ],
     ids=["german", "another"],
 )
-def test_the_text_of_another_recording_writes_nothing(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str
-) -> None:
+def test_the_text_of_another_recording_writes_nothing(tmp_path, capsys, text):
     join_demo(tmp_path / "tape.wav", NUMBERS[:3])
     (tmp_path / "other.txt").write_text(text)
     assert cut(tmp_path / "tape.wav", tmp_path / "out", "--text", tmp_path / "other.txt") == 2
@@ -144,9 +140,7 @@ def test_the_text_of_another_recording_writes_nothing(
 @pytest.mark.parametrize(
     ("gain", "step", "cause"), [(60.0, 1, "of the speech is clipped"), (1.0, -1, "another order")]
 )
-def test_the_cause_is_named_where_the_text_is_the_right_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], gain: float, step: int, cause: str
-) -> None:
+def test_the_cause_is_named_where_the_text_is_the_right_one(tmp_path, capsys, gain, step, cause):
     tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
     join_demo(tape, NUMBERS)
     samples, rate = soundfile.read(tape)
@@ -158,9 +152,7 @@ def test_the_cause_is_named_where_the_text_is_the_right_one(
     assert cause in told and "another language" not in told
 
 
-def test_paragraphs_in_another_order_and_little_kept_are_told(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_paragraphs_in_another_order_and_little_kept_are_told(tmp_path, caplog):
     tape, text = tmp_path / "tape.wav", tmp_path / "text.txt"
     join_demo(tape, NUMBERS)
     sentences = [demo_texts()[number - 1] for number in NUMBERS]
@@ -175,7 +167,7 @@ def test_paragraphs_in_another_order_and_little_kept_are_told(
     assert "is little to train on" in caplog.text and "Train on it" not in caplog.text
 
 
-def test_little_is_less_than_half_of_the_speech() -> None:
+def test_little_is_less_than_half_of_the_speech():
     much = {IN_A_CLIP: 110.0, UNSURE: 100.0, SILENCE: 900.0}
     assert little_kept([much]) == ""
     little = {IN_A_CLIP: 10.0, UNSURE: 200.0, "clipped": 10.0, SILENCE: 900.0}
@@ -185,9 +177,7 @@ def test_little_is_less_than_half_of_the_speech() -> None:
     assert summed([much, little])[IN_A_CLIP] == 120.0
 
 
-def test_many_files_are_told_in_a_few_lines(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_files_are_told_in_a_few_lines(tmp_path, capsys):
     for number in range(40):
         soundfile.write(tmp_path / f"{number:02d}.wav", np.zeros(3_200), 16_000)
     tapes = map(str, sorted(tmp_path.glob("*.wav")))
@@ -196,9 +186,7 @@ def test_many_files_are_told_in_a_few_lines(
     assert len(told.splitlines()) <= 7 and "All 40 together: 8.0 s" in told
 
 
-def test_without_a_text_the_transcripts_are_empty(
-    ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_without_a_text_the_transcripts_are_empty(ground, tmp_path, caplog):
     with caplog.at_level("INFO"):
         assert cut(ground.recording, tmp_path / "out") == 0
     rows = (tmp_path / "out/metadata.csv").read_text().splitlines()
@@ -207,7 +195,7 @@ def test_without_a_text_the_transcripts_are_empty(
     assert "no transcripts yet" in caplog.text
 
 
-def test_subtitles_of_any_language_are_cut_at_the_pauses(ground: Ground, tmp_path: Path) -> None:
+def test_subtitles_of_any_language_are_cut_at_the_pauses(ground, tmp_path):
     def clock(seconds: float) -> str:
         return f"00:00:{seconds:06.3f}".replace(".", ",")
 
@@ -230,9 +218,7 @@ def test_subtitles_of_any_language_are_cut_at_the_pauses(ground: Ground, tmp_pat
         assert float(row["end"]) == pytest.approx(end, abs=0.3)
 
 
-def test_english_subtitles_are_followed_by_their_words_and_not_their_times(
-    ground: Ground, tmp_path: Path
-) -> None:
+def test_english_subtitles_are_followed_by_their_words_and_not_their_times(ground, tmp_path):
     cues = [
         f"{number}\n00:{number:02d}:00,000 --> 00:{number:02d}:01,000\n{demo_texts()[number - 1]}\n"
         for number in NUMBERS
@@ -243,9 +229,8 @@ def test_english_subtitles_are_followed_by_their_words_and_not_their_times(
 
 
 def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
-    ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    ground, tmp_path, caplog, monkeypatch
+):
     without(monkeypatch, "pocketsphinx")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
     rows = [f"{start:.3f}\t{end:.3f}\tThis is what it says." for start, end in ground.spans]
@@ -258,7 +243,7 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
     assert sum(entry.text.count("says") for entry in entries) == len(ground.spans)
 
 
-def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_bad_recordings_are_told(tmp_path, capsys):
     def told(path: Path) -> str:
         assert cut(path, tmp_path / "out") == 2
         assert not (tmp_path / "out").exists()
@@ -283,9 +268,7 @@ def test_bad_recordings_are_told(tmp_path: Path, capsys: pytest.CaptureFixture[s
     assert "cut needs recordings" in capsys.readouterr().err
 
 
-def test_a_film_without_av_answers_with_the_line_that_converts(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_film_without_av_answers_with_the_line_that_converts(tmp_path, capsys, monkeypatch):
     real = importlib.import_module
 
     def without_av(name: str) -> object:
@@ -299,10 +282,7 @@ def test_a_film_without_av_answers_with_the_line_that_converts(
     assert "ffmpeg -i film.mkv -vn -ac 1 film.wav" in capsys.readouterr().err
 
 
-def test_a_recording_that_changes_meanwhile_is_told(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_recording_that_changes_meanwhile_is_told(ground, tmp_path, capsys, monkeypatch):
     from train.cutting import profile
 
     path = tmp_path / "tape.wav"
@@ -310,7 +290,7 @@ def test_a_recording_that_changes_meanwhile_is_told(
     listen = profile.listen
 
     def grown(*args: object) -> object:
-        found = listen(*args)  # type: ignore[arg-type]
+        found = listen(*args)
         path.open("ab").write(b"more")
         return found
 
@@ -320,10 +300,7 @@ def test_a_recording_that_changes_meanwhile_is_told(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_silero_the_level_is_taken_and_told(
-    ground: Ground, tmp_path: Path, caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_without_silero_the_level_is_taken_and_told(ground, tmp_path, caplog, monkeypatch):
     without(monkeypatch, "silero_vad")
     with caplog.at_level("INFO"):
         assert cut(ground.recording, tmp_path / "out", "--text", ground.text) == 0
@@ -331,10 +308,7 @@ def test_without_silero_the_level_is_taken_and_told(
     assert says_what_is_spoken(tmp_path / "out")
 
 
-def test_a_full_disk_ends_with_74_and_the_next_call_finishes(
-    ground: Ground, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_full_disk_ends_with_74_and_the_next_call_finishes(ground, tmp_path, capsys, monkeypatch):
     from xtts import wav
 
     real, written = wav.write, list[Path]()
@@ -355,7 +329,7 @@ def test_a_full_disk_ends_with_74_and_the_next_call_finishes(
     assert hashes(to) == hashes(ground.folder)
 
 
-def test_the_sound_of_a_film_is_cut(ground: Ground, tmp_path: Path) -> None:
+def test_the_sound_of_a_film_is_cut(ground, tmp_path):
     av = pytest.importorskip("av", reason="extra `cut`")
     film = tmp_path / "film.mkv"
     samples, rate = soundfile.read(ground.recording, dtype="int16")
@@ -382,7 +356,7 @@ def test_the_sound_of_a_film_is_cut(ground: Ground, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ten_kills_change_no_byte(tmp_path: Path) -> None:
+def test_ten_kills_change_no_byte(tmp_path):
     join_demo(tmp_path / "tape.wav", list(range(1, 26)))
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[:25]))
 
@@ -409,7 +383,7 @@ def test_ten_kills_change_no_byte(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_a_cut_is_trained_on_as_it_stands(base_folder: Path, tmp_path: Path) -> None:
+def test_a_cut_is_trained_on_as_it_stands(base_folder, tmp_path):
     tape, text = tmp_path / "tape.wav", tmp_path / "tape.txt"
     join_demo(tape, list(range(1, 13)))
     text.write_text(" ".join(demo_texts()[:12]), encoding="utf-8")

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,7 +55,7 @@ def units_of(
     ]  # fmt: skip
 
 
-def test_a_pause_is_quiet_between_two_words() -> None:
+def test_a_pause_is_quiet_between_two_words():
     profile = profile_of(4, [(0.5, 1.5), (2.0, 3.0)])
     pause = pause_between(profile, 1.45, 2.05)
     assert pause is not None
@@ -65,14 +64,14 @@ def test_a_pause_is_quiet_between_two_words() -> None:
     assert pause_between(profile, 0.9, 0.95) is None
 
 
-def test_words_that_run_together_are_not_cut() -> None:
+def test_words_that_run_together_are_not_cut():
     words = [(0.5 + 0.5 * place, 1.0 + 0.5 * place) for place in range(30)]  # 15 s on end
     clips, left = plan(units_of(words), profile_of(16, [(0.5, 15.5)]))
     assert clips == []
     assert [one.reason for one in left] == [TOO_LONG]
 
 
-def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences() -> None:
+def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences():
     words = [(0.5 + place, 1.25 + place) for place in range(40)]
     units = units_of(words, {9: 2, 19: 2, 29: 2})
     clips, left = plan(units, profile_of(42, words))
@@ -84,13 +83,13 @@ def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences() -> None:
         assert SHORTEST_SECONDS <= (clip.last - clip.first) / 100 <= LONGEST_SECONDS
 
 
-def test_short_sentences_of_one_breath_are_joined() -> None:
+def test_short_sentences_of_one_breath_are_joined():
     words = [(0.5, 0.9), (1.3, 1.7), (2.1, 2.5)]
     clips, _ = plan(units_of(words, {0: 2, 1: 2}), profile_of(4, words))
     assert [clip.text for clip in clips] == ["w0 w1 w2"]
 
 
-def test_a_paragraph_ends_a_clip() -> None:
+def test_a_paragraph_ends_a_clip():
     words = [(0.5, 1.6), (2.1, 3.1)]
     clips, _ = plan(units_of(words, {0: 2}), profile_of(4, words))
     assert [clip.text for clip in clips] == ["w0 w1"]
@@ -101,7 +100,7 @@ def test_a_paragraph_ends_a_clip() -> None:
     assert [clip.text for clip in clips] == ["w0", "w1"]
 
 
-def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out() -> None:
+def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out():
     clips, left = plan(units_of([(1.0, 1.5)]), profile_of(3, [(1.0, 1.5)]))
     assert (clips[0].last - clips[0].first) / 100 == pytest.approx(1.1, abs=0.02)
     clips, left = plan(units_of([(1.0, 1.3)]), profile_of(3, [(1.0, 1.3)]))
@@ -110,7 +109,7 @@ def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out() -> N
     assert (clips, [one.reason for one in left]) == ([], [TOO_SHORT])
 
 
-def test_a_closure_before_an_unsure_word_is_no_pause() -> None:
+def test_a_closure_before_an_unsure_word_is_no_pause():
     """Of a sentence's end 60 ms of quiet are enough: what follows is another word for certain."""
     sounds = [(0.5, 2.0), (2.08, 3.0)]
     for ends, kept in ((2, ["one"]), (0, [])):
@@ -124,13 +123,13 @@ def test_a_closure_before_an_unsure_word_is_no_pause() -> None:
         assert [clip.text for clip in clips] == kept
 
 
-def test_words_that_run_into_something_unsure_are_left_out() -> None:
+def test_words_that_run_into_something_unsure_are_left_out():
     units = [PlacedUnit("one", 0.5, 2.0, 0, False, 0.0, 2.0)]
     clips, left = plan(units, profile_of(5, [(0.5, 4.0)]))
     assert (clips, [one.reason for one in left]) == ([], [UNSURE])
 
 
-def test_a_clip_at_full_scale_is_left_out() -> None:
+def test_a_clip_at_full_scale_is_left_out():
     profile = profile_of(4, [(0.5, 3.0)])
     profile.clipped[100:150] = True
     clips, left = plan(units_of([(0.5, 3.0)]), profile)
@@ -139,7 +138,7 @@ def test_a_clip_at_full_scale_is_left_out() -> None:
 
 @pytest.mark.parametrize("beyond", [-3, 0, 70])
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
-def test_the_account_is_the_whole_recording(rate: int, beyond: int) -> None:
+def test_the_account_is_the_whole_recording(rate, beyond):
     """Levels are of 10 ms each; a recording ends anywhere."""
     spoken = [(1.0, 3.0), (5.0, 5.2), (7.0, 9.5)]
     profile = profile_of(12, spoken)
@@ -155,7 +154,7 @@ def test_the_account_is_the_whole_recording(rate: int, beyond: int) -> None:
 
 
 @pytest.mark.parametrize(("ends", "clips"), [(2, 0), (3, 2)], ids=["sentence", "paragraph"])
-def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips: int) -> None:
+def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends, clips):
     words = [(0.5 + place, 1.5 + place) for place in range(8)]  # 8 s on end
     words += [(8.58 + place, 9.58 + place) for place in range(8)]
     found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
@@ -163,7 +162,7 @@ def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips:
     assert [one.reason for one in left] == ([] if clips else [TOO_LONG])
 
 
-def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path: Path) -> None:
+def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path):
     texts = ['=HYPERLINK("http://x")', "- Sim, disse.", "Nothing of it.", "'=1"]
     rows = [Stretch(8_000 * i, 8_000 * (i + 1), t) for i, t in enumerate(texts)]
     tape = SimpleNamespace(name="@tape", rate=16_000)

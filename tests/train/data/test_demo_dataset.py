@@ -21,7 +21,7 @@ def sentences() -> list[str]:
     return [line.split("|")[1] for line in lines]
 
 
-def test_every_clip_can_be_used_as_it_stands(tmp_path: Path):
+def test_every_clip_can_be_used_as_it_stands(tmp_path):
     base = locate_base("demo")
     config = ModelConfig.read(base)
     settings = TrainSettings(dataset_dir=make_demo.DEMO, cache_dir=tmp_path)
@@ -54,14 +54,14 @@ def test_no_sentence_is_one_that_judges_the_model():
     assert not set(ours) & {words(text) for text in judging}
 
 
-def test_a_machine_without_flite_is_told(monkeypatch: pytest.MonkeyPatch, capsys):
+def test_a_machine_without_flite_is_told(monkeypatch, capsys):
     monkeypatch.setattr("shutil.which", lambda _name: None)
     assert make_demo.main() == 2
     assert "flite is not installed" in capsys.readouterr().err
 
 
 @pytest.mark.system
-def test_the_script_makes_the_clips_that_are_there(tmp_path: Path):
+def test_the_script_makes_the_clips_that_are_there(tmp_path):
     path = tmp_path / "again.flac"
     make_demo.speak(sentences()[0], path)
     again, _ = soundfile.read(path, dtype="int16")

@@ -171,7 +171,7 @@ def test_the_way_of_coquis_recipe_hears_the_clip_itself():
 
 
 @pytest.mark.parametrize("seconds", [0.5, 0.6, 1.0, 11.6])
-def test_the_shortest_clips_make_batches(seconds: float):
+def test_the_shortest_clips_make_batches(seconds):
     clip = some_clips(1)[0]
     short = [Clip(**{**vars(clip), "seconds": seconds})]
     (batch,) = made(short).epoch(1)
@@ -186,7 +186,7 @@ def test_prefetching_changes_no_batch():
 
 
 @pytest.mark.parametrize("prefetch", [False, True])
-def test_an_epoch_goes_on_from_any_batch(prefetch: bool):
+def test_an_epoch_goes_on_from_any_batch(prefetch):
     batches = made(some_clips(40), prefetch=prefetch)
     whole = list(batches.epoch(2))
     for first in (0, 1, len(whole) - 1, len(whole)):
@@ -195,9 +195,7 @@ def test_an_epoch_goes_on_from_any_batch(prefetch: bool):
 
 @pytest.mark.parametrize("prefetch", [True, False])
 @pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
-def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
-    caplog: pytest.LogCaptureFixture, prefetch: bool, faults: int, told: str
-):
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog, prefetch, faults, told):
     class Failing(Made):
         left = faults
 
@@ -257,7 +255,7 @@ def test_batches_leave_the_cache_as_it_is():
     mels = {n: source.mel(n) for n in range(4)}
     for mel in mels.values():
         mel.setflags(write=False)
-    source.mel = mels.__getitem__  # type: ignore[method-assign]
+    source.mel = mels.__getitem__
     batches = made(clips)
     batches.features = source
     for batch in batches.epoch(1):
@@ -267,7 +265,7 @@ def test_batches_leave_the_cache_as_it_is():
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 61])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count: int, world_size: int):
+def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count, world_size):
     clips = some_clips(count)
     ranks = [made(clips, rank=rank, world_size=world_size) for rank in range(world_size)]
     plan = ranks[0].plan(2)

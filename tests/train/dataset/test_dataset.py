@@ -61,7 +61,7 @@ def reasons(found: Dataset) -> dict[str, str]:
     return {one.name: one.seen for one in found.refused}
 
 
-def test_a_good_dataset(read: Read, tmp_path: Path):
+def test_a_good_dataset(read, tmp_path):
     found = read(make_dataset(tmp_path / "data", clips=10))
     assert found.refused == ()
     assert (len(found.train), len(found.validation)) == (9, 1)
@@ -75,7 +75,7 @@ def test_a_good_dataset(read: Read, tmp_path: Path):
 
 
 @pytest.mark.parametrize("bad", FILES, ids=lambda bad: bad.name)
-def test_every_bad_file_is_refused_with_what_was_seen(bad, tmp_path: Path):
+def test_every_bad_file_is_refused_with_what_was_seen(bad, tmp_path):
     path = tmp_path / bad.name
     path.write_bytes(bad.content())
     found = decode_clip(an_entry(path), FileCache(tmp_path / "sounds.json"), 11.6)
@@ -92,9 +92,7 @@ def test_every_bad_file_is_refused_with_what_was_seen(bad, tmp_path: Path):
         (30_000 * a_sound(1.0, RATE), "a peak of ", "samples from -1 to 1"),
     ],
 )
-def test_what_was_seen_of_a_recording_and_what_is_allowed(
-    tmp_path: Path, waveform: np.ndarray, seen: str, allowed: str
-) -> None:
+def test_what_was_seen_of_a_recording_and_what_is_allowed(tmp_path, waveform, seen, allowed):
     soundfile.write(tmp_path / "a.wav", waveform, RATE, subtype="FLOAT")
     sounds = FileCache(tmp_path / "sounds.json")
     found = decode_clip(an_entry(tmp_path / "a.wav"), sounds, 2.0)
@@ -130,7 +128,7 @@ class Letters:
         ("cannot", "This cannot be read.", "text that the model can read"),
     ],
 )
-def test_a_text_that_cannot_be_used(tmp_path: Path, text: str, seen: str, allowed: str) -> None:
+def test_a_text_that_cannot_be_used(tmp_path, text, seen, allowed):
     texts = FileCache(tmp_path / "texts.json")
     entry = replace(an_entry(tmp_path), text=text)
     letters: Any = Letters()
@@ -140,7 +138,7 @@ def test_a_text_that_cannot_be_used(tmp_path: Path, text: str, seen: str, allowe
     assert check_clip(entry, silent, texts, letters) is silent
 
 
-def test_bad_files_and_texts_are_named_and_the_rest_is_used(read: Read, tmp_path: Path):
+def test_bad_files_and_texts_are_named_and_the_rest_is_used(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=3)
     bad = [file.name for file in write_all(folder / "wavs")]
     texts = {
@@ -172,7 +170,7 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read: Read, tmp_path
     )
 
 
-def test_nothing_left_is_an_error_that_shows_why(read: Read, tmp_path: Path):
+def test_nothing_left_is_an_error_that_shows_why(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=25)
     shutil.rmtree(folder / "wavs")
     with pytest.raises(DatasetError) as caught:
@@ -182,7 +180,7 @@ def test_nothing_left_is_an_error_that_shows_why(read: Read, tmp_path: Path):
     assert "No clip of" in str(caught.value)
 
 
-def test_a_copy_of_a_recording_is_refused(read: Read, tmp_path: Path):
+def test_a_copy_of_a_recording_is_refused(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=3)
     shutil.copy(folder / "wavs" / "clip-1.wav", folder / "wavs" / "copy.wav")
     with (folder / "metadata.csv").open("a", encoding="utf-8") as file:
@@ -190,7 +188,7 @@ def test_a_copy_of_a_recording_is_refused(read: Read, tmp_path: Path):
     assert reasons(read(folder)) == {"copy": "the same recording as clip-1"}
 
 
-def test_a_symlink_is_followed(read: Read, tmp_path: Path):
+def test_a_symlink_is_followed(read, tmp_path):
     """People keep recordings on another disk; only names in the transcript may not leave."""
     folder = make_dataset(tmp_path / "data", clips=2)
     shutil.move(folder / "wavs", tmp_path / "elsewhere")
@@ -198,9 +196,7 @@ def test_a_symlink_is_followed(read: Read, tmp_path: Path):
     assert len(read(folder).clips) == 2
 
 
-def test_a_second_start_decodes_nothing(
-    read: Read, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
     folder = make_dataset(tmp_path / "data", clips=9)
     soundfile.write(folder / "wavs" / "quiet.wav", np.zeros(22_050), 22_050)
     soundfile.write(folder / "wavs" / "long.wav", a_sound(13, 22_050), 22_050)
@@ -219,7 +215,7 @@ def test_a_second_start_decodes_nothing(
         read(folder)
 
 
-def test_a_look_that_is_stopped_goes_on(read: Read, tmp_path: Path):
+def test_a_look_that_is_stopped_goes_on(read, tmp_path):
     """Ctrl-C after an hour of decoding must not cost the hour."""
     folder = make_dataset(tmp_path / "data", clips=3)
     rest = [folder / "wavs" / f"clip-{number}.wav" for number in (0, 1)]
@@ -239,7 +235,7 @@ def test_a_look_that_is_stopped_goes_on(read: Read, tmp_path: Path):
         assert [clip.path for clip in read(folder).clips] == rest
 
 
-def test_what_could_not_be_read_is_tried_again(tmp_path: Path):
+def test_what_could_not_be_read_is_tried_again(tmp_path):
     """A disk that failed once must not refuse a clip for ever."""
     entry = an_entry(make_dataset(tmp_path, clips=1) / "wavs" / "clip-0.wav")
     sounds = FileCache(tmp_path / "sounds.json")
@@ -270,7 +266,7 @@ def test_a_clip_is_its_content_whatever_it_is_called():
 
 
 @pytest.mark.parametrize(("count", "held_out"), [(7, 0), (8, 1), (100, 5), (2000, 64)])
-def test_how_many_clips_validate(count: int, held_out: int):
+def test_how_many_clips_validate(count, held_out):
     found = dataset.split([a_clip(number) for number in range(count)], (), set(), None)
     assert len(found.validation) == held_out
 
@@ -292,7 +288,7 @@ def test_max_train_samples_takes_the_first_and_leaves_validation():
     assert [cut.clips[i] for i in cut.validation] == [full.clips[i] for i in full.validation]
 
 
-def test_a_dataset_that_names_its_validation_clips_is_believed(read: Read, tmp_path: Path):
+def test_a_dataset_that_names_its_validation_clips_is_believed(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=4)
     rows = [f"wavs/clip-{n}.wav|Text number {'abcd'[n]}." for n in range(4)]
     (folder / "metadata.csv").unlink()
@@ -306,7 +302,7 @@ def test_a_dataset_that_names_its_validation_clips_is_believed(read: Read, tmp_p
 
 @pytest.mark.parametrize(("language", "remedy"), [("xx", "to a model"), ("de", "to xtts_v2")])
 def test_a_language_of_all_clips_is_refused_in_one_line_with_the_remedy(
-    read: Read, tmp_path: Path, language: str, remedy: str
+    read, tmp_path, language, remedy
 ):
     with pytest.raises(DatasetError) as refusal:
         read(make_dataset(tmp_path / "data", clips=12), language=language)
@@ -315,7 +311,7 @@ def test_a_language_of_all_clips_is_refused_in_one_line_with_the_remedy(
     assert "\n" not in told and "All 12 clips" in told and f"BASE_MODEL {remedy}" in told
 
 
-def test_clips_refused_for_one_reason_are_counted(read: Read, tmp_path: Path):
+def test_clips_refused_for_one_reason_are_counted(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=12)
     rows = [
         f"wavs/clip-{n}.wav|Text number {'abcdefghijkl'[n]}.|s|{'en' if n == 0 else 'de'}"
@@ -365,7 +361,7 @@ def read_with(tokenizer: Any, folder: Path, cache: Path) -> Dataset:
     return dataset.read(settings, tokenizer, GPTShape(text_ids=10, text_start=9))
 
 
-def test_a_language_without_its_extra_stops_at_once(tmp_path: Path):
+def test_a_language_without_its_extra_stops_at_once(tmp_path):
     """Every row would be refused for the same reason; the sentence names the packages."""
     error = TextError("LANGUAGE=ja needs cutlet")
     error.__cause__ = ImportError("cutlet")
@@ -373,14 +369,14 @@ def test_a_language_without_its_extra_stops_at_once(tmp_path: Path):
         read_with(Fixed("a", [], error), make_dataset(tmp_path / "data", clips=2), tmp_path)
 
 
-def test_texts_are_read_anew_by_another_tokenizer(tmp_path: Path):
+def test_texts_are_read_anew_by_another_tokenizer(tmp_path):
     folder = make_dataset(tmp_path / "data", clips=2)
     assert read_with(Fixed("a", [1, 2]), folder, tmp_path / "cache").clips[0].tokens == (1, 2)
     assert read_with(Fixed("a", [3]), folder, tmp_path / "cache").clips[0].tokens == (1, 2)
     assert read_with(Fixed("b", [3]), folder, tmp_path / "cache").clips[0].tokens == (3,)
 
 
-def test_clips_that_are_taken_out_are_told_and_the_split_stays(read: Read, tmp_path: Path):
+def test_clips_that_are_taken_out_are_told_and_the_split_stays(read, tmp_path):
     data = read(make_dataset(tmp_path / "data", clips=9))
     learned, held_out = data.clips[0], data.clips[data.validation[0]]
     left = data.without([RejectedClip(learned.name, "a tone", "SUSPECT_CLIPS=keep")])

@@ -18,7 +18,7 @@ import torch
 from machine.devices.selection import Choice
 from tests.datasets import make_dataset
 from tests.models import tiny_base
-from tests.train.checkpointing.test_damage import DAMAGES, Damage, grown, missing
+from tests.train.checkpointing.test_damage import DAMAGES, grown, missing
 from train.dataset import dataset, features
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
@@ -72,7 +72,7 @@ def never(*_args, **_kwargs):
     raise AssertionError("decoded again")
 
 
-def test_features_are_what_the_model_computes(place: Place):
+def test_features_are_what_the_model_computes(place):
     found = place.build()
     dvae = load_dvae(place.base, place.config)
     stats = mel_stats(place.base, read_tensors(place.base / "model.pth"))
@@ -94,7 +94,7 @@ def test_features_are_what_the_model_computes(place: Place):
     assert len({found.codes(i).tobytes() for i in range(5)}) == 5
 
 
-def test_a_second_start_decodes_nothing(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_a_second_start_decodes_nothing(place, monkeypatch):
     first = contents(place.build())
     monkeypatch.setattr(soundfile, "SoundFile", never)
     monkeypatch.setattr(features, "load_dvae", never)
@@ -102,7 +102,7 @@ def test_a_second_start_decodes_nothing(place: Place, monkeypatch: pytest.Monkey
     assert contents(place.build()) == first
 
 
-def test_only_a_new_clip_is_computed(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_only_a_new_clip_is_computed(place, monkeypatch):
     place.build()
     make_dataset(place.data_folder, clips=6, rate=16_000)
     place.data = place.read()
@@ -116,7 +116,7 @@ def test_only_a_new_clip_is_computed(place: Place, monkeypatch: pytest.MonkeyPat
     assert found.damaged() == []
 
 
-def test_another_dvae_has_another_cache(place: Place, tmp_path: Path):
+def test_another_dvae_has_another_cache(place, tmp_path):
     other = tiny_base(tmp_path / "other", seed=1)
     dvae = torch.load(other / "dvae.pth", weights_only=True)
     dvae["codebook.embed"] += 1
@@ -130,7 +130,7 @@ def test_another_dvae_has_another_cache(place: Place, tmp_path: Path):
     assert features.folder_of(tiny_base(tmp_path / "same"), place.cache) == place.folder
 
 
-def test_many_clips_fill_many_shards(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_many_clips_fill_many_shards(place, monkeypatch):
     whole = contents(place.build())
     place.cache = place.cache.with_name("cache-2")
     monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
@@ -161,9 +161,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     yield seen
 
 
-def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(
-    place: Place, gpu: list[str], caplog: pytest.LogCaptureFixture
-):
+def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(place, gpu, caplog):
     with caplog.at_level("INFO", "train"):
         assert by(place, "gpu", AS_A_GPU) == by(place, "cpu", features.ON_CPU)
     # Four clips are computed on both, the fifth where it is fast.
@@ -181,7 +179,7 @@ def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(
     ],
 )
 def test_a_gpu_that_says_something_else_computes_no_features(
-    place: Place, gpu: list[str], monkeypatch: pytest.MonkeyPatch, caplog, wrong, words: str
+    place, gpu, monkeypatch, caplog, wrong, words
 ):
     expected = by(place, "cpu", features.ON_CPU)
     gpu.clear()
@@ -200,7 +198,7 @@ def test_a_gpu_that_says_something_else_computes_no_features(
 
 @pytest.mark.parametrize("good", [0, 2, 4])
 def test_a_gpu_that_fails_half_way_leaves_the_rest_to_the_cpu(
-    place: Place, gpu: list[str], monkeypatch: pytest.MonkeyPatch, caplog, good: int
+    place, gpu, monkeypatch, caplog, good
 ):
     expected = by(place, "cpu", features.ON_CPU)
     gpu.clear()
@@ -217,7 +215,7 @@ def test_a_gpu_that_fails_half_way_leaves_the_rest_to_the_cpu(
     assert "cpu:0: CUDA error: out of memory." in caplog.text
 
 
-def test_a_bug_of_ours_is_not_a_gpus_fault(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_a_bug_of_ours_is_not_a_gpus_fault(place, monkeypatch):
     def of(self, waveform):
         raise IndexError("not a device's words")
 
@@ -230,7 +228,7 @@ def damaged_names(place: Place) -> list[str]:
     return features.FeatureCache(place.data.clips, place.folder).damaged()
 
 
-def test_one_flipped_bit_is_named_and_mended_by_the_next_start_or_by_repair(place: Place, caplog):
+def test_one_flipped_bit_is_named_and_mended_by_the_next_start_or_by_repair(place, caplog):
     kept, name = contents(place.build()), place.data.clips[3].name
     for mend in (place.build, place.repair):
         found = features.FeatureCache(place.data.clips, place.folder)
@@ -246,7 +244,7 @@ def test_one_flipped_bit_is_named_and_mended_by_the_next_start_or_by_repair(plac
     assert place.repair() == []
 
 
-def test_a_shard_that_shrinks_under_a_run_says_so(place: Place):
+def test_a_shard_that_shrinks_under_a_run_says_so(place):
     found = place.build()
     os.truncate(place.shards()[0], 100)
     with pytest.raises(features.FeaturesError, match="--repair"):
@@ -254,13 +252,13 @@ def test_a_shard_that_shrinks_under_a_run_says_so(place: Place):
 
 
 @pytest.mark.parametrize("damage", ["[]", '{"abc": [1, 2]}', '{"abc": 3}'])
-def test_an_index_of_another_form_is_computed_again(place: Place, damage: str):
+def test_an_index_of_another_form_is_computed_again(place, damage):
     kept = contents(place.build())
     place.shards()[0].with_suffix(".json").write_text(damage, encoding="utf-8")
     assert contents(place.build()) == kept and place.repair() == []
 
 
-def test_a_wrong_number_in_an_index_is_found(place: Place):
+def test_a_wrong_number_in_an_index_is_found(place):
     kept = contents(place.build())
     index = place.shards()[0].with_suffix(".json")
     entries = json.loads(index.read_text())
@@ -283,7 +281,7 @@ place.build()
 
 
 @pytest.mark.slow
-def test_a_build_killed_half_way_goes_on(place: Place):
+def test_a_build_killed_half_way_goes_on(place):
     """Killed when the first shard's data stands without its index."""
     command = [sys.executable, "-c", CHILD, str(place.cache.parent), str(place.base)]
     assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
@@ -293,7 +291,7 @@ def test_a_build_killed_half_way_goes_on(place: Place):
     assert (found.damaged(), len(found.records)) == ([], 5)
 
 
-def test_two_builds_at_once(place: Place, monkeypatch: pytest.MonkeyPatch):
+def test_two_builds_at_once(place, monkeypatch):
     monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
     threads = [threading.Thread(target=place.build) for _ in range(2)]
     for thread in threads:
@@ -308,9 +306,7 @@ def test_two_builds_at_once(place: Place, monkeypatch: pytest.MonkeyPatch):
 
 @pytest.mark.parametrize("damage", DAMAGES[:-1])
 @pytest.mark.parametrize("suffix", [".bin", ".json"])
-def test_every_damage_is_found_and_mended(
-    place: Place, tmp_path: Path, caplog: pytest.LogCaptureFixture, suffix: str, damage: Damage
-):
+def test_every_damage_is_found_and_mended(place, tmp_path, caplog, suffix, damage):
     kept = contents(place.build())
     folder = place.folder
     path = place.shards()[0].with_suffix(suffix)
@@ -323,9 +319,7 @@ def test_every_damage_is_found_and_mended(
         assert damage in (grown, missing) or "damaged" in caplog.text, what
 
 
-def test_shards_that_were_swapped_are_found_and_mended(
-    place: Place, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-):
+def test_shards_that_were_swapped_are_found_and_mended(place, monkeypatch, caplog):
     monkeypatch.setattr(features, "CLIPS_PER_SHARD", 2)
     kept = contents(place.build())
     one, other, _ = place.shards()
@@ -340,7 +334,7 @@ def test_shards_that_were_swapped_are_found_and_mended(
 
 
 @pytest.mark.parametrize("where", [features.ON_CPU, AS_A_GPU], ids=["one by one", "read ahead"])
-def test_one_clip_in_a_hundred_may_be_lost(place: Place, caplog, monkeypatch, where: Choice):
+def test_one_clip_in_a_hundred_may_be_lost(place, caplog, monkeypatch, where):
     monkeypatch.setattr(features, "LARGEST_LOST_SHARE", 0.2)
     place.data.clips[3].path.write_bytes(b"no sound")
     found = place.build(where)
@@ -349,13 +343,13 @@ def test_one_clip_in_a_hundred_may_be_lost(place: Place, caplog, monkeypatch, wh
     assert "cannot be decoded" in caplog.text
 
 
-def test_more_lost_clips_stop_the_run_and_are_named(place: Place):
+def test_more_lost_clips_stop_the_run_and_are_named(place):
     place.data.clips[3].path.unlink()
     with pytest.raises(features.FeaturesError, match=r"clip-3\.wav does not exist.*one in a hund"):
         place.build()
 
 
-def test_what_killed_builds_left_goes_after_a_day(place: Place):
+def test_what_killed_builds_left_goes_after_a_day(place):
     place.build()
     old, new = (place.folder / f".{n}.bin.{n}.sotaque-part" for n in (1, 2))
     for path in (old, new):

@@ -27,7 +27,7 @@ def refusal(folder: Path, form: str = "auto", language: str = "en") -> str:
     return str(caught.value)
 
 
-def test_ljspeech(tmp_path: Path):
+def test_ljspeech(tmp_path):
     written(tmp_path, "a|As written.|As spoken.\nb|Only text.|\n")
     (tmp_path / "wavs" / "b.flac").touch()
     entries = read_entries(tmp_path, "auto", "pt")
@@ -41,7 +41,7 @@ def test_ljspeech(tmp_path: Path):
     ]
 
 
-def test_coqui_with_and_without_a_header(tmp_path: Path):
+def test_coqui_with_and_without_a_header(tmp_path):
     expected = [("wavs/a.wav", "Hello.", "ann", "en"), ("wavs/b.wav", "Olá.", "bia", "pt")]
     body = "wavs/a.wav|Hello.|ann\nwavs/b.wav|Olá.|bia|pt\n"
     assert rows(written(tmp_path, body)) == expected
@@ -49,13 +49,13 @@ def test_coqui_with_and_without_a_header(tmp_path: Path):
     assert rows(written(tmp_path, "\n\naudio_file|text|speaker_name\n" + body)) == expected
 
 
-def test_a_header_of_other_columns_is_refused(tmp_path: Path):
+def test_a_header_of_other_columns_is_refused(tmp_path):
     """Read by position, an emotion would become a speaker."""
     text = "audio_file|text|emotion_name\nwavs/a.wav|Hello.|happy\n"
     assert "columns 'audio_file|text|emotion_name'" in refusal(written(tmp_path, text))
 
 
-def test_two_files_are_training_and_validation(tmp_path: Path):
+def test_two_files_are_training_and_validation(tmp_path):
     written(tmp_path, "audio_file|text|speaker_name\na.wav|One.|x\n", "metadata_train.csv")
     written(tmp_path, "audio_file|text|speaker_name\nb.wav|Two.|x\n", "metadata_val.csv")
     assert [(e.name, e.validation) for e in read_entries(tmp_path, "auto", "en")] == [
@@ -66,24 +66,24 @@ def test_two_files_are_training_and_validation(tmp_path: Path):
     assert [e.validation for e in read_entries(tmp_path, "auto", "en")] == [None]
 
 
-def test_byte_order_mark_crlf_and_empty_lines(tmp_path: Path):
+def test_byte_order_mark_crlf_and_empty_lines(tmp_path):
     text = b"\xef\xbb\xbf" + "a|Olá.\r\n\r\nb|Two.\r\n   \r\n".encode()
     assert [row[:2] for row in rows(written(tmp_path, text))] == [("a", "Olá."), ("b", "Two.")]
 
 
-def test_a_line_separator_inside_a_text_starts_no_row(tmp_path: Path):
+def test_a_line_separator_inside_a_text_starts_no_row(tmp_path):
     text = "a|One\u2028line\x85here.\nb|Two.\n"
     assert [row[0] for row in rows(written(tmp_path, text))] == ["a", "b"]
 
 
-def test_rows_with_the_wrong_number_of_fields_are_told_with_their_lines(tmp_path: Path):
+def test_rows_with_the_wrong_number_of_fields_are_told_with_their_lines(tmp_path):
     message = refusal(written(tmp_path, "a|Good.\nb\nc|x|y|z\n"))
     assert "line 2 has 1 fields: 'b'" in message
     assert "line 3 has 4 fields" in message
     assert "A row is id|text" in message
 
 
-def test_many_faults_are_counted(tmp_path: Path):
+def test_many_faults_are_counted(tmp_path):
     message = refusal(written(tmp_path, "x\n" * 25))
     assert message.count("has 1 fields") == 10
     assert "and 15 more" in message
@@ -103,21 +103,21 @@ def test_many_faults_are_counted(tmp_path: Path):
         ("long" * 70, "no file can be called so"),
     ],
 )
-def test_names_that_leave_the_folder_are_refused(tmp_path: Path, name: str, reason: str):
+def test_names_that_leave_the_folder_are_refused(tmp_path, name, reason):
     for form in ("ljspeech", "coqui"):
         message = refusal(written(tmp_path, f"ok|Good.\n{name}|Text.\n"), form)
         assert "line 2" in message
         assert reason in message
 
 
-def test_a_clip_named_twice_is_refused(tmp_path: Path):
+def test_a_clip_named_twice_is_refused(tmp_path):
     assert "names 'a' twice" in refusal(written(tmp_path, "a|One.\nb|Two.\na|Three.\n"))
     written(tmp_path, "a.wav|One.\n", "metadata_train.csv")
     written(tmp_path, "a.wav|One.\n", "metadata_val.csv")
     assert "twice" in refusal(tmp_path)
 
 
-def test_missing_and_empty_datasets_are_refused(tmp_path: Path):
+def test_missing_and_empty_datasets_are_refused(tmp_path):
     assert "is no folder" in refusal(tmp_path / "nowhere")
     assert "neither metadata.csv nor" in refusal(tmp_path)
     assert "does not exist" in refusal(tmp_path, "ljspeech")
@@ -125,7 +125,7 @@ def test_missing_and_empty_datasets_are_refused(tmp_path: Path):
     assert "holds no row" in refusal(written(tmp_path, "audio_file|text\n"))
 
 
-def test_another_encoding_is_refused_with_its_line(tmp_path: Path):
+def test_another_encoding_is_refused_with_its_line(tmp_path):
     message = refusal(written(tmp_path, b"a|One.\nb|Ol\xe1.\n"))
     assert "line 2" in message
     assert "0xe1" in message
@@ -133,14 +133,14 @@ def test_another_encoding_is_refused_with_its_line(tmp_path: Path):
     assert "is no UTF-16. Save the file as UTF-8." in message
 
 
-def test_utf_16_is_read_by_its_mark(tmp_path: Path):
+def test_utf_16_is_read_by_its_mark(tmp_path):
     for encoding in ("utf-16", "utf-16-le", "utf-16-be"):
         text = ("\ufeff" if encoding != "utf-16" else "") + "a|Olá.\r\nb|Two.\r\n"
         found = rows(written(tmp_path, text.encode(encoding)))
         assert [row[:2] for row in found] == [("a", "Olá."), ("b", "Two.")]
 
 
-def test_absolute_paths_inside_the_folder_and_quoted_fields(tmp_path: Path):
+def test_absolute_paths_inside_the_folder_and_quoted_fields(tmp_path):
     text = f'{tmp_path}/wavs/a.wav|"One | ""two""."\n"wavs/b.wav"|"Stop," he said.\n'
     assert [row[:2] for row in rows(written(tmp_path, text))] == [
         ("wavs/a.wav", 'One | "two".'),
@@ -148,7 +148,7 @@ def test_absolute_paths_inside_the_folder_and_quoted_fields(tmp_path: Path):
     ]
 
 
-def test_recordings_are_found_as_people_name_them(tmp_path: Path):
+def test_recordings_are_found_as_people_name_them(tmp_path):
     """Windows' backslashes, accents kept apart by a Mac, files beside or in wavs/."""
     written(tmp_path, "wavs\\a.wav|One.\nb.wav|Two.\nwavs/caf\u00e9.wav|Three.\n")
     for name in ("a.wav", "b.wav", "cafe\u0301.wav"):
@@ -169,7 +169,7 @@ def test_recordings_are_found_as_people_name_them(tmp_path: Path):
         (("ann", "bob"), None),
     ],
 )
-def test_of_two_rows(thirds: tuple[str, str], expected: str | None):
+def test_of_two_rows(thirds, expected):
     assert third_column(list(zip(TEXTS, thirds, strict=True))) == expected
 
 
@@ -179,7 +179,7 @@ def test_numbers_written_out_are_a_text():
     assert third_column([("5.", "five.")]) == "text"
 
 
-def test_a_voice_does_not_learn_its_speakers_name(tmp_path: Path, caplog):
+def test_a_voice_does_not_learn_its_speakers_name(tmp_path, caplog):
     caplog.set_level("INFO")
     written(
         tmp_path, "".join(f"{name}|{text}|ann\n" for name, text in zip("ab", TEXTS, strict=True))
@@ -188,7 +188,7 @@ def test_a_voice_does_not_learn_its_speakers_name(tmp_path: Path, caplog):
     assert "the third column is read as the speaker" in caplog.text
 
 
-def test_a_third_column_of_something_else_is_refused(tmp_path: Path):
+def test_a_third_column_of_something_else_is_refused(tmp_path):
     message = refusal(written(tmp_path, f"a|{TEXTS[0]}|3.21\nb|{TEXTS[1]}|4.07\n"))
     assert "neither the text in other words nor a speaker: '3.21' beside 'The birch" in message
     written(tmp_path, f"id|text|duration\na|{TEXTS[0]}|3.21\n")
@@ -219,7 +219,7 @@ def touched(folder: Path) -> None:
         ('wavs/a.wav|"Yes, of course."\nwavs/b.wav|A "b" c.\n', "metadata.csv"),
     ],
 )
-def test_the_same_table_however_it_is_written(tmp_path: Path, text: str, name: str):
+def test_the_same_table_however_it_is_written(tmp_path, text, name):
     touched(tmp_path)
     assert [row[:2] for row in rows(written(tmp_path, text, name))] == EXPECTED
     for encoding in ("utf-16", "utf-8-sig"):
@@ -230,14 +230,14 @@ def test_the_same_table_however_it_is_written(tmp_path: Path, text: str, name: s
     assert all(one.path.is_file() for one in read_entries(tmp_path, "auto", "en"))
 
 
-def test_other_columns_are_told_and_left_alone(tmp_path: Path, caplog):
+def test_other_columns_are_told_and_left_alone(tmp_path, caplog):
     caplog.set_level("INFO")
     table = "file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n"
     assert rows(written(tmp_path, table)) == [("a.wav", "Hello.", "ann", "en")]
     assert "the columns duration, mood are not used" in caplog.text
 
 
-def test_a_table_that_cannot_be_read_for_certain_is_refused_whole(tmp_path: Path):
+def test_a_table_that_cannot_be_read_for_certain_is_refused_whole(tmp_path):
     message = refusal(written(tmp_path, "file_name,text\na.wav,Yes, of course.\nb.wav,B.\n"))
     assert "line 2 has 3 fields instead of 2" in message
     assert "stands in quotation marks" in message
@@ -249,7 +249,7 @@ def test_a_table_that_cannot_be_read_for_certain_is_refused_whole(tmp_path: Path
     assert "line 2" in message and "not absolute" in message and "without `..`" in message
 
 
-def test_a_recording_that_was_converted_is_found(tmp_path: Path):
+def test_a_recording_that_was_converted_is_found(tmp_path):
     touched(written(tmp_path, "file_name,text\na.m4a,Hello.\nc.m4a,There.\n"))
     (tmp_path / "c.m4a").touch()
     found = read_entries(tmp_path, "auto", "en")

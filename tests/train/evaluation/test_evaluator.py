@@ -3,7 +3,6 @@
 import json
 import logging
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -175,7 +174,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
     return Ground(tmp_path, base_folder, dict(SOUNDS))
 
 
-def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: Ground) -> None:
+def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
     ground.evaluator.judge(ground.save(1), 600.0)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)]
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 1)
@@ -202,7 +201,7 @@ def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
     return found
 
 
-def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground):
     a_budget(ground)
     ground.evaluator.foresee(1)
     ground.evaluator.judge(ground.save(1), 0.1)
@@ -211,9 +210,7 @@ def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground: Ground) -
     assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
 
 
-def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(
-    ground: Ground,
-) -> None:
+def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(ground):
     ground.recogniser = ("pocketsphinx", None)
     for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
         for path in (ground.run.evaluation_file, ground.run.best_file):
@@ -228,9 +225,7 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
         assert sum(task.out is not None for task in asked.sentences) == 4
 
 
-def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
-    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplog, monkeypatch):
     """On a machine on which a candidate of 16 sentences would take a minute and more."""
     budget, speaking = a_budget(ground), ground.speaking
     speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
@@ -254,8 +249,8 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
 
 @pytest.mark.parametrize(("step", "limited"), [(0.001, True), (0.0001, False)])
 def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
-    ground: Ground, step: float, limited: bool
-) -> None:
+    ground, step, limited
+):
     """What it spoke, each of the 60 epochs speaks."""
     budget, speaking = a_budget(ground, num_epochs=60), ground.speaking
     speaking.speed = SpeakingSpeed(0.1, step, step, step, 0.0)
@@ -269,9 +264,7 @@ def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
     assert budget.plan.epochs == 60
 
 
-def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(ground, caplog):
     a_budget(ground)
     ground.speaking.speed = SpeakingSpeed(60.0, 2.0, 1.0, 0.1, 0.1)
     with caplog.at_level(logging.INFO, "train"):
@@ -286,12 +279,10 @@ def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
     assert (1, 1.0) in ground.speaking.asked
 
 
-def test_what_was_left_out_is_empty_when_all_is_judged(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_left_out_is_empty_when_all_is_judged(ground, monkeypatch):
     a_budget(ground)
     ground.evaluator.foresee(1)
-    ground.speaking.speed = ground.evaluator.budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)  # type: ignore[union-attr]
+    ground.speaking.speed = ground.evaluator.budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)
     ground.evaluator.judge(ground.save(1), 47.0)
     ground.conclude()
     found = ground.run.evaluation()
@@ -305,9 +296,7 @@ def test_what_was_left_out_is_empty_when_all_is_judged(
         monkeypatch.delattr("train.evaluation.blending.Progress", raising=False)
 
 
-def test_judging_without_a_limit_says_how_far_it_is(
-    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):
     """As `train evaluate` does: the base, two epochs and three blends."""
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     ground.checkpoints.keep = 2
@@ -322,7 +311,7 @@ def test_judging_without_a_limit_says_how_far_it_is(
     assert told[-1].endswith("left 0:00:00")
 
 
-def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
+def test_another_recogniser_judges_everything_again(ground):
     ground.evaluator.judge(ground.save(1))
     ground.recogniser = ("pocketsphinx", None)
     ground.evaluator = ground.another()
@@ -332,7 +321,7 @@ def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
     assert found is not None and found.judges["word_errors"].absent is None
 
 
-def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:
+def test_a_blend_is_written_once_and_says_what_it_is(ground):
     del ground.speaking.sounds[(2, 0.5)]
     ground.speaking.sounds[(2, 0.3)] = HALF
     ground.evaluator.judge(ground.save(2))
@@ -356,19 +345,17 @@ def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:
 
 
 @pytest.mark.parametrize(("blend", "shares"), [("off", []), (0.4, [(2, 0.4)])])
-def test_blend_says_which_shares_are_tried(
-    ground: Ground, blend: float | str, shares: list[tuple[int, float]]
-) -> None:
+def test_blend_says_which_shares_are_tried(ground, blend, shares):
     ground.evaluator.judge(ground.save(2))
     ground.conclude(blend)
     assert ground.speaking.asked[2:] == shares
 
 
-def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
+def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     ground.evaluator.judge(ground.save(2))
     ground.evaluator.blends((0.5,))
     # Killed between the verdict and the file that it names.
-    assert ground.run.evaluation().verdict.kind == "blend"  # type: ignore[union-attr]
+    assert ground.run.evaluation().verdict.kind == "blend"
     best = ground.run.best_weights()
     assert best is not None and best.fallback and not ground.run.best_blend.exists()
     assert best.weights == ground.run.checkpoint_path(2)
@@ -376,11 +363,11 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
     ground.evaluator = ground.another()
     ground.conclude(0.5)
     assert (3, 1.0) in ground.speaking.asked
-    assert ground.run.best_weights().weights == ground.run.best_blend  # type: ignore[union-attr]
+    assert ground.run.best_weights().weights == ground.run.best_blend
 
 
 @pytest.mark.parametrize("point", ["after blend", "after replace:best.pt"])
-def test_killed_while_best_pt_is_written(ground: Ground, point: str) -> None:
+def test_killed_while_best_pt_is_written(ground, point):
     ground.evaluator.judge(ground.save(2))
     ground.evaluator.blends((0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
@@ -397,9 +384,7 @@ def truncate(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
-def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(
-    ground: Ground, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(ground, damage, caplog):
     ground.evaluator.judge(ground.save(2))
     ground.conclude(0.5)
     assert "made again" not in caplog.text
@@ -418,9 +403,7 @@ def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(
-    ground: Ground, damaged: bool
-) -> None:
+def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(ground, damaged):
     ground.evaluator.judge(ground.save(2))
     ground.conclude(0.5)
     before = ground.run.verdict()
@@ -445,7 +428,7 @@ def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(
     assert found.verdict.weights == before.weights and ground.run.best_blend.is_file()
 
 
-def test_a_best_pt_that_could_not_be_made_again_stays(ground: Ground) -> None:
+def test_a_best_pt_that_could_not_be_made_again_stays(ground):
     ground.evaluator.judge(ground.save(2))
     ground.conclude(0.5)
     ground.run.checkpoint_path(2).unlink()
@@ -454,7 +437,7 @@ def test_a_best_pt_that_could_not_be_made_again_stays(ground: Ground) -> None:
     assert ground.best()["epoch"] == 3 and ground.run.best_blend.is_file()
 
 
-def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
+def test_a_blend_that_is_no_longer_best_goes(ground):
     ground.evaluator.judge(ground.save(2))
     ground.conclude(0.5)
     assert ground.run.best_blend.is_file()
@@ -464,9 +447,7 @@ def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
     assert not ground.run.best_blend.exists() and not ground.run.best_blend_manifest.exists()
 
 
-def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(ground, monkeypatch):
     speak, lengths = ground.speaking.evaluate, {1: 0.3, 2: 0.3, 3: 2.5, 4: 2.5, 5: 2.5}
 
     def badly(request: EvaluateRequest) -> SpokenSet:
@@ -487,7 +468,7 @@ def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(
     assert "1 do not end, 2 are cut, 3 babble" in (found.ruled_out or "")
 
 
-def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None:
+def test_an_epoch_that_was_trained_again_is_judged_again(ground):
     ground.evaluator.judge(ground.save(1))
     ground.state = {name: tensor * 1.5 for name, tensor in ground.state.items()}
     ground.save(1)
@@ -499,7 +480,7 @@ def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None
     assert best is not None and not best.fallback
 
 
-def test_other_sentences_judge_everything_again(ground: Ground) -> None:
+def test_other_sentences_judge_everything_again(ground):
     ground.evaluator.judge(ground.save(1))
     ground.evaluator = ground.another(count=16)
     ground.evaluator.judge(ground.save(2))
@@ -507,9 +488,7 @@ def test_other_sentences_judge_everything_again(ground: Ground) -> None:
     assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
 
 
-def test_a_fault_costs_an_evaluation_and_never_the_run(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
     epoch = ground.save(1)
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
     with caplog.at_level(logging.INFO, "train"):
@@ -521,9 +500,7 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(
     assert ground.best() == {"epoch": 1, "validation_audio_loss": 2.0}
 
 
-def test_a_stop_leaves_the_evaluation_for_the_next_start(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
     epoch = ground.save(1)
     ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
     with caplog.at_level(logging.INFO, "train"):
@@ -532,9 +509,7 @@ def test_a_stop_leaves_the_evaluation_for_the_next_start(
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
-def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
-    ground: Ground, damage: bytes
-) -> None:
+def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(ground, damage):
     a_budget(ground)
     ground.speaking.within_budget = 16
     for epoch in (1, 2):
@@ -554,7 +529,7 @@ def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
     assert found.verdict == before
 
 
-def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground: Ground) -> None:
+def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground):
     ground.evaluator.judge(ground.save(1))
     ground.run.evaluation_file.unlink()
     ground.evaluator = ground.another()
@@ -563,9 +538,7 @@ def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground: G
     assert budget.plan is not None and budget.plan.sentences == 24 and budget.limits == {}
 
 
-def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(
-    ground: Ground,
-) -> None:
+def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(ground):
     ground.checkpoints.keep = 3
     ground.evaluator.judge(ground.save(1))
     known = ground.run.evaluation()

@@ -27,7 +27,7 @@ def kept(ground: Ground) -> LearnedDecoder | None:
     return learned_decoder.read(ground.run)
 
 
-def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Ground) -> None:
+def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
     ground.conclude()
     assert ground.best()["kind"] == "blend"
     (request,) = ground.speaking.learned
@@ -41,9 +41,7 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Gro
     assert len(ground.speaking.learned) == 1
 
 
-def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(ground, caplog):
     ground.speaking.distance_after = 2.0
     with caplog.at_level(logging.INFO, "train"):
         ground.conclude()
@@ -57,9 +55,8 @@ def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
 @pytest.mark.parametrize(("errors", "harder"), [(0.1, False), (0.6, True)])
 @pytest.mark.parametrize("of_base", [False, True])
 def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
-    tmp_path: Path, base_folder: Path, caplog: pytest.LogCaptureFixture, errors: float,
-    harder: bool, of_base: bool,
-) -> None:  # fmt: skip
+    tmp_path, base_folder, caplog, errors, harder, of_base
+):
     sound = {"voice": 0.4, "errors": 0.1}
     good = {**BAD, "errors": 0.9} if of_base else {"voice": 0.7, "errors": 0.1}
     ground = Ground(tmp_path, base_folder, {(0, 0.0): sound, (1, 1.0): good})
@@ -80,7 +77,7 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     assert (found.file is None) == harder != ground.run.best_decoder.is_file()
 
 
-def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:
+def test_it_goes_with_the_weights_that_it_was_learned_for(ground):
     ground.conclude("off")
     first = kept(ground)
     assert first is not None and first.share == 1
@@ -91,9 +88,7 @@ def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> Non
     assert decoder_beside(ground.run.checkpoint_path(first.epoch)) is None
 
 
-def test_where_the_base_is_best_one_is_learned_for_the_base(
-    tmp_path: Path, base_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folder, monkeypatch):
     """Who has too few clips for a fine-tune is nearer by it all the same."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
     for epoch in (1, 2):
@@ -119,7 +114,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(
     assert len(ground.speaking.learned) == 1
 
 
-def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
+def test_killed_before_it_is_written_it_is_learned_again(ground):
     assert in_child(ground.conclude, crash_at="before decoder") == -9
     assert kept(ground) is None and not ground.run.best_blend.exists()
     ground.evaluator = ground.another()
@@ -127,16 +122,14 @@ def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None
     assert kept(ground) is not None and ground.best()["kind"] == "blend"
 
 
-def test_off_leaves_none_behind(ground: Ground) -> None:
+def test_off_leaves_none_behind(ground):
     ground.conclude()
     conclude(ground.evaluator, "auto", ground.base, learn_decoder="off")
     assert kept(ground) is None and len(ground.speaking.learned) == 1
     assert not ground.run.best_decoder.exists()
 
 
-def test_a_fault_costs_the_decoder_and_not_the_best(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_costs_the_decoder_and_not_the_best(ground, monkeypatch, caplog):
     def refuse(_: object) -> None:
         raise WorkerFailed("refused", "Too few clips.")
 
@@ -147,7 +140,7 @@ def test_a_fault_costs_the_decoder_and_not_the_best(
 
 
 @pytest.mark.parametrize("damage", [b"", b"other tensors"])
-def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, damage: bytes) -> None:
+def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground, damage):
     ground.conclude()
     ground.run.best_decoder.write_bytes(damage)
     assert decoder_beside(ground.run.best_blend) is None
@@ -155,7 +148,7 @@ def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, dam
     assert decoder_beside(ground.run.best_blend) is not None and len(ground.speaking.learned) == 2
 
 
-def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(ground: Ground) -> None:
+def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(ground):
     ground.speaking.steps = 60
     ground.conclude()
     assert len(ground.speaking.learned) == 1
@@ -167,7 +160,7 @@ def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(groun
     assert len(ground.speaking.learned) == 2
 
 
-def test_no_time_for_a_step_is_no_answer(ground: Ground) -> None:
+def test_no_time_for_a_step_is_no_answer(ground):
     ground.speaking.steps = 0
     ground.conclude()
     assert kept(ground) is None and not ground.run.best_decoder.exists()

@@ -1,7 +1,6 @@
 """Which recogniser listens: the setting's, else pocketsphinx for English, else none and why."""
 
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -21,9 +20,8 @@ from train.evaluation.sentences import EvaluationError
     ],
 )
 def test_which_recogniser_listens_or_why_none_does(
-    monkeypatch: pytest.MonkeyPatch, setting: str, language: str, installed: bool, name: str,
-    reason: str | None,
-) -> None:  # fmt: skip
+    monkeypatch, setting, language, installed, name, reason
+):
     if installed:
         monkeypatch.setattr("train.evaluation.plan.can_hear_english", lambda: True)
     else:
@@ -33,7 +31,7 @@ def test_which_recogniser_listens_or_why_none_does(
     assert found[1] is None if reason is None else reason in (found[1] or "")
 
 
-def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path: Path) -> None:
+def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
     with pytest.raises(EvaluationError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
         recogniser_of(str(tmp_path / "none"), "pt")
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')

@@ -19,17 +19,17 @@ def clip(number: int, text: str) -> Clip:
 
 
 @pytest.mark.parametrize("language", ALL_LANGUAGES)
-def test_every_language_has_sentences_and_none_twice(language: str) -> None:
+def test_every_language_has_sentences_and_none_twice(language):
     found = built_in(language)
     assert len(found) >= 15 and len(set(found)) == len(found)
     assert all(len(text) <= 70 for text in found)
 
 
-def test_no_language_more_or_less_than_the_model_speaks() -> None:
+def test_no_language_more_or_less_than_the_model_speaks():
     assert {path.stem for path in FOLDER.glob("*.txt")} == {one[:2] for one in ALL_LANGUAGES}
 
 
-def test_no_sentence_is_one_that_something_is_chosen_or_reported_by() -> None:
+def test_no_sentence_is_one_that_something_is_chosen_or_reported_by():
     plain = re.compile(r"[^a-z ]")
     own = {plain.sub("", text.lower()) for text in built_in("en")}
     for name in texts.FILES:
@@ -38,12 +38,12 @@ def test_no_sentence_is_one_that_something_is_chosen_or_reported_by() -> None:
     assert own.isdisjoint(plain.sub("", line.split("|")[1].lower()) for line in learned)
 
 
-def test_the_embedded_voice_says_each_in_one_piece() -> None:
+def test_the_embedded_voice_says_each_in_one_piece():
     tokenizer = Tokenizer(ModelConfig.read(DEMO), DEMO)
     assert {len(tokenizer.split(text, "en")) for text in built_in("en")} == {1}
 
 
-def test_the_persons_own_words_stand_between() -> None:
+def test_the_persons_own_words_stand_between():
     clips = [clip(number, f"Word {number}.") for number in range(3)]
     found = planned(None, "en", clips, seed=0)
     assert [one.source for one in found[:8]] == [
@@ -53,7 +53,7 @@ def test_the_persons_own_words_stand_between() -> None:
     assert len(found) == len(built_in("en")) + 3
 
 
-def test_ones_own_sentences_replace_the_built_in_ones(tmp_path: Path) -> None:
+def test_ones_own_sentences_replace_the_built_in_ones(tmp_path):
     path = tmp_path / "own.txt"
     path.write_text("One.\n\n Two. \nOne.\n", encoding="utf-8")
     assert [(one.request.text, one.source) for one in planned(path, "en", [], seed=1)] == [
@@ -66,7 +66,7 @@ def test_ones_own_sentences_replace_the_built_in_ones(tmp_path: Path) -> None:
         planned(tmp_path / "absent.txt", "en", [], seed=1)
 
 
-def test_another_seed_text_or_recording_is_another_set() -> None:
+def test_another_seed_text_or_recording_is_another_set():
     plans = [
         planned(None, language, [], seed) for language, seed in (("en", 0), ("en", 1), ("de", 0))
     ]

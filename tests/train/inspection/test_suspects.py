@@ -62,7 +62,7 @@ def spoiled(folder: Path) -> Path:
     return folder
 
 
-def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path: Path):
+def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
     folder = spoiled(tmp_path / "data")
     before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     code, said = check()
@@ -85,9 +85,7 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path: Path):
     assert after == before
 
 
-def test_a_run_names_the_worst_clips_that_it_keeps(
-    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_names_the_worst_clips_that_it_keeps(base_folder, tmp_path, caplog):
     """Before its first step; of brown noise, which no later figure of a run betrays."""
     folder = make_dataset(tmp_path / "data", clips=9)
     steps = np.random.default_rng(0).standard_normal((5, 24_000))
@@ -115,7 +113,7 @@ def test_a_run_names_the_worst_clips_that_it_keeps(
     assert "SPEAKER_MODEL" in caplog.text and "is no file" in caplog.text
 
 
-def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path, monkeypatch):
+def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path, monkeypatch):
     spoiled(tmp_path / "data")
     (first,) = re.findall(r"clip-5 .*", check()[1])
     for name in ("measure", "likelihood", "load_speaker_encoder"):
@@ -123,14 +121,14 @@ def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path,
     assert re.findall(r"clip-5 .*", check()[1]) == [first]
 
 
-def test_without_likelihood_no_features_are_computed(check, tmp_path: Path):
+def test_without_likelihood_no_features_are_computed(check, tmp_path):
     spoiled(tmp_path / "data")
     code, said = check("--no-likelihood")
     assert code == 0 and "clip-5" in said
     assert not list((tmp_path / "cache").glob("features-*"))
 
 
-def test_models_of_ones_own_are_asked(check, tmp_path: Path):
+def test_models_of_ones_own_are_asked(check, tmp_path):
     spoiled(tmp_path / "data")
     speaker = saved(tmp_path / "ecapa.onnx", ["batch", "frames", 80], 192)
     spoof = saved(tmp_path / "aasist.onnx", [1, 64_600], 2)
@@ -145,7 +143,7 @@ def test_models_of_ones_own_are_asked(check, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.system  # flite speaks the sentences in which the faults are planted
-def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path: Path):
+def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path):
     """Limits were chosen on slt; these are awb's clips, whom the base never heard."""
     folder, fresh = tmp_path / "data", tmp_path / "fresh"
     for place in (folder, fresh):

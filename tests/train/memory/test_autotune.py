@@ -29,7 +29,7 @@ def test_what_fits_is_tried_once():
 
 
 @pytest.mark.parametrize("room", [8, 10, 16, 20])
-def test_the_largest_that_leaves_headroom(room: int):
+def test_the_largest_that_leaves_headroom(room):
     clips, reason = largest_fitting(Card(room).peak_bytes, room * GB, 40)
     assert clips == max(1, int(room * (1 - HEADROOM) - 4))
     assert f"of {room * (1 - HEADROOM):.1f} GB taken" in reason

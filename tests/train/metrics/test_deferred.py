@@ -43,7 +43,7 @@ def deferred(step: int) -> DeferredStepResult:
 
 def some_metrics(log_every: int) -> tuple[DeferredMetrics, FakeLearner, FakeLogs]:
     learner, logs = FakeLearner(), FakeLogs()
-    return DeferredMetrics(learner, logs, log_every), learner, logs  # type: ignore[arg-type]
+    return DeferredMetrics(learner, logs, log_every), learner, logs
 
 
 def test_what_is_known_is_told_at_once():

@@ -52,7 +52,7 @@ def test_xtts_v2_is_mostly_its_transformer():
         ("NVIDIA GeForce RTX 4080 SUPER", None),
     ],
 )
-def test_a_name_within_a_name_is_another_gpu(name: str, peak: float | None):
+def test_a_name_within_a_name_is_another_gpu(name, peak):
     assert peak_flops(name) == peak
 
 

@@ -79,7 +79,7 @@ def curves(folder: Path) -> EventAccumulator:
     return found
 
 
-def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -> None:
+def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 4)
         found.epoch(1, 4, Validation(2.5, 1.25))
@@ -107,16 +107,14 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -
                 assert points[record["step"]] == pytest.approx(value, rel=1e-6)
 
 
-def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path: Path) -> None:
+def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
     with logs(tmp_path, peak_flops=10e12) as found:
         found.step(a_step(result(1), 0.5, flops=4e12), result(1), 2.0)
     (record,) = records(tmp_path)
     assert record["tflops"] == 2.0 and record["mfu"] == pytest.approx(0.2)
 
 
-def test_the_console_tells_first_last_and_what_is_left(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
     caplog.set_level(logging.INFO, logger="train")
     with logs(tmp_path) as found:
         found.remaining.judging = lambda: 100.0
@@ -129,9 +127,7 @@ def test_the_console_tells_first_last_and_what_is_left(
     assert "step 4/4" in lines[1]
 
 
-def test_a_skipped_step_names_its_clips_and_writes_no_nan(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_skipped_step_names_its_clips_and_writes_no_nan(tmp_path, caplog):
     with logs(tmp_path) as found:
         skipped = result(1, math.nan)
         found.step(a_step(skipped, names=["clip_7", "clip_9"]), skipped, 1.0)
@@ -141,7 +137,7 @@ def test_a_skipped_step_names_its_clips_and_writes_no_nan(
     assert "NaN" not in (tmp_path / "output" / "metrics.jsonl").read_text()
 
 
-def test_after_a_resume_no_step_stands_twice(tmp_path: Path) -> None:
+def test_after_a_resume_no_step_stands_twice(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 7)
     with (tmp_path / "output" / "metrics.jsonl").open("a") as file:
@@ -153,7 +149,7 @@ def test_after_a_resume_no_step_stands_twice(tmp_path: Path) -> None:
     assert [point.step for point in points] == list(range(1, 9))
 
 
-def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
+def test_cutting_back_leaves_a_sound_file_alone(tmp_path):
     path = tmp_path / "metrics.jsonl"
     cut_back(path, 5)
     assert not path.exists()
@@ -170,9 +166,7 @@ def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
     assert path.read_text() == '{"step": 1}\n'
 
 
-def test_a_full_disk_costs_records_and_not_the_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_records_and_not_the_run(tmp_path, caplog, monkeypatch):
     with logs(tmp_path) as found:
         train(found, 1, 1)
         with monkeypatch.context() as patched:
@@ -185,9 +179,7 @@ def test_a_full_disk_costs_records_and_not_the_run(
     assert [record["step"] for record in records(tmp_path)] == [1, 4]
 
 
-def test_curves_come_back_with_the_space(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_curves_come_back_with_the_space(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("train.metrics.event_files.STEPS_BEFORE_ANOTHER", 3)
     with logs(tmp_path) as found:
         train(found, 1, 1)
@@ -206,14 +198,14 @@ def test_curves_come_back_with_the_space(
 
 
 @pytest.mark.parametrize("where", ["output", "runs"])
-def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path, where: str) -> None:
+def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path, where):
     (tmp_path / where).touch()
     with pytest.raises(WriteError, match="could not be written") as raised:
         logs(tmp_path)
     assert raised.value.exit_code == 2
 
 
-def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
+def test_a_sample_is_heard_and_seen(tmp_path):
     run = RunFolder(tmp_path / "output")
     tone = 0.5 * torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
     for what in ("output", "reference"):
@@ -234,7 +226,7 @@ def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
     assert likeness.value == 0.75
 
 
-def test_a_spectrogram_is_brightest_where_the_tone_is() -> None:
+def test_a_spectrogram_is_brightest_where_the_tone_is():
     tone = torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
     picture = spectrogram(tone)
     assert picture.shape[:2] == (3, 513)
@@ -253,9 +245,7 @@ def board(tmp_path: Path) -> Iterator[TensorBoard]:
     server.close()
 
 
-def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(
-    tmp_path: Path, board: TensorBoard
-) -> None:
+def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(tmp_path, board):
     assert board.answers(60)
     query = urllib.parse.urlencode({"run": ".", "tag": "train/audio_loss"})
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
@@ -279,7 +269,7 @@ def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(
         again.bind(("127.0.0.1", board.port))
 
 
-def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path: Path) -> None:
+def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
     """With the loader that it takes by itself, which knows a tag by its first value."""
     epochs = 12  # more than the ten that TensorBoard keeps by itself
     run = RunFolder(tmp_path / "output")
@@ -328,7 +318,7 @@ def _fetched(server: TensorBoard, path: str) -> bytes:
     return content
 
 
-def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+def test_a_taken_port_is_not_waited_for(caplog, tmp_path):
     caplog.set_level(logging.INFO, logger="train")
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
@@ -341,7 +331,7 @@ def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_pa
 
 
 @pytest.mark.slow
-def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
+def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path):
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""
             import time
@@ -363,7 +353,7 @@ def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_logging_imports_neither_tensorflow_nor_matplotlib() -> None:
+def test_logging_imports_neither_tensorflow_nor_matplotlib():
     code = (
         "import sys, train.metrics.logs; from torch.utils.tensorboard import SummaryWriter; "
         "sys.exit(any(name in sys.modules for name in ('tensorflow', 'matplotlib')))"

@@ -43,7 +43,7 @@ def test_large_tensors_take_two_bytes_a_weight():
 
 
 @pytest.mark.parametrize(("old", "new"), [("adamw", "adamw8bit"), ("adamw8bit", "adamw")])
-def test_the_other_ones_state_is_refused_in_words(old: str, new: str):
+def test_the_other_ones_state_is_refused_in_words(old, new):
     first, second = a_learner(optimizer=old), a_learner(optimizer=new)
     train_step(first, a_batch())
     with pytest.raises(OptimizerError, match=f"is of OPTIMIZER={old}, and .*OPTIMIZER={new}"):
@@ -65,7 +65,7 @@ def torchaos(weights: list[torch.nn.Parameter], decay: float):
 
 @pytest.mark.parametrize("decay", [0.0, 0.01])
 @pytest.mark.parametrize("chunk", [256, 5120, 1 << 22])
-def test_its_numbers_are_torchaos(monkeypatch, decay: float, chunk: int):
+def test_its_numbers_are_torchaos(monkeypatch, decay, chunk):
     """Bit for bit where averages are in 8 bits, whatever is in a chunk; with a weight that has no
     gradient now and then, one of an odd size, and one that lies the other way round."""
     monkeypatch.setattr(eight_bit, "CHUNK", chunk)
@@ -103,7 +103,7 @@ def test_its_numbers_are_torchaos(monkeypatch, decay: float, chunk: int):
 
 
 @pytest.mark.parametrize("signed", [True, False])
-def test_every_number_has_torchaos_level(signed: bool):
+def test_every_number_has_torchaos_level(signed):
     """Around each threshold, where one float32 more or less is another level, and everywhere."""
     from torchao.optim.quant_utils import create_dynamic_map, quantize_8bit_with_qmap
 

@@ -36,7 +36,7 @@ def test_frozen_weights_take_no_state():
     [("text_embeding", "text_embedding"), ("gpt.h.1.atn", r"gpt\.h\.1\.attn"),
      ("vocoder", "The parts are .*mel_head")],
 )  # fmt: skip
-def test_a_pattern_that_fits_nothing_is_refused_with_the_names_near_it(glob: str, words: str):
+def test_a_pattern_that_fits_nothing_is_refused_with_the_names_near_it(glob, words):
     with pytest.raises(FreezeError, match=f"'{glob}', which fits no weight.*{words}") as raised:
         freeze(a_learner().gpt, (glob,))
     assert raised.value.exit_code == 2
@@ -70,9 +70,7 @@ def test_patterns_are_parted_at_commas():
         ("none", False, ((), "FREEZE")),
     ],
 )
-def test_a_setting_goes_before_the_advice(
-    setting: str | None, with_adapters: bool, wanted: tuple[tuple[str, ...], str]
-):
+def test_a_setting_goes_before_the_advice(setting, with_adapters, wanted):
     advice = TrainingAdvice(freeze="conditioning_*, text_*")
     assert chosen(setting, advice, with_adapters=with_adapters) == wanted
 

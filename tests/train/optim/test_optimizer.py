@@ -19,7 +19,7 @@ SHAPE = GPTShape(
 )  # fmt: skip
 
 
-def test_matrices_decay_and_biases_norms_tables_and_latents_do_not() -> None:
+def test_matrices_decay_and_biases_norms_tables_and_latents_do_not():
     gpt = new_gpt(SHAPE, 0)
     gpt.text_head.requires_grad_(False)
     names = {id(weight): name for name, weight in gpt.named_parameters()}
@@ -48,7 +48,7 @@ def norm_of(weights: list[nn.Parameter]) -> torch.Tensor:
 
 
 @pytest.mark.parametrize(("largest", "scale"), [(1.0, 0.2), (5.0, 1.0), (100.0, 1.0)])
-def test_gradients_are_scaled_to_a_norm_and_never_up(largest: float, scale: float) -> None:
+def test_gradients_are_scaled_to_a_norm_and_never_up(largest, scale):
     found = [*weights(3.0, 4.0), nn.Parameter(torch.ones(1))]
     optimizer = torch.optim.SGD(found, lr=1.0)
     norm = norm_of(found)
@@ -59,7 +59,7 @@ def test_gradients_are_scaled_to_a_norm_and_never_up(largest: float, scale: floa
     )
 
 
-def test_the_fused_step_clips_as_a_pass_of_its_own_does() -> None:
+def test_the_fused_step_clips_as_a_pass_of_its_own_does():
     moved = []
     for fused in (True, False):
         found = weights(3.0, 4.0)
@@ -71,7 +71,7 @@ def test_the_fused_step_clips_as_a_pass_of_its_own_does() -> None:
     assert moved[0] == pytest.approx(moved[1], rel=1e-6) and moved[0][0] < 1.0
 
 
-def test_a_step_that_is_not_finite_moves_nothing() -> None:
+def test_a_step_that_is_not_finite_moves_nothing():
     found = weights(3.0)
     optimizer = torch.optim.AdamW(found, lr=0.1, fused=True)
     step_unless(optimizer, torch.tensor(1.0))

@@ -32,7 +32,7 @@ EPOCHS = 2
 
 def accelerator_error(code: int) -> Exception:
     error = torch.AcceleratorError(f"CUDA error: number {code}\nCUDA kernel errors might be …")
-    error.error_code = code  # type: ignore[attr-defined]
+    error.error_code = code
     return error
 
 
@@ -58,9 +58,7 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (torch.OutOfMemoryError("CUDA out of memory."), "dead", "Nothing was saved from it", True),
     ],
 )
-def test_a_lost_gpu_says_how_to_go_on(
-    answers: list[str], error: Exception, says: str, words: str, reported: bool
-) -> None:
+def test_a_lost_gpu_says_how_to_go_on(answers, error, says, words, reported):
     answers[0] = says
     told: list[tuple[str, str]] = []
     with pytest.raises(GpuLost) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
@@ -76,24 +74,19 @@ def test_a_lost_gpu_says_how_to_go_on(
     [KeyError("gpt.x"), SotaqueError("A sentence."), GpuLost("Told already."), KeyboardInterrupt(),
      RuntimeError("Argument #4: Padding size should be less than the corresponding input")],
 )  # fmt: skip
-def test_what_is_no_fault_of_the_gpu_passes(answers: list[str], error: BaseException) -> None:
+def test_what_is_no_fault_of_the_gpu_passes(answers, error):
     told: list[Any] = []
     with pytest.raises(type(error)) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
         raise error
     assert found.value is error and not told
 
 
-def test_the_cpu_is_not_lost_for_want_of_memory() -> None:
+def test_the_cpu_is_not_lost_for_want_of_memory():
     with pytest.raises(MemoryError), lost_gpu("cpu"):
         raise MemoryError
 
 
 # --- whole runs
-
-
-@pytest.fixture(scope="module")
-def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return Workshop(base_folder, tmp_path_factory.mktemp("lost-gpu"))
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +99,7 @@ def straight(workshop: Workshop) -> RunFolder:
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Faults that are told to the cache of checks; none reaches the one of this machine."""
     told: list[tuple[str, str]] = []
-    for function in (Sampler.__init__, lost_gpu.__wrapped__):  # type: ignore[attr-defined]
+    for function in (Sampler.__init__, lost_gpu.__wrapped__):
         keywords = function.__kwdefaults__ or {}
         if "report" in keywords:
             monkeypatch.setitem(keywords, "report", lambda *one: told.append(one))
@@ -153,9 +146,8 @@ def assert_told(run: RunFolder, fault: str, logged: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", ["cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang"])
 def test_training_goes_on_bit_for_bit_when_samples_fail(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture, fault: str,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, caplog, fault
+):
     def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
         return Worker(Path("base"), chosen.compute, module=QUICK)
 
@@ -171,10 +163,7 @@ def test_training_goes_on_bit_for_bit_when_samples_fail(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault", SAMPLER_FAULTS)
-def test_the_same_with_the_real_worker(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture, fault: str,
-) -> None:  # fmt: skip
+def test_the_same_with_the_real_worker(workshop, straight, monkeypatch, caplog, fault):
     monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
     if fault == "hang":
         monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
@@ -186,10 +175,7 @@ def test_the_same_with_the_real_worker(
 
 
 @pytest.mark.slow
-def test_after_a_fault_the_next_sample_is_spoken(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    reports: list[tuple[str, str]],
-) -> None:  # fmt: skip
+def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch, reports):
     """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
     mel_devices: list[str] = []
 
@@ -221,9 +207,8 @@ def test_after_a_fault_the_next_sample_is_spoken(
 
 @pytest.mark.parametrize("code", [700, 710])
 def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, capfd, reports, code
+):
     def dies(*_: object) -> None:
         raise accelerator_error(code)
 
@@ -236,7 +221,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
         told = capfd.readouterr().err
         assert f"number {code}" in told and "Give the same command again" in told
         # What was saved before the sample is whole; the epoch's sidecar tells why it is silent.
-        assert run.epochs() == [1] and run.newest_verified().epoch == 1  # type: ignore[union-attr]
+        assert run.epochs() == [1] and run.newest_verified().epoch == 1
         sidecar = json.loads((run.samples / "epoch_1_output.json").read_text())
         assert sidecar["mode"] == "skipped" and f"number {code}" in sidecar["reason"]
     assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
@@ -258,9 +243,8 @@ def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("code", [700, 710])
 def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, capfd, reports, code
+):
     steps = [step for kind, _, step, *_ in losses(straight) if kind == "train"]
     name, at = f"step-{code}", len(steps) - 2
     with monkeypatch.context() as patched:
@@ -276,9 +260,8 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
 
 
 def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, caplog
+):
     errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
     monkeypatch.setattr(trainer, "forward_backward", failing_step(3, errors))
     run = workshop.run("short", EPOCHS)

@@ -89,9 +89,7 @@ class Heard:
         return found
 
 
-def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
-    tmp_path: Path, reference: SampleReference
-) -> None:
+def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(tmp_path, reference):
     heard = Heard(tmp_path, reference)
     with heard.sampler as sampler:
         sampler.sample(10, tmp_path / "checkpoint_epoch_10.pt", "abc")
@@ -123,13 +121,7 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault"),
     ],
 )
-def test_a_fault_is_told_and_the_run_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    reference: SampleReference,
-    fault: str,
-    code: str,
-) -> None:
+def test_a_fault_is_told_and_the_run_goes_on(monkeypatch, tmp_path, reference, fault, code):
     heard = Heard(tmp_path, reference)
     stale = heard.run.samples / "epoch_1_output.wav"
     stale.parent.mkdir(parents=True)
@@ -147,9 +139,7 @@ def test_a_fault_is_told_and_the_run_goes_on(
     assert heard.sidecar(2)["mode"] == "cpu_subprocess"
 
 
-def test_three_failures_in_a_row_end_the_attempts_with_one_message(
-    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, reference, caplog):
     heard = Heard(tmp_path, SampleReference(reference.path, "refuse", "en"))
     with heard.sampler as sampler:
         for epoch in (1, 2):
@@ -167,9 +157,7 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(
     assert [told.mode for told in heard.told].count("skipped") == 7
 
 
-def test_sampling_off_starts_nothing_and_says_so(
-    tmp_path: Path, reference: SampleReference
-) -> None:
+def test_sampling_off_starts_nothing_and_says_so(tmp_path, reference):
     heard = Heard(tmp_path, reference, SamplingPlan("skipped", ON_CPU, "SAMPLE_DEVICE=off"))
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")
@@ -181,9 +169,7 @@ def test_sampling_off_starts_nothing_and_says_so(
     )
 
 
-def test_a_reference_that_is_gone_costs_the_sample_only(
-    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_reference_that_is_gone_costs_the_sample_only(tmp_path, reference, caplog):
     reference.path.unlink()
     for mode in ("cpu_subprocess", "skipped"):
         heard = Heard(tmp_path, reference, SamplingPlan(mode, ON_CPU, "a reason"))
@@ -194,9 +180,7 @@ def test_a_reference_that_is_gone_costs_the_sample_only(
     assert "cannot be kept: " in caplog.text
 
 
-def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
-    tmp_path: Path, reference: SampleReference
-) -> None:
+def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, reference):
     go = tmp_path / "go"
     heard = Heard(
         tmp_path, SampleReference(reference.path, f"when {go}", "en"),
@@ -211,9 +195,7 @@ def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
-    tmp_path: Path, reference: SampleReference, overlap: bool
-) -> None:
+def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(tmp_path, reference, overlap):
     stop = threading.Event()
     never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en")
     chosen = SamplingPlan("cpu_subprocess", ON_CPU, "", overlap=overlap)
@@ -252,10 +234,7 @@ class Fails:
     def close(self) -> None: ...
 
 
-def test_a_bad_fft_moves_the_mel_and_nothing_else(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+def test_a_bad_fft_moves_the_mel_and_nothing_else(tmp_path, reference, no_gpu_is_asked, caplog):
     fails = Fails(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), None, None)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
     with heard.sampler as sampler:
@@ -271,9 +250,8 @@ def test_a_bad_fft_moves_the_mel_and_nothing_else(
 
 
 def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tmp_path, reference, no_gpu_is_asked, monkeypatch
+):
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(ValueError("wrong shape")))
     with heard.sampler as sampler:
         sampler.sample(1, tmp_path / "1.pt", "one")
@@ -291,9 +269,7 @@ def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
     assert len(heard.surprises) == 2
 
 
-def test_short_memory_is_tried_once_more_in_the_same_place(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
-) -> None:
+def test_short_memory_is_tried_once_more_in_the_same_place(tmp_path, reference, no_gpu_is_asked):
     full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     fails = Fails(full, None, full, full)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
@@ -310,8 +286,8 @@ def test_short_memory_is_tried_once_more_in_the_same_place(
 
 @pytest.mark.parametrize("code", [700, 710, None])
 def test_a_dead_context_ends_the_run_and_is_never_asked_again(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str], code: int | None
-) -> None:
+    tmp_path, reference, no_gpu_is_asked, code
+):
     """Whatever the error was that left it dead."""
     words = "CUDA error: the words of tomorrow\nmore lines"
     error: Exception = ValueError(words)
@@ -319,7 +295,7 @@ def test_a_dead_context_ends_the_run_and_is_never_asked_again(
         no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
     else:
         error = torch.AcceleratorError(words)
-        error.error_code = code  # type: ignore[attr-defined]
+        error.error_code = code
     fails = Fails(error)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
     with heard.sampler as sampler, pytest.raises(GpuLost, match="tomorrow") as lost:
@@ -335,7 +311,7 @@ def clip(name: str, seconds: float) -> Clip:
     return Clip(name, Path(name), f"text of {name}", "ana", "pt", seconds, name * 8, (1,))
 
 
-def test_the_reference_is_held_out_and_chosen_by_content() -> None:
+def test_the_reference_is_held_out_and_chosen_by_content():
     clips = (*(clip(name, 4.0) for name in "abcdef"), clip("g", 11.0))
     for order in range(3):
         held_out = [4, 5, 6]
@@ -361,8 +337,8 @@ def state_of(module: torch.nn.Module) -> str:
 
 
 def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoint(
-    base_folder: Path, tmp_path: Path, reference: SampleReference
-) -> None:
+    base_folder, tmp_path, reference
+):
     weights = {
         name: tensor
         for name, tensor in model.read_tensors(base_folder / "model.pth").items()
@@ -397,9 +373,7 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
         ("in_process", False, None, 0),
     ],
 )
-def test_a_speaker_computes_as_its_plan_says(
-    monkeypatch: pytest.MonkeyPatch, mode: str, overlap: bool, threads: int | None, niceness: int
-) -> None:
+def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads, niceness):
     """GUARD and SPEAK_PRECISION among them; a worker leaves a core to the training beside it."""
     made: list[tuple[Path, ComputeConfig]] = []
 
@@ -423,7 +397,7 @@ def test_a_speaker_computes_as_its_plan_says(
     assert made == [(Path("base"), replace(asked, threads=threads))]
 
 
-def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path: Path) -> None:
+def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
     """The run, `train sample` and `train evaluate`: GUARD as well, which the last one ignored."""
     context: Any = SimpleNamespace(
         machine=CORES, device=Choice("cpu", ""), base=tmp_path,
@@ -440,9 +414,7 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
-    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(base_folder, tmp_path, caplog):
     caplog.set_level("INFO", logger="train")
     for number in range(2):
         noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
