@@ -40,7 +40,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
 
 
 @contextmanager
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
+def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     """What the engine is asked to say meanwhile, and with which recording."""
     found: list[tuple[SynthesisRequest, str | None]] = []
     speak = Engine.speak
@@ -51,6 +51,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SynthesisReque
         found.append((ask, recording))
         return speak(self, ask, recording, caller)
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "speak", spy)
         yield found

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
+from tests.api.heard import refused
 
 CHAT = "http://localhost:3000"
 KEY = "correct-horse"
@@ -57,7 +58,7 @@ def test_a_named_page_reads_why_it_is_refused(listed: Running) -> None:
     """A refusal without these headers would be a network error to it."""
     asked = {"Origin": CHAT, "Authorization": "Bearer wrong"}
     answer = listed.client.get("/v1/voices", headers=asked)
-    assert (answer.status_code, answer.json()["code"]) == (401, "unauthorized")
+    assert refused(answer) == (401, "unauthorized")
     assert answer.headers["access-control-allow-origin"] == CHAT
 
 
@@ -67,7 +68,7 @@ def test_no_other_page_is_let_in(listed: Running, origin: str) -> None:
         answer = listed.client.request(
             method, "/v1/audio/speech", headers={**PREFLIGHT, "Origin": origin}
         )
-        assert (answer.status_code, answer.json()["code"]) == (403, "foreign_origin")
+        assert refused(answer) == (403, "foreign_origin")
         assert "access-control-allow-origin" not in answer.headers
     answer = listed.client.get("/v1/voices", headers={"Origin": origin})
     assert "access-control-allow-origin" not in answer.headers

@@ -75,7 +75,7 @@ def alive_and_unhurt(service: Running) -> None:
     service.wait_ready()
     assert service.parts.engine.happened.restarts == 0
     assert service.say("hello").status_code == 200
-    assert 'code="500"' not in service.client.get("/metrics").text
+    assert 'code="500"' not in service.metrics()
 
 
 def declared(service: Running) -> set[tuple[str, str]]:

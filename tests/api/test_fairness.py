@@ -1,9 +1,7 @@
 """Long texts beside short ones, limits by caller, and what is counted of refusals."""
 
 import contextlib
-import json
 import logging
-import re
 import socket
 import threading
 import time
@@ -19,7 +17,9 @@ import pytest
 from api.app import limits_of
 from api.engine.child import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
-from tests.api.heard import said
+from tests.api.heard import refused, said
+from tests.api.raw import connected, request
+from tests.api.sounds import upload
 from xtts.inference.compute_config import ComputeConfig
 
 BODY = {"input": "Good morning.", "response_format": "pcm"}
@@ -83,62 +83,44 @@ def test_it_is_ready_while_it_speaks_one_long_text(
 
 def test_every_refusal_is_counted(tmp_path: Path) -> None:
     with running(settings_in(tmp_path, api_requests_per_minute=2, api_strict=True)) as service:
-        service.say("")
-        service.say("x", surprise=1)
-        service.say("x", model="gpt-9")
-        service.say("x")
-        service.say("x")
+        for text, more in (("", {}), ("x", {"surprise": 1}), ("x", {"model": "gpt-9"})):
+            service.say(text, **more)
+        service.say("x"), service.say("x")
         service.client.get("/v1/runs/nothing/metrics")
         service.client.get("/status", headers={"host": "evil.example"})
-        text = service.client.get("/metrics").text
-    assert counted(text, "tts_requests_total", code="422") == 2
-    assert counted(text, "tts_requests_total", code="429") >= 1
-    assert counted(text, "tts_refusals_total", code="invalid_request", status="422") == 2
-    assert counted(text, "tts_refusals_total", code="rate_limited", status="429") >= 1
-    assert counted(text, "tts_refusals_total", code="no_run", status="404") == 1
-    assert counted(text, "tts_refusals_total", code="foreign_host", status="403") == 1
+        assert service.counted("tts_requests_total", code="422") == 2
+        assert service.counted("tts_requests_total", code="429") >= 1
+        for code, status in (("invalid_request", 422), ("no_run", 404), ("foreign_host", 403)):
+            found = service.counted("tts_refusals_total", code=code, status=str(status))
+            assert found == (2 if status == 422 else 1)
+        assert service.counted("tts_refusals_total", code="rate_limited", status="429") >= 1
 
 
 def test_uploads_beyond_the_places_are_refused_and_counted(service: Running) -> None:
-    port = int(service.address.rpartition(":")[2])
-    head = (
-        b"POST /v1/voices HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n"
-        b"Content-Type: multipart/form-data; boundary=x\r\n\r\n--x\r\n"
-    )
+    kind = "multipart/form-data; boundary=x"
+    begun = request("POST /v1/voices", b"--x\r\n", content_length=1000, content_type=kind)
     with contextlib.ExitStack() as held:
         for _ in range(8):  # each has a place as long as its body is on the way
-            one = held.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-            one.sendall(head)
-        files = {"file": ("anna.wav", b"RIFF")}
+            held.enter_context(connected(service.port, begun))
 
-        def refused() -> bool:
-            answer = service.client.post("/v1/voices", files=files, data={"name": "Anna"})
-            full = answer.status_code == 503
-            assert not full or (answer.json()["code"], answer.headers["retry-after"]) == (
-                "uploads_full",
-                "5",
-            )
-            return full
+        def full() -> bool:
+            answer = upload(service, b"RIFF")
+            told = (answer.json()["code"], answer.headers.get("retry-after"))
+            assert answer.status_code != 503 or told == ("uploads_full", "5")
+            return answer.status_code == 503
 
-        service.wait_until(refused, 10)  # the eighth may still be on its way to the service
-        text = service.client.get("/metrics").text
-    assert counted(text, "tts_refusals_total", code="uploads_full", status="503") == 1
-    service.wait_until(lambda: not refused(), 10)  # their places are free again
-
-
-def counted(text: str, name: str, **labels: str) -> float:
-    words = ",".join(f'{key}="{value}"' for key, value in labels.items())
-    found = re.search(rf"^{re.escape(f'{name}{{{words}}}')} (\S+)$", text, re.MULTILINE)
-    return float(found[1]) if found else 0.0
+        service.wait_until(full, 10)  # the eighth may still be on its way to the service
+        assert service.counted("tts_refusals_total", code="uploads_full", status="503") == 1
+    service.wait_until(lambda: not full(), 10)  # their places are free again
 
 
 def test_the_backend_that_computes_is_told_to_prometheus(tmp_path: Path) -> None:
     how = ChildOptions(ComputeConfig(backend="onnx"), FAKE, lambda: NO_GPU)
     with running(settings_in(tmp_path), how) as service:
-        text = service.client.get("/metrics").text
-        assert 'tts_device_info{device="cpu",provider="CPUExecutionProvider"} 1.0' in text
-        assert "torch" not in text
-        assert service.client.get("/status").json()["execution_provider"] == "CPUExecutionProvider"
+        provider = "CPUExecutionProvider"
+        assert service.counted("tts_device_info", device="cpu", provider=provider) == 1
+        assert "torch" not in service.metrics()
+        assert service.status()["execution_provider"] == provider
 
 
 @pytest.mark.parametrize(
@@ -167,7 +149,7 @@ def test_a_piece_that_did_not_end_well_is_told(
     # The service tells when the answer is sent: the client may have it a moment earlier.
     for answer in (whole, streamed, events):
         service.wait_until(lambda one=answer: one.headers["x-request-id"] in caplog.text, 10)
-    assert f"{metric} 3.0" in service.client.get("/metrics").text
+    assert f"{metric} 3.0" in service.metrics()
     assert text not in caplog.text
 
 
@@ -209,8 +191,8 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(
         with ThreadPoolExecutor(7) as pool:
             asked = [pool.submit(service.say, f"{one}" * 800) for one in range(7)]
             service.wait_until(lambda: any(one.done() for one in asked))
-            (refused,) = [one.result() for one in asked if one.done()]
-            assert refused.json()["code"] == "queue_full"
+            (answer,) = [one.result() for one in asked if one.done()]
+            assert refused(answer) == (503, "queue_full")
             with client_at(service.address, "127.0.0.2") as other:
                 for _ in range(3):
                     assert len(engine.spoken) >= 6
@@ -253,18 +235,13 @@ class Overload:
 
     def stalls(self, address: str, count: int) -> None:
         """Readers that ask for long texts and read nothing."""
-        port = int(self.service.address.rpartition(":")[2])
-        content = json.dumps({"input": LONG, "response_format": "pcm"}).encode()
-        head = (
-            f"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\n"
-            f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n"
-        )
+        asked = request("POST /v1/audio/speech", {"input": LONG, "response_format": "pcm"})
         for _ in range(count):
             one = socket.socket()
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
             one.bind((address, 0))
-            one.connect(("127.0.0.1", port))
-            one.sendall(head.encode() + content)
+            one.connect(("127.0.0.1", self.service.port))
+            one.sendall(asked)
             self._stalled.append(one)
 
     @contextlib.contextmanager

@@ -6,11 +6,10 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-import soundfile
 
 from tests.api.conftest import QUICK, running, settings_in
+from tests.api.sounds import tone_reference
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from xtts.model.config import naming_normalizer
 from xtts.text.normalization.registry import COQUI
@@ -24,7 +23,7 @@ ORDINAL = "5. května"
 @pytest.mark.parametrize(("old", "status"), [(True, 422), (False, 200)])
 def test_an_old_voice_keeps_coquis_normaliser(tmp_path: Path, old: bool, status: int) -> None:
     voice = tiny_base(tmp_path / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
-    soundfile.write(voice / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)
+    tone_reference(voice)
     if old:
         config = voice / "config.json"
         found = naming_normalizer(json.loads(config.read_text()), COQUI)

@@ -11,12 +11,11 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import httpx
-import numpy as np
 import pytest
-import soundfile
 
 from api.engine.queue import digest_of
 from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.sounds import tone_reference
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -35,7 +34,7 @@ HURTING = [
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
     folder = tmp_path_factory.mktemp("texts")
     voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
-    soundfile.write(voice / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)
+    tone_reference(voice)
     settings = settings_in(folder, voice=str(voice))
     limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
     with running(settings, limits=limits, threads=1) as found:

@@ -14,7 +14,7 @@ import api.__main__
 from api.app import how_of
 from tests.api.conftest import FAKE, NO_GPU, running, settings_in
 from tests.api.run_folders import write_epoch
-from tests.api.routes.test_voice_routes import file_of, speech, upload
+from tests.api.sounds import file_of, speech, upload
 
 folder = Path(sys.argv[1])
 write_epoch(folder / "output", 1)

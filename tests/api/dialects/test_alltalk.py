@@ -26,8 +26,8 @@ def test_nothing_else_is_found_there(dialect: Running, name: str) -> None:
     assert refusal(dialect.client.get("/audiocache/x.wav")) == (404, "no_sound", None)
 
 
-def test_a_preview_says_the_name(dialect: Running, monkeypatch: pytest.MonkeyPatch) -> None:
-    with asked(monkeypatch) as orders:
+def test_a_preview_says_the_name(dialect: Running) -> None:
+    with asked() as orders:
         answer = dialect.client.post("/api/previewvoice/", data={"voice": "Anna.wav"})
     assert orders[0][0].text == "This is the voice Anna."
     assert answer.json()["output_file_url"].startswith("http://")
@@ -50,10 +50,8 @@ def test_what_has_no_effect_is_named(dialect: Running) -> None:
     assert "x-ignored-fields" not in plain.headers
 
 
-def test_html_is_resolved_where_it_is_said_to_be(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with asked(monkeypatch) as orders:
+def test_html_is_resolved_where_it_is_said_to_be(dialect: Running) -> None:
+    with asked() as orders:
         generate(dialect, text_input="a &amp; b", text_filtering="html")
         generate(dialect, text_input="a &amp; b")
     assert [one.text for one, _ in orders] == ["a & b", "a &amp; b"]

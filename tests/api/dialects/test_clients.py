@@ -291,10 +291,10 @@ def by_name(row: TableRow) -> str:
 
 @pytest.mark.parametrize("row", TABLE, ids=by_name)
 def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(
-    row: TableRow, dialect: Running, anna: str, monkeypatch: pytest.MonkeyPatch
+    row: TableRow, dialect: Running, anna: str
 ) -> None:
     """Sample for sample where its format is lossless."""
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         sound = row.ask(Talk(dialect.client, "Anna", anna))
     (params, recording), voices = orders[0], dialect.parts.voices
     assert len(orders) == 1 and params.text == TEXT

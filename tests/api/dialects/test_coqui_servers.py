@@ -9,7 +9,7 @@ import pytest
 from api.dialects.xtts_streaming_server import handle_of, voice_of
 from tests.api.conftest import Running
 from tests.api.heard import asked, refusal, said, samples
-from tests.api.routes.test_voice_routes import file_of, speech
+from tests.api.sounds import file_of, speech
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ from tests.api.routes.test_voice_routes import file_of, speech
     ],
 )  # fmt: skip
 def test_a_text_stands_in_a_header_in_the_address_or_in_a_form(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch, sent: dict[str, Any]
+    dialect: Running, sent: dict[str, Any]
 ) -> None:
     """In this order: idiap/coqui-ai-TTS 7cde79ec TTS/server/server.py, tts()."""
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         answer = dialect.client.post("/api/tts", **sent)
     assert samples(answer.content) == said("hello")
     (params, recording), = orders  # fmt: skip
@@ -76,9 +76,7 @@ def test_a_handle_names_only_voices_that_there_are(dialect: Running) -> None:
         assert refusal(answer) == (404, "no_voice", "speaker_embedding")
 
 
-def test_a_speaker_is_cloned_once_and_kept(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_speaker_is_cloned_once_and_kept(dialect: Running) -> None:
     """coqui-ai/xtts-streaming-server 99286c10 test/test_streaming.py, get_speaker()"""
     files = {"wav_file": ("../bea.wav", file_of(speech(3.0)))}
     first, again = (
@@ -88,7 +86,7 @@ def test_a_speaker_is_cloned_once_and_kept(
     assert first == again
     names = [voice["name"] for voice in dialect.client.get("/v1/voices").json()["voices"]]
     assert names.count("bea") == 1
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         body = {"text": "hello", "language": "en", **first}
         assert samples(dialect.client.post("/tts_stream", json=body).content) == said("hello")
     assert (

@@ -42,10 +42,8 @@ def test_a_model_that_there_is_not_is_refused_as_openais_clients_read_it(
 
 
 @pytest.mark.parametrize("voice", ["Anna", "anna", {"id": "Anna"}, " anna "])
-def test_a_voice_is_asked_for_by_name(
-    dialect: Running, anna: str, voice: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with asked(monkeypatch) as orders:
+def test_a_voice_is_asked_for_by_name(dialect: Running, anna: str, voice: Any) -> None:
+    with asked() as orders:
         assert dialect.say("hello", voice=voice).status_code == 200
         assert dialect.say("hello", voice={"id": anna, "name": "Anna"}).status_code == 200
     recordings = [recording for _, recording in orders]
@@ -60,19 +58,19 @@ def test_a_voice_is_asked_for_by_name(
      ({"language": None, "lang_code": None}, "")],
 )  # fmt: skip
 def test_a_language_is_asked_for_in_every_clients_way(
-    dialect: Running, fields: dict[str, Any], language: str, monkeypatch: pytest.MonkeyPatch
+    dialect: Running, fields: dict[str, Any], language: str
 ) -> None:
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         assert dialect.say("hello", **fields).status_code == 200
     assert orders[0][0].language == language
 
 
-def test_null_counts_as_left_out(dialect: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_null_counts_as_left_out(dialect: Running) -> None:
     names = ("model", "voice", "response_format", "speed", "stream", "stream_format", "language",
              "lang_code", "temperature", "seed", "instructions")  # fmt: skip
     nulls = dict.fromkeys(names) | {"input": "hello"}
     bodies: list[dict[str, Any]] = [{"input": "hello"}, nulls]
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         types = [
             dialect.client.post("/v1/audio/speech", json=body).headers["content-type"]
             for body in bodies

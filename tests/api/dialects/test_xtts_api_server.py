@@ -12,14 +12,12 @@ SLIDERS = {
 }  # fmt: skip
 
 
-def test_settings_count_for_the_callers_later_requests_to_this_dialect(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect: Running) -> None:
     changed = {**SLIDERS, "temperature": "0.3", "speed": "1.25"}
     assert dialect.client.post("/set_tts_settings", json=changed).status_code == 200
     told = dialect.client.get("/get_tts_settings").json()
     assert told == {**SLIDERS, "temperature": 0.3, "speed": 1.25}
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         dialect.client.post("/tts_to_audio/", json={"text": "hi"})
         dialect.client.get("/tts_stream", params={"text": "hi"})
         dialect.client.get("/api/tts", params={"text": "hi"})

@@ -8,7 +8,6 @@ import io
 import json
 import os
 import re
-import socket
 import subprocess
 import sys
 import time
@@ -21,6 +20,7 @@ import pytest
 from PIL import Image
 
 from tests.api.page.conftest import Open, add_voice, say, says, speak, until
+from tests.ports import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
 
@@ -43,9 +43,7 @@ class Service:
     """The API's process, its address, and the run folder that it looks at."""
 
     def __init__(self, folder: Path, output: Path | None = None, **settings: str) -> None:
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
+        port = free_port()
         self.folder = folder
         self.address = f"http://127.0.0.1:{port}"
         self.output = output or folder / "output"

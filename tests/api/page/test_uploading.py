@@ -10,8 +10,7 @@ import pytest
 from api.voices import adding, decoding, recordings
 from tests.api.conftest import Running
 from tests.api.page.conftest import Open, add_voice
-from tests.api.routes.test_voice_routes import file_of, speech
-from tests.api.voices.test_recordings_av import made
+from tests.api.sounds import file_of, made, speech
 
 pytestmark = pytest.mark.system
 

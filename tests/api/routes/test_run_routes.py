@@ -17,7 +17,7 @@ from api.routes.ranged_file import wav_file
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in
-from tests.api.heard import said
+from tests.api.heard import refused, said
 from tests.api.run_folders import write_epoch
 from xtts.voices.run_folder import RunFolder
 
@@ -58,7 +58,7 @@ def test_the_newest_epoch_speaks_and_the_list_says_so(service: Running) -> None:
                                                                                   True)  # fmt: skip
     assert two["sample"]["output"] == "/v1/runs/current/epochs/2/output.wav"
     assert (two["validation_loss"], two["train_loss"]) == (1.5, 19.5)
-    assert service.client.get("/status").json()["voice"].startswith("epoch 2 ")
+    assert service.status()["voice"].startswith("epoch 2 ")
     service.wait_until(
         lambda: all(
             epoch["verified"]
@@ -148,7 +148,7 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
     assert service.parts.engine.child.pid == child
     with running(settings_in(tmp_path)) as again:
         assert served(again) == before
-        assert again.client.get("/status").json()["state"] == "ready"
+        assert again.status()["state"] == "ready"
         assert again.client.delete("/v1/promotion").json()["served"]["epoch"] == 2
     assert list((tmp_path / "voices" / "promoted").iterdir()) == []
 
@@ -179,7 +179,7 @@ def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
     monkeypatch.setattr("api.runs.promotion.os.link", full)
     monkeypatch.setattr("api.runs.promotion.replace_file", full)
     answer = service.client.post("/v1/runs/current/epochs/1/promote")
-    assert (answer.status_code, answer.json()["code"]) == (507, "not_kept")
+    assert refused(answer) == (507, "not_kept")
     assert "No space left" in answer.json()["detail"]
     assert served(service) == speaks("current", 1)
     with running(settings_in(tmp_path)) as again:
@@ -213,10 +213,10 @@ def test_samples_come_whole_and_in_ranges(service: Running, output: Path) -> Non
     part = service.client.get(path, headers={"range": "bytes=10-19"})
     assert part.status_code == 206 and part.content == data[10:20]
     behind = service.client.get(path, headers={"range": "bytes=9999999-"})
-    assert (behind.status_code, behind.json()["code"]) == (416, "range_not_satisfiable")
+    assert refused(behind) == (416, "range_not_satisfiable")
     assert behind.headers["content-range"] == f"bytes */{len(data)}"
     nonsense = service.client.get(path, headers={"range": "bytes=x"})
-    assert (nonsense.status_code, nonsense.json()["code"]) == (400, "bad_range")
+    assert refused(nonsense) == (400, "bad_range")
     for refusal in (behind, nonsense):
         assert refusal.headers["content-type"] == "application/problem+json"
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
+from tests.api.heard import refused
 from tests.api.judged_run import CANDIDATES, PATIENT, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 from xtts.voices.run_folder import RunFolder
@@ -42,8 +43,7 @@ def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
     with running(settings_in(tmp_path), limits=PATIENT) as service:
         found = service.client.get("/v1/runs").json()
         assert found["runs"][0]["evaluation"] is None and found["follows"] == "latest"
-        answer = service.client.get("/v1/runs/current/evaluation")
-        assert (answer.status_code, answer.json()["code"]) == (404, "no_evaluation")
+        assert refused(service.client.get("/v1/runs/current/evaluation")) == (404, "no_evaluation")
 
 
 def test_a_damaged_evaluation_is_none_and_is_told_once(

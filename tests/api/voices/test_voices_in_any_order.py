@@ -1,8 +1,6 @@
 """Voices over HTTP in any order of calls, beside a dictionary that says what there must be: upload,
 list, hear, rename, speak by id and by name, delete, and what is left of a voice that is gone."""
 
-import io
-import wave
 from collections import Counter
 from pathlib import Path
 from typing import ClassVar
@@ -19,6 +17,7 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
+from api.encoding import whole
 from api.voices import recordings
 from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running, running, settings_in
@@ -32,13 +31,7 @@ QUALITY = {"word": "good", "remarks": [], "speech_seconds": 0.1, "snr_db": 60.0,
 
 def sound_of(number: int) -> bytes:
     """A wav that is like no other."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(24_000)
-        writer.writeframes(number.to_bytes(2, "little") * 2_400)
-    return file.getvalue()
+    return whole("wav", number.to_bytes(2, "little") * 2_400)
 
 
 async def undecoded(data: bytes) -> DecodedRecording:

@@ -16,7 +16,7 @@ from wyoming.event import Event, Eventable
 from wyoming.tts import Synthesize, SynthesizeVoice
 
 from tests.api.conftest import QUICK, Running, running, settings_in
-from tests.api.routes.test_voice_routes import file_of, speech, upload
+from tests.api.sounds import file_of, speech, upload
 
 
 @dataclass

@@ -42,11 +42,9 @@ def test_every_voice_is_listed_in_every_language(ports: BothPorts) -> None:
     assert all(one.installed for one in program.voices)
 
 
-def test_each_listed_voice_speaks_as_itself(
-    ports: BothPorts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_listed_voice_speaks_as_itself(ports: BothPorts) -> None:
     """Home Assistant sends nothing of a voice but its name."""
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         for voice in described(ports).voices:
             assert say(ports, TEXT, SynthesizeVoice(name=voice.name)).pcm == said(TEXT)
     kept = ports.http.parts.voices
@@ -79,12 +77,11 @@ def test_a_text_that_is_no_unicode_is_refused(
 )
 def test_voices_are_named_as_over_http(
     ports: BothPorts,
-    monkeypatch: pytest.MonkeyPatch,
     voice: dict[str, Any] | None,
     language: str,
     recorded: bool,
 ) -> None:
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         event = Event("synthesize", {"text": TEXT, "voice": voice} if voice else {"text": TEXT})
         found = asyncio.run(answered(ports, event))
     assert found.pcm == said(TEXT) and found.error is None
@@ -194,10 +191,10 @@ def test_a_refusal_is_told_and_ends_the_connection(
     ids=range(17),
 )  # fmt: skip
 def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(
-    ports: BothPorts, sent: bytes, monkeypatch: pytest.MonkeyPatch
+    ports: BothPorts, sent: bytes
 ) -> None:
     """A web page that posts events to this port sends a request line before them."""
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         answer = asyncio.run(bytes_answered(ports, sent))
     assert orders == []
     if answer:
