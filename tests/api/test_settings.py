@@ -10,9 +10,12 @@ def loaded(*given: str) -> settings.ApiSettings:
     return settings.load((), dict(one.split("=") for one in given), None)[0]
 
 
-def test_wyoming_is_off_where_nothing_is_said() -> None:
+def test_wyoming_is_off_where_nothing_is_said_and_on_without_keys_where_that_is_allowed() -> None:
     assert loaded().wyoming_port is None and loaded("WYOMING_PORT=off").wyoming_port is None
     assert loaded("WYOMING_PORT=10200").wyoming_port == 10200
+    found = loaded("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on",
+                   "WYOMING_ANNOUNCE=on")  # fmt: skip
+    assert (found.wyoming_port, found.wyoming_announce) == (10200, True)
 
 
 @pytest.mark.parametrize(
@@ -29,12 +32,6 @@ def test_wyoming_is_off_where_nothing_is_said() -> None:
 def test_a_port_of_wyoming_that_is_refused(given: tuple[str, ...], told: str) -> None:
     with pytest.raises(SettingsError, match=told):
         loaded(*given)
-
-
-def test_wyoming_beyond_this_machine_without_keys_where_that_is_allowed() -> None:
-    found = loaded("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on",
-                   "WYOMING_ANNOUNCE=on")  # fmt: skip
-    assert (found.wyoming_port, found.wyoming_announce) == (10200, True)
 
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "nas.lan"])

@@ -29,7 +29,7 @@ def test_a_text_stands_in_a_header_in_the_address_or_in_a_form(
     with asked() as orders:
         answer = dialect.client.post("/api/tts", **sent)
     assert samples(answer.content) == said("hello")
-    (params, recording), = orders  # fmt: skip
+    ((params, recording),) = orders
     assert params.text == "hello" and recording is not None
     if "data" not in sent:
         answer = dialect.client.get("/api/tts", **sent)
@@ -51,17 +51,9 @@ def test_a_handle_outlives_json_and_half_precision(voice: str) -> None:
 
 @pytest.mark.parametrize(
     "numbers",
-    [
-        [],
-        [0.0] * 512,
-        [1e300],
-        [1e308],
-        [-0.5],
-        [0.1, 0.2],
-        list(np.linspace(-3, 3, 512)),
-        [0.5] * 100,
-    ],
-)
+    [[], [0.0] * 512, [1e300], [1e308], [-0.5], [0.1, 0.2], list(np.linspace(-3, 3, 512)),
+     [0.5] * 100],
+)  # fmt: skip
 def test_latents_of_another_server_are_refused(dialect: Running, numbers: list[float]) -> None:
     body = {"text": "x", "language": "en", "speaker_embedding": numbers, "gpt_cond_latent": [[0.1]]}
     for path in ("/tts_stream", "/tts"):
@@ -89,9 +81,8 @@ def test_a_speaker_is_cloned_once_and_kept(dialect: Running) -> None:
     with asked() as orders:
         body = {"text": "hello", "language": "en", **first}
         assert samples(dialect.client.post("/tts_stream", json=body).content) == said("hello")
-    assert (
-        orders[0][1] is not None and first == dialect.client.get("/studio_speakers").json()["bea"]
-    )
+    assert orders[0][1] is not None
+    assert first == dialect.client.get("/studio_speakers").json()["bea"]
 
 
 @pytest.mark.parametrize("data", [b"", b"nothing", b"RIFF" + bytes(100)])

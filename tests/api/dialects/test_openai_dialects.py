@@ -27,18 +27,14 @@ def test_the_voices_are_listed_by_id_and_name(dialect: Running, anna: str) -> No
 
 @pytest.mark.parametrize("model", ["sotaque", "tts-1", "tts-1-1106", "gpt-4o-mini-tts-2025-03-20"])
 def test_a_model_is_retrieved_by_name(dialect: Running, model: str) -> None:
-    told = dialect.client.get(f"/v1/models/{model}").json()
     listed = dialect.client.get("/v1/models").json()["data"][0]
-    assert told == {**listed, "id": model}
+    assert dialect.client.get(f"/v1/models/{model}").json() == {**listed, "id": model}
 
 
 @pytest.mark.parametrize("model", ["whisper-1", "tts-2", "tts-1-", "gpt-4o", "tts-1.x"])
-def test_a_model_that_there_is_not_is_refused_as_openais_clients_read_it(
-    dialect: Running, model: str
-) -> None:
+def test_a_model_that_there_is_not_is_refused(dialect: Running, model: str) -> None:
     answer = dialect.client.get(f"/v1/models/{model}")
     assert refusal(answer) == (404, "model_not_found", "model")
-    assert answer.json()["error"]["code"] == "model_not_found"
 
 
 @pytest.mark.parametrize("voice", ["Anna", "anna", {"id": "Anna"}, " anna "])
@@ -71,11 +67,9 @@ def test_null_counts_as_left_out(dialect: Running) -> None:
     nulls = dict.fromkeys(names) | {"input": "hello"}
     bodies: list[dict[str, Any]] = [{"input": "hello"}, nulls]
     with asked() as orders:
-        types = [
-            dialect.client.post("/v1/audio/speech", json=body).headers["content-type"]
-            for body in bodies
-        ]
-    assert orders[0] == orders[1] and types == ["audio/mpeg"] * 2
+        answers = [dialect.client.post("/v1/audio/speech", json=body) for body in bodies]
+    assert orders[0] == orders[1]
+    assert [one.headers["content-type"] for one in answers] == ["audio/mpeg"] * 2
 
 
 @pytest.mark.parametrize("form", ["wav", "flac", "mp3", "opus", "pcm"])

@@ -273,7 +273,16 @@ def test_who_asks_again_too_early_keeps_no_place_empty() -> None:
         assert waiting.refused("", "", float(now), 60.0)
     for name in "abc":
         waiting.leave(name)
-    assert all(waiting.refused("", "", now / 10, 60.0) is None for now in range(300, 400))
+    assert waiting.refused("", "", 30.0, 60.0) is None
+
+
+def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back() -> None:
+    waiting = queue_of(slots=2, most=2, mean=0.2)
+    for number in range(4):
+        waiting.enter(job(f"{number}", caller="one"))
+    assert all(waiting.refused("x", "one", 0.0, 30.0) for _ in range(100))
+    waiting.queue.clear()
+    assert all(waiting.refused("x", "one", at / 10, 30.0) is None for at in range(100))
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))

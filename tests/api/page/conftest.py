@@ -18,6 +18,16 @@ PATIENCE_MILLISECONDS = 120_000
 CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
 # The speak box has spoken.
 DONE = "!document.getElementById('again').disabled"
+# Where the desk and the speak box play, in seconds; and that the desk has something to play.
+POSITION = "document.getElementById('position').valueAsNumber"
+SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
+WORKS = "!document.getElementById('desk-works').hidden"
+DESK = "#desk-works:not([hidden])"
+PHONE = {"width": 390, "height": 844}
+LOOKS = pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
+EVIL = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
 
 
 @pytest.fixture
@@ -74,7 +84,7 @@ def opened(address: str, open_page: Open) -> Open:
 @pytest.fixture
 def page(opened: Open) -> Any:
     """The page on the fake server, with the newest epoch on its desk."""
-    return opened(ready="#desk-works:not([hidden])")
+    return opened(ready=DESK)
 
 
 def until(page: Any, expression: str) -> None:
@@ -94,8 +104,35 @@ def says(page: Any, element: str, text: str) -> None:
 
 
 def position(page: Any) -> float:
-    """Where the desk plays, in seconds."""
-    return float(page.evaluate("document.getElementById('position').valueAsNumber"))
+    return float(page.evaluate(POSITION))
+
+
+def play(page: Any, track: str = "output", seconds: float = 0.2) -> None:
+    """Has the desk play, beyond so many seconds."""
+    page.click(f"#play-{track}")
+    until(page, f"{POSITION} > {seconds}")
+
+
+def seek(page: Any, seconds: float) -> None:
+    page.evaluate(f"document.getElementById('position').value = {seconds}")
+    page.dispatch_event("#position", "input")
+
+
+def pressed(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def shows_serving(page: Any, number: int) -> None:
+    """Waits until this epoch's row says that it speaks."""
+    cell = f"document.querySelector('tr[data-epoch=\"{number}\"] .serving')"
+    until(page, f"{cell}.textContent === 'Serving'")
+
+
+def is_only_words(page: Any) -> bool:
+    """Whether none of EVIL has become markup."""
+    count = page.evaluate("document.querySelectorAll('img, b').length")
+    return count == 0 and page.title() == "Sotaque"
 
 
 def say(page: Any, text: str) -> None:

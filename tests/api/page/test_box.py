@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import Open, add_voice, speak, until
+from tests.api.page.conftest import PHONE, Open, add_voice, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -73,7 +73,7 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(
 
 
 def test_speak_stands_near_the_top_of_a_phone(opened: Open) -> None:
-    phone = opened(viewport={"width": 390, "height": 844})
+    phone = opened(viewport=PHONE)
     top = phone.evaluate("document.getElementById('say').getBoundingClientRect().bottom")
     assert top < 844
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390

@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import Open, position, says, until
+from tests.api.page.conftest import POSITION, WORKS, Open, play, position, says, seek, until
 from tests.api.page.world import TEXT, World, epoch
 
 pytestmark = pytest.mark.system
-
-POSITION = "document.getElementById('position').valueAsNumber"
 
 
 def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
@@ -21,8 +19,7 @@ def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
 
 @pytest.mark.parametrize("track", ["output", "reference"])
 def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
-    page.click(f"#play-{track}")
-    until(page, f"{POSITION} > 0.3")
+    play(page, track)
     assert page.get_attribute(f"#play-{track}", "aria-label") == f"Pause {track}"
     page.click(f"#play-{track}")
     stood = position(page)
@@ -32,8 +29,7 @@ def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
 
 
 def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.4")
+    play(page, seconds=0.4)
     # Both within one task: whatever the machine is busy with, no time passes between.
     before, after = page.evaluate(
         f"(() => {{ const before = {POSITION}; document.getElementById('switch').click();"
@@ -47,8 +43,7 @@ def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
 
 
 def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
-    page.evaluate("document.getElementById('position').value = 3.4")
-    page.dispatch_event("#position", "input")
+    seek(page, 3.4)
     page.click("#play-reference")
     says(page, "now", "0:03.6")
     until(page, "!document.getElementById('play-reference').classList.contains('playing')")
@@ -58,8 +53,7 @@ def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
 
 def test_a_loop_goes_round(page: Any) -> None:
     page.check("#loop")
-    page.evaluate("document.getElementById('position').value = 3.3")
-    page.dispatch_event("#position", "input")
+    seek(page, 3.3)
     page.click("#play-output")
     until(page, f"{POSITION} < 3")
     assert page.get_attribute("#play-output", "aria-label") == "Pause output"
@@ -133,7 +127,8 @@ def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None
         page.focus("tr[data-epoch='1'] .epoch")
         page.keyboard.press("Enter")
     says(page, "desk-title", "Epoch 1")
-    until(page, "!document.getElementById('desk-works').hidden")
+    until(page, WORKS)
+    assert position(page) == 0
     page.keyboard.press("Space")
     until(page, f"{POSITION} > 0.2")
     page.keyboard.press("x")
@@ -163,14 +158,6 @@ def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
     assert position(page) == 0
 
 
-def test_another_epoch_is_heard_at_a_click(page: Any) -> None:
-    with page.expect_response("**/epochs/1/output.wav"):
-        page.click("tr[data-epoch='1'] .epoch")
-    says(page, "desk-title", "Epoch 1")
-    until(page, "!document.getElementById('desk-works').hidden")
-    assert position(page) == 0
-
-
 def test_a_skipped_sample_is_told_with_its_reason(world: World, opened: Open) -> None:
     skipped = epoch(4)
     skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
@@ -186,8 +173,7 @@ def test_a_missing_reference_leaves_the_output_playable(world: World, opened: Op
     page = opened(ready="#desk-works:not([hidden])")
     assert page.is_disabled("#play-reference")
     assert page.is_disabled("#switch")
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.2")
+    play(page)
 
 
 def test_no_run_is_told_with_what_to_type(world: World, opened: Open) -> None:
@@ -209,11 +195,7 @@ def test_the_word_of_the_sample_that_is_heard_is_marked(page: Any) -> None:
     marked = "document.querySelector('#desk-text .word.now')?.textContent"
     assert page.evaluate(marked) is None
     for seconds, word in ((0.3, "harbour"), (2.3, "in")):
-        page.evaluate(f"""() => {{
-          const slider = document.getElementById('position');
-          slider.value = '{seconds}';
-          slider.dispatchEvent(new Event('input'));
-        }}""")
+        seek(page, seconds)
         until(page, f"{marked} === '{word}'")
     page.click("#switch")
     # The person's recording has no words of its own.

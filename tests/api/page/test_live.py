@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import Open, says, until
+from tests.api.page.conftest import Open, says, shows_serving, until
 from tests.api.page.world import World, epoch
 
 pytestmark = pytest.mark.system
@@ -71,12 +71,12 @@ def test_promoting_changes_what_is_served_and_can_be_taken_back(page: Any, world
     assert page.text_content("#served") == "Serving epoch 3; a newer one follows by itself."
     assert page.is_hidden("#follow")
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
-    until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
+    shows_serving(page, 1)
     assert world.promoted == 1
     assert page.text_content("#served") == "Serving epoch 1, as you chose."
     says(page, "fact-voice", "epoch 1")
     page.click("#follow")
-    until(page, "document.querySelector('tr[data-epoch=\"3\"] .serving').textContent === 'Serving'")
+    shows_serving(page, 3)
     assert world.promoted is None
 
 

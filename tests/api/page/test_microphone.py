@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.api.page.conftest import Open, says, until
+from tests.api.page.conftest import PHONE, Open, says, until
 from tests.api.page.world import RATE, World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -157,6 +157,6 @@ def test_a_page_without_https_says_why_it_cannot_record(
 
 
 def test_a_phone_shows_it_whole(opened: Open, with_microphone: Any) -> None:
-    page = opened(browser=with_microphone, viewport={"width": 390, "height": 844}, has_touch=True)
+    page = opened(browser=with_microphone, viewport=PHONE, has_touch=True)
     recorded(page, 1.5)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

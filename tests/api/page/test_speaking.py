@@ -5,12 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import DONE, Open, add_voice, say, says, speak, until
+from tests.api.page.conftest import DONE, SECONDS, Open, add_voice, say, says, speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
-
-SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
 
 
 def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -> None:
@@ -189,9 +187,3 @@ def test_the_word_that_is_spoken_is_marked(page: Any, world: World) -> None:
     until(page, f"{MARKED} === 'two'")
     style = "getComputedStyle(document.querySelector('#spoken-text .word.now'))"
     assert "underline" in page.evaluate(f"{style}.textDecorationLine")
-
-
-def test_a_word_that_stands_in_the_text_as_markup_is_text(page: Any) -> None:
-    speak(page, "<b>bold</b> words")
-    assert page.text_content("#spoken-text") == "<b>bold</b> words"
-    assert page.locator("#spoken-text b").count() == 0

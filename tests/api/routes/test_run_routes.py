@@ -284,7 +284,8 @@ def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(
 def test_a_browser_gets_the_page_and_anything_else_the_status(service: Running) -> None:
     page = service.client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert page.headers["content-type"].startswith("text/html")
-    assert "default-src 'self'" in page.headers["content-security-policy"]
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';") and "unsafe" not in policy
     for accept in ("*/*", "application/json"):
         assert service.client.get("/", headers={"accept": accept}).json()["device"] == "cpu"
 
