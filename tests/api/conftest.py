@@ -70,6 +70,16 @@ class Running:
             "/v1/audio/speech", json={"input": text, "response_format": form, **more}
         )
 
+    def timed(self, text: str, **more: Any) -> tuple[float, float, bytes]:
+        """Seconds to the first sound and to the last, and all of it, as samples."""
+        started, first, sound = time.monotonic(), 0.0, b""
+        body = {"input": text, "response_format": "pcm", **more}
+        with self.client.stream("POST", "/v1/audio/speech", json=body) as answer:
+            for chunk in answer.iter_raw():
+                first = first or time.monotonic() - started
+                sound += chunk
+        return first, time.monotonic() - started, sound
+
 
 def fake_child(settings: ApiSettings) -> ChildOptions:
     """On a machine without a GPU."""

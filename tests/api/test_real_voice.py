@@ -90,24 +90,18 @@ def test_http_adds_little_to_the_voice(service: Running) -> None:
     assert loop is not None
     text = TEXTS[1]
 
-    async def spoken(seed: int) -> tuple[float, float, int]:
-        started, first, size = time.monotonic(), 0.0, 0
+    async def spoken(seed: int) -> tuple[float, float, bytes]:
+        started, first, sound = time.monotonic(), 0.0, b""
         async for chunk in engine.speak(SynthesisRequest(text, "en", seed)):
             first = first or time.monotonic() - started
-            size += len(chunk)
-        return first, time.monotonic() - started, size
+            sound += chunk
+        return first, time.monotonic() - started, sound
 
-    def direct(seed: int) -> tuple[float, float, int]:
+    def direct(seed: int) -> tuple[float, float, bytes]:
         return asyncio.run_coroutine_threadsafe(spoken(seed), loop).result()
 
-    def through(seed: int) -> tuple[float, float, int]:
-        started, first, size = time.monotonic(), 0.0, 0
-        body = {"input": text, "response_format": "pcm", "seed": seed}
-        with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
-            for chunk in answer.iter_raw():
-                first = first or time.monotonic() - started
-                size += len(chunk)
-        return first, time.monotonic() - started, size
+    def through(seed: int) -> tuple[float, float, bytes]:
+        return service.timed(text, seed=seed)
 
     direct(0), through(0)
     first, whole, noise_first, noise_whole = [], [], [], []
