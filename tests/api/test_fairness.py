@@ -70,15 +70,12 @@ def test_it_is_ready_while_it_speaks_one_long_text(
 ) -> None:
     monkeypatch.setenv("FAKE_STEP", "0.01")
     limits = replace(QUICK, ready=1.0, micro=0.5)
-    with running(settings_in(tmp_path), limits=limits) as service:
-        asked = threading.Thread(target=service.say, args=("l" * 400,))
-        asked.start()
+    with running(settings_in(tmp_path), limits=limits) as service, ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(service.say, "l" * 400)
         service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
-        while asked.is_alive():
-            answer = service.client.get("/readyz")
-            assert answer.status_code == 200, answer.text
+        while not asked.done():
+            assert service.client.get("/readyz").status_code == 200
             time.sleep(0.1)
-        asked.join()
 
 
 def test_every_refusal_is_counted(tmp_path: Path) -> None:
@@ -204,71 +201,63 @@ def test_one_caller_who_fills_the_queue_keeps_nobody_out(
                 engine.cancel(engine.spoken[name])
 
 
-class Overload:
-    """A service in this process with the voice in the package, and callers of different addresses
-    that keep it busy until the end."""
+@contextlib.contextmanager
+def overloaded(service: Running, num_stalled: int) -> Iterator[list[int]]:
+    """Four callers of 36 texts of 4,096 characters at once, each of which, when it is refused,
+    comes when asked to; and so many others that ask for such a text and read nothing. All that time
+    what was answered to the 36."""
+    stop, statuses = threading.Event(), list[int]()
+    body = {"input": LONG, "response_format": "pcm"}
 
-    def __init__(self, service: Running) -> None:
-        self.service = service
-        self.stop = threading.Event()
-        self.statuses: list[tuple[str, int]] = []
-        self._threads: list[threading.Thread] = []
-        self._stalled: list[socket.socket] = []
-
-    def speaks_long(self, address: str, count: int) -> None:
-        """So many texts of 4,096 characters at once; who is refused comes when asked to."""
-        for seed in range(count):
-            thread = threading.Thread(target=self._speak, args=(address, seed), daemon=True)
-            thread.start()
-            self._threads.append(thread)
-
-    def _speak(self, address: str, seed: int) -> None:
-        body = {"input": LONG, "response_format": "pcm", "seed": seed}
-        with client_at(self.service.address, address) as client:
-            while not self.stop.is_set():
-                with client.stream("POST", "/v1/audio/speech", json=body) as answer:
-                    self.statuses.append((address, answer.status_code))
+    def speak(address: str, seed: int) -> None:
+        with client_at(service.address, address) as client:
+            while not stop.is_set():
+                asked = {**body, "seed": seed}
+                with client.stream("POST", "/v1/audio/speech", json=asked) as answer:
+                    statuses.append(answer.status_code)
                     for _ in answer.iter_raw():
-                        if self.stop.is_set():
+                        if stop.is_set():
                             return
-                self.stop.wait(int(answer.headers.get("retry-after", 0)))
+                stop.wait(int(answer.headers.get("retry-after", 0)))
 
-    def stalls(self, address: str, count: int) -> None:
-        """Readers that ask for long texts and read nothing."""
-        asked = request("POST /v1/audio/speech", {"input": LONG, "response_format": "pcm"})
-        for _ in range(count):
-            one = socket.socket()
+    threads = [
+        threading.Thread(target=speak, args=(f"127.0.0.{caller}", seed), daemon=True)
+        for caller in range(1, 5) for seed in range(36)
+    ]  # fmt: skip
+    with contextlib.ExitStack() as stalled:
+        for thread in threads:
+            thread.start()
+        for number in range(num_stalled):
+            one = stalled.enter_context(socket.socket())
             one.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-            one.bind((address, 0))
-            one.connect(("127.0.0.1", self.service.port))
-            one.sendall(asked)
-            self._stalled.append(one)
-
-    @contextlib.contextmanager
-    def readiness(self) -> Iterator[list[int]]:
-        """What /readyz says, four times a second until the block ends."""
-        found: list[int] = []
-        ended = threading.Event()
-
-        def ask() -> None:
-            with client_at(self.service.address, "127.0.0.10") as client:
-                while not ended.wait(0.25):
-                    found.append(client.get("/readyz").status_code)
-
-        asking = threading.Thread(target=ask, daemon=True)
-        asking.start()
+            one.bind((f"127.0.0.{5 + number % 4}", 0))
+            one.connect(("127.0.0.1", service.port))
+            one.sendall(request("POST /v1/audio/speech", body))
         try:
-            yield found
+            yield statuses
         finally:
-            ended.set()
-            asking.join(30)
+            stop.set()
+    for thread in threads:
+        thread.join(30)
 
-    def end(self) -> None:
-        self.stop.set()
-        for one in self._stalled:
-            one.close()
-        for thread in self._threads:
-            thread.join(30)
+
+@contextlib.contextmanager
+def readiness(service: Running) -> Iterator[list[int]]:
+    """What /readyz says, four times a second until the block ends."""
+    found, ended = list[int](), threading.Event()
+
+    def ask() -> None:
+        with client_at(service.address, "127.0.0.10") as client:
+            while not ended.wait(0.25):
+                found.append(client.get("/readyz").status_code)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    try:
+        yield found
+    finally:
+        ended.set()
+        asking.join(30)
 
 
 @pytest.mark.slow
@@ -277,25 +266,20 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path: Path, num_sta
     """With the voice in the package and the default limits: each is answered within ten seconds,
     none is refused, and the service is ready all the while."""
     settings = settings_in(tmp_path, api_requests_per_minute=600)
-    with running(settings, limits=limits_of(settings), threads=2) as service:
-        load = Overload(service)
-        try:
-            for number in range(1, 5):
-                load.speaks_long(f"127.0.0.{number}", 36)
-            for number in range(4):
-                load.stalls(f"127.0.0.{5 + number}", num_stalled // 4)
-            service.wait_until(lambda: len(load.statuses) >= 8)
-            seconds, began = [], time.monotonic()
-            with client_at(service.address, "127.0.0.9") as client, load.readiness() as ready:
-                for seed in range(20):
-                    started = time.monotonic()
-                    answer = client.post("/v1/audio/speech", json={**BODY, "seed": seed})
-                    assert answer.status_code == 200, answer.text
-                    seconds.append(time.monotonic() - started)
-                    time.sleep(max(0.0, began + 4.0 * (seed + 1) - time.monotonic()))
-        finally:
-            load.end()
-    print("seconds", sorted(round(one, 1) for one in seconds), Counter(load.statuses))
+    with (
+        running(settings, limits=limits_of(settings), threads=2) as service,
+        overloaded(service, num_stalled) as statuses,
+    ):
+        service.wait_until(lambda: len(statuses) >= 8)
+        seconds, began = [], time.monotonic()
+        with client_at(service.address, "127.0.0.9") as client, readiness(service) as ready:
+            for seed in range(20):
+                started = time.monotonic()
+                answer = client.post("/v1/audio/speech", json={**BODY, "seed": seed})
+                assert answer.status_code == 200, answer.text
+                seconds.append(time.monotonic() - started)
+                time.sleep(max(0.0, began + 4.0 * (seed + 1) - time.monotonic()))
+    print("seconds", sorted(round(one, 1) for one in seconds), Counter(statuses))
     assert max(seconds) < 10
     assert len(ready) > 20 and set(ready) == {200}
 

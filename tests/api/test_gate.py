@@ -32,17 +32,14 @@ def test_nothing_else_opens(sent: str) -> None:
 
 
 def test_a_wrong_key_is_told_from_none() -> None:
-    wrong = refuse_key(KEY, Headers({"authorization": "Bearer x"}))
-    none = refuse_key(KEY, Headers({}))
-    assert wrong and "not the service's key" in wrong.detail
-    assert none and "Send the key" in none.detail
+    wrong, none = (refuse_key(KEY, Headers(sent)) for sent in ({"authorization": "Bearer x"}, {}))
+    assert wrong and none and wrong.detail != none.detail
 
 
 @pytest.mark.parametrize("key", ["schlüssel", "key\u200b", "clé", "鍵"])
 def test_a_key_that_not_every_client_can_send_is_refused_at_the_start(key: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+    with pytest.raises(SettingsError, match="API_KEY has a character") as caught:
         load([], {"API_KEY": key}, None)
-    assert "API_KEY has a character that not every client can send" in str(caught.value)
     assert key not in str(caught.value)
 
 

@@ -21,14 +21,12 @@ def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect: 
         dialect.client.post("/tts_to_audio/", json={"text": "hi"})
         dialect.client.get("/tts_stream", params={"text": "hi"})
         dialect.client.get("/api/tts", params={"text": "hi"})
+    # A switch may be a number.
+    switched = {**SLIDERS, "enable_text_splitting": 0}
+    assert dialect.client.post("/set_tts_settings", json=switched).status_code == 200
+    assert dialect.client.get("/get_tts_settings").json()["enable_text_splitting"] == 0
     said = [(one.temperature, one.speed) for one, _ in orders]
     assert said == [(0.3, 1.25), (0.3, 1.25), (None, 1.0)]
-
-
-def test_a_switch_may_be_a_number(dialect: Running) -> None:
-    answer = dialect.client.post("/set_tts_settings", json={**SLIDERS, "enable_text_splitting": 0})
-    assert answer.status_code == 200
-    assert dialect.client.get("/get_tts_settings").json()["enable_text_splitting"] == 0
 
 
 @pytest.mark.parametrize("path", ["/get_folders", "/set_output", "/switch_model", "/tts_to_file"])
