@@ -28,7 +28,7 @@ def listed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def test_a_preflight_of_a_named_page_is_answered_without_a_key(listed: Running) -> None:
+def test_a_preflight_of_a_named_page_is_answered_without_a_key(listed):
     """A page of the internet may reach into the network: see
     https://wicg.github.io/private-network-access"""
     answer = listed.client.options("/v1/audio/speech", headers=PREFLIGHT)
@@ -40,7 +40,7 @@ def test_a_preflight_of_a_named_page_is_answered_without_a_key(listed: Running) 
     assert "Origin" in answer.headers["vary"]
 
 
-def test_a_named_page_reads_what_the_headers_say_and_why_it_is_refused(listed: Running) -> None:
+def test_a_named_page_reads_what_the_headers_say_and_why_it_is_refused(listed):
     """A refusal without these headers would be a network error to it."""
     body = {"input": "hello", "response_format": "wav", "x": 1}
     answer = listed.client.post("/v1/audio/speech", json=body, headers={"Origin": CHAT})
@@ -53,7 +53,7 @@ def test_a_named_page_reads_what_the_headers_say_and_why_it_is_refused(listed: R
     assert {one.headers["access-control-allow-origin"] for one in (answer, wrong)} == {CHAT}
 
 
-def test_no_other_page_is_let_in(listed: Running) -> None:
+def test_no_other_page_is_let_in(listed):
     other = {**PREFLIGHT, "Origin": "http://localhost:3001"}
     answers = [listed.client.request(how, "/v1/audio/speech", headers=other)
                for how in ("OPTIONS", "POST")]  # fmt: skip
@@ -62,7 +62,7 @@ def test_no_other_page_is_let_in(listed: Running) -> None:
     assert not any("access-control-allow-origin" in one.headers for one in answers)
 
 
-def test_a_listed_host_needs_no_key(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_listed_host_needs_no_key(tmp_path_factory):
     settings = settings_in(tmp_path_factory.mktemp("hosts"), api_allowed_hosts=("nas.lan",))
     with running(settings) as service:
         for host, status in (("nas.lan:8005", 200), ("other.lan", 403)):

@@ -96,9 +96,7 @@ def installed(library: ClientLibrary, folder: Path) -> list[str | Path]:
 
 
 @pytest.mark.parametrize("library", LIBRARIES, ids=lambda one: one.program)
-def test_a_library_hears_all_of_it(
-    library: ClientLibrary, ports: BothPorts, tmp_path: Path
-) -> None:
+def test_a_library_hears_all_of_it(library, ports, tmp_path):
     """Sample for sample where its format is lossless, streamed or not."""
     sounds = tmp_path / "sounds"
     sounds.mkdir()

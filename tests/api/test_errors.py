@@ -11,7 +11,6 @@ from pydantic import ValidationError
 
 from api.errors import PROBLEM, APIError, response, sentence, without_paths
 from api.routes.speech import SpeechRequest
-from tests.api.conftest import Running
 from xtts.arguments import SEED, SPEED, TEMPERATURE
 
 
@@ -32,7 +31,7 @@ from xtts.arguments import SEED, SPEED, TEMPERATURE
         ("at ~/v1/x here", "at x here"),
     ],
 )
-def test_paths_are_cut_down_to_the_name_of_the_file(told: str, shown: str) -> None:
+def test_paths_are_cut_down_to_the_name_of_the_file(told, shown):
     assert without_paths(told) == shown
 
 
@@ -43,7 +42,7 @@ def body_of(refusal: APIError, path: str) -> dict[str, Any]:
     return dict(json.loads(bytes(found.body)))
 
 
-def test_the_body_is_a_problem_and_headers_say_what_to_do() -> None:
+def test_the_body_is_a_problem_and_headers_say_what_to_do():
     refusal = APIError(422, "invalid_request", "/x/y.wav is no sound.", param="file")
     assert body_of(refusal, "/v1/runs") == {
         "type": "about:blank#invalid_request", "title": "Not with this input", "status": 422,
@@ -59,7 +58,7 @@ def test_the_body_is_a_problem_and_headers_say_what_to_do() -> None:
     [(401, "authentication_error"), (429, "rate_limit_error"), (503, "server_error"),
      (422, "invalid_request_error")],
 )  # fmt: skip
-def test_openais_clients_find_theirs_inside(status: int, kind: str) -> None:
+def test_openais_clients_find_theirs_inside(status, kind):
     found = body_of(APIError(status, "some", "Why.", param="voice"), "/v1/audio/speech")
     assert found["error"] == {"message": "Why.", "type": kind, "code": "some", "param": "voice"}
 
@@ -69,9 +68,7 @@ def test_openais_clients_find_theirs_inside(status: int, kind: str) -> None:
     [("POST", "/audio/speech", True), ("GET", "/models", True), ("GET", "/voices", True),
      ("GET", "/audio/speeches", False), ("POST", "/audio/speeches", False), ("GET", "/x", False)],
 )  # fmt: skip
-def test_an_address_without_v1_is_told_the_right_one(
-    service: Running, method: str, path: str, there: bool
-) -> None:
+def test_an_address_without_v1_is_told_the_right_one(service, method, path, there):
     """Many clients want the address with /v1, and are given it without."""
     answer = service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
     assert answer.status_code in (404, 405)
@@ -80,7 +77,7 @@ def test_an_address_without_v1_is_told_the_right_one(
 
 
 @pytest.mark.parametrize("path", ["/api/tts-generate", "/api/previewvoice/", "/v1/voices"])
-def test_json_where_a_form_is_taken_is_told_so(service: Running, path: str) -> None:
+def test_json_where_a_form_is_taken_is_told_so(service, path):
     answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
     assert answer.status_code == 415 and "takes no JSON" in answer.json()["detail"]
     as_form = service.client.post(path, data={"other": "x"})
@@ -100,16 +97,14 @@ def test_json_where_a_form_is_taken_is_told_so(service: Running, path: str) -> N
         (b"[" * 50_000, "application/json", 400, "The body is not what its Content-Type says."),
     ],
 )
-def test_a_body_that_is_none_is_told_why(
-    service: Running, content: bytes, kind: str, status: int, words: str
-) -> None:
+def test_a_body_that_is_none_is_told_why(service, content, kind, status, words):
     answer = service.client.post(
         "/v1/audio/speech", content=content, headers={"content-type": kind}
     )
     assert (answer.status_code, answer.json()["detail"][: len(words)]) == (status, words)
 
 
-def test_an_address_is_told_what_it_takes(service: Running) -> None:
+def test_an_address_is_told_what_it_takes(service):
     for method, path, words in (
         ("GET", "/v1/audio/speech", "This address takes POST."),
         ("PUT", "/v1/voices/default", "This address takes DELETE and GET and HEAD and PATCH."),
@@ -120,7 +115,7 @@ def test_an_address_is_told_what_it_takes(service: Running) -> None:
     assert service.client.get("/v1/audio/speech").headers["allow"] == "POST"
 
 
-def test_numbers_have_the_bounds_of_python() -> None:
+def test_numbers_have_the_bounds_of_python():
     fields = SpeechRequest.model_json_schema()["properties"]
     for name, bounds in (("seed", SEED), ("speed", SPEED), ("temperature", TEMPERATURE)):
         (said,) = [one for one in fields[name]["anyOf"] if one["type"] != "null"]
@@ -132,7 +127,7 @@ VALUES |= st.lists(st.integers(), max_size=2) | st.dictionaries(st.just("id"), s
 
 
 @given(st.dictionaries(st.sampled_from([*SpeechRequest.model_fields, "more"]), VALUES))
-def test_every_fault_is_one_short_sentence(body: dict[str, Any]) -> None:
+def test_every_fault_is_one_short_sentence(body):
     try:
         SpeechRequest.model_validate(body)
     except ValidationError as error:

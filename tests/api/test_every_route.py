@@ -7,7 +7,6 @@ import inspect
 import itertools
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import NamedTuple
 
 import pytest
@@ -90,7 +89,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def test_the_routes_are_those_of_the_document(free: Running, tmp_path: Path) -> None:
+def test_the_routes_are_those_of_the_document(free, tmp_path):
     """What these tests go by is all that there is: the document is made from the application."""
     document = build(settings_in(tmp_path)).openapi()
     told = {
@@ -102,7 +101,7 @@ def test_the_routes_are_those_of_the_document(free: Running, tmp_path: Path) -> 
     assert routes_of(free) - told == {("GET", "/tts_stream/")} and not told - routes_of(free)
 
 
-def test_each_asks_for_the_key(locked: Running) -> None:
+def test_each_asks_for_the_key(locked):
     every = routes_of(locked) | MORE
     for sent in ({}, {"authorization": "Bearer wrong"}, {"authorization": f"Basic {KEY}"}):
         found = {one: ask(locked, one[0], filled(one[1]), **sent) for one in every}
@@ -113,7 +112,7 @@ def test_each_asks_for_the_key(locked: Running) -> None:
     assert ask(locked, "GET", "/v1/voices", authorization=f"Bearer {KEY}").status == 200
 
 
-def test_none_answers_to_a_name_that_a_site_has_pointed_here(free: Running) -> None:
+def test_none_answers_to_a_name_that_a_site_has_pointed_here(free):
     """DNS rebinding: the page is then of the same origin."""
     sent = {"host": "evil.example", "origin": "http://evil.example"}
     found = {
@@ -122,7 +121,7 @@ def test_none_answers_to_a_name_that_a_site_has_pointed_here(free: Running) -> N
     assert set(found.values()) == {(403, "foreign_host")}, found
 
 
-def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free: Running) -> None:
+def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free):
     routes = free.server.config.app.state.routes  # type: ignore[union-attr]
     speaking = {route.path for route in routes if "speech" in route.tags}
     costly = {one for one in routes_of(free) if one[0] != "GET" or one[1] in speaking}
@@ -142,7 +141,7 @@ def test_none_speaks_or_changes_anything_for_a_page_of_another_site(free: Runnin
             assert ask(free, method, path, **image)[:2] == (403, "foreign_origin")
 
 
-def test_a_path_trick_leads_nowhere(free: Running) -> None:
+def test_a_path_trick_leads_nowhere(free):
     """No file, no 500, and not a word about a folder of this machine."""
     folder = str(free.parts.settings.output_dir.parent).encode()
     tried = 0
@@ -158,7 +157,7 @@ def test_a_path_trick_leads_nowhere(free: Running) -> None:
     assert tried > 200
 
 
-def test_no_body_is_larger_than_it_may_be(free: Running) -> None:
+def test_no_body_is_larger_than_it_may_be(free):
     for method, path in routes_of(free):
         if method in ("GET", "DELETE"):
             continue

@@ -9,7 +9,6 @@ from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 
 import httpx
 import pytest
@@ -32,9 +31,7 @@ def client_at(service: str, address: str) -> httpx.Client:
     return httpx.Client(base_url=service, timeout=120.0, trust_env=False, transport=transport)
 
 
-def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIECE", "20")
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=2, deadline=60.0)) as service:
         with ThreadPoolExecutor(2) as pool:
@@ -47,9 +44,7 @@ def test_a_short_text_is_spoken_between_the_pieces_of_long_ones(
         assert found == [said(text, 0) for text in texts]
 
 
-def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_PIECE", "3")
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=1, deadline=60.0)) as service:
         body = {"input": "z" * 3_000, "response_format": "pcm"}
@@ -65,9 +60,7 @@ def test_a_long_text_that_is_left_between_two_pieces_is_forgotten(
 
 
 @pytest.mark.slow
-def test_it_is_ready_while_it_speaks_one_long_text(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_it_is_ready_while_it_speaks_one_long_text(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0.01")
     limits = replace(QUICK, ready=1.0, micro=0.5)
     with running(settings_in(tmp_path), limits=limits) as service, ThreadPoolExecutor(1) as pool:
@@ -78,7 +71,7 @@ def test_it_is_ready_while_it_speaks_one_long_text(
             time.sleep(0.1)
 
 
-def test_every_refusal_is_counted(tmp_path: Path) -> None:
+def test_every_refusal_is_counted(tmp_path):
     with running(settings_in(tmp_path, api_requests_per_minute=2, api_strict=True)) as service:
         for text, more in (("", {}), ("x", {"surprise": 1}), ("x", {"model": "gpt-9"})):
             service.say(text, **more)
@@ -93,14 +86,14 @@ def test_every_refusal_is_counted(tmp_path: Path) -> None:
         assert service.counted("tts_refusals_total", code="rate_limited", status="429") >= 1
 
 
-def test_uploads_beyond_the_places_are_refused_and_counted(service: Running) -> None:
+def test_uploads_beyond_the_places_are_refused_and_counted(service):
     kind = "multipart/form-data; boundary=x"
     begun = request("POST /v1/voices", b"--x\r\n", content_length=1000, content_type=kind)
     with contextlib.ExitStack() as held:
         for _ in range(8):  # each has a place as long as its body is on the way
             held.enter_context(connected(service.port, begun))
 
-        def full() -> bool:
+        def full():
             answer = upload(service, b"RIFF")
             told = (answer.json()["code"], answer.headers.get("retry-after"))
             assert answer.status_code != 503 or told == ("uploads_full", "5")
@@ -111,7 +104,7 @@ def test_uploads_beyond_the_places_are_refused_and_counted(service: Running) -> 
     service.wait_until(lambda: not full(), 10)  # their places are free again
 
 
-def test_the_backend_that_computes_is_told_to_prometheus(tmp_path: Path) -> None:
+def test_the_backend_that_computes_is_told_to_prometheus(tmp_path):
     how = ChildOptions(ComputeConfig(backend="onnx"), FAKE, lambda: NO_GPU)
     with running(settings_in(tmp_path), how) as service:
         provider = "CPUExecutionProvider"
@@ -128,10 +121,7 @@ def test_the_backend_that_computes_is_told_to_prometheus(tmp_path: Path) -> None
          'tts_faulty_pieces_total{ending="unfinished"}'),
     ],
 )  # fmt: skip
-def test_a_piece_that_did_not_end_well_is_told(
-    service: Running, caplog: pytest.LogCaptureFixture, text: str, header: str, value: str,
-    event: str, metric: str,
-) -> None:  # fmt: skip
+def test_a_piece_that_did_not_end_well_is_told(service, caplog, text, header, value, event, metric):
     """In headers where the sound is sent whole, in the last event, in the log and the metrics."""
     caplog.set_level(logging.WARNING, "api")
     assert service.say("hello").headers[header] == "0"
@@ -150,12 +140,12 @@ def test_a_piece_that_did_not_end_well_is_told(
     assert text not in caplog.text
 
 
-def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path: Path) -> None:
+def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path):
     """By a header of a proxy on this machine, IPv6 by /64; what is no address is the proxy itself,
     and no other peer is believed."""
     with running(settings_in(tmp_path, api_requests_per_minute=2)) as service:
 
-        def asked(forwarded: str, address: str = "127.0.0.1") -> int:
+        def asked(forwarded, address="127.0.0.1"):
             with client_at(service.address, address) as client:
                 headers = {"x-forwarded-for": forwarded}
                 return client.post("/v1/audio/speech", json=BODY, headers=headers).status_code
@@ -168,7 +158,7 @@ def test_a_caller_is_an_address_and_not_what_a_header_makes_up(tmp_path: Path) -
         assert found == [200, 200, 429]
 
 
-def test_a_long_text_counts_for_more_than_one_request(tmp_path: Path) -> None:
+def test_a_long_text_counts_for_more_than_one_request(tmp_path):
     with running(settings_in(tmp_path, api_requests_per_minute=8)) as service:
         assert service.say("x" * 1_500).status_code == 200  # counts as six
         assert [service.say("x").status_code for _ in range(4)] == [200, 200, 429, 429]
@@ -176,9 +166,7 @@ def test_a_long_text_counts_for_more_than_one_request(tmp_path: Path) -> None:
             assert other.post("/v1/audio/speech", json=BODY).status_code == 200
 
 
-def test_one_caller_who_fills_the_queue_keeps_nobody_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_caller_who_fills_the_queue_keeps_nobody_out(tmp_path, monkeypatch):
     """And the service is ready all the while: it speaks."""
     monkeypatch.setenv("FAKE_STEP", "0.01")
     monkeypatch.setenv("FAKE_PIECE", "20")
@@ -262,7 +250,7 @@ def readiness(service: Running) -> Iterator[list[int]]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("num_stalled", [0, 40])
-def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path: Path, num_stalled: int) -> None:
+def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path, num_stalled):
     """With the voice in the package and the default limits: each is answered within ten seconds,
     none is refused, and the service is ready all the while."""
     settings = settings_in(tmp_path, api_requests_per_minute=600)
@@ -285,7 +273,7 @@ def test_short_texts_beside_four_callers_of_36_long_ones(tmp_path: Path, num_sta
 
 
 @pytest.mark.slow
-def test_retry_after_comes_true_in_nine_of_ten(tmp_path: Path) -> None:
+def test_retry_after_comes_true_in_nine_of_ten(tmp_path):
     """With the voice in the package: 40 clients of one caller, three short texts each, and eight
     places. Who waits as long as asked, and asks again, is spoken to."""
     settings = settings_in(tmp_path)
@@ -293,7 +281,7 @@ def test_retry_after_comes_true_in_nine_of_ten(tmp_path: Path) -> None:
     outcomes: list[bool] = []
     with running(settings, limits=limits, threads=2) as service:
 
-        def client(number: int) -> None:
+        def client(number):
             for text in range(2):
                 promised = False
                 for _ in range(20):

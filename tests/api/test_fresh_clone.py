@@ -44,7 +44,7 @@ def other_addresses() -> list[str]:
         return [asking.getsockname()[0]]
 
 
-def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path: Path) -> None:
+def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path):
     folder, port = clone(tmp_path / "sotaque"), free_port()
     kept = ("PATH", "HOME", "LANG", "OMP_WAIT_POLICY", "OMP_NUM_THREADS")
     environ = {name: os.environ[name] for name in kept if name in os.environ}

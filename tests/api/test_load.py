@@ -76,7 +76,7 @@ async def loaded(port: int) -> list[Answered]:
     return list(await asyncio.gather(*tasks))
 
 
-def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_times_too_much(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", str(STEP))
     port = free_port()
     limits = (str(SLOTS), "200", str(DEADLINE))
@@ -102,14 +102,14 @@ def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert grown < 50 << 10
 
 
-def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
+def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path):
     with running(settings_in(tmp_path)) as service:
         odd = [b"{", b"[]", b'{"input": ""}', b'{"input": "\\ud800"}', b'{"input": "\\u0000"}',
                b'{"input": "x", "voice": "../x"}', b'{"input": 1e999}', b"\xff" * 100]  # fmt: skip
         sizes = []
         headers = {"content-type": "application/json"}
 
-        def send(number: int) -> int:
+        def send(number):
             content = odd[number % len(odd)]
             answer = service.client.post("/v1/audio/speech", content=content, headers=headers)
             return answer.status_code

@@ -31,7 +31,7 @@ def longest_silence_seconds(samples: np.ndarray) -> float:
 @pytest.mark.parametrize(
     "tag", ["[pause:700ms]", '<break time="0.7s"/>', '<break strength="strong"/>']
 )
-def test_a_pause_is_as_long_as_it_says(real: Running, tag: str, stream: bool) -> None:
+def test_a_pause_is_as_long_as_it_says(real, tag, stream):
     heard = pcm(real, TEXT.replace("[pause:700ms]", tag), stream=stream)
     assert abs(longest_silence_seconds(heard) - 0.7) <= 0.010
 
@@ -44,7 +44,7 @@ def test_a_pause_is_as_long_as_it_says(real: Running, tag: str, stream: bool) ->
     ("Go [pause:soon] on.", "[pause:soon]"),
     ("<speak>Go on.", "<speak>"),
 ])  # fmt: skip
-def test_unknown_markup_is_refused_by_its_name(real: Running, text: str, named: str) -> None:
+def test_unknown_markup_is_refused_by_its_name(real, text, named):
     for path in ("/v1/audio/speech", "/dev/captioned_speech"):
         answer = real.client.post(path, json={"input": text})
         assert refused(answer) == (422, "refused")
@@ -52,7 +52,7 @@ def test_unknown_markup_is_refused_by_its_name(real: Running, text: str, named: 
 
 
 @pytest.mark.slow
-def test_every_word_of_the_text_has_its_time(real: Running) -> None:
+def test_every_word_of_the_text_has_its_time(real):
     """Whole, in lines and as events the same words; at their times, in order, inside the sound."""
     text = "Dr. Smith paid $5.50 & left. [pause:300ms] He was (quite) happy."
     written = ["Dr", "Smith", "paid", "$5.50", "&", "left", "He", "was", "quite", "happy"]

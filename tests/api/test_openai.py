@@ -1,7 +1,6 @@
 """The official `openai` client, unchanged, against a running server with the embedded voice."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import openai
@@ -23,7 +22,7 @@ def said(client: OpenAI, **more: Any) -> bytes:
     return client.audio.speech.create(**ASKED, response_format="pcm", **more).content
 
 
-def test_a_stream_is_the_same_sound_in_pieces_or_events(client: OpenAI, tmp_path: Path) -> None:
+def test_a_stream_is_the_same_sound_in_pieces_or_events(client, tmp_path):
     wanted, stream = said(client), client.audio.speech.with_streaming_response.create
     with stream(**ASKED, response_format="pcm") as answer:
         pieces = list(answer.iter_bytes(4096))
@@ -36,7 +35,7 @@ def test_a_stream_is_the_same_sound_in_pieces_or_events(client: OpenAI, tmp_path
     assert events[-1]["type"] == "speech.audio.done" and len(events) > 2
 
 
-def test_what_is_more_than_openais_goes_in_the_extra_body(client: OpenAI) -> None:
+def test_what_is_more_than_openais_goes_in_the_extra_body(client):
     first = said(client, extra_body={"seed": 1})
     assert said(client, extra_body={"seed": 1}) == first
     assert said(client, extra_body={"seed": 2, "temperature": 1.0}) != first
@@ -52,16 +51,14 @@ def test_what_is_more_than_openais_goes_in_the_extra_body(client: OpenAI) -> Non
         ({"input": "…!"}, openai.UnprocessableEntityError, "refused"),
     ],
 )
-def test_errors_are_raised_as_it_raises_openais(
-    client: OpenAI, more: dict[str, str], error: type[openai.APIStatusError], code: str
-) -> None:
+def test_errors_are_raised_as_it_raises_openais(client, more, error, code):
     with pytest.raises(error) as caught:
         client.audio.speech.create(**{**ASKED, **more}, response_format="wav")
     assert caught.value.code == code
     assert caught.value.param == ("voice" if "voice" in more else None)
 
 
-def test_the_models_and_their_licence(client: OpenAI) -> None:
+def test_the_models_and_their_licence(client):
     models = list(client.models.list())
     assert {"sotaque", "tts-1"} <= {model.id for model in models}
     assert models[0].licence.startswith("MIT")

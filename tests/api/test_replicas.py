@@ -76,9 +76,7 @@ class Passing(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def test_a_voice_and_a_promotion_at_one_are_the_others_too(
-    replicas: tuple[Running, Running],
-) -> None:
+def test_a_voice_and_a_promotion_at_one_are_the_others_too(replicas):
     one, two = replicas
     made = upload(one, file_of(speech())).json()
     assert two.client.get(f"/v1/voices/{made['id']}").json() == made
@@ -92,9 +90,7 @@ def test_a_voice_and_a_promotion_at_one_are_the_others_too(
     assert one.say("hello", voice=made["id"]).status_code == 404
 
 
-def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(
-    replicas: tuple[Running, Running], proxied: Callable[[str], int]
-) -> None:
+def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(replicas, proxied):
     one, two = replicas
     statuses = [proxied(f"number {number}") for number in range(3)]
     assert one.say("!signal SIGKILL").status_code == 503
@@ -103,15 +99,13 @@ def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(
     assert one.parts.engine.happened.restarts == 1 and two.parts.engine.happened.restarts == 0
 
 
-def test_an_input_that_ends_the_process_visits_one_replica(
-    replicas: tuple[Running, Running], proxied: Callable[[str], int]
-) -> None:
+def test_an_input_that_ends_the_process_visits_one_replica(replicas, proxied):
     """With `non_idempotent` and http_503 it was sent to each in turn."""
     assert proxied("!signal SIGSEGV") == 503
     assert sorted(one.parts.engine.happened.restarts for one in replicas) == [0, 1]
 
 
-def test_the_documented_proxy_passes_no_request_on_that_was_sent() -> None:
+def test_the_documented_proxy_passes_no_request_on_that_was_sent():
     text = (Path(__file__).parents[2] / "docs/scale-out.md").read_text(encoding="utf-8")
     (line,) = [line for line in text.splitlines() if "proxy_next_upstream" in line]
     assert line.split("#")[0].split() == ["proxy_next_upstream", "error", "timeout;"]

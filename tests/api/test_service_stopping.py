@@ -6,7 +6,6 @@ import signal
 import subprocess
 import threading
 import time
-from pathlib import Path
 
 import httpx
 import pytest
@@ -30,15 +29,13 @@ def seconds_to_end(service: subprocess.Popen[str]) -> float:
 
 
 @pytest.mark.slow
-def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(tmp_path, monkeypatch):
     """Three pages, one who speaks for longer than there is time, and two who wait for his slot."""
     monkeypatch.setenv("FAKE_STEP", "0.05")
     port = free_port()
     answers: list[httpx.Response] = []
 
-    def ask(text: str, form: str) -> None:
+    def ask(text, form):
         url = f"http://127.0.0.1:{port}/v1/audio/speech"
         body = {"input": text, "response_format": form}
         with contextlib.suppress(httpx.RemoteProtocolError):  # a stream is cut
@@ -67,9 +64,7 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
 
 
 @pytest.mark.parametrize("embedded", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_with_nothing_but_open_pages_it_ends_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool
-) -> None:
+def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path, monkeypatch, embedded):
     """And with a client that has sent half of a head. embedded: `python -m api` as it is, with the
     voice in the package: docker's ten seconds hold."""
     port = free_port()

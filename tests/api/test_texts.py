@@ -69,7 +69,7 @@ def first_byte(service: Running, language: str, text: str) -> tuple[int, str, fl
     return refused.status_code, refused.json()["code"], seconds
 
 
-def test_no_text_hurts_the_speaking_process_or_a_bystander(service: Running) -> None:
+def test_no_text_hurts_the_speaking_process_or_a_bystander(service):
     engine = service.parts.engine
     alone = service.say(LONG, seed=7, response_format="pcm").content
     before = engine.child.pid
@@ -90,9 +90,7 @@ def test_no_text_hurts_the_speaking_process_or_a_bystander(service: Running) -> 
     assert engine.child.pid == before and engine.happened.restarts == 0
 
 
-def test_a_callers_text_stands_in_no_status_and_no_log(
-    service: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_callers_text_stands_in_no_status_and_no_log(service, caplog):
     secret = "geheimnis" + "7" * 40
     answer = service.say(f"the password is {secret}", language="de")
     assert answer.status_code == 422 and "40 digits" in answer.json()["detail"]
@@ -101,12 +99,12 @@ def test_a_callers_text_stands_in_no_status_and_no_log(
     assert "7" * 8 not in json.dumps(told) + caplog.text
 
 
-def test_a_refused_word_is_named_to_who_sent_it(service: Running) -> None:
+def test_a_refused_word_is_named_to_who_sent_it(service):
     answer = service.say("dnes je \u03be prosince", language="cs")
     assert answer.status_code == 422 and "'\u03be' in language cs" in answer.json()["detail"]
 
 
-def test_another_digit_or_seed_is_the_same_deadly_input() -> None:
+def test_another_digit_or_seed_is_the_same_deadly_input():
     known = digest_of(SynthesisRequest("Call 555 1234, now!", "en"), "")
     assert digest_of(SynthesisRequest("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
     assert digest_of(SynthesisRequest("Call us, now!", "en"), "") != known
@@ -114,7 +112,7 @@ def test_another_digit_or_seed_is_the_same_deadly_input() -> None:
     assert digest_of(SynthesisRequest("!", "en"), "") != digest_of(SynthesisRequest("?", "en"), "")
 
 
-def test_an_old_voice_keeps_coquis_normaliser(service: Running, tmp_path: Path) -> None:
+def test_an_old_voice_keeps_coquis_normaliser(service, tmp_path):
     """It began with it, and a newer one with ours: Coqui's rules for Czech know no ordinals."""
     assert service.say("5. května", language="cs").status_code == 200
     with speaking(tmp_path, COQUI) as old:

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -34,7 +33,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 
 
 @pytest.mark.parametrize("backend", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
-def test_the_service_itself_imports_no_torch(tmp_path: Path, backend: str) -> None:
+def test_the_service_itself_imports_no_torch(tmp_path, backend):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), backend],
         capture_output=True, text=True, timeout=280, check=False,

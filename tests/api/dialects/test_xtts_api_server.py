@@ -2,7 +2,6 @@
 
 import pytest
 
-from tests.api.conftest import Running
 from tests.api.heard import asked, refusal
 
 # SillyTavern's defaults: SillyTavern/SillyTavern d72b5125 public/scripts/extensions/tts/xtts.js
@@ -12,7 +11,7 @@ SLIDERS = {
 }  # fmt: skip
 
 
-def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect: Running) -> None:
+def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect):
     changed = {**SLIDERS, "temperature": "0.3", "speed": "1.25"}
     assert dialect.client.post("/set_tts_settings", json=changed).status_code == 200
     told = dialect.client.get("/get_tts_settings").json()
@@ -30,6 +29,6 @@ def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect: 
 
 
 @pytest.mark.parametrize("path", ["/get_folders", "/set_output", "/switch_model", "/tts_to_file"])
-def test_nothing_of_the_servers_own_disk_can_be_named(dialect: Running, path: str) -> None:
+def test_nothing_of_the_servers_own_disk_can_be_named(dialect, path):
     for method in ("GET", "POST"):
         assert refusal(dialect.client.request(method, path)) == (404, "not_found", None)

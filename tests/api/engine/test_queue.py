@@ -30,13 +30,13 @@ def begins(waiting: RequestQueue, now: float = 0.0) -> str | None:
     return found and found.name
 
 
-def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots() -> None:
+def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots():
     waiting = queue_of(*"abc", slots=2)
     assert [begins(waiting, 1.0) for _ in range(3)] == ["a", "b", None]
     assert waiting.said("a", 3.0) and begins(waiting, 3.0) == "c"
 
 
-def test_who_cannot_have_a_place_or_be_in_time_is_told_when_to_come_back() -> None:
+def test_who_cannot_have_a_place_or_be_in_time_is_told_when_to_come_back():
     waiting = queue_of("a", most=2, mean=3.0)
     waiting.next(0.0)
     for name in "bc":
@@ -47,7 +47,7 @@ def test_who_cannot_have_a_place_or_be_in_time_is_told_when_to_come_back() -> No
     assert waiting.refused("d", "other", 0.0, 3.1) is None
 
 
-def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None:
+def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished():
     """Whoever is taken in meanwhile would be dropped when his time is up."""
     waiting = queue_of(*"abcd", slots=2, most=20)
     waiting.next(0.0)
@@ -60,7 +60,7 @@ def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None
     assert waiting.refused("e", "x", 6.0, 9.0) is None
 
 
-def test_expired_jobs_are_dropped_before_they_begin() -> None:
+def test_expired_jobs_are_dropped_before_they_begin():
     waiting = queue_of()
     waiting.enter(job("a", deadline=5.0))
     waiting.enter(job("b", deadline=9.0))
@@ -68,7 +68,7 @@ def test_expired_jobs_are_dropped_before_they_begin() -> None:
     assert begins(waiting, 5.0) == "b"
 
 
-def test_the_next_piece_waits_behind_those_who_came_meanwhile() -> None:
+def test_the_next_piece_waits_behind_those_who_came_meanwhile():
     """Nobody waits for a whole text; whoever has begun is not dropped for his first deadline."""
     waiting = queue_of("long", "short", "other")
     order = []
@@ -82,7 +82,7 @@ def test_the_next_piece_waits_behind_those_who_came_meanwhile() -> None:
     assert waiting.expired(31.0) == [] and [one.name for one in waiting.queue] == ["long"]
 
 
-def test_the_wait_is_counted_in_pieces() -> None:
+def test_the_wait_is_counted_in_pieces():
     waiting = queue_of("long", mean=2.0)
     waiting.next(0.0)
     for now in range(2, 40, 2):
@@ -91,7 +91,7 @@ def test_the_wait_is_counted_in_pieces() -> None:
     assert waiting.expected_wait(38.0) == 2.0
 
 
-def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies() -> None:
+def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies():
     waiting = queue_of("long", "killer", "fresh")
     waiting.next(0.0)
     waiting.pause("long", 1.0, 1)
@@ -101,7 +101,7 @@ def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies() 
     assert [one.name for one in waiting.queue] == ["fresh"]
 
 
-def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
+def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking():
     """One death counts once however many said the same, or two people who ask for the same
     sentence would be refused it for ever."""
     waiting = queue_of(slots=3)
@@ -119,7 +119,7 @@ def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
     assert waiting.deaths == {"killer": 2}
 
 
-def test_a_suspect_speaks_alone_so_that_the_next_death_names_one() -> None:
+def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
     waiting = queue_of(*"ab", slots=3)
     waiting.next(0.0)
     waiting.next(0.0)
@@ -131,7 +131,7 @@ def test_a_suspect_speaks_alone_so_that_the_next_death_names_one() -> None:
         waiting.said(name, now + 1.0)
 
 
-def test_the_services_own_word_comes_first_and_counts_for_nothing() -> None:
+def test_the_services_own_word_comes_first_and_counts_for_nothing():
     waiting = queue_of("a")
     own = QueuedRequest("own", "", 0.0, 9.0, micro=True)
     waiting.enter(own)
@@ -146,7 +146,7 @@ def test_the_services_own_word_comes_first_and_counts_for_nothing() -> None:
     assert waiting.deaths == {}
 
 
-def test_a_free_slot_goes_to_the_caller_who_has_the_fewest() -> None:
+def test_a_free_slot_goes_to_the_caller_who_has_the_fewest():
     waiting = queue_of(slots=4, most=40)
     for number in range(36):
         waiting.enter(job(f"greedy{number}", caller="greedy"))
@@ -161,7 +161,7 @@ def test_a_free_slot_goes_to_the_caller_who_has_the_fewest() -> None:
     assert begun == ["other0", "last", "greedy4", "other1"]
 
 
-def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does_not() -> None:
+def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does_not():
     waiting = queue_of(most=6)
     for caller, count in (("greedy", 7), ("other", 3)):
         for number in range(count):
@@ -173,7 +173,7 @@ def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does
     assert waiting.refused("", "third", 0.0, 30.0) is None
 
 
-def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_waiting() -> None:
+def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_waiting():
     waiting = queue_of(most=6)
     stalled = job("stalled", caller="a")
     waiting.enter(stalled)
@@ -185,7 +185,7 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
     assert (found := waiting.next(2.0)) is stalled and found.left == 5
 
 
-def test_the_length_of_a_piece_is_learned_from_the_first_pauses() -> None:
+def test_the_length_of_a_piece_is_learned_from_the_first_pauses():
     """A place is free when a whole text is spoken, not one piece of it."""
     waiting = queue_of(most=1)
     for name in "ab":
@@ -200,9 +200,7 @@ def test_the_length_of_a_piece_is_learned_from_the_first_pauses() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 2**32))
-def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(
-    slots: int, most: int, seed: int
-) -> None:
+def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, seed):
     """However the others came, spoke and left; and the queue stays bounded."""
     draw = random.Random(seed)
     waiting, callers, now = RequestQueue(slots, most), 4, 0.0
@@ -230,9 +228,7 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(
 
 
 @pytest.mark.parametrize(("slots", "most", "callers"), [(4, 32, 1), (4, 16, 4), (1, 8, 2)])
-def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(
-    slots: int, most: int, callers: int
-) -> None:
+def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(slots, most, callers):
     """Three times more clients than there are places, all of which wait as long as they are asked
     to; a turn takes 0.7 to 1.3 s, a text one to five of them."""
     draw = random.Random(1)
@@ -265,7 +261,7 @@ def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(
     assert kept >= 9 * broken and kept > 0, (kept, broken)
 
 
-def test_who_asks_again_too_early_keeps_no_place_empty() -> None:
+def test_who_asks_again_too_early_keeps_no_place_empty():
     """Each was given a time; none waits for it, and the service is idle in the end."""
     waiting = queue_of(*"abc", most=2)
     waiting.next(0.0)
@@ -276,7 +272,7 @@ def test_who_asks_again_too_early_keeps_no_place_empty() -> None:
     assert waiting.refused("", "", 30.0, 60.0) is None
 
 
-def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back() -> None:
+def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back():
     waiting = queue_of(slots=2, most=2, mean=0.2)
     for number in range(4):
         waiting.enter(job(f"{number}", caller="one"))
@@ -286,7 +282,7 @@ def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back() -> None
 
 
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
-def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> None:
+def test_nobody_is_lost_whatever_happens(slots, most, seed):
     """Everybody who comes in goes out exactly once."""
     draw = random.Random(seed)
     waiting, inside, now = RequestQueue(slots, most), set[str](), 0.0
@@ -317,7 +313,7 @@ def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> No
 
 
 @pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
-def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots: int, others: int) -> None:
+def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
     """Each of them has one short text at a time, and asks again when it is spoken."""
     waiting, turns = RequestQueue(slots=slots, most=32), 0
     waiting.enter(job("long", caller="long"))
@@ -336,7 +332,7 @@ def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots: int, others: 
     assert turns >= 0.9 * 400 * min(1, slots / (others + 1))
 
 
-def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forgotten() -> None:
+def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forgotten():
     known = Recent[str, int](3)
     for name in "abcad":
         known[name] = 1

@@ -71,9 +71,8 @@ HINT = "Write DOCKER_RUNTIME=nvidia into .env."
     ],
 )  # fmt: skip
 def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
-    machine: Environment, wish: str, happened: RestartHistory, now: float, device: str, code: str,
-    told: str,
-) -> None:  # fmt: skip
+    machine, wish, happened, now, device, code, told
+):
     asked = ComputeConfig(wish)
     found = place(machine, asked, happened, now)
     assert (found.device, found.reason_code) == (device, code)
@@ -87,7 +86,7 @@ def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
     }  # fmt: skip
 
 
-def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
+def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
     waits = [back_off(dead(times, "cpu")) for times in range(9)]
     assert waits == sorted(waits) and waits[0] == 0.0 and waits[-1] == 30.0
     assert sum(waits[:2]) < 1.0  # the first restart is at once: back within ten seconds
@@ -109,14 +108,14 @@ def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
     ],
 )  # fmt: skip
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
-    placed: dict[str, str] | None, once: bool, problem: str, of_place: str, state: str, code: str
-) -> None:
+    placed, once, problem, of_place, state, code
+):
     found = ComputePlacement(ComputeConfig(), "", of_place)
     told = condition(found, placed=placed, problem=problem, once=once)
     assert (told.state, told.reason_code) == (state, code)
 
 
-def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu() -> None:
+def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu():
     found = place(CPU, ComputeConfig("cuda"), FRESH, 0.0)
     missing = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
     told = condition(found, placed=missing).message
@@ -129,7 +128,7 @@ def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu(
     )
 
 
-def test_an_error_of_ours_is_no_fault_of_the_gpu() -> None:
+def test_an_error_of_ours_is_no_fault_of_the_gpu():
     """Four requests whose text raised had moved the service to the CPU."""
     happened, why = FRESH, death(1, "OverflowError in text.py:12")
     for at in range(10):

@@ -30,9 +30,7 @@ GPU = replace(NO_GPU, gpus=(GpuHealth(0, "a GPU of the tests", (9, 0), 24 << 30)
         ("!signal SIGKILL", "killed"),
     ],
 )
-def test_whoever_spoke_is_told_why_and_it_speaks_again(
-    service: Running, text: str, code: str
-) -> None:
+def test_whoever_spoke_is_told_why_and_it_speaks_again(service, text, code):
     before = service.parts.engine.child.pid
     answer = service.say(text)
     assert refused(answer) == (503, code)
@@ -52,7 +50,7 @@ def test_whoever_spoke_is_told_why_and_it_speaks_again(
     assert service.counted("tts_requests_total", code="503") == 1
 
 
-def test_a_crash_that_takes_its_time_is_no_kill(service: Running) -> None:
+def test_a_crash_that_takes_its_time_is_no_kill(service):
     """Its own exit is waited for: our SIGKILL would look like one of the system's, for memory."""
     answer = service.say("!lingers and more")
     assert refused(answer) == (503, "crashed")
@@ -64,9 +62,7 @@ def test_a_crash_that_takes_its_time_is_no_kill(service: Running) -> None:
 
 
 @pytest.mark.slow
-def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, monkeypatch):
     """The newest epoch ends the child: the one before is served, and nothing is restarted again."""
     monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
     output = tmp_path / "output"
@@ -94,8 +90,8 @@ def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(
     ],
 )
 def test_a_voice_that_cannot_speak_leaves_the_service_ready_and_says_why(
-    tmp_path: Path, name: str, voice: str, code: str, told: str, spoken: int
-) -> None:
+    tmp_path, name, voice, code, told, spoken
+):
     path = tmp_path / name
     path.write_bytes(b"deadly" if name == "deadly.pt" else b"")
     with running(settings_in(tmp_path, voice=str(path))) as service:
@@ -109,7 +105,7 @@ def test_a_voice_that_cannot_speak_leaves_the_service_ready_and_says_why(
 
 
 @pytest.mark.parametrize("stopped", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_a_hang_is_ended(tmp_path: Path, stopped: bool) -> None:
+def test_a_hang_is_ended(tmp_path, stopped):
     """And the next child ends with the service."""
     with running(settings_in(tmp_path), limits=replace(QUICK, hang=1.5)) as service:
         before = service.parts.engine.child.pid
@@ -127,9 +123,7 @@ def test_a_hang_is_ended(tmp_path: Path, stopped: bool) -> None:
 @pytest.mark.parametrize(
     ("word", "told"), [("!nan", (503, "not_finite")), ("!internal", (500, "internal"))]
 )
-def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(
-    service: Running, word: str, told: tuple[int, str]
-) -> None:
+def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(service, word, told):
     spoken = service.parts.engine.last_spoken
     assert refused(service.say(word)) == told
     service.wait_until(lambda: (service.parts.engine.last_spoken or 0) > spoken)
@@ -137,7 +131,7 @@ def test_what_may_be_the_process_is_told_and_the_service_tries_itself_at_once(
     assert service.parts.engine.happened.restarts == 0
 
 
-def test_an_input_that_killed_twice_is_refused_and_others_are_not(service: Running) -> None:
+def test_an_input_that_killed_twice_is_refused_and_others_are_not(service):
     deadly = "!signal SIGSEGV"
     for _ in range(2):
         assert service.say(deadly).status_code == 503
@@ -148,7 +142,7 @@ def test_an_input_that_killed_twice_is_refused_and_others_are_not(service: Runni
     assert service.parts.engine.happened.restarts == 2
 
 
-def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service: Running) -> None:
+def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service):
     with ThreadPoolExecutor(1) as pool:
         beside = pool.submit(service.say, "x" * 400)
         service.wait_until(lambda: bool(service.parts.engine.waiting.speaking))
@@ -159,7 +153,7 @@ def test_a_bystander_is_told_too_and_is_no_suspect_for_ever(service: Running) ->
     assert len(service.parts.engine.waiting.deaths) == 1
 
 
-def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service: Running) -> None:
+def test_who_waits_goes_on_waiting_while_the_child_is_replaced(service):
     with ThreadPoolExecutor(7) as pool:
         answers = [one.status_code for one in pool.map(service.say, ["!cufft", *["y" * 30] * 6])]
     # Four at most spoke when it died; the others were spoken by the next child.
@@ -174,7 +168,7 @@ def on_gpu(tmp_path: Path) -> Iterator[Running]:
 
 
 @pytest.mark.slow
-def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu: Running) -> None:
+def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu):
     assert on_gpu.status()["execution_provider"] == "torch:cuda"
     for word in ("one", "two", "three", "four"):  # texts that differ in digits count as one input
         status = on_gpu.status()
@@ -191,9 +185,7 @@ def test_after_three_restarts_on_the_gpu_it_is_the_cpu_and_says_why(on_gpu: Runn
     assert on_gpu.say("hello").status_code == 200
 
 
-def test_a_child_that_never_starts_is_told_and_asks_for_patience(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_never_starts_is_told_and_asks_for_patience(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_BROKEN", "1")
     limits = replace(QUICK, deadline=1.0)
     with running(settings_in(tmp_path), limits=limits, ready=False) as service:

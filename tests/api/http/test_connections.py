@@ -54,14 +54,14 @@ def closed_within(one: socket.socket, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", HALF, b"G"])
-def test_a_head_that_does_not_come_is_given_up(strict: Running, sent: bytes) -> None:
+def test_a_head_that_does_not_come_is_given_up(strict, sent):
     with connected(strict.port, sent) as slow:
         started = time.monotonic()
         assert closed_within(slow, 20) and time.monotonic() - started > 0.3
     assert closed_by_it(strict, "slow_head")
 
 
-def test_a_head_in_drops_is_given_up_too_also_the_second(strict: Running) -> None:
+def test_a_head_in_drops_is_given_up_too_also_the_second(strict):
     """The time is counted from its beginning; a kept connection may wait before it."""
     with connected(strict.port, LIVE) as slow:
         assert b"200" in slow.recv(4096)
@@ -73,7 +73,7 @@ def test_a_head_in_drops_is_given_up_too_also_the_second(strict: Running) -> Non
                 time.sleep(0.1)
 
 
-def test_a_head_in_pieces_is_answered_with_what_came_behind_it(strict: Running) -> None:
+def test_a_head_in_pieces_is_answered_with_what_came_behind_it(strict):
     """The body in the same packet, and the next request."""
     asked = request("POST /v1/audio/speech", {"input": "hello", "response_format": "wav"})
     end = asked.index(b"\r\n\r\n") + 3
@@ -86,7 +86,7 @@ def test_a_head_in_pieces_is_answered_with_what_came_behind_it(strict: Running) 
 
 
 @pytest.mark.parametrize("sent", [HALF + b"a" * (20 << 10), b"\x16\x03\x01 is no HTTP"])
-def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path: Path, sent: bytes) -> None:
+def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path, sent):
     patient = replace(FEW, head_seconds=60.0)
     with running(settings_in(tmp_path), connections=patient) as service:
         with connected(service.port, sent) as one:
@@ -94,7 +94,7 @@ def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path: Path, sent: bytes)
         assert closed_by_it(service, "not_http") == 1
 
 
-def test_idle_connections_give_way_to_new_ones(strict: Running) -> None:
+def test_idle_connections_give_way_to_new_ones(strict):
     with contextlib.ExitStack() as held:
         for number in range(60):
             held.enter_context(connected(strict.port, HALF if number % 2 else b""))
@@ -102,7 +102,7 @@ def test_idle_connections_give_way_to_new_ones(strict: Running) -> None:
         assert closed_by_it(strict, "too_many")
 
 
-def test_beyond_the_cap_requests_are_refused_and_probes_are_not(strict: Running) -> None:
+def test_beyond_the_cap_requests_are_refused_and_probes_are_not(strict):
     """As many as may be are answered: pages that listen."""
     with contextlib.ExitStack() as held:
         for _ in range(20):
@@ -119,7 +119,7 @@ def test_beyond_the_cap_requests_are_refused_and_probes_are_not(strict: Running)
     strict.wait_until(lambda: strict.client.get("/status").status_code == 200, 20)
 
 
-def test_whoever_takes_nothing_of_an_answer_is_let_go(strict: Running) -> None:
+def test_whoever_takes_nothing_of_an_answer_is_let_go(strict):
     with connected(strict.port) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
         with contextlib.suppress(OSError):
@@ -128,14 +128,14 @@ def test_whoever_takes_nothing_of_an_answer_is_let_go(strict: Running) -> None:
         strict.wait_until(lambda: closed_by_it(strict, "not_read") == 1, 30)
 
 
-def test_a_network_of_ipv6_is_one_address() -> None:
+def test_a_network_of_ipv6_is_one_address():
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:1::")
     assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") == "192.0.2.7"
     assert network_of("fe80::1%eth0") == network_of("fe80::2%eth0")
     assert network_of("") == ""
 
 
-def test_open_files_are_raised_and_connections_stay_below_them() -> None:
+def test_open_files_are_raised_and_connections_stay_below_them():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
@@ -149,7 +149,7 @@ def test_open_files_are_raised_and_connections_stay_below_them() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", HALF])
-def test_two_thousand_held_connections_stop_nobody(tmp_path: Path, sent: bytes) -> None:
+def test_two_thousand_held_connections_stop_nobody(tmp_path, sent):
     """Kept up: who is closed comes again, for as long as `/livez` is asked. The service is another
     process: this one is busy with its sockets."""
     raise_open_files()
@@ -158,7 +158,7 @@ def test_two_thousand_held_connections_stop_nobody(tmp_path: Path, sent: bytes) 
     with process(*command, port=port, folder=tmp_path):
         stop, held = threading.Event(), list[socket.socket]()
 
-        def hold() -> None:
+        def hold():
             while not stop.is_set():
                 with contextlib.suppress(OSError):
                     held.append(connected(port, sent))

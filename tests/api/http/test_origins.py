@@ -24,7 +24,7 @@ def code(
 
 
 @pytest.mark.parametrize("method", ["POST", "DELETE", "PUT", "PATCH"])
-def test_only_pages_that_are_named_may_change_anything(method: str) -> None:
+def test_only_pages_that_are_named_may_change_anything(method):
     assert code(OPEN, method) is None
     assert code(OPEN, method, origin="http://localhost:8005") is None
     assert code(OPEN, method, origin=CHAT) == "foreign_origin"
@@ -37,12 +37,12 @@ def test_only_pages_that_are_named_may_change_anything(method: str) -> None:
     ["null", "https://chat.example:3000", "http://chat.example", "http://chat.example:30000",
      "http://evil.chat.example:3000", f"{CHAT}.evil", "http://localhost:8000@evil", ""],
 )  # fmt: skip
-def test_an_origin_is_named_exactly(origin: str) -> None:
+def test_an_origin_is_named_exactly(origin):
     assert code(LISTED, "POST", origin=origin) == ("foreign_origin" if origin else None)
     assert code(LISTED, "GET", origin=origin, sec_fetch_site="cross-site") == "foreign_origin"
 
 
-def test_the_preflight_of_another_page_is_refused() -> None:
+def test_the_preflight_of_another_page_is_refused():
     asked = {"access_control_request_method": "POST"}
     assert code(OPEN, "OPTIONS", origin=CHAT, **asked) == "foreign_origin"
     assert code(LISTED, "OPTIONS", origin=CHAT, **asked) is None
@@ -76,36 +76,34 @@ NAMED: list[dict[str, str]] = [
 @pytest.mark.parametrize("method", ["GET", "HEAD"])
 @pytest.mark.parametrize("has_key", [False, True])
 @pytest.mark.parametrize("sent", FOREIGN)
-def test_no_foreign_page_makes_it_speak_by_a_get(
-    sent: dict[str, str], has_key: bool, method: str
-) -> None:
+def test_no_foreign_page_makes_it_speak_by_a_get(sent, has_key, method):
     rules = OriginRules(has_key=has_key, speaks=OPEN.speaks)
     assert code(rules, method, user_agent=BROWSER, **sent) == "foreign_origin"
     # What does not speak costs nothing, and without CORS no page reads it.
     assert code(rules, method, "/v1/voices", user_agent=BROWSER, **sent) is None
 
 
-def test_programs_people_its_own_and_a_named_page_speak_by_a_get() -> None:
+def test_programs_people_its_own_and_a_named_page_speak_by_a_get():
     assert [code(OPEN, "GET", **sent) for sent in OWN] == [None] * len(OWN)
     found = [code(LISTED, "GET", user_agent=BROWSER, **sent) for sent in NAMED]
     assert found == [None] * len(NAMED)
 
 
-def test_a_browser_that_says_nothing_of_its_page_does_not_speak_without_a_key() -> None:
+def test_a_browser_that_says_nothing_of_its_page_does_not_speak_without_a_key():
     """As from a page of https that hides the Referer, to an address of http in the home network."""
     at = {"host": "192.168.1.5:8005", "user_agent": BROWSER}
     assert code(OPEN, "GET", **at) == "foreign_origin"
     assert code(OriginRules(has_key=True, speaks=OPEN.speaks), "GET", **at) is None
 
 
-def test_a_page_of_this_host_is_let_in_only_where_one_of_it_is_named() -> None:
+def test_a_page_of_this_host_is_let_in_only_where_one_of_it_is_named():
     only_chat = OriginRules(has_key=False, origins=frozenset({CHAT}), speaks=OPEN.speaks)
     assert code(only_chat, "GET", sec_fetch_site="same-site") == "foreign_origin"
     assert code(LISTED, "GET", host="nas.lan:8005", sec_fetch_site="same-site") == "foreign_origin"
 
 
 @pytest.mark.parametrize("path", ["/api/tts", "/v1/voices", "/livez"])
-def test_without_a_key_a_public_name_is_refused_unless_it_is_listed(path: str) -> None:
+def test_without_a_key_a_public_name_is_refused_unless_it_is_listed(path):
     """A site may point its own name at this machine (DNS rebinding); it cannot point another's."""
     for rules, hosts, expected in (
         (OPEN, ("evil.example", "nas.lan:8005", "127.0.0.1.evil.example"), "foreign_host"),

@@ -56,7 +56,7 @@ def full(world: World, opened: Open, **options: Any) -> Any:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_names_headings_and_contrast(world: World, opened: Open, scheme: str) -> None:
+def test_names_headings_and_contrast(world, opened, scheme):
     page = full(world, opened, color_scheme=scheme)
     speak(page, "Good morning.")
     world.fault = {"status": 503, "detail": "Busy."}
@@ -68,7 +68,7 @@ def test_names_headings_and_contrast(world: World, opened: Open, scheme: str) ->
     page.provoked.append("503")
 
 
-def test_the_checks_find_what_is_wrong(page: Any) -> None:
+def test_the_checks_find_what_is_wrong(page):
     page.evaluate("""() => {
       const { style } = document.getElementById("say");
       style.color = style.backgroundColor = "#777";
@@ -81,7 +81,7 @@ def test_the_checks_find_what_is_wrong(page: Any) -> None:
     assert "Curves skips from level" in faults
 
 
-def test_the_question_for_the_key_has_names_and_contrast(world: World, opened: Open) -> None:
+def test_the_question_for_the_key_has_names_and_contrast(world, opened):
     world.key = "k"
     page = opened(ready="#key-dialog[open]")
     assert page.evaluate(CHECKS)["faults"] == []
@@ -89,7 +89,7 @@ def test_the_question_for_the_key_has_names_and_contrast(world: World, opened: O
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_no_width_scrolls_sideways(world: World, opened: Open, width: int) -> None:
+def test_no_width_scrolls_sideways(world, opened, width):
     page = full(world, opened, viewport={"width": width, "height": 700})
     assert outside(page, width, "button, input, select, textarea") == []
     # What is pressed is what is on top: the slider lies over the lanes, not over their buttons.
@@ -100,9 +100,7 @@ def test_no_width_scrolls_sideways(world: World, opened: Open, width: int) -> No
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 @pytest.mark.parametrize("name", ["W" * 100, "Dona Maria da Silva " * 5])
-def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(
-    world: World, opened: Open, width: int, name: str
-) -> None:
+def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(world, opened, width, name):
     world.voices.append({"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
                          "preview": "/v1/voices/v9/preview.wav", "quality": None})  # fmt: skip
     page = opened(ready=DESK, viewport={"width": width, "height": 844})
@@ -133,7 +131,7 @@ def rectangles(page: Any, chosen: str) -> list[tuple[str, float, float, float, f
     return page.evaluate(f"{RECTANGLES}({chosen!r})")
 
 
-def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world: World, opened: Open) -> None:
+def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
     page = full(world, opened, viewport=PHONE, has_touch=True)
     targets = ("button, select, summary, .check, textarea, input[type=number], input[type=text], "
                "input[type=file]")  # fmt: skip
@@ -149,7 +147,7 @@ def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world: World, ope
                 assert beside or bottom <= y0 + 0.5 or top >= y1 - 0.5, f"{name} is over {other}"
 
 
-def test_all_of_it_by_keyboard(page: Any, world: World) -> None:
+def test_all_of_it_by_keyboard(page, world):
     """Tab alone, from the top: everything is reached in the order of reading, and seen."""
     seen = []
     for _ in range(60):
@@ -167,7 +165,7 @@ def test_all_of_it_by_keyboard(page: Any, world: World) -> None:
     assert [name for name in seen if name in order] == order
 
 
-def test_a_person_without_a_mouse_listens_serves_and_speaks(page: Any, world: World) -> None:
+def test_a_person_without_a_mouse_listens_serves_and_speaks(page, world):
     pressed(page, "Tab", "Enter")  # The skip link.
     assert page.evaluate("document.activeElement.id") == "desk"
     page.keyboard.press("Space")
@@ -196,19 +194,19 @@ def test_a_person_without_a_mouse_listens_serves_and_speaks(page: Any, world: Wo
     assert world.said[0]["input"] == text
 
 
-def test_a_letter_outside_the_desk_does_nothing(page: Any) -> None:
+def test_a_letter_outside_the_desk_does_nothing(page):
     page.focus("tr[data-epoch='2'] .epoch")
     page.keyboard.press("x")
     assert page.text_content("#switch").startswith("Switch to reference")
 
 
-def test_whoever_wants_no_motion_gets_none(opened: Open) -> None:
+def test_whoever_wants_no_motion_gets_none(opened):
     page = opened(ready=DESK, reduced_motion="reduce")
     moving = "getComputedStyle(document.querySelector('.pulse')).animationName"
     assert page.evaluate(moving) == "none"
 
 
-def test_words_are_only_words(world: World, opened: Open) -> None:
+def test_words_are_only_words(world, opened):
     """Markup in anything that the server says stays text; the policy would stop what did not."""
     one = epoch(1)
     one["sample"] |= {"text": EVIL, "reason": EVIL, "device": EVIL}
@@ -223,7 +221,7 @@ def test_words_are_only_words(world: World, opened: Open) -> None:
     assert page.text_content("#spoken-text") == EVIL and is_only_words(page)
 
 
-def test_the_page_sets_no_markup_and_asks_nobody_else() -> None:
+def test_the_page_sets_no_markup_and_asks_nobody_else():
     folder = Path(__file__).parents[3] / "api" / "page"
     files = sorted(folder.iterdir())
     assert len(files) > 15

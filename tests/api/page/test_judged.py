@@ -2,7 +2,6 @@
 
 import json
 import re
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -63,7 +62,7 @@ def heading(page: Any, name: str) -> Any:
     return page.locator("#judged-table .sort", has_text=re.compile(f"^{name}$"))
 
 
-def test_the_base_is_first_and_the_best_says_why(page: Any) -> None:
+def test_the_base_is_first_and_the_best_says_why(page):
     assert rows(page) == ["base", "epoch_3", "epoch_2", "epoch_2_share_0.5", "epoch_1"]
     assert page.text_content("#verdict").startswith("Epoch 2 is the best: nearest")
     marks = page.locator("#judged-table .marks").all_text_contents()
@@ -91,8 +90,8 @@ def test_the_base_is_first_and_the_best_says_why(page: Any) -> None:
     ],
 )
 def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(
-    world: World, opened: Open, base: float, own: float, half: float, told: str
-) -> None:
+    world, opened, base, own, half, told
+):
     found = evaluation()
     for one in found["candidates"]:
         own_base = None if one["kind"] == "base" else base
@@ -109,7 +108,7 @@ def test_a_pitch_further_from_the_persons_is_worse_in_words_and_by_its_sign(
         assert any(one.startswith("Pitch -12.8") and "worse than the base" in one for one in facts)
 
 
-def test_each_judge_sorts_and_the_base_stays(page: Any) -> None:
+def test_each_judge_sorts_and_the_base_stays(page):
     assert sorts(page) == {"epoch": "descending"}
     heading(page, "Voice").click()
     assert sorts(page) == {"voice": "descending"}  # higher is better: the best first
@@ -129,9 +128,7 @@ def test_each_judge_sorts_and_the_base_stays(page: Any) -> None:
     assert rows(page)[-1] == "epoch_2_share_0.5"
 
 
-def test_the_meaning_of_a_figure_comes_with_pointer_and_focus_and_stands_as_text(
-    page: Any,
-) -> None:
+def test_the_meaning_of_a_figure_comes_with_pointer_and_focus_and_stands_as_text(page):
     shown = "getComputedStyle(document.getElementById('tip-words')).visibility"
     words = heading(page, "Words")
     assert page.evaluate(shown) == "hidden"
@@ -152,7 +149,7 @@ def test_the_meaning_of_a_figure_comes_with_pointer_and_focus_and_stands_as_text
     assert heading(page, "Word errors").count() == 0
 
 
-def test_two_candidates_say_the_same_sentence_on_one_clock(page: Any, world: World) -> None:
+def test_two_candidates_say_the_same_sentence_on_one_clock(page, world):
     assert page.evaluate(NAMES) == ["Epoch 2", "The base"]
     assert page.text_content("#desk-text") == SENTENCES[0]
     assert page.text_content("#switch").startswith("Switch to the base")
@@ -175,7 +172,7 @@ def test_two_candidates_say_the_same_sentence_on_one_clock(page: Any, world: Wor
     assert page.is_disabled("#against") and page.is_hidden("#judgement")
 
 
-def test_the_choice_outlives_news_and_the_best_is_not_put_over_it(page: Any, world: World) -> None:
+def test_the_choice_outlives_news_and_the_best_is_not_put_over_it(page, world):
     page.click("tr[data-candidate='epoch_1'] .epoch")
     page.select_option("#sentence", "2")
     page.select_option("#against", "epoch_3")
@@ -196,7 +193,7 @@ def tab_to(page: Any, name: str, key: str = "Tab") -> None:
     raise AssertionError(f"{name} is not reached by {key}")
 
 
-def test_a_blind_comparison_by_keyboard_alone(world: World, opened: Open, tmp_path: Path) -> None:
+def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     page = opened(ready=READY)
     until(page, WORKS)
     tab_to(page, "Listen to epoch 3")
@@ -261,7 +258,7 @@ def test_a_blind_comparison_by_keyboard_alone(world: World, opened: Open, tmp_pa
     assert page.evaluate("Object.values(localStorage).join()") == "[]"
 
 
-def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page: Any) -> None:
+def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page):
     """Over twelve draws both sides come; what is heard as A is what the note says A is."""
     page.check("#blind")
     first = []
@@ -286,7 +283,7 @@ def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page: Any) -> Non
     assert set(first) == {"The base", "Epoch 2"}
 
 
-def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page: Any, world: World) -> None:
+def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page, world):
     page.click("#prefer-a")
     assert page.text_content("#notes-title") == "Notes (1)"
     assert page.text_content("#judged-told") == "Noted: epoch 2 is better, sentence 1."
@@ -297,7 +294,7 @@ def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page: Any, wor
     says(page, "notes-title", "Notes (0)")
 
 
-def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page: Any, world: World) -> None:
+def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page, world):
     where = "/v1/runs/current/candidates/epoch_1/speech"
     choices = page.locator("#voice optgroup option").all_text_contents()
     assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # not the blend
@@ -313,7 +310,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page: Any, wo
     says(page, "speaks-with", "with epoch 3")
 
 
-def test_the_best_is_suggested_and_served_at_a_press(page: Any, world: World) -> None:
+def test_the_best_is_suggested_and_served_at_a_press(page, world):
     assert page.text_content("#suggestion-text") == "Epoch 2 is not what is served."
     page.click("#suggest")
     until(page, "document.getElementById('suggestion').hidden")
@@ -322,7 +319,7 @@ def test_the_best_is_suggested_and_served_at_a_press(page: Any, world: World) ->
     assert page.text_content("#follow") == "Serve the best again"
 
 
-def test_the_base_may_be_best_with_what_to_try(world: World, opened: Open) -> None:
+def test_the_base_may_be_best_with_what_to_try(world, opened):
     world.evaluation = evaluation("base")
     world.evaluation["verdict"]["advice"] = "Try more clips, or a lower learning rate."
     page = opened(ready=READY)
@@ -334,7 +331,7 @@ def test_the_base_may_be_best_with_what_to_try(world: World, opened: Open) -> No
     assert page.text_content("#desk-title") == "Epoch 3 and the base"
 
 
-def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world: World, opened: Open) -> None:
+def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world, opened):
     del world.evaluation["candidates"][3]
     page = opened(ready=READY)
     assert rows(page)[1] == "epoch_3"
@@ -345,7 +342,7 @@ def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world: World, opene
     assert page.evaluate(NAMES) == ["Output", "Reference"]
 
 
-def test_a_run_without_an_evaluation_has_its_epochs_alone(world: World, opened: Open) -> None:
+def test_a_run_without_an_evaluation_has_its_epochs_alone(world, opened):
     world.evaluation = None
     page = opened(ready="#desk-works:not([hidden])")
     assert all(page.is_hidden(gone) for gone in ("#judged", "#pair", "#judgement"))
@@ -355,7 +352,7 @@ def test_a_run_without_an_evaluation_has_its_epochs_alone(world: World, opened: 
 
 
 @LOOKS
-def test_names_contrast_and_width(world: World, opened: Open, width: int, scheme: str) -> None:
+def test_names_contrast_and_width(world, opened, width, scheme):
     page = opened(ready=READY, color_scheme=scheme, has_touch=width < 400,
                      viewport={"width": width, "height": 844})  # fmt: skip
     until(page, WORKS)
@@ -378,7 +375,7 @@ def test_names_contrast_and_width(world: World, opened: Open, width: int, scheme
         assert too_small(page, parts) == []
 
 
-def test_nothing_moves_under_the_hand(page: Any) -> None:
+def test_nothing_moves_under_the_hand(page):
     """Sorting, a tooltip, a judgement and another sentence leave the desk where it is."""
     top = "document.getElementById('desk').getBoundingClientRect().top + scrollY"
     size = "document.getElementById('judged-table').getBoundingClientRect().width"
@@ -395,7 +392,7 @@ def test_nothing_moves_under_the_hand(page: Any) -> None:
     assert (page.evaluate(top), page.evaluate(end)) == (before[0], foot)
 
 
-def test_words_are_only_words_in_an_evaluation_too(world: World, opened: Open) -> None:
+def test_words_are_only_words_in_an_evaluation_too(world, opened):
     one = world.evaluation
     one["verdict"] |= {"reason": EVIL, "advice": EVIL}
     one["candidates"][2] |= {"remarks": [EVIL], "ruled_out": EVIL}
@@ -408,7 +405,7 @@ def test_words_are_only_words_in_an_evaluation_too(world: World, opened: Open) -
     assert is_only_words(page)
 
 
-def test_a_damaged_store_of_notes_is_none(world: World, opened: Open) -> None:
+def test_a_damaged_store_of_notes_is_none(world, opened):
     page = opened(ready=READY)
     key = f"sotaque-notes-{'5' * 64}"
     page.evaluate(f"localStorage.setItem({key!r}, '{{\"a\": 1}}')")
@@ -419,7 +416,7 @@ def test_a_damaged_store_of_notes_is_none(world: World, opened: Open) -> None:
     assert page.text_content("#notes-title") == "Notes (1)"
 
 
-def test_the_judged_rows_are_what_they_are_compared_by() -> None:
+def test_the_judged_rows_are_what_they_are_compared_by():
     """The world is not so even that any order would pass."""
     found = [judged(number)["judges"]["rate_drift_percent"]["mean"] for number in (1, 2, 3)]
     assert found == sorted(found, key=abs) and found != sorted(found)

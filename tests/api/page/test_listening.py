@@ -1,16 +1,14 @@
 """The desk: both recordings play, A/B keeps the position, and what cannot be heard is told."""
 
-from typing import Any
-
 import pytest
 
-from tests.api.page.conftest import POSITION, WORKS, Open, play, position, says, seek, until
-from tests.api.page.world import TEXT, World, epoch
+from tests.api.page.conftest import POSITION, WORKS, play, position, says, seek, until
+from tests.api.page.world import TEXT, epoch
 
 pytestmark = pytest.mark.system
 
 
-def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
+def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page):
     assert page.text_content("#desk-title") == "Epoch 3"
     assert page.text_content("#desk-text") == TEXT
     assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s (no GPU on this machine)."
@@ -18,7 +16,7 @@ def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
 
 
 @pytest.mark.parametrize("track", ["output", "reference"])
-def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
+def test_a_player_plays_and_pauses(page, track):
     play(page, track)
     assert page.get_attribute(f"#play-{track}", "aria-label") == f"Pause {track}"
     page.click(f"#play-{track}")
@@ -28,7 +26,7 @@ def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
     assert page.get_attribute(f"#play-{track}", "aria-label") == f"Play {track}"
 
 
-def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
+def test_switching_keeps_the_position_and_goes_on(page):
     play(page, seconds=0.4)
     # Both within one task: whatever the machine is busy with, no time passes between.
     before, after = page.evaluate(
@@ -42,7 +40,7 @@ def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
     assert page.get_attribute("#play-output", "aria-label") == "Play output"
 
 
-def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
+def test_it_ends_at_the_end_and_begins_again(page):
     seek(page, 3.4)
     page.click("#play-reference")
     says(page, "now", "0:03.6")
@@ -51,7 +49,7 @@ def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
     until(page, f"{POSITION} > 0.1 && {POSITION} < 3")
 
 
-def test_a_loop_goes_round(page: Any) -> None:
+def test_a_loop_goes_round(page):
     page.check("#loop")
     seek(page, 3.3)
     page.click("#play-output")
@@ -59,7 +57,7 @@ def test_a_loop_goes_round(page: Any) -> None:
     assert page.get_attribute("#play-output", "aria-label") == "Pause output"
 
 
-def test_what_is_heard_is_the_gain_that_says_so(page: Any) -> None:
+def test_what_is_heard_is_the_gain_that_says_so(page):
     """The graph itself: the audible source has a gain, the other none."""
     found = page.evaluate("""async () => {
       const { Transport } = await import("/page/transport.js");
@@ -97,7 +95,7 @@ def test_what_is_heard_is_the_gain_that_says_so(page: Any) -> None:
 
 
 @pytest.mark.parametrize("track", ["output", "reference"])
-def test_a_spectrogram_shows_sound_where_there_is_sound(page: Any, track: str) -> None:
+def test_a_spectrogram_shows_sound_where_there_is_sound(page, track):
     inks = page.evaluate(f"""(() => {{
       const sheet = document.getElementById("sheet-{track}");
       const {{ data }} = sheet.getContext("2d").getImageData(0, 0, sheet.width, sheet.height);
@@ -111,7 +109,7 @@ def test_a_spectrogram_shows_sound_where_there_is_sound(page: Any, track: str) -
     assert f"Spectrogram of the {track}, 3" in inks[2]
 
 
-def test_another_scale_is_another_picture(page: Any) -> None:
+def test_another_scale_is_another_picture(page):
     before = page.evaluate("document.getElementById('sheet-output').toDataURL()")
     page.select_option("#scale", "linear")
     assert page.evaluate("document.getElementById('sheet-output').toDataURL()") != before
@@ -119,7 +117,7 @@ def test_another_scale_is_another_picture(page: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["mouse", "keyboard"])
-def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None:
+def test_space_and_x_work_after_an_epoch_was_chosen(page, how):
     """The main loop of listening: choose, play, switch, choose the next."""
     if how == "mouse":
         page.click("tr[data-epoch='1'] .epoch")
@@ -140,7 +138,7 @@ def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None
 
 
 @pytest.mark.parametrize("pressed", ["#switch", "#loop", "#match"])
-def test_space_and_x_work_after_a_press_on_the_desk(page: Any, pressed: str) -> None:
+def test_space_and_x_work_after_a_press_on_the_desk(page, pressed):
     page.click(pressed)
     told, looping = page.text_content("#switch"), page.is_checked("#loop")
     page.keyboard.press("Space")
@@ -150,7 +148,7 @@ def test_space_and_x_work_after_a_press_on_the_desk(page: Any, pressed: str) -> 
     assert page.text_content("#switch") != told
 
 
-def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
+def test_by_keyboard_a_button_of_the_desk_stays_a_button(page):
     page.focus("#switch")
     page.keyboard.press("Space")
     page.keyboard.press("Space")
@@ -158,7 +156,7 @@ def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
     assert position(page) == 0
 
 
-def test_a_skipped_sample_is_told_with_its_reason(world: World, opened: Open) -> None:
+def test_a_skipped_sample_is_told_with_its_reason(world, opened):
     skipped = epoch(4)
     skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
     world.epochs = [skipped]
@@ -168,7 +166,7 @@ def test_a_skipped_sample_is_told_with_its_reason(world: World, opened: Open) ->
     assert page.is_hidden("#desk-works")
 
 
-def test_a_missing_reference_leaves_the_output_playable(world: World, opened: Open) -> None:
+def test_a_missing_reference_leaves_the_output_playable(world, opened):
     world.epochs[-1]["sample"]["reference"] = None
     page = opened(ready="#desk-works:not([hidden])")
     assert page.is_disabled("#play-reference")
@@ -176,7 +174,7 @@ def test_a_missing_reference_leaves_the_output_playable(world: World, opened: Op
     play(page)
 
 
-def test_no_run_is_told_with_what_to_type(world: World, opened: Open) -> None:
+def test_no_run_is_told_with_what_to_type(world, opened):
     world.epochs, world.records = [], []
     page = opened(ready="#epochs-empty:not([hidden])")
     assert "make train" in page.text_content("#epochs-empty")
@@ -185,13 +183,13 @@ def test_no_run_is_told_with_what_to_type(world: World, opened: Open) -> None:
     assert page.is_visible("#say")
 
 
-def test_the_output_can_be_saved(page: Any) -> None:
+def test_the_output_can_be_saved(page):
     with page.expect_download() as saved:
         page.click("#keep-output")
     assert saved.value.suggested_filename == "current_epoch_3_output.wav"
 
 
-def test_the_word_of_the_sample_that_is_heard_is_marked(page: Any) -> None:
+def test_the_word_of_the_sample_that_is_heard_is_marked(page):
     marked = "document.querySelector('#desk-text .word.now')?.textContent"
     assert page.evaluate(marked) is None
     for seconds, word in ((0.3, "harbour"), (2.3, "in")):

@@ -31,7 +31,7 @@ def run(chromium: Any) -> Iterator[Run]:
 
 
 @pytest.mark.parametrize("length", [2, 8, 64, 1024])
-def test_the_fft_is_numpys(run: Run, length: int) -> None:
+def test_the_fft_is_numpys(run, length):
     noise = np.random.default_rng(length).normal(size=(2, length))
     code = """((re, im) => (m.fft(re, im), [Array.from(re), Array.from(im)]))
       (Float64Array.from(v[0]), Float64Array.from(v[1]))"""
@@ -83,9 +83,7 @@ EVENT = {"event": "epoch", "data": "{}"}
         ("events", "[': still here', 'retry: 2000'].map(m.parsed)", None, [None, None]),
     ],
 )  # fmt: skip
-def test_the_page_counts_and_words_things_right(
-    run: Run, module: str, code: str, value: Any, expected: Any
-) -> None:
+def test_the_page_counts_and_words_things_right(run, module, code, value, expected):
     found = run(module, code, value)
     numbers = isinstance(expected, list) and not isinstance(expected[0], str | None)
     assert found == (pytest.approx(expected) if numbers else expected)
@@ -93,9 +91,7 @@ def test_the_page_counts_and_words_things_right(
 
 @pytest.mark.parametrize("scale", ["mel", "linear"])
 @pytest.mark.parametrize("hertz", [300, 1500, 5000])
-def test_a_tone_stands_at_its_frequency_and_a_full_one_near_0_decibels(
-    run: Run, scale: str, hertz: int
-) -> None:
+def test_a_tone_stands_at_its_frequency_and_a_full_one_near_0_decibels(run, scale, hertz):
     code = f"""(() => {{
       const at = (_, i) => Math.sin(2 * Math.PI * {hertz} * i / 24000);
       const tone = Float32Array.from({{ length: 12000 }}, at);
@@ -110,15 +106,15 @@ def test_a_tone_stands_at_its_frequency_and_a_full_one_near_0_decibels(
     assert -8 < level < 1
 
 
-def test_thinning_keeps_the_mean(run: Run) -> None:
+def test_thinning_keeps_the_mean(run):
     points = [{"x": i, "y": i % 7} for i in range(5000)]
     thin = run("scales", "m.thinned(v, 400)", points)
     assert len(thin) == 400
     assert np.mean([p["y"] for p in thin]) == pytest.approx(np.mean([p["y"] for p in points]), 0.01)
 
 
-def test_steps_that_were_told_twice_stand_once(run: Run) -> None:
-    def row(step: int, kind: str = "train", of: str = "old") -> dict[str, Any]:
+def test_steps_that_were_told_twice_stand_once(run):
+    def row(step, kind="train", of="old"):
         return {"step": step, "kind": kind, "of": of}
 
     old = [row(1), row(2), row(2, "validation"), row(3)]
@@ -131,14 +127,14 @@ def test_steps_that_were_told_twice_stand_once(run: Run) -> None:
     assert len(later) == 3
 
 
-def test_loudness_leaves_out_the_pauses(run: Run) -> None:
+def test_loudness_leaves_out_the_pauses(run):
     tone = (0.5 * np.sin(np.arange(24000) / 5)).tolist()
     for sound in (tone, tone + [0.0] * 48000):
         found = run("sound", "m.loudness(Float32Array.from(v))", sound)
         assert found == pytest.approx(0.5 / np.sqrt(2), rel=0.01)
 
 
-def test_pcm_becomes_a_wav_and_comes_out_of_one_again(run: Run) -> None:
+def test_pcm_becomes_a_wav_and_comes_out_of_one_again(run):
     samples = speech(0.1, 150)
     file = wav(samples)
     pcm = run("sound", "Array.from(m.pcmOf(Uint8Array.from(v)))", list(file))

@@ -163,15 +163,13 @@ def page(trained: Any, service: Service, open_page: Open) -> Any:
     return open_page(service.address, ready=DESK)
 
 
-def test_epochs_and_curves_appear_while_training_runs(trained: list[tuple[float, str]]) -> None:
+def test_epochs_and_curves_appear_while_training_runs(trained):
     during = {what for ended, what in trained if ended is None}
     assert {"training", "curves", "progress", "row 1"} <= during
     assert {what for _, what in trained} == {"training", "curves", "progress", "row 1", "row 2"}
 
 
-def test_both_players_play_and_promoting_an_epoch_changes_what_speaks(
-    page: Any, service: Service
-) -> None:
+def test_both_players_play_and_promoting_an_epoch_changes_what_speaks(page, service):
     for track in ("output", "reference"):
         play(page, track, 0.3)
     wait(lambda: service.asks("/v1/runs")["served"]["epoch"] == 2, service)
@@ -182,7 +180,7 @@ def test_both_players_play_and_promoting_an_epoch_changes_what_speaks(
     shows_serving(page, 2)
 
 
-def test_the_speak_box_speaks(page: Any) -> None:
+def test_the_speak_box_speaks(page):
     say(page, "Good morning, and welcome.")
     until(page, f"{SECONDS} > 0.1")
     until(page, DONE)
@@ -199,9 +197,7 @@ def test_the_speak_box_speaks(page: Any) -> None:
 JUDGED = "#judgement:not([hidden])"
 
 
-def test_a_run_that_was_evaluated_is_compared_and_heard(
-    evaluated: Any, service: Service, open_page: Open
-) -> None:
+def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open_page):
     ids = [one["id"] for one in evaluated["candidates"]]
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
     page = open_page(service.address, ready=JUDGED)
@@ -237,9 +233,7 @@ def picture(page: Any, folder: Path, name: str, **options: Any) -> None:
 
 
 @LOOKS
-def test_an_evaluated_run_can_be_shown(
-    evaluated: Any, service: Service, open_page: Open, width: int, scheme: str, tmp_path: Path
-) -> None:
+def test_an_evaluated_run_can_be_shown(evaluated, service, open_page, width, scheme, tmp_path):
     page = open_page(service.address, ready=JUDGED, color_scheme=scheme,
                      viewport={"width": width, "height": 900})  # fmt: skip
     until(page, WORKS)
@@ -250,9 +244,7 @@ def test_an_evaluated_run_can_be_shown(
 
 
 @LOOKS
-def test_it_can_be_shown(
-    trained: Any, service: Service, open_page: Open, width: int, scheme: str, tmp_path: Path
-) -> None:
+def test_it_can_be_shown(trained, service, open_page, width, scheme, tmp_path):
     page = open_page(service.address, ready=DESK, color_scheme=scheme,
                      viewport={"width": width, "height": 900})  # fmt: skip
     speak(page, "The rain has stopped, and the boats go out again.")

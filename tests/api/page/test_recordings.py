@@ -35,9 +35,7 @@ def opened(service: Running, open_page: Open, **options: Any) -> Any:
     return open_page(service.address, ready="#clip-list li", **options)
 
 
-def test_a_recording_becomes_a_dataset_by_keyboard_alone(
-    service: Running, open_page: Open, tape: Path, tmp_path: Path
-) -> None:
+def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tape, tmp_path):
     text = tmp_path / "tape.srt"
     text.write_text("Words.")
     page = open_page(service.address)
@@ -89,9 +87,7 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(
     assert not (service.parts.datasets.folder / "anna").exists()
 
 
-def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
-    service: Running, open_page: Open, tape: Path
-) -> None:
+def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(service, open_page, tape):
     dataset = Dataset(service)
     row = dataset.announced("tape.wav", tape.stat().st_size)
     dataset.send(row["id"], 0, tape.read_bytes()[:3_000_000])
@@ -107,15 +103,13 @@ def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
     assert kept.read_bytes() == tape.read_bytes()
 
 
-def test_an_upload_survives_a_connection_that_is_lost(
-    service: Running, open_page: Open, tape: Path
-) -> None:
+def test_an_upload_survives_a_connection_that_is_lost(service, open_page, tape):
     Dataset(service)
     page = open_page(service.address)
     page.wait_for_selector("#dataset-works:not([hidden])")
     pieces: list[str] = []
 
-    def lost(route: Any) -> None:
+    def lost(route):
         pieces.append(route.request.url)
         route.abort() if len(pieces) == 2 else route.continue_()
 
@@ -127,9 +121,7 @@ def test_an_upload_survives_a_connection_that_is_lost(
     assert len(pieces) > 3 and kept.read_bytes() == tape.read_bytes()
 
 
-def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(
-    service: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_page, monkeypatch):
     monkeypatch.setenv("FAKE_CUT", "hang")
     with_tape(service)
     page = open_page(service.address)
@@ -146,9 +138,7 @@ def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(
 
 
 @LOOKS
-def test_names_contrast_and_width(
-    service: Running, open_page: Open, width: int, scheme: str
-) -> None:
+def test_names_contrast_and_width(service, open_page, width, scheme):
     with_clips(service, "A name that is long enough to need more than one line of a phone")
     size = {"width": width, "height": 844}
     page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
@@ -161,7 +151,7 @@ def test_names_contrast_and_width(
         assert too_small(page, parts) == []
 
 
-def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open) -> None:
+def test_markup_in_a_name_or_a_text_stays_text(service, open_page):
     dataset = with_clips(service, EVIL)
     dataset.correct("tape-0001", text=EVIL)
     page = opened(service, open_page)
@@ -170,7 +160,7 @@ def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open
     assert is_only_words(page)
 
 
-def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Path) -> None:
+def test_with_a_key_recordings_are_sent_and_heard(open_page, tmp_path):
     with running(settings_in(tmp_path, api_key="secret")) as service:
         service.client.headers["authorization"] = "Bearer secret"
         with_clips(service)
@@ -188,7 +178,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Pat
 
 
 @pytest.mark.timeout(900)
-def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: Path) -> None:
+def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
     """From a tape and its text to what training reads, and a picture of it."""
     pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
     numbers = [1, 2, 3, 5, 7, 8]

@@ -5,7 +5,6 @@ import os
 import socket
 import threading
 import time
-from pathlib import Path
 from types import SimpleNamespace
 
 import httpx
@@ -16,13 +15,13 @@ from api.datasets import uploads
 from api.datasets.cutting import NICENESS, CutQueue
 from api.datasets.store import Datasets
 from api.errors import APIError
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import running, settings_in
 from tests.api.datasets.calls import TAPE, Dataset, with_tape
 from tests.api.heard import refused
 from tests.api.threads import at_once
 
 
-def test_a_dataset_lives_from_upload_to_deletion(service: Running) -> None:
+def test_a_dataset_lives_from_upload_to_deletion(service):
     one = Dataset(service, "Ana, fita 1", "pt-BR")
     assert one.id == "ana-fita-1"
     recording = one.announced("Tape One.WAV", len(TAPE))
@@ -58,7 +57,7 @@ def test_a_dataset_lives_from_upload_to_deletion(service: Running) -> None:
     assert left == {".cutting.lock", ".lock"}
 
 
-def test_an_upload_goes_on_where_it_stopped(service: Running) -> None:
+def test_an_upload_goes_on_where_it_stopped(service):
     one = Dataset(service)
     recording = one.announced("tape.wav", len(TAPE))["id"]
     assert one.send(recording, 0, TAPE[:1000]).status_code == 200
@@ -72,9 +71,7 @@ def test_an_upload_goes_on_where_it_stopped(service: Running) -> None:
     assert (one.folder / "recordings/tape.wav").read_bytes() == TAPE
 
 
-def test_what_came_before_the_connection_broke_stays(
-    service: Running, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_came_before_the_connection_broke_stays(service, caplog, monkeypatch):
     server = logging.getLogger("uvicorn.error")
     monkeypatch.setattr(server, "handlers", [*server.handlers, caplog.handler])
     one = Dataset(service)
@@ -89,7 +86,7 @@ def test_what_came_before_the_connection_broke_stays(
     service.wait_until(lambda: one.details()["recordings"][0]["received"] == 5000, 20)
     answers = list[httpx.Response]()
 
-    def goes_on() -> bool:
+    def goes_on():
         """The broken piece may still be on its way to the disk: `upload_busy` says to try again."""
         answers.append(one.send(recording, 5000, TAPE[5000:]))
         return answers[-1].status_code != 409
@@ -101,7 +98,7 @@ def test_what_came_before_the_connection_broke_stays(
     assert "Exception in ASGI" not in caplog.text
 
 
-def test_only_what_was_announced_is_taken_and_cut_when_it_is_whole(service: Running) -> None:
+def test_only_what_was_announced_is_taken_and_cut_when_it_is_whole(service):
     one = Dataset(service)
     recording = one.announced("tape.wav", 10)["id"]
     assert refused(one.send(recording, 0, b"x" * 11)) == (409, "longer_than_announced")
@@ -116,9 +113,7 @@ def test_only_what_was_announced_is_taken_and_cut_when_it_is_whole(service: Runn
     assert len(one.details()["recordings"]) == 1
 
 
-def test_a_full_disk_is_told_and_what_arrived_stays(
-    service: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_is_told_and_what_arrived_stays(service, monkeypatch):
     one = Dataset(service)
     recording = one.announced("tape.wav", len(TAPE))["id"]
     assert one.send(recording, 0, TAPE[:100]).status_code == 200
@@ -135,7 +130,7 @@ def test_a_full_disk_is_told_and_what_arrived_stays(
     assert one.send(recording, 100, TAPE[100:]).json()["whole"]
 
 
-def test_all_datasets_together_have_a_limit(tmp_path: Path) -> None:
+def test_all_datasets_together_have_a_limit(tmp_path):
     with running(settings_in(tmp_path, datasets_max_gb=1)) as service:
         one, other = Dataset(service), Dataset(service)
         assert one.announced("a.wav", 600_000_000)["received"] == 0
@@ -149,7 +144,7 @@ def test_all_datasets_together_have_a_limit(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["x", "x.exe", ".wav/", "tape", "tape.wav.txt", "report.html"])
-def test_what_is_no_recording_by_its_name_is_refused(service: Running, name: str) -> None:
+def test_what_is_no_recording_by_its_name_is_refused(service, name):
     assert refused(Dataset(service).announce(name, 5)) == (422, "not_a_recording")
 
 
@@ -157,7 +152,7 @@ def test_what_is_no_recording_by_its_name_is_refused(service: Running, name: str
     "name", ["../../evil.wav", "/etc/passwd.wav", "..\\..\\x.wav", "a/b/../c.wav", "-rf.wav",
              ".wav.wav", "text.srt.wav", "\u202etxt.wav", "日本.wav"],
 )  # fmt: skip
-def test_no_name_of_a_recording_becomes_a_path(service: Running, name: str) -> None:
+def test_no_name_of_a_recording_becomes_a_path(service, name):
     one = Dataset(service, "../..")
     identity = one.announced(name, 3)["id"]
     assert one.send(identity, 0, b"abc").json()["whole"]
@@ -167,7 +162,7 @@ def test_no_name_of_a_recording_becomes_a_path(service: Running, name: str) -> N
     assert all(sign.isascii() and (sign.isalnum() or sign == "-") for sign in identity)
 
 
-def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path: Path) -> None:
+def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
     datasets = Datasets(tmp_path / "datasets")
     gone = datasets.create("Anna", "en")
     datasets.remove(gone)
@@ -183,13 +178,13 @@ def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path: P
     assert [path.name for path in datasets.folder.iterdir()] == [".lock"]
 
 
-def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path: Path) -> None:
+def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path):
     datasets = Datasets(tmp_path / "datasets")
     dataset = datasets.create("Anna", "en")
     uploads.announce(datasets, dataset, "tape.wav", 8, 1 << 30).path.write_bytes(bytes(8))
     cuts = CutQueue(datasets, lambda _: None)
 
-    def ask() -> str:
+    def ask():
         try:
             return cuts.ask(dataset).state
         except APIError as refusal:
@@ -198,7 +193,7 @@ def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path: Path) -
     assert sorted(at_once([ask] * 4)) == ["being_cut"] * 3 + ["queued"]
 
 
-def test_a_folder_that_is_no_dataset_of_ours_is_none(service: Running) -> None:
+def test_a_folder_that_is_no_dataset_of_ours_is_none(service):
     folder = service.parts.datasets.folder
     (folder / "mine").mkdir(parents=True)
     (folder / "mine/metadata.csv").write_text("mine")
@@ -209,16 +204,14 @@ def test_a_folder_that_is_no_dataset_of_ours_is_none(service: Running) -> None:
 
 
 @pytest.mark.parametrize("language", ["../x", "xx", "en-; rm", "", "english"])
-def test_a_language_that_is_none_is_refused_with_those_there_are(
-    service: Running, language: str
-) -> None:
+def test_a_language_that_is_none_is_refused_with_those_there_are(service, language):
     body = {"name": "Anna", "language": language}
     answer = service.client.post("/v1/datasets", json=body)
     assert answer.status_code == 422 and answer.json()["param"] == "language"
     assert repr(language) in answer.json()["detail"] and "nl, pl, pt" in answer.json()["detail"]
 
 
-def test_a_dataset_has_a_name_and_a_known_language(service: Running) -> None:
+def test_a_dataset_has_a_name_and_a_known_language(service):
     whole = {"name": "Anna", "language": "en"}
     for other in ({}, {"name": "\u200b"}, {"name": "x" * 101}, {"name": 3}, {"other": 1, **whole}):
         assert service.client.post("/v1/datasets", json=other).status_code == 422
@@ -227,7 +220,7 @@ def test_a_dataset_has_a_name_and_a_known_language(service: Running) -> None:
         assert Dataset(service, "Anna", known).details()["language"] == known.lower()
 
 
-def test_a_correction_reaches_what_training_reads(service: Running) -> None:
+def test_a_correction_reaches_what_training_reads(service):
     one = with_tape(service, text=b"Words.")
     one.cut()
     before = "tape-0001|Sentence 1, of tape.\ntape-0002|Sentence 2, of tape.\n"
@@ -250,7 +243,7 @@ def test_a_correction_reaches_what_training_reads(service: Running) -> None:
         assert one.correct(clip, **body).status_code == status
 
 
-def test_clips_without_a_text_are_left_out_until_they_have_one(service: Running) -> None:
+def test_clips_without_a_text_are_left_out_until_they_have_one(service):
     one = with_tape(service)
     found = one.cut()
     assert found["clips"]["without_text"] == 2 and found["train"] is None
@@ -262,7 +255,7 @@ def test_clips_without_a_text_are_left_out_until_they_have_one(service: Running)
     )
 
 
-def test_a_recogniser_writes_where_there_is_no_text(tmp_path: Path) -> None:
+def test_a_recogniser_writes_where_there_is_no_text(tmp_path):
     ear = str(tmp_path / "ear")
     with running(settings_in(tmp_path, cut_recogniser=ear)) as service:
         for text, recogniser in ((b"", ear), (b"It is said.", None)):
@@ -271,7 +264,7 @@ def test_a_recogniser_writes_where_there_is_no_text(tmp_path: Path) -> None:
             assert one.given_to()["recogniser"] == recogniser
 
 
-def test_pages_of_clips_have_the_odd_ones_first(service: Running) -> None:
+def test_pages_of_clips_have_the_odd_ones_first(service):
     one = with_tape(service)
     one.cut()
     assert [clip["name"] for clip in one.clips("")] == ["tape-0002", "tape-0001"]
@@ -280,9 +273,7 @@ def test_pages_of_clips_have_the_odd_ones_first(service: Running) -> None:
     assert one.ask("GET", "/clips?limit=101").status_code == 422
 
 
-def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(
-    service: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(service, monkeypatch):
     one = with_tape(service, text=b"Words.")
     one.cut()
     one.correct("tape-0001", text="By hand.")
@@ -307,9 +298,7 @@ def test_a_later_cut_keeps_the_corrections_that_fit_and_tells_the_others(
     ("how", "words"),
     [("refuse", "tape.wav"), ("full", "No space left"), ("crash", "a fault of ours")],
 )
-def test_why_a_cut_failed_is_told_and_another_may_follow(
-    service: Running, monkeypatch: pytest.MonkeyPatch, how: str, words: str
-) -> None:
+def test_why_a_cut_failed_is_told_and_another_may_follow(service, monkeypatch, how, words):
     one = with_tape(service)
     one.cut()
     monkeypatch.setenv("FAKE_CUT", how)
@@ -329,7 +318,7 @@ def hangs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("hangs")
-def test_a_killed_cut_is_told_and_goes_on(service: Running) -> None:
+def test_a_killed_cut_is_told_and_goes_on(service):
     one = with_tape(service)
     one.ask("POST", "/cut")
     os.kill(one.running_child(), 9)
@@ -339,7 +328,7 @@ def test_a_killed_cut_is_told_and_goes_on(service: Running) -> None:
 
 
 @pytest.mark.usefixtures("hangs")
-def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(service: Running) -> None:
+def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(service):
     one, waiting = with_tape(service), with_tape(service, "Ben")
     for dataset in (one, waiting):
         assert dataset.ask("POST", "/cut").status_code == 202
@@ -357,7 +346,7 @@ def test_a_cut_is_stopped_and_its_dataset_deleted_while_it_is_cut(service: Runni
 
 
 @pytest.mark.usefixtures("hangs")
-def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path: Path) -> None:
+def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
     with running(settings_in(tmp_path)) as service:
         one = with_tape(service)
         one.ask("POST", "/cut")
@@ -368,9 +357,7 @@ def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path: Path) -> None:
         assert one.ended()["cut"]["state"] == "done" and one.given_to()["resumed"]
 
 
-def test_one_of_two_replicas_cuts_and_both_tell_of_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
     monkeypatch.setattr("api.datasets.cutting._LOOK_SECONDS", 0.2)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
         for service in (one, other):
@@ -379,7 +366,7 @@ def test_one_of_two_replicas_cuts_and_both_tell_of_it(
         assert sum(lock is not None for lock in locks) == 1
 
 
-def test_whoever_speaks_is_in_front_of_a_cut(service: Running) -> None:
+def test_whoever_speaks_is_in_front_of_a_cut(service):
     """Lower priority, one thread, and the first to go where memory is short."""
     service.parts.cuts.niceness = NICENESS
     one = with_tape(service)
@@ -389,14 +376,14 @@ def test_whoever_speaks_is_in_front_of_a_cut(service: Running) -> None:
 
 
 @pytest.mark.usefixtures("hangs")
-def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service: Running) -> None:
+def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service):
     one = with_tape(service)
     one.ask("POST", "/cut")
     one.running_child()
     size, stop, other = 48 << 20, threading.Event(), Dataset(service, "Ben")
     recording = other.announced("b.wav", size)["id"]
 
-    def upload() -> None:
+    def upload():
         for offset in range(0, size, 4 << 20):
             if stop.is_set() or other.send(recording, offset, bytes(4 << 20)).is_error:
                 return
@@ -413,7 +400,7 @@ def test_it_speaks_while_recordings_arrive_and_a_cut_is_made(service: Running) -
     assert sorted(seconds)[2] < 5
 
 
-def test_a_text_is_of_a_kind_that_is_read(service: Running) -> None:
+def test_a_text_is_of_a_kind_that_is_read(service):
     one = Dataset(service)
     for kind in ("exe", "", "../x"):
         assert one.ask("PUT", "/text", params={"kind": kind}, content=b"x").status_code == 422
@@ -430,7 +417,7 @@ def test_a_text_is_of_a_kind_that_is_read(service: Running) -> None:
     assert one.details()["text"] is None
 
 
-def test_a_sound_tells_its_own_methods_and_not_those_of_its_clip(service: Running) -> None:
+def test_a_sound_tells_its_own_methods_and_not_those_of_its_clip(service):
     one = with_tape(service)
     one.cut()
     for path, methods in (("tape-0001.wav", "GET, HEAD"), ("tape-0001", "PATCH")):

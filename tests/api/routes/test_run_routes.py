@@ -54,7 +54,7 @@ def promoted(service: Running, epoch: int) -> httpx.Response:
     return service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
 
 
-def test_the_newest_epoch_speaks_and_the_list_says_so(service: Running) -> None:
+def test_the_newest_epoch_speaks_and_the_list_says_so(service):
     found = service.client.get("/v1/runs").json()
     assert found["served"] == speaks("current", 2) and not found["promoted"]
     current, archived = found["runs"]
@@ -68,8 +68,8 @@ def test_the_newest_epoch_speaks_and_the_list_says_so(service: Running) -> None:
     service.wait_until(lambda: all(epoch["verified"] for epoch in epochs(service)))
 
 
-def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path) -> None:
-    def training() -> bool:
+def test_it_says_at_once_whether_a_trainer_works(service, output):
+    def training():
         return bool(service.client.get("/v1/runs").json()["runs"][0]["training"])
 
     with RunFolder(output).lock():
@@ -78,7 +78,7 @@ def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path)
     service.wait_until(lambda: not training(), 5)
 
 
-def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_it_trains_who_writes(output, monkeypatch):
     monkeypatch.setattr("xtts.voices.run_folder.RunFolder.is_locked", lambda _: None)
     run = RunFolder(output)
     assert listing.is_training(run)
@@ -86,7 +86,7 @@ def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.Mo
     assert not listing.is_training(run)
 
 
-def test_a_new_epoch_is_followed_until_one_is_promoted(service: Running, output: Path) -> None:
+def test_a_new_epoch_is_followed_until_one_is_promoted(service, output):
     write_epoch(output, 3)
     service.wait_until(lambda: served(service) == speaks("current", 3))
     assert promoted(service, 1).json() == {"served": speaks("current", 1)}
@@ -97,9 +97,7 @@ def test_a_new_epoch_is_followed_until_one_is_promoted(service: Running, output:
     assert service.client.delete("/v1/promotion").json() == {"served": speaks("current", 4)}
 
 
-def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(
-    service: Running, output: Path, tmp_path: Path
-) -> None:
+def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(service, output, tmp_path):
     promoted(service, 1)
     moved = output / "archive" / "20260202T000000Z"
     moved.mkdir()
@@ -119,8 +117,8 @@ def fail_with(error: int) -> Callable[..., None]:
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
-    service: Running, output: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, linked: bool
-) -> None:
+    service, output, tmp_path, monkeypatch, linked
+):
     if not linked:
         monkeypatch.setattr("api.runs.promotion.os.link", fail_with(errno.EXDEV))
     promoted(service, 1)
@@ -144,7 +142,7 @@ def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
     assert list((tmp_path / "voices" / "promoted").iterdir()) == []
 
 
-def test_only_one_promotion_is_kept(service: Running, output: Path, tmp_path: Path) -> None:
+def test_only_one_promotion_is_kept(service, output, tmp_path):
     old = tmp_path / "voices" / "promoted" / "of a replica"
     old.mkdir(parents=True)
     for epoch in (1, 2, 1):
@@ -162,8 +160,8 @@ def test_only_one_promotion_is_kept(service: Running, output: Path, tmp_path: Pa
 
 
 def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
-    service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    service, tmp_path, monkeypatch
+):
     monkeypatch.setattr("api.runs.promotion.os.link", fail_with(errno.ENOSPC))
     monkeypatch.setattr("api.runs.promotion.replace_file", fail_with(errno.ENOSPC))
     answer = promoted(service, 1)
@@ -174,12 +172,12 @@ def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"run": "x", "epoch": 1, "sha256": "../x"}'])
-def test_a_damaged_promotion_is_none(tmp_path: Path, content: str) -> None:
+def test_a_damaged_promotion_is_none(tmp_path, content):
     (tmp_path / "promotion.json").write_text(content)
     assert promotion.read(tmp_path) is None
 
 
-def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Running) -> None:
+def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service):
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(service.say, "v" * 300, seed=seed) for seed in range(4)]
         speaking = service.parts.engine.waiting.speaking
@@ -192,7 +190,7 @@ def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Runn
     assert found == [said("v" * 300, seed) for seed in range(4)]
 
 
-def test_samples_come_whole_and_in_ranges(service: Running, output: Path) -> None:
+def test_samples_come_whole_and_in_ranges(service, output):
     path = "/v1/runs/current/epochs/2/output.wav"
     data = (output / "samples" / "epoch_2_output.wav").read_bytes()
     answer = service.client.get(path)
@@ -207,7 +205,7 @@ def test_samples_come_whole_and_in_ranges(service: Running, output: Path) -> Non
     assert refusal(nonsense) == (400, "bad_range", None)
 
 
-def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path: Path) -> None:
+def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path):
     with pytest.raises(APIError) as caught:
         asyncio.run(wav_file(tmp_path / "gone.wav"))
     assert caught.value.status == 404
@@ -218,16 +216,14 @@ def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path: Path) -> N
     ["/v1/runs/nothing/epochs/1/output.wav", "/v1/runs/current/epochs/99/output.wav",
      "/v1/runs/nothing/metrics", "/v1/nothing", "/page/..%2f..%2fsettings.py"],
 )  # fmt: skip
-def test_what_is_not_there_is_404_without_a_path(service: Running, path: str) -> None:
+def test_what_is_not_there_is_404_without_a_path(service, path):
     answer = service.client.get(path)
     assert refusal(answer)[0] == 404
     assert str(Path(__file__).parents[3]) not in answer.text and "Traceback" not in answer.text
 
 
-def test_curves_are_read_on_from_where_the_last_answer_ended(
-    service: Running, output: Path
-) -> None:
-    def read(since: int = 0) -> tuple[list[int], int]:
+def test_curves_are_read_on_from_where_the_last_answer_ended(service, output):
+    def read(since=0):
         answer = service.client.get(f"/v1/runs/current/metrics?since={since}").json()
         return [row["step"] for row in answer["records"]], answer["next"]
 
@@ -241,9 +237,7 @@ def test_curves_are_read_on_from_where_the_last_answer_ended(
     assert read(first)[0]
 
 
-def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(
-    service: Running, output: Path
-) -> None:
+def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(service, output):
     seen: list[str] = []
     with service.client.stream("GET", "/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -261,7 +255,7 @@ def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(
     service.wait_until(lambda: not service.parts.events.heard)
 
 
-def test_a_browser_gets_the_page_and_anything_else_the_status(service: Running) -> None:
+def test_a_browser_gets_the_page_and_anything_else_the_status(service):
     page = service.client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert page.headers["content-type"].startswith("text/html")
     policy = page.headers["content-security-policy"]
@@ -270,13 +264,11 @@ def test_a_browser_gets_the_page_and_anything_else_the_status(service: Running) 
         assert service.client.get("/", headers={"accept": accept}).json()["device"] == "cpu"
 
 
-def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(
-    service: Running, output: Path
-) -> None:
+def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(service, output):
     """Cut short, without a manifest, set aside by the trainer, and gone: told apart."""
     run = RunFolder(output)
 
-    def becomes(state: str, code: str) -> None:
+    def becomes(state, code):
         epochs_of = service.parts.follower.runs
         service.wait_until(lambda: epochs_of["current"].epochs[1].state == state, 10)
         assert refused(promoted(service, 1)) == (409, code)
@@ -293,7 +285,7 @@ def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(
     becomes("pruned", "no_checkpoint")
 
 
-def test_a_sample_shows_when_its_words_are_spoken(service: Running, output: Path) -> None:
+def test_a_sample_shows_when_its_words_are_spoken(service, output):
     sample = epochs(service)[0]["sample"]
     assert sample["words"] == [{"word": "Hello", "start_time": 0.1, "end_time": 0.6}]
     assert sample["ending"] == "good"

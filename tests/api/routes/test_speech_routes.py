@@ -5,9 +5,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import httpx
 import pytest
@@ -18,7 +16,7 @@ from api.engine.child import SpeechStream
 from api.engine.queue import QueuedRequest
 from api.metrics import ServiceMetrics
 from api.speech.speaking import SoundForm, SpeechResponse
-from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.conftest import QUICK, running, settings_in
 from tests.api.heard import refused, said
 from tests.api.raw import connected, request
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -26,7 +24,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 TEXT = "Good morning, how did you sleep?"
 
 
-def test_pcm_is_what_the_child_said_and_comes_in_pieces(service: Running) -> None:
+def test_pcm_is_what_the_child_said_and_comes_in_pieces(service):
     body = {"input": TEXT, "response_format": "pcm", "seed": 7}
     with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
         assert answer.headers["content-type"] == "audio/pcm"
@@ -67,9 +65,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"voice": "af_bella+af_sky"}, (400, "unsupported"), "voice", "a mixture of voices"),
     ],
 )
-def test_what_is_refused_and_how(
-    service: Running, body: dict[str, Any], found: tuple[int, str], param: str | None, words: str
-) -> None:
+def test_what_is_refused_and_how(service, body, found, param, words):
     whole = {"response_format": "wav", **({"input": "x"} if body else {}), **body}
     answer = service.client.post("/v1/audio/speech", json=whole)
     told = answer.json()
@@ -82,7 +78,7 @@ def test_what_is_refused_and_how(
 
 
 @pytest.mark.parametrize("hears", [True, False])
-def test_a_client_that_goes_away_frees_its_slot(service: Running, hears: bool) -> None:
+def test_a_client_that_goes_away_frees_its_slot(service, hears):
     engine = service.parts.engine
     asked = request("POST /v1/audio/speech", {"input": "z" * 4000, "response_format": "pcm"})
     with connected(service.port, asked) as client:
@@ -94,7 +90,7 @@ def test_a_client_that_goes_away_frees_its_slot(service: Running, hears: bool) -
     assert time.monotonic() - started < 1.0
 
 
-def test_more_than_there_is_room_for_is_refused_quickly(tmp_path: Path) -> None:
+def test_more_than_there_is_room_for_is_refused_quickly(tmp_path):
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=2, queue=3)) as service:
         with ThreadPoolExecutor(12) as pool:
             found = list(pool.map(lambda seed: service.say("w" * 300, seed=seed), range(12)))
@@ -105,14 +101,14 @@ def test_more_than_there_is_room_for_is_refused_quickly(tmp_path: Path) -> None:
         assert {one.json()["code"] for one in late} <= {"queue_full", "too_late"} and late
 
 
-def test_sixteen_at_once_and_none_is_mixed(tmp_path: Path) -> None:
+def test_sixteen_at_once_and_none_is_mixed(tmp_path):
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=16)) as service:
         with ThreadPoolExecutor(16) as pool:
             found = list(pool.map(lambda seed: service.say(TEXT, seed=seed), range(16)))
         assert [one.content[44:] for one in found] == [said(TEXT, seed) for seed in range(16)]
 
 
-def test_head_is_get_without_a_body(service: Running) -> None:
+def test_head_is_get_without_a_body(service):
     for path in ("/", "/livez", "/status", "/v1/voices", "/v1/models", "/v1/runs", "/nothing",
                  "/openapi.json", "/page/page.js", "/v1/audio/speech"):  # fmt: skip
         head, got = service.client.head(path), service.client.get(path)
@@ -123,7 +119,7 @@ def test_head_is_get_without_a_body(service: Running) -> None:
     assert "HEAD" in service.client.post("/v1/models").headers["allow"]
 
 
-def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path: Path) -> None:
+def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path):
     with_key, open_ = (build(settings_in(tmp_path, api_key=key)).openapi() for key in ("k", None))
     ((name, scheme),) = with_key["components"]["securitySchemes"].items()
     assert scheme["scheme"] == "bearer"
@@ -135,7 +131,7 @@ def test_openapi_tells_of_the_key_of_faults_and_whole_bounds(tmp_path: Path) -> 
     assert all({"500", "507"} <= set(one["responses"]) for one in operations)
 
 
-def test_too_many_in_a_minute_are_told_when_to_come_back(tmp_path: Path) -> None:
+def test_too_many_in_a_minute_are_told_when_to_come_back(tmp_path):
     with running(settings_in(tmp_path, api_requests_per_minute=3)) as service:
         answers = []
         for number in range(5):  # a key that nobody checks is no bucket of its own
@@ -146,8 +142,8 @@ def test_too_many_in_a_minute_are_told_when_to_come_back(tmp_path: Path) -> None
         assert answers[-1].json()["error"]["type"] == "rate_limit_error"
 
 
-def test_a_body_that_is_too_large_is_refused_however_it_comes(service: Running) -> None:
-    def pieces() -> Any:
+def test_a_body_that_is_too_large_is_refused_however_it_comes(service):
+    def pieces():
         for _ in range(100):
             yield b" " * 1000
 
@@ -159,10 +155,10 @@ def test_a_body_that_is_too_large_is_refused_however_it_comes(service: Running) 
             pass
 
 
-def test_a_slow_body_is_given_up(service: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_is_given_up(service, monkeypatch):
     monkeypatch.setattr(gate, "_TEXT", replace(gate._TEXT, seconds=0.3))
 
-    def pieces() -> Any:
+    def pieces():
         yield b'{"input": '
         time.sleep(1.0)
         yield b'"x"}'
@@ -172,9 +168,7 @@ def test_a_slow_body_is_given_up(service: Running, monkeypatch: pytest.MonkeyPat
     assert refused(answer) == (408, "slow_body")
 
 
-def test_a_stream_that_breaks_is_no_whole_one_and_the_log_names_its_request(
-    service: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_stream_that_breaks_is_no_whole_one_and_the_log_names_its_request(service, caplog):
     body = {"input": "!cufft and more text than three steps", "response_format": "pcm"}
     with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
         with pytest.raises(httpx.RemoteProtocolError):
@@ -183,11 +177,11 @@ def test_a_stream_that_breaks_is_no_whole_one_and_the_log_names_its_request(
     assert told.startswith(f"Request {answer.headers['x-request-id']}: ")
 
 
-def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path: Path) -> None:
+def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path):
     answers: list[bytes] = []
     text = "a" * 200
 
-    def speak(address: str) -> None:
+    def speak(address):
         body = {"input": text, "response_format": "pcm"}
         asked = httpx.post(f"{address}/v1/audio/speech", json=body, timeout=60, trust_env=False)
         answers.append(asked.content)
@@ -200,9 +194,7 @@ def test_who_speaks_finishes_when_the_service_is_stopped(tmp_path: Path) -> None
     assert answers == [said(text)]
 
 
-def test_a_client_that_takes_nothing_is_let_go_without_an_error(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, caplog):
     """Its slot is free again; in the log it is a line, not a traceback."""
     monkeypatch.setattr("api.speech.speaking._SEND_SECONDS", 0.05)
     cancelled: list[SpeechStream] = []
@@ -212,11 +204,11 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(
     spoken = SpeechStream(QueuedRequest("s1", "", 0.0, 9.0), SynthesisRequest("x", "en"), None)
     spoken.put(b"\0\0")
 
-    async def send(message: dict[str, Any]) -> None:
+    async def send(message):
         if message["type"] == "http.response.body":
             await asyncio.sleep(60)
 
-    async def receive() -> dict[str, Any]:
+    async def receive():
         await asyncio.sleep(60)
         return {"type": "http.disconnect"}
 

@@ -4,7 +4,6 @@ import io
 import json
 import struct
 import time
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +15,6 @@ from api.errors import APIError
 from api.voices.decoding import decoded
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices
-from tests.api.conftest import Running
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
 from xtts.inference import latents_file
@@ -26,7 +24,7 @@ OTHER = DecodedRecording(b"RIFF stays", 1.0, {})
 SINE = 0.3 * np.sin(np.arange(44_100) / 10)
 
 
-def test_an_uploaded_voice_is_listed_and_leaves_nothing(service: Running) -> None:
+def test_an_uploaded_voice_is_listed_and_leaves_nothing(service):
     made = upload(service, file_of(speech()))
     assert made.status_code == 201
     voice = made.json()
@@ -49,7 +47,7 @@ ID3 = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
      ID3 + file_of(speech(), format="MP3")],
     ids=["flac", "ogg", "mp3", "float", "24 bit", "mp3 with a tag"],
 )  # fmt: skip
-def test_other_forms_are_read_too(service: Running, data: bytes) -> None:
+def test_other_forms_are_read_too(service, data):
     answer = upload(service, data)
     assert answer.status_code == 201, answer.text
     assert answer.json()["duration_seconds"] == pytest.approx(2.0, abs=0.1)
@@ -73,13 +71,13 @@ def test_other_forms_are_read_too(service: Running, data: bytes) -> None:
         (file_of(np.random.default_rng(0).normal(0, 0.1, 44_100)), "steady tone or noise"),
     ],
 )
-def test_what_is_no_usable_recording_is_refused(service: Running, data: bytes, words: str) -> None:
+def test_what_is_no_usable_recording_is_refused(service, data, words):
     answer = upload(service, data)
     assert answer.status_code == 422 and words in answer.json()["detail"]
     assert not service.parts.voices.all()
 
 
-def test_a_bomb_is_refused_by_its_header_in_no_time(service: Running) -> None:
+def test_a_bomb_is_refused_by_its_header_in_no_time(service):
     """250 kB of FLAC that hold an hour of silence, 302 MB decoded."""
     out = io.BytesIO()
     with soundfile.SoundFile(out, "w", 22_050, 1, "PCM_16", format="FLAC") as file:
@@ -101,11 +99,11 @@ def test_a_bomb_is_refused_by_its_header_in_no_time(service: Running) -> None:
 @pytest.mark.parametrize(
     "name", ["", " ", "\u200b", "\x00", "x" * 101], ids=["empty", "space", "zero", "nul", "long"]
 )
-def test_a_name_that_cannot_be_seen_is_refused(service: Running, name: str) -> None:
+def test_a_name_that_cannot_be_seen_is_refused(service, name):
     assert upload(service, file_of(speech()), name).status_code == 422
 
 
-def test_a_file_is_needed_and_not_more_than_is_allowed(service: Running) -> None:
+def test_a_file_is_needed_and_not_more_than_is_allowed(service):
     client = service.client
     assert client.post("/v1/voices", data={"name": "x"}).status_code == 422
     assert client.post("/v1/voices", content=b"x").status_code == 422
@@ -122,9 +120,8 @@ def test_a_file_is_needed_and_not_more_than_is_allowed(service: Running) -> None
     st.binary(max_size=200), st.booleans(),
 )  # fmt: skip
 def test_a_wav_header_of_any_kind_is_a_recording_or_a_sentence(
-    magic: bytes, riff: int, form: int, channels: int, rate: int, bits: int, size: int,
-    rest: bytes, data_first: bool,
-) -> None:  # fmt: skip
+    magic, riff, form, channels, rate, bits, size, rest, data_first
+):
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, form, channels, rate, 0, 0, bits)
     data = struct.pack("<4sI", b"data", size) + rest
     parts = data + fmt if data_first else fmt + data
@@ -135,7 +132,7 @@ def test_a_wav_header_of_any_kind_is_a_recording_or_a_sentence(
 
 
 @pytest.mark.parametrize("identity", ["../secret", "SECRET1234567", "secret", "x" * 12 + "\n"])
-def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path: Path, identity: str) -> None:
+def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path, identity):
     voices = Voices(tmp_path / "voices")
     voices.folder.mkdir()
     about = {"id": identity, "name": "x", "created": "", "duration_seconds": 1.0, "sha256": ""}
@@ -146,7 +143,7 @@ def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path: Path, identi
     assert caught.value.status == 404
 
 
-def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> None:
+def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
     voices = Voices(tmp_path)
     gone, stays = voices.add("x", RECORDING), voices.add("x", OTHER)
     latents = [
@@ -162,11 +159,11 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> 
     assert not any(gone.sha256 in str(path) or gone.id in str(path) for path in tmp_path.rglob("*"))
 
 
-def test_nothing_of_a_deleted_voice_remains(real: Running) -> None:
+def test_nothing_of_a_deleted_voice_remains(real):
     """With the embedded model: what it took from the recording is on the disk, and then is not."""
     folder = real.parts.voices.folder
 
-    def files() -> set[Path]:
+    def files():
         return {path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
     before = files()
@@ -178,7 +175,7 @@ def test_nothing_of_a_deleted_voice_remains(real: Running) -> None:
     assert real.say("Yes.", voice=voice).status_code == 404
 
 
-def test_a_new_name_is_one_that_can_be_seen(service: Running) -> None:
+def test_a_new_name_is_one_that_can_be_seen(service):
     voice = upload(service, file_of(speech())).json()
     where = f"/v1/voices/{voice['id']}"
     answer = service.client.patch(where, json={"name": "  Ben\u200b \n"})
@@ -190,7 +187,7 @@ def test_a_new_name_is_one_that_can_be_seen(service: Running) -> None:
 
 
 @pytest.mark.parametrize("name", ["default", "alloy", " Nova ", "DEFAULT"])
-def test_a_name_that_always_means_the_served_voice_is_refused(service: Running, name: str) -> None:
+def test_a_name_that_always_means_the_served_voice_is_refused(service, name):
     voice = upload(service, file_of(speech())).json()
     renamed = service.client.patch(f"/v1/voices/{voice['id']}", json={"name": name})
     for answer in (upload(service, file_of(speech()), name), renamed):
@@ -198,7 +195,7 @@ def test_a_name_that_always_means_the_served_voice_is_refused(service: Running, 
     assert [one.name for one in service.parts.voices.all()] == ["Anna"]
 
 
-def test_one_recording_is_taken_at_a_time(service: Running) -> None:
+def test_one_recording_is_taken_at_a_time(service):
     for path, field in (("/v1/voices", "file"), ("/clone_speaker", "wav_file")):
         files = [(field, (f"{n}.wav", file_of(speech()))) for n in range(3)]
         answer = service.client.post(path, files=files, data={"name": "Anna"})
@@ -206,13 +203,13 @@ def test_one_recording_is_taken_at_a_time(service: Running) -> None:
     assert service.parts.voices.all() == []
 
 
-def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service: Running) -> None:
+def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service):
     data = {"wav_file": ("Default.wav", file_of(speech()))}
     assert service.client.post("/clone_speaker", files=data).status_code == 200
     assert [one.name for one in service.parts.voices.all()] == ["cloned"]
 
 
-def test_a_voice_tells_the_quality_of_its_recording(service: Running) -> None:
+def test_a_voice_tells_the_quality_of_its_recording(service):
     quality = upload(service, file_of(speech())).json()["quality"]
     assert quality["word"] == "usable" and "s of speech" in quality["remarks"][0]
     clipped = upload(service, file_of(np.clip(9 * speech(12.0), -1, 1))).json()["quality"]
@@ -221,7 +218,7 @@ def test_a_voice_tells_the_quality_of_its_recording(service: Running) -> None:
     assert service.client.get("/v1/voices").json()["voices"][0]["quality"] is None
 
 
-def test_a_voice_of_an_earlier_version_has_no_quality(service: Running) -> None:
+def test_a_voice_of_an_earlier_version_has_no_quality(service):
     voice = upload(service, file_of(speech())).json()
     path = service.parts.voices.folder / f"{voice['id']}.json"
     kept = json.loads(path.read_text())

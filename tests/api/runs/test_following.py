@@ -1,10 +1,8 @@
 """Which voice is served where a run was evaluated, and why."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
 from tests.api.judged_run import PATIENT, preview, row, served, write_judged_run
 from tests.api.run_folders import (
@@ -18,7 +16,7 @@ from tests.api.run_folders import (
 from xtts.voices.run_folder import RunFolder
 
 
-def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running) -> None:
+def test_without_voice_the_best_is_served_and_the_status_says_why(still):
     assert served(still) == {"run": "current", "epoch": 1, "candidate": "epoch_1"}
     status = still.status()
     assert status["voice"].startswith("epoch 1 ")
@@ -26,9 +24,7 @@ def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running
     assert still.client.get("/v1/runs").json()["follows"] == "best"
 
 
-def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
-    service: Running, output: Path
-) -> None:
+def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(service, output):
     write_blend(output, 2, 0.5)
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, candidate(output, "epoch", 2, 1.0), blend)
@@ -52,11 +48,11 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
     assert served(service) == expected and service.parts.engine.standing.voice.decoder
 
 
-def test_a_decoder_that_is_learned_meanwhile_is_taken(service: Running, output: Path) -> None:
+def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
     """It comes when a run ends, for weights that may speak already; without it they go on."""
     keys = [service.parts.engine.standing.key]
 
-    def another() -> bool:
+    def another():
         return service.parts.engine.standing.key not in keys
 
     for content in (b"one", b"another"):
@@ -73,9 +69,7 @@ def test_a_decoder_that_is_learned_meanwhile_is_taken(service: Running, output: 
     assert not another() and service.parts.engine.standing.voice.decoder == ""
 
 
-def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
-    service: Running, output: Path
-) -> None:
+def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(service, output):
     write_blend(output, 1, 0.5)  # as left behind by a kill between best.pt and evaluation.json
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, blend)
@@ -94,23 +88,21 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
     ("voice", "epoch", "reason"),
     [("latest", 2, "VOICE=latest: Epoch 2"), ("best", 1, "VOICE=best: By the run's evaluation.")],
 )
-def test_what_voice_says_goes_before(tmp_path: Path, voice: str, epoch: int, reason: str) -> None:
+def test_what_voice_says_goes_before(tmp_path, voice, epoch, reason):
     write_judged_run(tmp_path)
     with running(settings_in(tmp_path, voice=voice), limits=PATIENT) as service:
         assert served(service)["epoch"] == epoch
         assert service.status()["voice_reason"].startswith(reason)
 
 
-def test_a_promoted_epoch_goes_before_the_best(service: Running) -> None:
+def test_a_promoted_epoch_goes_before_the_best(service):
     service.client.post("/v1/runs/current/epochs/2/promote")
     assert service.status()["voice_reason"] == "Epoch 2 was promoted."
     answer = service.client.delete("/v1/promotion").json()
     assert answer["served"]["candidate"] == "epoch_1"
 
 
-def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(
-    service: Running, output: Path
-) -> None:
+def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, output):
     write_learned_decoder(output, 1)
     service.wait_until(lambda: service.parts.engine.standing.voice.decoder != "", 10)
     learned = service.parts.engine.standing.voice.decoder
@@ -121,7 +113,7 @@ def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(
     for path in (run.checkpoint_path(1), run.best_decoder, run.best_decoder_record):
         path.unlink()
 
-    def opened_from_what_was_kept() -> bool:
+    def opened_from_what_was_kept():
         return str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept))
 
     service.wait_until(opened_from_what_was_kept, 10)

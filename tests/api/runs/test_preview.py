@@ -4,19 +4,17 @@ asks, within the same limits."""
 import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.api.conftest import Running, settings_in
+from tests.api.conftest import settings_in
 from tests.api.heard import refused, said
 from tests.api.judged_run import CANDIDATES, PATIENT, preview, row, served
 from tests.api.threads import at_once
 from xtts.voices.run_folder import RunFolder
 
 
-def test_a_candidate_speaks_for_its_caller_alone(still: Running) -> None:
+def test_a_candidate_speaks_for_its_caller_alone(still):
     before = still.status()["voice"]
     counted = still.parts.metrics.requests.labels("200")._value.get()
     for name, who in (("epoch_2", "checkpoint_epoch_2.pt"), ("base", "checkpoint_epoch_2.pt base")):
@@ -28,13 +26,13 @@ def test_a_candidate_speaks_for_its_caller_alone(still: Running) -> None:
     assert still.parts.metrics.requests.labels("200")._value.get() == counted + 4
 
 
-def test_the_served_candidate_is_not_opened_twice(still: Running) -> None:
+def test_the_served_candidate_is_not_opened_twice(still):
     before = still.parts.engine.previews.current
     assert preview(still, "epoch_1", "hello").content == still.say("hello").content
     assert still.parts.engine.previews.current is before
 
 
-def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running) -> None:
+def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
     slot = service.parts.engine.previews
     preview(service, "epoch_2", "hello")
     first = slot.current.key
@@ -47,14 +45,14 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
-def test_those_who_want_another_candidate_wait_for_those_who_speak(still: Running) -> None:
+def test_those_who_want_another_candidate_wait_for_those_who_speak(still):
     """Both are answered whole, and never are both voices open."""
     names, text = ("epoch_2", "epoch_2", "base", "base"), "p" * 200
     answers = at_once([partial(preview, still, name, text, seed=n) for n, name in enumerate(names)])
     assert [answer.content[44:] for answer in answers] == [said(text, n) for n in range(4)]
 
 
-def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service: Running) -> None:
+def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
     engine = service.parts.engine
     engine.previews._limits = replace(PATIENT, deadline=0.3)
     body = {"input": "v" * 4000, "response_format": "pcm"}
@@ -68,7 +66,7 @@ def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service: 
     assert preview(service, "base", "hello").status_code == 200
 
 
-def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service: Running) -> None:
+def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
     assert preview(service, "epoch_2", "!signal SIGSEGV").status_code == 503
     assert service.parts.engine.previews.current is None
     service.wait_ready()
@@ -78,7 +76,7 @@ def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service: 
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
-def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service: Running, output: Path) -> None:
+def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):
     run = RunFolder(output)
     run.manifest_path(2).unlink()
     run.checkpoint_path(2).unlink()
@@ -89,9 +87,7 @@ def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service: Running, outp
     assert service.client.get(f"{CANDIDATES}/epoch_2/sentences/0.wav").status_code == 200
 
 
-def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(
-    service: Running, output: Path
-) -> None:
+def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(service, output):
     os.rename(output, output.with_name("bad"))
     (output.with_name("output")).symlink_to(output.with_name("bad"))
     service.parts.follower.settings = settings_in(output.parent, output_dir=output.parent / "bad")
@@ -116,9 +112,8 @@ def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(
     ],
 )
 def test_why_a_candidate_is_not_heard_is_told_and_the_service_stays_ready(
-    still: Running, name: str, text: str, compute: dict[str, Any], limits: dict[str, Any],
-    code: tuple[int, str],
-) -> None:  # fmt: skip
+    still, name, text, compute, limits, code
+):
     engine = still.parts.engine
     with pytest.MonkeyPatch.context() as patch:
         how = replace(engine.how, compute=replace(engine.how.compute, **compute))

@@ -29,8 +29,8 @@ def run(tmp_path: Path) -> RunSummary:
     ("base_model", "base"), [("demo", None), ("xtts_v2", None), ("/models/mine", "/models/mine")]
 )
 def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(
-    tmp_path: Path, run: RunSummary, base_model: str, base: str | None
-) -> None:
+    tmp_path, run, base_model, base
+):
     settings = settings_in(tmp_path, base_model=base_model, pronunciations="p.tsv")
     found = targets.find_target(settings, run, "epoch_2")
     assert (found.run, found.candidate, found.epoch) == ("current", "epoch_2", 2)
@@ -41,7 +41,7 @@ def test_an_epoch_is_opened_with_its_own_weights_and_a_folder_as_its_base(
     assert "pronunciations" not in targets.voice_at(settings_in(tmp_path), "demo").wanted
 
 
-def test_the_base_speaks_with_the_persons_recording(tmp_path: Path, run: RunSummary) -> None:
+def test_the_base_speaks_with_the_persons_recording(tmp_path, run):
     found = targets.find_target(settings_in(tmp_path), run, "base")
     assert found.voice.wanted["base_only"] is True and found.epoch == 0
     samples = RunFolder(tmp_path / "output").samples
@@ -53,7 +53,7 @@ def test_the_base_speaks_with_the_persons_recording(tmp_path: Path, run: RunSumm
     assert (caught.value.status, caught.value.code) == (409, "no_checkpoint")
 
 
-def test_of_the_blends_only_the_best_speaks(tmp_path: Path, run: RunSummary) -> None:
+def test_of_the_blends_only_the_best_speaks(tmp_path, run):
     settings = settings_in(tmp_path)
     best = targets.best_target(settings, run)
     assert best is not None and best.candidate == "epoch_1_share_0.5"

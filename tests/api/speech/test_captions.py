@@ -34,7 +34,7 @@ def rounded(words: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return [word | {at: round(word[at], 3) for at in ("start_time", "end_time")} for word in words]
 
 
-def test_captioned_speech_streams_lines_of_sound_and_words(service: Running) -> None:
+def test_captioned_speech_streams_lines_of_sound_and_words(service):
     lines = lines_of(service, response_format="pcm")
     assert len(lines) > 2
     assert all({"audio", "audio_format", "timestamps"} <= set(line) for line in lines)
@@ -45,7 +45,7 @@ def test_captioned_speech_streams_lines_of_sound_and_words(service: Running) -> 
     assert all("pieces" not in line for line in lines[:-1])
 
 
-def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(service: Running) -> None:
+def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(service):
     body = {"input": "!broken x", "stream": False, "response_format": "wav"}
     answer = service.client.post("/dev/captioned_speech", json=body)
     told = answer.json()
@@ -57,7 +57,7 @@ def test_captioned_speech_whole_is_one_object_with_headers_of_the_guard(service:
 
 
 @pytest.mark.parametrize("form", ["mp3", "opus", "flac", "wav"])
-def test_the_sound_of_the_lines_is_the_format_s_own_stream(service: Running, form: str) -> None:
+def test_the_sound_of_the_lines_is_the_format_s_own_stream(service, form):
     lines = lines_of(service, response_format=form)
     streamed = service.say(TEXT, response_format=form, stream=True)
     assert {line["audio_format"] for line in lines} == {streamed.headers["content-type"]}
@@ -66,7 +66,7 @@ def test_the_sound_of_the_lines_is_the_format_s_own_stream(service: Running, for
     assert same(sound(lines)) == same(streamed.content)
 
 
-def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(service: Running) -> None:
+def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(service):
     lines = lines_of(service, input="!untimed words", response_format="pcm")
     assert lines[-1]["timestamps"] is None and sound(lines)
     assert not any(line["timestamps"] for line in lines)
@@ -75,7 +75,7 @@ def test_a_voice_that_cannot_tell_says_null_and_speaks_all_the_same(service: Run
         assert whole["timestamps"] is None and whole["audio"]
 
 
-def test_openai_s_request_names_words_when_it_asks_for_them(service: Running) -> None:
+def test_openai_s_request_names_words_when_it_asks_for_them(service):
     told = service.say(TEXT, timestamp_granularities=["word"]).json()
     assert rounded(told["timestamps"]) == WORDS
     assert base64.b64decode(told["audio"]) == service.say(TEXT).content
@@ -89,7 +89,7 @@ def events_of(service: Running, **body: Any) -> list[dict[str, Any]]:
     return [json.loads(line[6:]) for line in answer.text.splitlines() if line]
 
 
-def test_openai_s_events_carry_words_when_they_are_asked_for(service: Running) -> None:
+def test_openai_s_events_carry_words_when_they_are_asked_for(service):
     events = events_of(service, timestamp_granularities=["word"])
     assert rounded([word for one in events for word in one.get("words", [])]) == WORDS
     assert events[-1]["type"] == "speech.audio.done" and events[-1]["timed"] is True
@@ -98,7 +98,7 @@ def test_openai_s_events_carry_words_when_they_are_asked_for(service: Running) -
     assert kinds == {"speech.audio.delta", "speech.audio.done"}
 
 
-def test_words_of_a_long_text_come_as_its_pieces_end(service: Running) -> None:
+def test_words_of_a_long_text_come_as_its_pieces_end(service):
     lines = lines_of(service, input="word " * 120, response_format="pcm")
     told = [at for at, line in enumerate(lines) if line["timestamps"]]
     assert len(told) == 3 and told[0] < len(lines) / 2

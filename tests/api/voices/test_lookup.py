@@ -22,11 +22,11 @@ VOICES = [ANNA, ELODIE]
         ("epoch 3", None), ("Epoch 3.wav", None), ("nova.wav", None), ("default.wav", None),
     ],
 )  # fmt: skip
-def test_a_voice_is_found_by_its_name(asked: str, found: UploadedVoice | None) -> None:
+def test_a_voice_is_found_by_its_name(asked, found):
     assert find_by_name(asked, "epoch 3", VOICES) == found
 
 
-def test_openais_names_are_the_served_voice() -> None:
+def test_openais_names_are_the_served_voice():
     assert all(is_served(name) for name in ("alloy", "nova", "default"))
     assert not is_served("Anna") and not is_served("epoch 3")
 
@@ -43,21 +43,19 @@ def test_openais_names_are_the_served_voice() -> None:
         ("af_bella(0.5)", 400, "unsupported", "a mixture of voices"),
     ],
 )
-def test_what_means_no_voice_several_or_a_mixture_is_refused(
-    asked: str, status: int, code: str, told: str
-) -> None:
+def test_what_means_no_voice_several_or_a_mixture_is_refused(asked, status, code, told):
     with pytest.raises(APIError) as caught:
         find_by_name(asked, "demo", [*VOICES, voice("cccccccccccc", "anna")], "speaker_wav")
     assert (caught.value.status, caught.value.code) == (status, code)
     assert told in caught.value.detail and caught.value.param == "speaker_wav"
 
 
-def test_a_voice_may_be_called_like_a_mixture() -> None:
+def test_a_voice_may_be_called_like_a_mixture():
     both = voice("dddddddddddd", "Anna + Bea")
     assert find_by_name("anna + bea", "demo", [both]) == both
 
 
-def test_every_label_finds_its_voice_again() -> None:
+def test_every_label_finds_its_voice_again():
     """Names that mean something else, or several voices, are listed by id."""
     odd = [voice(f"{number:012}", name) for number, name in
            enumerate(["Nova", "default", "Anna", "demo", "x.wav", "Bea"])]  # fmt: skip

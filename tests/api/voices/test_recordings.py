@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -36,9 +35,7 @@ def status_of(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("data", [WAV, b"\0\0\0\x18ftypM4A " + bytes(200)], ids=["wav", "m4a"])
-def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
-    data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_child_that_reads_an_upload_has_limits_and_one_thread(data, monkeypatch):
     """Looked at from outside, where the service itself starts it and before it reads a byte.
 
     OpenBLAS starts a thread for each core when numpy is imported, and each takes 40 MB of the
@@ -47,7 +44,7 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
     seen: dict[str, int] = {}
     start = asyncio.create_subprocess_exec
 
-    async def started(*command: str, **how: Any) -> asyncio.subprocess.Process:
+    async def started(*command, **how):
         child = await start(*command, **how)
         end = time.monotonic() + 60
         unlimited = (resource.RLIM_INFINITY,) * 2
@@ -79,9 +76,7 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
         ("os.kill(os.getpid(), signal.SIGSEGV)", 422, "made to do harm"),
     ],
 )
-def test_a_want_of_memory_is_no_damage(
-    monkeypatch: pytest.MonkeyPatch, program: str, status: int, words: str
-) -> None:
+def test_a_want_of_memory_is_no_damage(monkeypatch, program, status, words):
     whole = f"import os, signal, sys; {program}"
     monkeypatch.setattr(recordings, "COMMAND", (sys.executable, "-S", "-c", whole))
     refusal = refusal_of()
@@ -89,7 +84,7 @@ def test_a_want_of_memory_is_no_damage(
     assert (refusal.retry_after is not None) is (status == 503)
 
 
-def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says() -> None:
+def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says():
     """libmpg123 warns there of an MP3 that was cut off: answered with 500, or with its warning."""
     data = file_of(speech(3.0), format="MP3")
     half, third = data[: len(data) // 2], data[: len(data) // 3 - 200]
@@ -100,8 +95,8 @@ def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says() -> None:
     assert refusal.status == 422 and refusal.detail.startswith("It is 0.")
 
 
-def test_what_cannot_be_started_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*_: object, **__: object) -> None:
+def test_what_cannot_be_started_is_no_damage(monkeypatch):
+    async def full(*_, **__):
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", full)
@@ -121,7 +116,7 @@ def ended_with(memory_bytes: int, data: bytes) -> int:
     ).returncode  # fmt: skip
 
 
-def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
+def test_a_recording_that_takes_too_much_memory_is_told_so():
     """A minute of eight channels in a sixteenth; and where FFmpeg would crash: it has less than
     1 MB then."""
     many = file_of(np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
@@ -132,7 +127,7 @@ def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
-def test_no_want_of_memory_looks_like_damage(kind: str) -> None:
+def test_no_want_of_memory_looks_like_damage(kind):
     """With 0 to 64 MB it is read, or it ends as one that takes too much memory."""
     data = made(kind, np.tile(speech(2.0, 48_000), 10), channels=2)
     sizes = [0, 64 << 10, 1 << 20, *range(2 << 20, 65 << 20, 6 << 20)]
@@ -141,7 +136,7 @@ def test_no_want_of_memory_looks_like_damage(kind: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_largest_recording_that_is_allowed_fits() -> None:
+def test_the_largest_recording_that_is_allowed_fits():
     sound = np.zeros((192_000 * 59, 8), "float32")
     sound[:, 0] = speech(59.0, 192_000)
     data = file_of(sound, 192_000, format="FLAC")
@@ -149,9 +144,7 @@ def test_the_largest_recording_that_is_allowed_fits() -> None:
 
 
 @pytest.mark.slow
-def test_a_decoder_that_takes_too_long_is_gone_with_all_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decoder_that_takes_too_long_is_gone_with_all_it_started(tmp_path, monkeypatch):
     noted = tmp_path / "pids"
     program = (
         "import os, subprocess, sys, time; "

@@ -4,7 +4,6 @@ import importlib.util
 import io
 import subprocess
 import sys
-from pathlib import Path
 
 import av
 import numpy as np
@@ -13,7 +12,6 @@ import soundfile
 
 from api.voices.decoding import decoded, read_mono
 from api.voices.recordings import container_of
-from tests.api.conftest import Running
 from tests.api.heard import refusal
 from tests.api.sounds import KINDS, file_of, made, muxed, speech, upload, write
 
@@ -31,7 +29,7 @@ def likeness(found: np.ndarray, sound: np.ndarray) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("channels", [1, 2])
-def test_it_is_whole_and_the_same_sound(kind: str, channels: int) -> None:
+def test_it_is_whole_and_the_same_sound(kind, channels):
     sound, data = speech(2.0, RATE), made(kind, speech(2.0, RATE), channels=channels)
     wav, quality = decoded(data, 60.0, container_of(data))
     found, rate = soundfile.read(io.BytesIO(wav))
@@ -42,7 +40,7 @@ def test_it_is_whole_and_the_same_sound(kind: str, channels: int) -> None:
     assert quality["word"] == "usable"
 
 
-def test_it_becomes_a_voice(service: Running) -> None:
+def test_it_becomes_a_voice(service):
     for kind in KINDS:
         answer = upload(service, made(kind, speech(2.0, RATE)))
         assert answer.status_code == 201, (kind, answer.text)
@@ -51,20 +49,20 @@ def test_it_becomes_a_voice(service: Running) -> None:
         assert service.say("hello", voice=voice["id"]).status_code == 200
 
 
-def test_a_browsers_recording_says_no_length_and_is_read() -> None:
+def test_a_browsers_recording_says_no_length_and_is_read():
     """As MediaRecorder writes it: a webm that cannot go back to its header."""
 
     class Pipe(io.RawIOBase):
         written = b""
 
-        def writable(self) -> bool:
+        def writable(self):
             return True
 
-        def write(self, data: bytes) -> int:  # type: ignore[override]
+        def write(self, data):  # type: ignore[override]
             self.written += bytes(data)
             return len(data)
 
-        def getvalue(self) -> bytes:
+        def getvalue(self):
             return self.written
 
     data = muxed("webm", "libopus", speech(2.0, RATE), out=Pipe(), live="1")
@@ -89,15 +87,15 @@ def test_a_browsers_recording_says_no_length_and_is_read() -> None:
     ],
     ids=["mov", "matroska", "adts", "cut off", "short", "silent", "long", "long, untold", "tone"],
 )
-def test_what_is_no_usable_recording_is_refused(data: bytes, words: str) -> None:
+def test_what_is_no_usable_recording_is_refused(data, words):
     container = container_of(data)
     assert container
     with pytest.raises(ValueError, match=words):
         decoded(data, 60.0, container)
 
 
-def test_a_film_gives_its_sound_and_a_silent_film_is_refused() -> None:
-    def film(with_sound: bool) -> bytes:
+def test_a_film_gives_its_sound_and_a_silent_film_is_refused():
+    def film(with_sound):
         out = io.BytesIO()
         with av.open(out, "w", format="mp4") as file:
             pictures = file.add_stream("mpeg4", rate=25)
@@ -117,13 +115,13 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused() -> None:
         read_mono(film(False), "mov", 60.0)
 
 
-def test_a_codec_that_is_not_named_is_not_decoded() -> None:
+def test_a_codec_that_is_not_named_is_not_decoded():
     data = muxed("matroska", "ac3", speech(2.0, RATE))
     with pytest.raises(ValueError, match="ac3, which is not read"):
         read_mono(data, "matroska", 60.0)
 
 
-def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
+def test_a_playlist_opens_nothing(service, tmp_path):
     """FFmpeg would follow it to files of this machine, and to other hosts."""
     (tmp_path / "secret.aac").write_bytes(made("aac", speech(2.0, RATE)))
     for head in (b"#EXTM3U\n", b"ffconcat version 1.0\nfile "):
@@ -136,7 +134,7 @@ def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
                 read_mono(data, container, 60.0)
 
 
-def test_nothing_is_imported_behind_the_limits() -> None:
+def test_nothing_is_imported_behind_the_limits():
     """A library that cannot be mapped there any more would end it."""
     program = (
         "import sys; from api.voices import recordings_child as child; child._import_all(True); "
@@ -153,9 +151,7 @@ def test_nothing_is_imported_behind_the_limits() -> None:
         assert done.stdout.decode().strip() == "[]", done
 
 
-def test_without_the_decoder_it_says_what_to_type(
-    service: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_decoder_it_says_what_to_type(service, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "av" else find(name, *more)

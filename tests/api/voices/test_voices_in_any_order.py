@@ -2,10 +2,8 @@
 list, hear, rename, speak by id and by name, delete, and what is left of a voice that is gone."""
 
 from collections import Counter
-from pathlib import Path
 from typing import ClassVar
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -116,7 +114,7 @@ class VoiceCalls(RuleBasedStateMachine):
         assert files == {f"{one}.{kind}" for one in self.known for kind in ("wav", "json")}
 
 
-def test_voices_are_what_was_made_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "decoded", undecoded)
     monkeypatch.setenv("FAKE_STEP", "0")
     with running(settings_in(tmp_path)) as service:

@@ -4,7 +4,6 @@ import asyncio
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
@@ -18,7 +17,7 @@ HI = Synthesize("hi")
 PARTIAL = (b"{", b'{"type": "synthesize"', b'{"type": "synthesize", "data_length": 40}\n{"te')
 
 
-def test_twenty_at_once(ports: BothPorts) -> None:
+def test_twenty_at_once(ports):
     texts = [f"text number {one}" for one in range(20)]
     assert [found.pcm for found in at_once(ports, texts)] == [said(text) for text in texts]
 
@@ -30,13 +29,13 @@ def at_once(ports: BothPorts, texts: list[str]) -> list[HeardEvents]:
     return asyncio.run(ask())
 
 
-def test_half_open_connections_harm_nobody(tmp_path: Path) -> None:
+def test_half_open_connections_harm_nobody(tmp_path):
     """Some never say a word, some stop within an event, some within a text; the limits of HTTP
     close the slow and the oldest, and others are answered all the while."""
     limits = ConnectionLimits(head_seconds=0.5, most_per_address=20)
     with both(tmp_path, connections=limits) as ports:
 
-        async def hold() -> None:
+        async def hold():
             opened = []
             for number in range(60):
                 reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
@@ -61,8 +60,8 @@ def test_half_open_connections_harm_nobody(tmp_path: Path) -> None:
         ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
 
 
-def test_who_goes_away_ends_what_he_asked_for(ports: BothPorts) -> None:
-    async def leave() -> None:
+def test_who_goes_away_ends_what_he_asked_for(ports):
+    async def leave():
         async with ports.client() as client:
             await send(client, Synthesize("long " * 600))
             for _ in range(3):
@@ -75,10 +74,10 @@ def test_who_goes_away_ends_what_he_asked_for(ports: BothPorts) -> None:
 
 
 @pytest.mark.slow
-def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_nothing_is_let_go(ports, monkeypatch):
     monkeypatch.setattr(session, "_SEND_SECONDS", 0.3)
 
-    async def ask() -> None:
+    async def ask():
         reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         text = Synthesize(text="long " * 800).event().data["text"]
@@ -95,10 +94,10 @@ def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.Monke
     ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
 
 
-def test_a_killed_child_is_told_of_and_replaced(tmp_path: Path) -> None:
+def test_a_killed_child_is_told_of_and_replaced(tmp_path):
     with both(tmp_path) as ports:
 
-        async def ask() -> None:
+        async def ask():
             async with ports.client() as client:
                 await send(client, Synthesize("long " * 200))
                 await client.read_event()
@@ -112,7 +111,7 @@ def test_a_killed_child_is_told_of_and_replaced(tmp_path: Path) -> None:
         assert ports.http.parts.engine.happened.restarts == 1
 
 
-def test_the_queue_is_the_one_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_the_one_of_http(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0.05")
     with both(tmp_path) as ports:  # four speak, eight wait
         found = [one.code or "spoken" for one in at_once(ports, ["x" * 20] * 20)]
@@ -120,24 +119,24 @@ def test_the_queue_is_the_one_of_http(tmp_path: Path, monkeypatch: pytest.Monkey
         assert 4 <= found.count("spoken") < 20
 
 
-def test_the_rate_limit_is_the_one_of_http(tmp_path: Path) -> None:
+def test_the_rate_limit_is_the_one_of_http(tmp_path):
     with both(tmp_path, api_requests_per_minute=3) as ports:
         assert ports.http.say("hi").status_code == 200
         found = [say(ports, "hi").code for _ in range(4)]
         assert found == [None, None, "rate_limited", "rate_limited"]
 
 
-def test_text_that_waits_is_bounded(ports: BothPorts) -> None:
+def test_text_that_waits_is_bounded(ports):
     chunks = [SynthesizeChunk("word " * 800)] * 30
     found = asyncio.run(answered(ports, SynthesizeStart(), *chunks, last="synthesize-stopped"))
     assert found.code == "too_large"
 
 
-def test_the_service_stops_within_its_time(tmp_path: Path) -> None:
+def test_the_service_stops_within_its_time(tmp_path):
     """With one who is spoken to, one who waits for text, and one who says nothing."""
     with both(tmp_path) as ports:
 
-        async def ask() -> float:
+        async def ask():
             async with ports.client() as speaking, ports.client() as waiting, ports.client():
                 await send(speaking, Synthesize("short " * 30))
                 await send(waiting, SynthesizeStart())

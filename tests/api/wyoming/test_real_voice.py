@@ -31,14 +31,14 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
         yield found
 
 
-def test_its_first_sound_is_as_soon_as_that_of_http(ports: BothPorts) -> None:
+def test_its_first_sound_is_as_soon_as_that_of_http(ports):
     """In turns, on a new connection each; the samples are the same."""
 
-    def by_http() -> tuple[float, bytes]:
+    def by_http():
         first, _, sound = ports.http.timed(TEXT)
         return first, sound
 
-    async def ask() -> tuple[float, bytes]:
+    async def ask():
         started, first, sound = time.monotonic(), 0.0, b""
         async with ports.client() as client:
             await send(client, Synthesize(TEXT))
@@ -48,7 +48,7 @@ def test_its_first_sound_is_as_soon_as_that_of_http(ports: BothPorts) -> None:
                     sound += event.payload or b""
         return first, sound
 
-    def by_wyoming() -> tuple[float, bytes]:
+    def by_wyoming():
         return asyncio.run(ask())
 
     by_http(), by_wyoming()

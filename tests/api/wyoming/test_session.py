@@ -3,7 +3,6 @@
 import asyncio
 import json
 import re
-from typing import Any
 
 import pytest
 from wyoming.event import Event, Eventable
@@ -18,7 +17,7 @@ from wyoming.tts import (
 )
 
 from tests.api.heard import asked, said
-from tests.api.wyoming.conftest import BothPorts, HeardEvents, answered, heard, say, send
+from tests.api.wyoming.conftest import BothPorts, answered, heard, say, send
 
 TEXT = "Good morning, how did you sleep?"
 LONG = "long " * 40 + "text"
@@ -31,7 +30,7 @@ def described(ports: BothPorts) -> TtsProgram:
     return program
 
 
-def test_every_voice_is_listed_in_every_language(ports: BothPorts) -> None:
+def test_every_voice_is_listed_in_every_language(ports):
     program = described(ports)
     assert program.installed and program.supports_synthesize_streaming
     found = [(one.name, one.description, one.languages) for one in program.voices]
@@ -42,7 +41,7 @@ def test_every_voice_is_listed_in_every_language(ports: BothPorts) -> None:
     assert all(one.installed for one in program.voices)
 
 
-def test_each_listed_voice_speaks_as_itself(ports: BothPorts) -> None:
+def test_each_listed_voice_speaks_as_itself(ports):
     """Home Assistant sends nothing of a voice but its name."""
     with asked() as orders:
         for voice in described(ports).voices:
@@ -55,9 +54,7 @@ def test_each_listed_voice_speaks_as_itself(ports: BothPorts) -> None:
 
 @pytest.mark.parametrize("text", ["\ud83d", "Good \ud83d morning."])
 @pytest.mark.parametrize("kinds", [["synthesize"], ["synthesize-start", "synthesize-chunk"]])
-def test_a_text_that_is_no_unicode_is_refused(
-    ports: BothPorts, text: str, kinds: list[str]
-) -> None:
+def test_a_text_that_is_no_unicode_is_refused(ports, text, kinds):
     """Other programs write it as JSON's escape; the protocol's own client sends none."""
     events = [json.dumps({"type": kind, "data": {"text": text}}) + "\n" for kind in kinds]
     answer = asyncio.run(bytes_answered(ports, "".join(events).encode())).decode()
@@ -75,12 +72,7 @@ def test_a_text_that_is_no_unicode_is_refused(
         ({"name": None, "language": None, "speaker": None}, "", False),
     ],
 )
-def test_voices_are_named_as_over_http(
-    ports: BothPorts,
-    voice: dict[str, Any] | None,
-    language: str,
-    recorded: bool,
-) -> None:
+def test_voices_are_named_as_over_http(ports, voice, language, recorded):
     with asked() as orders:
         event = Event("synthesize", {"text": TEXT, "voice": voice} if voice else {"text": TEXT})
         found = asyncio.run(answered(ports, event))
@@ -90,7 +82,7 @@ def test_voices_are_named_as_over_http(
     assert (ask.language, recording is not None) == (language, recorded)
 
 
-def test_streamed_text_is_spoken_once_and_to_its_end(ports: BothPorts) -> None:
+def test_streamed_text_is_spoken_once_and_to_its_end(ports):
     """As Home Assistant streams: the chunks, the whole text for servers without streams, an end."""
     chunks = ("Good mor", "ning. How did you", " sleep? Well", ".")
     events: list[Eventable] = [SynthesizeStart(), *map(SynthesizeChunk, chunks)]
@@ -104,8 +96,8 @@ def test_streamed_text_is_spoken_once_and_to_its_end(ports: BothPorts) -> None:
     assert found.pcm in [b"".join(map(said, parts)) for parts in wholes]
 
 
-def test_it_speaks_before_the_text_has_ended(ports: BothPorts) -> None:
-    async def ask() -> tuple[bytes, HeardEvents]:
+def test_it_speaks_before_the_text_has_ended(ports):
+    async def ask():
         async with ports.client() as client:
             await send(client, SynthesizeStart(), SynthesizeChunk("Good morning. How"))
             first, wanted = b"", said("Good morning.")
@@ -121,8 +113,8 @@ def test_it_speaks_before_the_text_has_ended(ports: BothPorts) -> None:
     assert first == said("Good morning.") and rest.pcm == said("How did you sleep?")
 
 
-def test_texts_of_a_connection_are_spoken_in_their_order(ports: BothPorts) -> None:
-    async def ask() -> list[bytes]:
+def test_texts_of_a_connection_are_spoken_in_their_order(ports):
+    async def ask():
         async with ports.client() as client:
             await send(client, *map(Synthesize, ("one", "two", "three")))
             return [(await heard(client)).pcm for _ in range(3)]
@@ -130,17 +122,17 @@ def test_texts_of_a_connection_are_spoken_in_their_order(ports: BothPorts) -> No
     assert asyncio.run(ask()) == [said("one"), said("two"), said("three")]
 
 
-def test_a_text_without_a_word_is_an_empty_sound(ports: BothPorts) -> None:
+def test_a_text_without_a_word_is_an_empty_sound(ports):
     found = say(ports, " \n ")
     assert found.kinds == ["audio-start", "audio-stop"] and found.pcm == b""
 
 
-def test_it_answers_a_ping_while_it_speaks(ports: BothPorts) -> None:
+def test_it_answers_a_ping_while_it_speaks(ports):
     found = asyncio.run(answered(ports, Synthesize(LONG), Ping("there?")))
     assert "pong" in found.kinds and found.pcm == said(LONG)
 
 
-def test_what_is_not_for_a_voice_changes_nothing(ports: BothPorts) -> None:
+def test_what_is_not_for_a_voice_changes_nothing(ports):
     kinds = ("transcribe", "select-program", "made-up", "synthesize-chunk")
     others = [Event(kind, {"text": "x"}) for kind in kinds]
     assert asyncio.run(answered(ports, *others, Synthesize(TEXT))).pcm == said(TEXT)
@@ -157,9 +149,7 @@ def test_what_is_not_for_a_voice_changes_nothing(ports: BothPorts) -> None:
         ("hi", SynthesizeVoice(name="../../etc/passwd"), "no_voice"),
     ],
 )
-def test_a_refusal_is_told_and_ends_the_connection(
-    ports: BothPorts, text: str, voice: SynthesizeVoice | None, code: str
-) -> None:
+def test_a_refusal_is_told_and_ends_the_connection(ports, text, voice, code):
     """Home Assistant waits for the end of a sound, and knows no error: only the end ends that."""
     found = say(ports, text, voice)
     assert found.ended and found.error is not None and found.code == code
@@ -190,9 +180,7 @@ def test_a_refusal_is_told_and_ends_the_connection(
     ],
     ids=range(17),
 )  # fmt: skip
-def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(
-    ports: BothPorts, sent: bytes
-) -> None:
+def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(ports, sent):
     """A web page that posts events to this port sends a request line before them."""
     with asked() as orders:
         answer = asyncio.run(bytes_answered(ports, sent))
@@ -214,8 +202,8 @@ async def bytes_answered(ports: BothPorts, sent: bytes) -> bytes:
         writer.close()
 
 
-def test_requests_are_counted_as_others_are(ports: BothPorts) -> None:
-    def counts() -> tuple[float, float]:
+def test_requests_are_counted_as_others_are(ports):
+    def counts():
         spoken = ports.http.counted("tts_requests_total", code="200")
         return spoken, ports.http.counted("tts_refusals_total", code="no_voice", status="404")
 

@@ -34,7 +34,7 @@ SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
         ("Das ist z. B. so", ""),
     ],
 )  # fmt: skip
-def test_it_is_cut_behind_whole_sentences(text: str, whole: str) -> None:
+def test_it_is_cut_behind_whole_sentences(text, whole):
     assert text[: last_end(text)] == whole
 
 
@@ -51,7 +51,7 @@ def parts_of(*chunks: str) -> list[str]:
     return asyncio.run(run())
 
 
-def test_the_parts_are_the_whole_text() -> None:
+def test_the_parts_are_the_whole_text():
     """What is there at once is one part."""
     text = "One sentence. Another one! And a tail"
     for size in (1, 3, 100):
@@ -60,12 +60,12 @@ def test_the_parts_are_the_whole_text() -> None:
     assert parts_of(text) == [text]
 
 
-def test_signs_alone_are_no_part() -> None:
+def test_signs_alone_are_no_part():
     assert parts_of("*** ", "🙂\n") == []
     assert parts_of("Well done! ", "🙂\n") == ["Well done! 🙂"]
 
 
-def test_a_part_is_no_longer_than_a_request_may_be() -> None:
+def test_a_part_is_no_longer_than_a_request_may_be():
     found = parts_of("word " * 3000)
     assert max(map(len, found)) <= MOST_CHARACTERS
     assert "".join(found).replace(" ", "") == "word" * 3000
@@ -73,7 +73,7 @@ def test_a_part_is_no_longer_than_a_request_may_be() -> None:
     assert len(sentences) == 3 and all(one.endswith(".") for one in sentences)
 
 
-def test_a_client_that_sends_more_than_is_spoken_is_told() -> None:
+def test_a_client_that_sends_more_than_is_spoken_is_told():
     stream = TextStream()
     stream.add("x" * MOST_WAITING)
     with pytest.raises(APIError) as told:
