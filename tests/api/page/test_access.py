@@ -6,25 +6,9 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import (
-    CHECKS,
-    DESK,
-    DONE,
-    EVIL,
-    PHONE,
-    POSITION,
-    Open,
-    is_only_words,
-    outside,
-    play,
-    position,
-    pressed,
-    says,
-    shows_serving,
-    speak,
-    too_small,
-    until,
-)
+from tests.api.page import desk
+from tests.api.page.conftest import Open
+from tests.api.page.desk import says, until
 from tests.api.page.world import World, epoch
 
 pytestmark = pytest.mark.system
@@ -49,7 +33,7 @@ def full(world: World, opened: Open, **options: Any) -> Any:
     world.message = "Asked for CUDA; there is no GPU, so the CPU speaks."
     world.voices.append({"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02",
                          "duration_seconds": 7.25})  # fmt: skip
-    page = opened(ready=DESK, **options)
+    page = opened(ready=desk.DESK, **options)
     page.click("#numbers summary")
     page.click("#speak summary")
     return page
@@ -58,11 +42,11 @@ def full(world: World, opened: Open, **options: Any) -> Any:
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_names_headings_and_contrast(world, opened, scheme):
     page = full(world, opened, color_scheme=scheme)
-    speak(page, "Good morning.")
+    desk.speak(page, "Good morning.")
     world.fault = {"status": 503, "detail": "Busy."}
     page.click("#follow")
     page.wait_for_selector("#epochs-fault:not([hidden])")
-    found = page.evaluate(CHECKS)
+    found = page.evaluate(desk.CHECKS)
     assert found["faults"] == []
     assert found["texts"] > 60  # It did look.
     page.provoked.append("503")
@@ -75,7 +59,7 @@ def test_the_checks_find_what_is_wrong(page):
       document.getElementById("loop").parentElement.replaceWith(document.getElementById("loop"));
       document.querySelector("#curves h2").outerHTML = "<h4>Curves</h4>";
     }""")
-    faults = " ".join(page.evaluate(CHECKS)["faults"])
+    faults = " ".join(page.evaluate(desk.CHECKS)["faults"])
     assert "contrast 1.00" in faults
     assert "id=loop" in faults and "has no name" in faults
     assert "Curves skips from level" in faults
@@ -84,16 +68,16 @@ def test_the_checks_find_what_is_wrong(page):
 def test_the_question_for_the_key_has_names_and_contrast(world, opened):
     world.key = "k"
     page = opened(ready="#key-dialog[open]")
-    assert page.evaluate(CHECKS)["faults"] == []
+    assert page.evaluate(desk.CHECKS)["faults"] == []
     page.provoked.append("401")
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 def test_no_width_scrolls_sideways(world, opened, width):
     page = full(world, opened, viewport={"width": width, "height": 700})
-    assert outside(page, width, "button, input, select, textarea") == []
+    assert desk.outside(page, width, "button, input, select, textarea") == []
     # What is pressed is what is on top: the slider lies over the lanes, not over their buttons.
-    play(page)
+    desk.play(page)
     page.click("#play-reference")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
 
@@ -103,7 +87,7 @@ def test_no_width_scrolls_sideways(world, opened, width):
 def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(world, opened, width, name):
     world.voices.append({"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
                          "preview": "/v1/voices/v9/preview.wav", "quality": None})  # fmt: skip
-    page = opened(ready=DESK, viewport={"width": width, "height": 844})
+    page = opened(ready=desk.DESK, viewport={"width": width, "height": 844})
     until(page, "!!document.querySelector('#voice option[value=v9]')")
     page.select_option("#voice", "v9")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
@@ -132,11 +116,11 @@ def rectangles(page: Any, chosen: str) -> list[tuple[str, float, float, float, f
 
 
 def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
-    page = full(world, opened, viewport=PHONE, has_touch=True)
+    page = full(world, opened, viewport=desk.PHONE, has_touch=True)
     targets = ("button, select, summary, .check, textarea, input[type=number], input[type=text], "
                "input[type=file]")  # fmt: skip
-    assert len(rectangles(page, targets)) > 20 and too_small(page, targets) == []
-    play(page)
+    assert len(rectangles(page, targets)) > 20 and desk.too_small(page, targets) == []
+    desk.play(page)
     page.click("#play-output")
     for over, under in ((".playhead", ".lane button, .track"), (".axis span", "canvas")):
         seen = rectangles(page, f"#desk :is({over})")
@@ -166,31 +150,31 @@ def test_all_of_it_by_keyboard(page, world):
 
 
 def test_a_person_without_a_mouse_listens_serves_and_speaks(page, world):
-    pressed(page, "Tab", "Enter")  # The skip link.
+    desk.pressed(page, "Tab", "Enter")  # The skip link.
     assert page.evaluate("document.activeElement.id") == "desk"
     page.keyboard.press("Space")
-    until(page, f"{POSITION} > 0.3")
+    until(page, f"{desk.POSITION} > 0.3")
     page.keyboard.press("x")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
     page.keyboard.press("Space")
     page.focus("#position")
-    stood = position(page)
+    stood = desk.position(page)
     page.keyboard.press("ArrowRight")
-    assert position(page) == pytest.approx(stood + 0.25, abs=0.02)
+    assert desk.position(page) == pytest.approx(stood + 0.25, abs=0.02)
     assert "reference" in page.get_attribute("#position", "aria-valuetext")
     page.keyboard.press("Home")
-    assert position(page) == 0
+    assert desk.position(page) == 0
     page.focus("tr[data-epoch='1'] .epoch")
     page.keyboard.press("Enter")
     says(page, "desk-title", "Epoch 1")
-    pressed(page, "Tab", "Enter")
-    shows_serving(page, 1)
+    desk.pressed(page, "Tab", "Enter")
+    desk.shows_serving(page, 1)
     assert world.promoted == 1
     text = "Good morning, x and space are letters here."
     page.focus("#text")
     page.keyboard.type(text)
     page.keyboard.press("Control+Enter")
-    until(page, DONE)
+    until(page, desk.DONE)
     assert world.said[0]["input"] == text
 
 
@@ -201,7 +185,7 @@ def test_a_letter_outside_the_desk_does_nothing(page):
 
 
 def test_whoever_wants_no_motion_gets_none(opened):
-    page = opened(ready=DESK, reduced_motion="reduce")
+    page = opened(ready=desk.DESK, reduced_motion="reduce")
     moving = "getComputedStyle(document.querySelector('.pulse')).animationName"
     assert page.evaluate(moving) == "none"
 
@@ -209,16 +193,16 @@ def test_whoever_wants_no_motion_gets_none(opened):
 def test_words_are_only_words(world, opened):
     """Markup in anything that the server says stays text; the policy would stop what did not."""
     one = epoch(1)
-    one["sample"] |= {"text": EVIL, "reason": EVIL, "device": EVIL}
-    world.epochs, world.message, world.state = [one], EVIL, "degraded"
-    world.voices = [{"id": EVIL, "name": EVIL, "origin": "upload", "created": EVIL,
+    one["sample"] |= {"text": desk.EVIL, "reason": desk.EVIL, "device": desk.EVIL}
+    world.epochs, world.message, world.state = [one], desk.EVIL, "degraded"
+    world.voices = [{"id": desk.EVIL, "name": desk.EVIL, "origin": "upload", "created": desk.EVIL,
                      "duration_seconds": None}]  # fmt: skip
-    page = opened(ready=DESK)
+    page = opened(ready=desk.DESK)
     page.wait_for_selector("#voice-list li")
     for place in ("#desk-text", "#message", "#voice-list .name"):
-        assert page.text_content(place) == EVIL
-    speak(page, EVIL)
-    assert page.text_content("#spoken-text") == EVIL and is_only_words(page)
+        assert page.text_content(place) == desk.EVIL
+    desk.speak(page, desk.EVIL)
+    assert page.text_content("#spoken-text") == desk.EVIL and desk.is_only_words(page)
 
 
 def test_the_page_sets_no_markup_and_asks_nobody_else():

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 
-from tests.api.page.conftest import PHONE, add_voice, speak, until
+from tests.api.page.desk import PHONE, add_voice, speak, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.conftest import POSITION, WORKS, play, position, says, seek, until
+from tests.api.page.desk import POSITION, WORKS, play, position, says, seek, until
 from tests.api.page.world import TEXT, epoch
 
 pytestmark = pytest.mark.system

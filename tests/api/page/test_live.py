@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.conftest import says, shows_serving, until
+from tests.api.page.desk import says, shows_serving, until
 from tests.api.page.world import epoch
 
 pytestmark = pytest.mark.system

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.conftest import speak, until
+from tests.api.page.desk import speak, until
 
 pytestmark = pytest.mark.system
 CPU = "Speaks on the CPU: there is no GPU on this machine."

@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from tests.api.page.conftest import PHONE, Open, says, until
+from tests.api.page.conftest import Open
+from tests.api.page.desk import PHONE, says, until
 from tests.api.page.world import RATE, World, speech, wav
 
 pytestmark = pytest.mark.system

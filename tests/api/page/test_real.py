@@ -19,21 +19,9 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from tests.api.page.conftest import (
-    DESK,
-    DONE,
-    LOOKS,
-    SECONDS,
-    WORKS,
-    Open,
-    play,
-    say,
-    says,
-    seek,
-    shows_serving,
-    speak,
-    until,
-)
+from tests.api.page import desk
+from tests.api.page.conftest import Open
+from tests.api.page.desk import says, until
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
@@ -160,7 +148,7 @@ def evaluated(trained: Any, service: Service) -> Iterator[Any]:
 @pytest.fixture
 def page(trained: Any, service: Service, open_page: Open) -> Any:
     """The page after the run, the newest epoch on its desk."""
-    return open_page(service.address, ready=DESK)
+    return open_page(service.address, ready=desk.DESK)
 
 
 def test_epochs_and_curves_appear_while_training_runs(trained):
@@ -171,19 +159,19 @@ def test_epochs_and_curves_appear_while_training_runs(trained):
 
 def test_both_players_play_and_promoting_an_epoch_changes_what_speaks(page, service):
     for track in ("output", "reference"):
-        play(page, track, 0.3)
+        desk.play(page, track, 0.3)
     wait(lambda: service.asks("/v1/runs")["served"]["epoch"] == 2, service)
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
-    shows_serving(page, 1)
+    desk.shows_serving(page, 1)
     assert service.asks("/v1/runs")["served"]["epoch"] == 1
     page.click("#follow")
-    shows_serving(page, 2)
+    desk.shows_serving(page, 2)
 
 
 def test_the_speak_box_speaks(page):
-    say(page, "Good morning, and welcome.")
-    until(page, f"{SECONDS} > 0.1")
-    until(page, DONE)
+    desk.say(page, "Good morning, and welcome.")
+    until(page, f"{desk.SECONDS} > 0.1")
+    until(page, desk.DONE)
     told = page.text_content("#spoken-told")
     assert re.match(r"First sound after \d+\.\d\d s; \d+\.\d s spoken in", told)
     loud = page.evaluate("""(() => {
@@ -201,22 +189,22 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
     ids = [one["id"] for one in evaluated["candidates"]]
     assert ids[:1] == ["base"] and {"epoch_1", "epoch_2"} <= set(ids)
     page = open_page(service.address, ready=JUDGED)
-    until(page, WORKS)
+    until(page, desk.WORKS)
     assert page.text_content("#verdict") == evaluated["verdict"]["reason"]
     page.click("tr[data-candidate='epoch_1'] .epoch")
     page.select_option("#against", "base")
-    until(page, WORKS)
-    play(page)
+    until(page, desk.WORKS)
+    desk.play(page)
     page.keyboard.press("x")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause the base"
     before = service.asks("/status")["voice"]
     for candidate in ("epoch_1", "base"):
         page.select_option("#voice", f"/v1/runs/current/candidates/{candidate}/speech")
-        say(page, "Hello.")
+        desk.say(page, "Hello.")
         says(page, "say", "Stop")
         says(page, "say", "Speak")
         assert page.is_hidden("#speak-fault"), page.text_content("#speak-fault")
-        assert float(page.evaluate(SECONDS)) > 0.1
+        assert float(page.evaluate(desk.SECONDS)) > 0.1
     assert service.asks("/status")["voice"] == before
 
 
@@ -232,23 +220,23 @@ def picture(page: Any, folder: Path, name: str, **options: Any) -> None:
     assert path.stat().st_size < 300_000
 
 
-@LOOKS
+@desk.LOOKS
 def test_an_evaluated_run_can_be_shown(evaluated, service, open_page, width, scheme, tmp_path):
     page = open_page(service.address, ready=JUDGED, color_scheme=scheme,
                      viewport={"width": width, "height": 900})  # fmt: skip
-    until(page, WORKS)
+    until(page, desk.WORKS)
     page.wait_for_timeout(500)
     foot = page.evaluate("document.getElementById('desk').getBoundingClientRect().bottom + scrollY")
     clip = {"x": 0, "y": 0, "width": width, "height": foot + 16}
     picture(page, tmp_path, "page-evaluation", clip=clip)
 
 
-@LOOKS
+@desk.LOOKS
 def test_it_can_be_shown(trained, service, open_page, width, scheme, tmp_path):
-    page = open_page(service.address, ready=DESK, color_scheme=scheme,
+    page = open_page(service.address, ready=desk.DESK, color_scheme=scheme,
                      viewport={"width": width, "height": 900})  # fmt: skip
-    speak(page, "The rain has stopped, and the boats go out again.")
-    seek(page, 0.9)
+    desk.speak(page, "The rain has stopped, and the boats go out again.")
+    desk.seek(page, 0.9)
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
     picture(page, tmp_path, "page")

@@ -9,7 +9,8 @@ import pytest
 
 from tests.api.conftest import Running, running, settings_in
 from tests.api.datasets.calls import Dataset, with_tape
-from tests.api.page.conftest import EVIL, LOOKS, Open, faults, is_only_words, says, too_small, until
+from tests.api.page.conftest import Open
+from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_small, until
 from tests.train.cutting.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import soundfile
 
-from tests.api.page.conftest import Open, speak, until
+from tests.api.page.conftest import Open
+from tests.api.page.desk import speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.conftest import DONE, SECONDS, add_voice, say, says, speak, until
+from tests.api.page.desk import DONE, SECONDS, add_voice, say, says, speak, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from api.voices import adding, decoding, recordings
-from tests.api.page.conftest import add_voice
+from tests.api.page.desk import add_voice
 from tests.api.sounds import file_of, made, speech
 
 pytestmark = pytest.mark.system

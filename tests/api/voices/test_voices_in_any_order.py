@@ -6,14 +6,8 @@ from typing import ClassVar
 
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
 
 from api.encoding import whole
 from api.voices import recordings
@@ -119,7 +113,7 @@ def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0")
     with running(settings_in(tmp_path)) as service:
         monkeypatch.setattr(VoiceCalls, "service", service, raising=False)
-        run_state_machine_as_test(
+        run_machine(
             VoiceCalls,
             settings=settings(
                 max_examples=6, stateful_step_count=20, deadline=None, derandomize=True,
