@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from api.encoding import MEDIA_TYPES
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal, said, samples
 
@@ -74,7 +75,7 @@ def test_null_counts_as_left_out(dialect):
 @pytest.mark.parametrize("stream", [True, False])
 def test_stream_says_whether_it_is_sent_while_it_is_made(dialect, form, stream):
     answer = dialect.say("hello", response_format=form, stream=stream)
-    assert answer.status_code == 200
+    assert answer.status_code == 200 and answer.headers["content-type"] == MEDIA_TYPES[form]
     assert ("content-length" in answer.headers) is not stream
     assert ("x-cut-pieces" in answer.headers) is not stream
     if form == "wav":

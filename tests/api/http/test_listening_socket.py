@@ -52,6 +52,12 @@ def program(port: int, folder: Path) -> "subprocess.Popen[str]":
     )
 
 
+def test_a_port_that_is_taken_is_named_by_its_setting():
+    with socket.create_server(("127.0.0.1", 0)) as one, pytest.raises(SotaqueError) as told:
+        listening("127.0.0.1", one.getsockname()[1], "WYOMING_PORT")
+    assert str(told.value).startswith("WYOMING_PORT=") and "API_PORT" not in str(told.value)
+
+
 def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

@@ -1,4 +1,4 @@
-"""A port that is taken, a package that is missing, and the announcement, as Wyoming starts."""
+"""A package that is missing, and the announcement, as Wyoming starts."""
 
 import asyncio
 import socket
@@ -9,16 +9,9 @@ from zeroconf import ServiceStateChange
 from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
 from api import settings
-from api.http.listening_socket import listening
 from api.http.server import server_of
 from api.wyoming import server
 from machine.errors import SotaqueError
-
-
-def test_a_port_that_is_taken_is_named_by_its_setting():
-    with socket.create_server(("127.0.0.1", 0)) as one, pytest.raises(SotaqueError) as told:
-        listening("127.0.0.1", one.getsockname()[1], "WYOMING_PORT")
-    assert str(told.value).startswith("WYOMING_PORT=") and "API_PORT" not in str(told.value)
 
 
 def test_without_the_package_it_says_what_to_type(monkeypatch):
