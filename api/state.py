@@ -155,7 +155,7 @@ class AppState:
             self._measure_spoken(facts["spoken"])
         elif kind == "fell_back":
             metrics.fallbacks.labels(facts["before"], facts["after"], facts["code"]).inc()
-        if kind in ("status", "queue", "spoken") and self.events.heard:
+        if kind in ("status", "queue", "spoken") and self.events.listeners:
             self.events.tell("status", self.status())
 
     def _measure_spoken(self, spoken: SpeechStream) -> None:

@@ -161,7 +161,7 @@ class VoiceFollower:
 
     def tell(self) -> None:
         """Tells whoever listens that runs have changed."""
-        if self.events.heard:
+        if self.events.listeners:
             self.events.tell("epoch", self.listing())
             current = self.runs.get(CURRENT)
             if current is not None:

@@ -17,7 +17,6 @@ from xtts.onnx.speech.backend import OnnxBackend
 
 def test_an_epoch_speaks_with_its_own_weights_and_voice(tmp_path, caplog, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    caplog.set_level("INFO")
     base = tiny_base(tmp_path / "base")
     checkpoint, to = perturbed(base, tmp_path / "output"), tmp_path / "onnx"
     assert main(["export", "--checkpoint", str(checkpoint), "--to", str(to), "--onnx", "fp32"]) == 0

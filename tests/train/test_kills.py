@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 import soundfile
 import torch
@@ -59,14 +60,10 @@ def learned(run: RunFolder) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The processes that a process has started, and what they have."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(child) for child in task.read_text().split()]
-        except OSError:
-            continue
-        found += children + [one for child in children for one in descendants(child)]
-    return found
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def kill(ground: Ground, pid: int) -> tuple[int, list[int]]:

@@ -2,14 +2,12 @@
 nothing when it is quick."""
 
 import itertools
-import logging
 import sys
 
 from train import progress
 
 
 def test_elsewhere_a_line_now_and_then_with_what_is_left(monkeypatch, capsys, caplog):
-    caplog.set_level(logging.INFO)
     now = itertools.count(0, 4)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     assert list(progress.with_progress(range(5), 5, "Features")) == list(range(5))
@@ -19,7 +17,6 @@ def test_elsewhere_a_line_now_and_then_with_what_is_left(monkeypatch, capsys, ca
 
 
 def test_parts_of_any_size_count(monkeypatch, caplog):
-    caplog.set_level(logging.INFO)
     now = itertools.count(0, 20)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with progress.Progress("Listening", 3600.0, "s") as listening:

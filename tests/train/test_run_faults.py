@@ -5,7 +5,6 @@ Each row of docs/troubleshooting.md names its test. Kills have a file of their o
 so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
 """
 
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.train import poisons
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
 from tests.train.test_kills import PART, assert_readable, descendants
-from tests.train.test_run import alive, assert_same_end, content, losses
+from tests.train.test_run import assert_same_end, content, losses, records, wait_for
 from tests.xtts.workers.test_file_worker import gone, open_files
 from xtts.voices.run_folder import RunFolder
 
@@ -41,13 +40,6 @@ def assert_goes_on(ground: Ground, whole: RunFolder, name: str, clean: bool = Tr
 
 def left_half(run: RunFolder) -> list[Path]:
     return [path for path in run.folder.rglob("*") if PART.match(path.name)]
-
-
-def wait_for(run: RunFolder, count: int, pid: int) -> None:
-    """Until the run has told of so many steps."""
-    while not run.metrics.exists() or run.metrics.read_text().count('"train"') < count:
-        assert alive(pid)
-        time.sleep(0.005)
 
 
 # Hanging
@@ -103,8 +95,7 @@ def test_a_cache_that_cannot_be_read_stops_the_run_and_names_the_clips(ground, w
 def test_a_clip_without_numbers_costs_its_step_and_is_named(ground, value):
     run = RunFolder(ground.folder / f"poisoned{value}")
     assert ground.run(run.folder.name, poison=f"no_numbers clip-3 1 {value}") == 0, ground.told()
-    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    skipped = [record for record in records if "skipped_clips" in record]
+    skipped = [record for record in records(run) if "skipped_clips" in record]
     assert len(skipped) == EPOCHS  # once in each epoch, and in no other step
     assert all("clip-3" in record["skipped_clips"] and record["loss"] is None for record in skipped)
     assert ground.told().count("is skipped: its loss or gradient is not finite") == EPOCHS
@@ -269,8 +260,7 @@ def test_a_full_disk_under_the_curves_ends_nothing(ground, whole, small_disk):
 
 
 def test_a_folder_that_cannot_be_written_is_told_at_the_start(ground, small_disk):
-    remount = ["mount", "-o", "remount,ro", str(small_disk)]
-    subprocess.run(remount, check=True)
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for settings in ({"OUTPUT_DIR": small_disk / "run"}, {"RUNS_DIR": small_disk / "runs"}):
         assert ground.run("read-only", **settings) == 2
         told = ground.told()
@@ -286,11 +276,8 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
     assert ground.run("rate", NUM_EPOCHS=1, LEARNING_RATE=1e-3) == 0, ground.told()
     assert ground.run("rate", NUM_EPOCHS=2, LEARNING_RATE=5e-4) == 0, ground.told()
     assert "LEARNING_RATE was 0.001 and is 0.0005 from here on." in ground.told()
-    records = [
-        json.loads(line)
-        for line in RunFolder(ground.folder / "rate").metrics.read_text().splitlines()
-    ]
-    shares = [r["learning_rate"] / r["step"] for r in records if r["kind"] == "train"]
+    told = records(RunFolder(ground.folder / "rate"))
+    shares = [one["learning_rate"] / one["step"] for one in told if one["kind"] == "train"]
     assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the warm-up, a straight line
     assert ground.run("rate", NUM_EPOCHS=1) == 0
     assert "The run has 2 epochs already, more than NUM_EPOCHS=1" in ground.told()
@@ -298,13 +285,11 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
 
 
 def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole):
-    for point in ("after replace:checkpoint_epoch_2.pt", "after replace:trainer_state_epoch_2.pt"):
-        name = point.partition(":")[2]
-        assert ground.run(name, crash_at=point) == -9
+    for name in ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt"):
+        assert ground.run(name, crash_at=f"after replace:{name}") == -9
         assert_goes_on(ground, whole, name)
         assert "was killed before it was saved to the end" in ground.told()
-        left = [path.name for path in (ground.folder / name).rglob("*.corrupt")]
-        assert left == []
+        assert not list((ground.folder / name).rglob("*.corrupt"))
 
 
 # Folders and children
@@ -316,12 +301,11 @@ def test_two_runs_with_one_runs_dir_keep_their_curves(ground):
     runs_dir = ground.folder / "shared"
     for name, resume in (("a/output", "auto"), ("b/output", "auto"), ("b/output", "never")):
         assert ground.run(name, RUNS_DIR=runs_dir, RESUME=resume) == 0, ground.told()
-    last = EPOCHS * STEPS_PER_EPOCH
     for name in ("output", "output-2"):
         shown = EventAccumulator(str(runs_dir / name))
         shown.Reload()
         steps = [point.step for point in shown.Scalars("train/audio_loss")]
-        assert steps == list(range(1, last + 1))
+        assert steps == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
     assert list((ground.folder / "b/output/archive").glob("*/runs/events.out.tfevents.*"))
     assert not (ground.folder / "a/output/archive").exists()
 

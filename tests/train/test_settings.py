@@ -15,40 +15,22 @@ from train.settings import TrainSettings, load
 
 
 def test_the_defaults_of_the_contract():
-    settings = TrainSettings()
     expected = {
-        "base_model": "demo",
-        "dataset_dir": Path("train/data/demo"),
-        "dataset_format": "auto",
-        "language": "en",
-        "max_train_samples": None,
-        "num_epochs": None,
-        "learning_rate": None,
-        "batch_seconds": None,
-        "precision": "auto",
-        "device": "auto",
-        "sample_device": "auto",
-        "keep_checkpoints": 3,
-        "resume": "auto",
-        "tensorboard": True,
-        "tensorboard_port": 6006,
-        "output_dir": Path("train/output"),
-        "runs_dir": Path("train/runs"),
+        "base_model": "demo", "dataset_dir": Path("train/data/demo"), "dataset_format": "auto",
+        "language": "en", "max_train_samples": None, "num_epochs": None, "learning_rate": None,
+        "batch_seconds": None, "precision": "auto", "device": "auto", "sample_device": "auto",
+        "keep_checkpoints": 3, "resume": "auto", "tensorboard": True, "tensorboard_port": 6006,
+        "output_dir": Path("train/output"), "runs_dir": Path("train/runs"),
         "coqui_tos_agreed": False,
-    }
-    assert {name: getattr(settings, name) for name in expected} == expected
+    }  # fmt: skip
+    assert {name: getattr(TrainSettings(), name) for name in expected} == expected
 
 
 @pytest.mark.parametrize(
     ("name", "text", "value"),
     [
-        ("NUM_EPOCHS", "50", 50),
-        ("NUM_EPOCHS", "auto", None),
-        ("NUM_EPOCHS", "AUTO", None),
-        ("NUM_EPOCHS", " 7 ", 7),
-        ("MAX_TRAIN_SAMPLES", "all", None),
-        ("MAX_TRAIN_SAMPLES", "", None),
-        ("MAX_TRAIN_SAMPLES", "1000", 1000),
+        *(("NUM_EPOCHS", text, value) for text, value in ((" 7 ", 7), ("AUTO", None))),
+        *(("MAX_TRAIN_SAMPLES", text, None) for text in ("all", "")),
         ("MAX_TRAIN_SAMPLES", "9" * 30, int("9" * 30)),
         ("LANGUAGE", "zh-CN", "zh-cn"),
         ("KEEP_CHECKPOINTS", "all", None),
@@ -88,33 +70,22 @@ def test_home_is_filled_in(name, tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("name", "text", "allowed"),
     [
-        ("NUM_EPOCHS", "ten", "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", "0", "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", "-3", "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", "2.5", "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", "1e400", "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", "9" * 40, "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", "all", "a whole number from 1, or auto"),
-        ("NUM_EPOCHS", '"3"', "a whole number from 1, or auto"),
-        ("MAX_TRAIN_SAMPLES", "0", "empty or all = all clips"),
-        ("MAX_TRAIN_SAMPLES", "auto", "empty or all = all clips"),
+        *(
+            ("NUM_EPOCHS", text, "a whole number from 1, or auto")
+            for text in ("ten", "0", "-3", "2.5", "1e400", "9" * 40, "all", '"3"')
+        ),
+        *(("MAX_TRAIN_SAMPLES", text, "empty or all = all clips") for text in ("0", "auto")),
         ("KEEP_CHECKPOINTS", "0", "a whole number from 1, or all"),
-        ("LEARNING_RATE", "0", "a number above 0"),
-        ("LEARNING_RATE", "nan", "a number above 0"),
-        ("LEARNING_RATE", "inf", "a number above 0"),
+        *(("LEARNING_RATE", text, "a number above 0") for text in ("0", "nan", "inf")),
         ("LEARNING_RATE", "0,001", "such as 5e-6"),
         ("BATCH_SECONDS", "-1", "a number of seconds from 1"),
         ("STOP_SECONDS", "inf", "a number of seconds from 0"),
         ("PRECISION", "int8", "auto, fp32, bf16 or fp16"),
-        ("DEVICE", "gpu", "auto, cpu, cuda or cuda:N"),
-        ("DEVICE", "cuda:", "auto, cpu, cuda or cuda:N"),
-        ("DEVICE", "cuda:-1", "auto, cpu, cuda or cuda:N"),
+        *(("DEVICE", text, "auto, cpu, cuda or cuda:N") for text in ("gpu", "cuda:", "cuda:-1")),
         ("SAMPLE_DEVICE", "cuda", "auto, gpu, cpu or off"),
         ("SAMPLE_EVERY", "0", "a whole number from 1"),
-        ("TENSORBOARD", "maybe", "on or off"),
-        ("TENSORBOARD", "2", "on or off"),
-        ("TENSORBOARD_PORT", "65536", "a port from 1 to 65535"),
-        ("TENSORBOARD_PORT", "0", "a port from 1 to 65535"),
+        *(("TENSORBOARD", text, "on or off") for text in ("maybe", "2")),
+        *(("TENSORBOARD_PORT", text, "a port from 1 to 65535") for text in ("65536", "0")),
         ("DROPOUT", "1", "below 1"),
         ("SEED", "4294967296", "a whole number from 0"),
         ("GRADIENT_CLIP", "0", "a number above 0"),
@@ -168,25 +139,6 @@ def test_the_desktops_locale_is_not_our_language():
     assert settings.language == "en"
     assert any("pt_BR:pt:en" in note for note in report.notes)
     assert load((), {"LANGUAGE": "pt"}, None)[0].language == "pt"
-
-
-@pytest.mark.parametrize(
-    ("verb", "own"),
-    [
-        ("check", ["--verify", "--repair"]),
-        ("sample", ["--epoch"]),
-        ("export", ["--checkpoint", "--to", "--base", "--onnx"]),
-        ("prepare", []),
-    ],
-)
-def test_a_verb_tells_its_own_options_and_where_the_settings_are_told(verb, own, capsys):
-    with pytest.raises(SystemExit) as ended:
-        main([verb, "--help"])
-    assert ended.value.code == 0
-    told = capsys.readouterr().out
-    options, _, settings = told.partition("Every setting is a flag too")
-    assert all(f"  {name} " in options for name in own)
-    assert "docs/settings.md" in settings and len(told.splitlines()) < 25
 
 
 @pytest.mark.parametrize(

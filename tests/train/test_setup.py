@@ -14,7 +14,7 @@ from tests.train.test_run import Workshop
 from train import settings as settings_of
 from train import setup
 from train.checkpointing.resume import Resumed
-from train.dataset.batch_plan import OomBackoff
+from train.dataset.batches import OomBackoff
 from train.distributed import ALONE
 from train.run_context import RunContext
 from train.settings import TrainSettings
@@ -67,7 +67,6 @@ def test_a_run_that_torchrun_has_started_again_goes_on_also_with_never():
 
 
 def test_where_a_run_starts_is_told(caplog):
-    caplog.set_level("INFO")
     start()
     assert not caplog.messages
     start(found=RESUMED)
@@ -75,17 +74,6 @@ def test_where_a_run_starts_is_told(caplog):
 
 
 # Batches and schedule
-
-
-def test_batches_keep_the_budget_that_the_run_began_with(context, workshop):
-    own = settings(workshop, BATCH_SECONDS="auto")
-    kept, validation = setup.build_batches(own, context, RESUMED, ALONE)
-    assert kept.batch_seconds == 1.9 and validation is not None
-    new, _ = setup.build_batches(own, context, None, ALONE)
-    assert new.batch_seconds != 1.9
-    asked, _ = setup.build_batches(settings(workshop), context, None, ALONE)
-    assert asked.batch_seconds == 1.2  # of the command line
-    assert sorted(clip for clips in new.plan(1) for clip in clips) == sorted(new.indices)
 
 
 def test_the_schedule_is_as_long_as_the_first_plan_whatever_was_halved_since(context, workshop):
@@ -98,17 +86,6 @@ def test_the_schedule_is_as_long_as_the_first_plan_whatever_was_halved_since(con
         assert learner.schedule.total_steps == 3 * steps
 
 
-def test_a_learner_goes_on_from_its_checkpoint(context, workshop):
-    own = settings(workshop)
-    batches, _ = setup.build_batches(own, context, None, ALONE)
-    fresh = setup.build_learner(own, context, 1e-4, 1, batches, None, ALONE)
-    state = {name: tensor + 1 for name, tensor in fresh.model_state().items()}
-    resumed = replace(RESUMED, model_state=state, trainer_state=None)
-    again = setup.build_learner(own, context, 1e-4, 1, batches, resumed, ALONE)
-    assert (fresh.step, again.step) == (0, 30)
-    assert all(bool((again.model_state()[name] == state[name]).all()) for name in state)
-
-
 # The whole
 
 
@@ -119,7 +96,6 @@ def signals() -> Iterator[dict[int, Any]]:
 
 
 def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals, caplog):
-    caplog.set_level("INFO", logger="train")
     own = settings(workshop, "held", NUM_EPOCHS="2")
     run = RunFolder(own.output_dir)
     with setup.open_trainer(own) as trainer:

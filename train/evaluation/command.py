@@ -24,7 +24,7 @@ log = logging.getLogger("train")
 
 def run(settings: TrainSettings, *, as_json: bool) -> int:
     """Judges what is not judged yet, prints the table, or JSON. Raises RunError where there is
-    nothing to judge or a trainer is at work, ResumeError for a run of another dataset or base."""
+    nothing to judge or a trainer is at work, SotaqueError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
     newest = folder.newest_whole()
     if newest is None:

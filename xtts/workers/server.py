@@ -5,9 +5,10 @@ waits for a file of 2 GB; a third asks the process that reads texts (`xtts.worke
 whatever is in them. Messages and answers are described in `xtts.workers.server_main`.
 """
 
+import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,7 +27,6 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
-from xtts.text.tokenizer import Piece
 from xtts.voices import loading as voice_loading
 from xtts.voices.voice_files import VoiceSpec
 from xtts.workers.failures import answer_of, place_of
@@ -35,15 +35,17 @@ from xtts.workers.text_worker import TextWorker
 _KEPT_VOICES = 64
 # A header and its bytes.
 Frame = tuple[dict[str, Any], bytes]
+# What a message leads to: frames, and what another thread is to find first, which is sent back.
+Doing = Generator["Frame | Future[Any]", Any, None]
 
 
 @dataclass
 class PendingTask:
-    """Something another thread is doing: what it is for, and what comes of it then."""
+    """Something another thread is doing: the message that it is for, and what goes on then."""
 
     message: Mapping[str, Any]
     future: "Future[Any]"
-    then: Callable[[Mapping[str, Any], Any], Iterator[Frame]]
+    doing: Doing
 
 
 class SpeechServer:
@@ -88,7 +90,17 @@ class SpeechServer:
             "go_on": self._go_on, "cancel": self._cancel, "listen": self._listen,
             "forget": self._forget_voice,
         }  # fmt: skip
-        yield from doing[message["do"]](message)
+        yield from self._advance(message, doing[message["do"]](message))
+
+    def _advance(
+        self, message: Mapping[str, Any], doing: Doing, found: Any = None
+    ) -> Iterator[Frame]:
+        """Goes on to the end, or until another thread is waited for."""
+        with contextlib.suppress(StopIteration):
+            while not isinstance(said := doing.send(found), Future):
+                found = None
+                yield said
+            self._pending.append(PendingTask(message, said, doing))
 
     def step(self) -> Iterator[Frame]:
         """Takes what the other thread has done, and one step of every crowd."""
@@ -98,21 +110,16 @@ class SpeechServer:
                 for said in crowd.step():
                     yield from self._told(said)
         for key in list(self._closing):
-            self._close({"key": key})
+            self._close_unused(key)
 
-    def _open(self, message: Mapping[str, Any]) -> Iterator[Frame]:
-        given = message["voice"]  # a path in JSON is a text
+    def _open(self, message: Mapping[str, Any]) -> Doing:
+        given, key = message["voice"], message["key"]  # a path in JSON is a text
         reference = Path(given["reference"]) if given.get("reference") else None
         wanted = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
-        future = self._other.submit(self._stand, wanted, dict(self._standing))
-        return self._later(message, future, self._opened)
-
-    def _later(
-        self, message: Mapping[str, Any], future: "Future[Any]",
-        then: Callable[[Mapping[str, Any], Any], Iterator[Frame]],
-    ) -> Iterator[Frame]:  # fmt: skip
-        self._pending.append(PendingTask(message, future, then))
-        return iter(())
+        found, crowd = yield self._other.submit(self._stand, wanted, dict(self._standing))
+        self._standing[key], self._crowds[key] = found, crowd
+        told = {**found.told(), "slots": crowd.count}
+        yield _frame("opened", message.get("id", ""), key=key, **told)
 
     def _stand(
         self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
@@ -124,16 +131,11 @@ class SpeechServer:
         self._reading.submit(self._texts.open, found.texts).result()
         return found, crowd
 
-    def _opened(
-        self, message: Mapping[str, Any], made: tuple[LoadedVoice, ContinuousBatcher]
-    ) -> Iterator[Frame]:
-        key = message["key"]
-        found, crowd = self._standing[key], self._crowds[key] = made
-        told = {**found.told(), "slots": crowd.count}
-        yield _frame("opened", message.get("id", ""), key=key, **told)
+    def _close(self, message: Mapping[str, Any]) -> Doing:
+        self._close_unused(message["key"])
+        yield from ()
 
-    def _close(self, message: Mapping[str, Any]) -> Iterator[Frame]:
-        key = message["key"]
+    def _close_unused(self, key: str) -> None:
         needed = any(one.message.get("key") == key for one in self._pending)
         if key in self._crowds and (needed or not self._crowds[key].empty):
             self._closing.add(key)
@@ -143,40 +145,40 @@ class SpeechServer:
             self._standing.pop(key, None)
             self._let_go(lambda known: known[0] == key)
             cuda_errors.free_after_fault(self.device)
-        return iter(())
 
-    def _speak(self, message: Mapping[str, Any]) -> Iterator[Frame]:
-        ask, texts = message["ask"], self._standing[message["key"]].texts
-        future = self._reading.submit(self._texts.read, texts, ask["text"], ask["language"])
-        return self._later(message, future, self._read)
-
-    def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[Frame]:
-        """The text was read: now the voice."""
-        message = {**message, "ask": {**message["ask"], "pieces": pieces}}
-        standing, recording = self._standing[message["key"]], message.get("recording")
-        if recording is None:
-            nobody = standing.nobody() if message.get("micro") else None
-            yield from self._enter(message, standing.own or nobody)
-        elif (found := self._voices.get((message["key"], recording))) is not None:
-            self._voices.move_to_end((message["key"], recording))
-            yield from self._enter(message, found)
+    def _speak(self, message: Mapping[str, Any]) -> Doing:
+        ask, standing = message["ask"], self._standing[message["key"]]
+        pieces = yield self._reading.submit(
+            self._texts.read, standing.texts, ask["text"], ask["language"]
+        )
+        if message.get("recording") is None:
+            voice = standing.own or (standing.nobody() if message.get("micro") else None)
+        elif (voice := self._voices.get(known := _known(message))) is not None:
+            self._voices.move_to_end(known)
         else:
-            yield from self._listen(message)
+            voice = yield from self._heard(message)
+        yield from self._enter({**message, "ask": {**ask, "pieces": pieces}}, voice)
 
-    def _listen(self, message: Mapping[str, Any]) -> Iterator[Frame]:
+    def _listen(self, message: Mapping[str, Any]) -> Doing:
+        yield from self._heard(message)
+        yield _frame("heard", message.get("id", ""))
+
+    def _heard(self, message: Mapping[str, Any]) -> "Generator[Future[Voice], Voice, Voice]":
+        """The voice of a recording, as it is kept from then on."""
         standing, path = self._standing[message["key"]], Path(message["recording"])
-        future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
-        return self._later(message, future, self._heard)
+        voice = yield self._other.submit(standing.voice_of, path, self._where.latents_folder)
+        self._keep(_known(message), voice)
+        return voice
 
-    def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[Frame]:
+    def _forget_voice(self, message: Mapping[str, Any]) -> Doing:
         self._let_go(lambda known: known[1] == message["recording"])
-        return iter(())
+        yield from ()
 
     def _let_go(self, which: Callable[[tuple[str, str]], bool]) -> None:
         for known in list(filter(which, self._voices)):
             del self._voices[known]
 
-    def _go_on(self, message: Mapping[str, Any]) -> Iterator[Frame]:
+    def _go_on(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
         try:
             for crowd in self._crowds.values():
@@ -189,14 +191,7 @@ class SpeechServer:
             self._forget(name)
             yield from self._refused(name, error)
 
-    def _heard(self, message: Mapping[str, Any], found: Voice) -> Iterator[Frame]:
-        self._keep((message["key"], message["recording"]), found)
-        if message["do"] == "listen":
-            yield _frame("heard", message.get("id", ""))
-        else:
-            yield from self._enter(message, found)
-
-    def _cancel(self, message: Mapping[str, Any]) -> Iterator[Frame]:
+    def _cancel(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
         waiting = [one for one in self._pending if one.message.get("id") == name]
         self._pending = [one for one in self._pending if one not in waiting]
@@ -269,7 +264,7 @@ class SpeechServer:
         for one in done:
             found, told = self._result_of(one)
             if told is None:
-                yield from one.then(one.message, found)
+                yield from self._advance(one.message, one.doing, found)
                 continue
             # Behind the `except`: the error held the tensors that are to go.
             if told["reason_code"] == "out_of_memory":
@@ -313,6 +308,11 @@ def pcm16(chunk: Samples) -> bytes:
     """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
     scaled = np.clip(np.asarray(chunk), -1.0, 1.0) * np.float32(32767.0)
     return scaled.round().astype("<i2").tobytes()
+
+
+def _known(message: Mapping[str, Any]) -> tuple[str, str]:
+    """By which an uploaded voice is kept: of each open voice it has other latents."""
+    return message["key"], message["recording"]
 
 
 def _frame(say: str, name: str, **more: Any) -> Frame:

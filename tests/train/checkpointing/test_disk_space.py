@@ -41,19 +41,14 @@ def test_what_stands_on_the_disk_at_its_fullest(changed, expected):
     assert (checkpoints.count, states.count) == expected
 
 
-def test_a_run_that_has_all_its_epochs_takes_nothing():
-    assert parts(saves=0) == []
-
-
 def test_the_best_blend_and_the_sentences_of_an_evaluation_are_counted():
-    more = {part.name: part.bytes for part in parts(judged=8, blended=True)}
     without = {part.name: part.bytes for part in parts()}
-    assert more["best blend"] == pytest.approx(2 * GB, rel=1e-3)
+    more = {part.name: part.bytes for part in parts(judged=8, blended=True)}
+    assert {name: size for name, size in more.items() if size != without[name]} == {
+        "best blend": pytest.approx(2 * GB, rel=1e-3),
+        "judged sentences": 8 * 4 * disk_space.SENTENCE_BYTES,
+    }
     assert without["best blend"] == without["judged sentences"] == 0
-    assert more["judged sentences"] == 8 * 4 * disk_space.SENTENCE_BYTES
-    assert {name for name in more if more[name] != without[name]} == {
-        "best blend", "judged sentences",
-    }  # fmt: skip
 
 
 def disk(free_gb: float) -> Disk:
@@ -81,9 +76,7 @@ def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74():
         warnings_of([disk(8.0)])
     assert raised.value.exit_code == 74
     assert "(checkpoint 2.4 GB, optimizer state 4.8 GB, feature cache 1.0 GB)" in str(raised.value)
-
-
-def test_a_disk_for_the_curves_alone_refuses_nothing():
+    # A disk for the curves alone refuses nothing.
     assert len(warnings_of([Disk(RUNS, 0, tuple(parts()[-1:]))])) == 1
 
 
@@ -95,4 +88,4 @@ def test_folders_on_one_disk_are_one_sum(tmp_path):
     free = os.statvfs(tmp_path)
     assert one.free == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
     assert list(tmp_path.iterdir()) == []
-    assert disk_space.by_disk([]) == []
+    assert parts(saves=0) == disk_space.by_disk([]) == []

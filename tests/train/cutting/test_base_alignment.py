@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.train.cutting.recordings import demo_texts, join_demo
+from tests.train.cutting.recordings import demo_texts, join_demo, spoken_by
 from train.cutting.base_alignment import (
     CODES_A_SECOND,
     BaseScorer,
@@ -41,8 +41,7 @@ def recorded(
 def scorer_of(base: ScoringBase, folder: Path, numbers: list[int]) -> BaseScorer:
     recording, breaths = recorded(folder, numbers)
     latents = base.voice(recording, breaths)
-    assert latents is not None
-    texts = [demo_texts()[number - 1] for number in numbers]
+    texts = spoken_by(numbers)
     pace = sum(end - start for start, end in breaths) / sum(map(len, texts))
     codes = base.codes(recording)
     return BaseScorer(base, latents, codes, breaths, texts, "en", pace)
@@ -82,7 +81,6 @@ def test_a_last_piece_that_nobody_says_is_not_taken_along(base, tmp_path):
 def test_one_pass_tells_what_a_pass_for_each_end_would(base, tmp_path):
     recording, breaths = recorded(tmp_path, [1, 2])
     latents = base.voice(recording, breaths)
-    assert latents is not None
     codes = torch.from_numpy(base.codes(recording).astype(np.int64))[:60]
     ids = base.tokenizer.encode(demo_texts()[0], "en")
     scorer = BaseScorer(base, latents, codes.numpy(), breaths, [demo_texts()[0]], "en", 0.05)

@@ -45,8 +45,7 @@ def test_a_cut_says_how_far_it_is_and_what_is_left(tmp_path, monkeypatch, caplog
     monkeypatch.setattr("train.cutting.cutter.opened", lambda *_: Ear())
     folder = folder_of_weights(tmp_path)
     asked = ("--language", "pt", "--recogniser", folder)
-    with caplog.at_level("INFO", "train"):
-        assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 0
+    assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 0
     lines = [line for line in caplog.messages if ", left 0:0" in line]
     assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
     heard = [line for line in lines if line.startswith("Transcribing: ")]
@@ -63,9 +62,8 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
 
     monkeypatch.setattr(cutter, "opened", opened)
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
-    with caplog.at_level("INFO"):
-        more = ("--language", "pt", "--recogniser", folder)
-        assert cut(tmp_path / "fita.wav", to, *more) == 0
+    more = ("--language", "pt", "--recogniser", folder)
+    assert cut(tmp_path / "fita.wav", to, *more) == 0
     assert asked == [(str(folder), "pt")]
     assert "Their transcripts are what ear heard" in caplog.text
     entries = read_entries(to, "auto", "pt")

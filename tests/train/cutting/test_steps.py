@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.train.cutting.recordings import demo_texts, hashes, join_demo
-from train.__main__ import main
+from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
 from train.cutting.recordings import CuttingError
 from train.cutting.steps import Steps, steps_for
 
@@ -51,12 +50,9 @@ def test_where_the_steps_are_computed(monkeypatch, asked, workers, address, wher
 
 def test_without_ray_a_sentence_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "ray" else find(name)
-    )
+    without(monkeypatch, "ray")
     join_demo(tmp_path / "tape.wav", [1])
-    assert main(["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out"), "--ray"]) == 2
+    assert cut(tmp_path / "tape.wav", tmp_path / "out", "--ray") == 2
     assert "pip install -e '.[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 

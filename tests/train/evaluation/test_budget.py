@@ -8,15 +8,8 @@ from typing import Any
 import pytest
 
 from train.dataset.dataset import Clip
-from train.evaluation.budget import (
-    LEAST_SECONDS,
-    TIME_SHARE,
-    JudgingBudget,
-    counts,
-    planned,
-)
-from train.evaluation.plan import EvaluationPlan
-from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.budget import LEAST_SECONDS, TIME_SHARE, JudgingBudget, counts, planned
+from train.evaluation.plan import EvaluationPlan, EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.requests import SpeakingSpeed
@@ -93,7 +86,7 @@ def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so():
     slow.speed, slow.epoch_seconds = SLOW, 47.0
     assert slow.allowed_seconds == LEAST_SECONDS
     plan = slow.make_plan(1, 8)
-    assert plan is not None and 0 < plan.sentences < 8
+    assert 0 < plan.sentences < 8
     assert plan.seconds <= LEAST_SECONDS and slow.seconds_left() == plan.seconds
     assert slow.limits["sentences"] == f"{plan.sentences} sentences of 8"
     assert f"about {plan.seconds:.0f} s" in slow.sentence()
@@ -103,7 +96,7 @@ def test_on_a_fast_machine_nothing_is_left_out():
     fast = budget(num_epochs=4)
     fast.speed, fast.epoch_seconds = FAST, 20.0
     plan = fast.make_plan(4, 16)
-    assert plan is not None and (plan.sentences, plan.shares) == (16, SHARES)
+    assert (plan.sentences, plan.shares) == (16, SHARES)
     assert fast.limits == {} and plan.learning_seconds == fast.learning_seconds()
 
 
@@ -114,7 +107,7 @@ def test_a_long_run_may_take_its_share():
     assert long.seconds_left() == TIME_SHARE * 6000  # nothing is known of the speed yet
     long.speed = SLOW
     plan = long.make_plan(10, 8)
-    assert plan is not None and plan.seconds <= TIME_SHARE * 6000
+    assert plan.seconds <= TIME_SHARE * 6000
     before = long.seconds_left()
     long.spend(40.0)
     assert long.seconds_left() == pytest.approx(before - 40.0)
@@ -157,5 +150,5 @@ def test_what_an_evaluation_that_is_lost_was_made_with_is_planned():
     lost = budget()
     lost.speed = FAST
     plan = lost.make_plan(1, 16, fixed=12)
-    assert plan is not None and plan.sentences == 12 and lost.limits == {}
+    assert plan.sentences == 12 and lost.limits == {}
     assert plan.seconds > lost.candidate_seconds(12) + plan.learning_seconds  # with the base

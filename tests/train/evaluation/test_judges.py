@@ -35,7 +35,7 @@ def test_a_slow_speaker_is_slow_and_not_babbling():
     found = candidate([spoken(1.2)] * 9).sentences
     assert {one.outcome for one in found} == {"finished"}
     drift = found[0].judges[judges.RATE_DRIFT]
-    assert drift is not None and drift == pytest.approx(100 * (1 / 1.2 - 1), abs=2)
+    assert drift == pytest.approx(100 * (1 / 1.2 - 1), abs=2)
 
 
 def test_who_is_twice_as_slow_babbles():
@@ -70,7 +70,7 @@ def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few():
 def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
     own = [RecordingFacts(2.0, [1.0, 0.1 * sign, 0.0], None) for sign in (-1, 0, 1)]
     scale, absent = voice_scale(own, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert scale is not None and absent is None
+    assert absent is None
     assert scale.likeness([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
     assert scale.likeness([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
     assert scale.likeness([]) is None
@@ -87,7 +87,7 @@ def test_a_scale_that_cannot_be_had_says_why():
 def test_intervals_are_the_same_each_time_and_hold_their_mean():
     values = list(np.random.default_rng(3).normal(2, 1, 30))
     found = mean_interval(values)
-    assert found is not None and found == mean_interval(values)
+    assert found == mean_interval(values)
     assert found.low < found.mean < found.high and found.count == 30
     # 1.96 standard errors to each side.
     assert found.high - found.low == pytest.approx(2 * 1.96 * np.std(values) / 30**0.5, rel=0.15)
@@ -97,11 +97,10 @@ def test_intervals_are_the_same_each_time_and_hold_their_mean():
 def test_a_difference_is_taken_sentence_by_sentence():
     hard = [float(i) for i in range(20)]
     found = paired_difference([value + 0.1 for value in hard], hard)
-    assert found is not None and (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))
     assert paired_difference([None, *hard[:2]], [1.0, *hard[:2]]) is None
 
 
 def test_likeness_is_measured_on_the_persons_scale():
     assert candidate(facts(voice=0.7)).mean(judges.VOICE) == pytest.approx(0.7, abs=0.05)
-    assert PERSON.voice is not None
     assert PERSON.voice.likeness(embedding(0.0)) == pytest.approx(0.0)

@@ -1,6 +1,5 @@
 """When a decoder is learned for the best weights, when it is kept and who takes it."""
 
-import logging
 from pathlib import Path
 
 import pytest
@@ -19,7 +18,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
     """A run whose best is epoch 2 at 50 %."""
     found = Ground(tmp_path, base_folder, dict(SOUNDS))
     for epoch in (1, 2):
-        found.evaluator.judge(found.save(epoch))
+        found.judge(epoch)
     return found
 
 
@@ -34,7 +33,7 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
     assert request.weights == ground.run.checkpoint_path(2)
     assert request.share == ground.best()["share"]
     found = kept(ground)
-    assert found is not None and found.fault(ground.run.best_decoder) is None
+    assert found.fault(ground.run.best_decoder) is None
     assert decoder_beside(ground.run.best_blend) == ground.run.best_decoder
     assert decoder_beside(ground.run.checkpoint_path(2)) is None
     ground.conclude()
@@ -43,11 +42,10 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
 
 def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(ground, caplog):
     ground.speaking.distance_after = 2.0
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude()
+    ground.conclude()
     assert "No decoder nearer to the person was found" in caplog.text
     assert decoder_beside(ground.run.best_blend) is None and not ground.run.best_decoder.exists()
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude()
     assert len(ground.speaking.learned) == 1  # the answer was kept
 
@@ -61,17 +59,16 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     good = {**BAD, "errors": 0.9} if of_base else {"voice": 0.7, "errors": 0.1}
     ground = Ground(tmp_path, base_folder, {(0, 0.0): sound, (1, 1.0): good})
     ground.recogniser = ("pocketsphinx", None)
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.speaking.errors_with_learned = errors
-    ground.evaluator.judge(ground.save(1))
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude("off")
+    ground.judge(1)
+    ground.conclude("off")
     assert ground.best()["kind"] == ("base" if of_base else "epoch")
     found, asked = kept(ground), ground.speaking.requests[-1]
-    assert found is not None and asked.of_base == of_base
+    assert asked.of_base == of_base
     assert asked.decoder == ground.speaking.learned[-1].out
     assert all(one.out is None for one in asked.sentences)
-    assert found.harder == harder and found.more_word_errors is not None
+    assert found.harder == harder
     assert (found.more_word_errors > 0.3) == harder
     assert ("It is harder to understand and is left out." in caplog.text) == harder
     assert (found.file is None) == harder != ground.run.best_decoder.is_file()
@@ -80,11 +77,11 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
 def test_it_goes_with_the_weights_that_it_was_learned_for(ground):
     ground.conclude("off")
     first = kept(ground)
-    assert first is not None and first.share == 1
+    assert first.share == 1
     assert decoder_beside(ground.run.checkpoint_path(first.epoch)) == ground.run.best_decoder
     ground.conclude()
     second = kept(ground)
-    assert second is not None and second.share < 1
+    assert second.share < 1
     assert decoder_beside(ground.run.checkpoint_path(first.epoch)) is None
 
 
@@ -92,7 +89,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folde
     """Who has too few clips for a fine-tune is nearer by it all the same."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
     for epoch in (1, 2):
-        ground.evaluator.judge(ground.save(epoch))
+        ground.judge(epoch)
     ground.conclude("off")
     assert ground.best()["kind"] == "base"
     (request,) = ground.speaking.learned
@@ -117,7 +114,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folde
 def test_killed_before_it_is_written_it_is_learned_again(ground):
     assert in_child(ground.conclude, crash_at="before decoder") == -9
     assert kept(ground) is None and not ground.run.best_blend.exists()
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude()
     assert kept(ground) is not None and ground.best()["kind"] == "blend"
 

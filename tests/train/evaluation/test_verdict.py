@@ -85,7 +85,7 @@ def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is():
 
     def told(*others: Candidate, seconds: float) -> str:
         verdict = decide([base(1), *others], speech_seconds=seconds)[1]
-        assert verdict is not None and verdict.kind == "base"
+        assert verdict.kind == "base"
         return verdict.advice
 
     one_epoch = told(worse[0], seconds=4.0)
@@ -100,8 +100,7 @@ def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is():
 
 
 @pytest.mark.parametrize(
-    ("count", "astray", "out"),
-    [(16, 1, False), (16, 2, True), (40, 3, False), (40, 4, True)],
+    ("count", "astray", "out"), [(16, 1, False), (16, 2, True), (40, 3, False), (40, 4, True)]
 )
 def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(count, astray, out):
     said = facts(101, voice=0.7, count=count)
@@ -128,7 +127,7 @@ def test_who_is_fast_where_the_base_is_slow_has_lost_the_rate():
 
 def test_a_pruned_epoch_is_told_of_and_not_chosen():
     told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={"epoch 2"})
-    assert verdict is not None and verdict.epoch == 1 and len(told) == 3
+    assert verdict.epoch == 1 and len(told) == 3
 
 
 def test_without_a_base_or_anything_beside_it_there_is_no_verdict():

@@ -10,12 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from train.inspection.outside_models import (
-    OutsideModel,
-    OutsideModelError,
-    input_of,
-    log_mel_bands,
-)
+from train.inspection.outside_models import OutsideModel, OutsideModelError, input_of, log_mel_bands
 
 WAVEFORM = torch.from_numpy(
     np.random.default_rng(1).standard_normal(24_000).astype(np.float32) * 0.1
@@ -86,9 +81,8 @@ def test_another_input_is_refused_by_its_shape(shape):
 
 def test_what_is_no_such_model_is_refused_with_a_sentence(tmp_path):
     with pytest.raises(OutsideModelError, match=r"takes sound .*; lengths"):
-        OutsideModel(
-            "SPEAKER_MODEL", saved(tmp_path / "two.onnx", SHAPES[3], 192, extra_input=True)
-        )
+        two = saved(tmp_path / "two.onnx", SHAPES[3], 192, extra_input=True)
+        OutsideModel("SPEAKER_MODEL", two)
     small = OutsideModel("SPEAKER_MODEL", saved(tmp_path / "small.onnx", SHAPES[0], 2))
     with pytest.raises(OutsideModelError, match="gives 2 numbers"):
         small.embedding(WAVEFORM)

@@ -111,7 +111,6 @@ def test_a_single_clip_that_does_not_fit_ends_the_run_in_words(workshop, monkeyp
 
 
 def test_auto_is_told_with_its_reason_and_kept(workshop, caplog, monkeypatch):
-    caplog.set_level("INFO")
     run = workshop.run("auto", 1, BATCH_SECONDS="auto")
     assert "fits into half of" in caplog.text
     budget = content(run.state_path(1))["trainer"]["batch_seconds"]

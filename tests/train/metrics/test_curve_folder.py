@@ -25,12 +25,9 @@ def bob(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "bob" / "output")
 
 
-def test_nothing_is_made_by_looking(anna, runs_dir):
-    assert curve_folder.find(anna, runs_dir) is None
-    assert not runs_dir.exists() and not anna.folder.exists()
-
-
 def test_two_output_dirs_of_one_name_have_two_folders(anna, bob, runs_dir):
+    assert curve_folder.find(anna, runs_dir) is None
+    assert not runs_dir.exists() and not anna.folder.exists()  # nothing is made by looking
     first = curve_folder.claim(anna, runs_dir)
     assert first == runs_dir / "output"
     assert curve_folder.claim(bob, runs_dir) == runs_dir / "output-2"
@@ -83,13 +80,13 @@ def test_another_runs_dir_begins_anew(anna, runs_dir, tmp_path):
 
 
 def test_curves_of_an_earlier_version_stay_and_are_told(anna, runs_dir, caplog):
-    caplog.set_level("INFO", logger="train")
     runs_dir.mkdir()
-    (runs_dir / "events.out.tfevents.1.host").write_bytes(b"events")
+    earlier = runs_dir / "events.out.tfevents.1.host"
+    earlier.write_bytes(b"events")
     for _ in range(2):
         assert curve_folder.claim(anna, runs_dir) == runs_dir / "output"
     assert caplog.text.count("curves of an earlier version") == 1
-    assert (runs_dir / "events.out.tfevents.1.host").read_bytes() == b"events"
+    assert earlier.read_bytes() == b"events"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", "{}"])

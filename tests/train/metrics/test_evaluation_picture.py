@@ -32,7 +32,7 @@ def test_the_interval_of_the_best_one_stands_where_its_figures_are():
     found = evaluation()
     image = drawn.picture(found)
     assert image.shape == (3, 2 * drawn.PANEL_HEIGHT, drawn.WIDTH)
-    assert found.verdict is not None and found.verdict.epoch == 1
+    assert found.verdict.epoch == 1
     voices = [one.judges[VOICE] for one in found.candidates]
     low, high = min(one.low for one in voices), max(one.high for one in voices)
     green = pixels(image, drawn.BEST)

@@ -39,14 +39,6 @@ def accelerator_error(code: int) -> Exception:
 # --- the sentence
 
 
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the GPU says when it is asked whether it still computes: nothing wrong."""
-    says = [""]
-    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
-    return says
-
-
 @pytest.mark.parametrize(
     ("error", "says", "words", "reported"),
     [
@@ -58,8 +50,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (torch.OutOfMemoryError("CUDA out of memory."), "dead", "Nothing was saved from it", True),
     ],
 )
-def test_a_lost_gpu_says_how_to_go_on(answers, error, says, words, reported):
-    answers[0] = says
+def test_a_lost_gpu_says_how_to_go_on(gpu_says, error, says, words, reported):
+    gpu_says[0] = says
     told: list[tuple[str, str]] = []
     with pytest.raises(GpuLost) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
         raise error
@@ -74,7 +66,7 @@ def test_a_lost_gpu_says_how_to_go_on(answers, error, says, words, reported):
     [KeyError("gpt.x"), SotaqueError("A sentence."), GpuLost("Told already."), KeyboardInterrupt(),
      RuntimeError("Argument #4: Padding size should be less than the corresponding input")],
 )  # fmt: skip
-def test_what_is_no_fault_of_the_gpu_passes(answers, error):
+def test_what_is_no_fault_of_the_gpu_passes(gpu_says, error):
     told: list[Any] = []
     with pytest.raises(type(error)) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
         raise error
@@ -127,51 +119,41 @@ SAMPLER_FAULTS = {
 }
 
 
-def run_with_a_fault(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, name: str, fault: str
-) -> RunFolder:
+FAULTS = [
+    pytest.param(worker, fault, marks=pytest.mark.slow)
+    for worker, faults in (
+        ("quick", ("cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang")),
+        ("real", SAMPLER_FAULTS),
+    )
+    for fault in faults
+]
+
+
+@pytest.mark.parametrize(("worker", "fault"), FAULTS)
+def test_training_goes_on_bit_for_bit_when_samples_fail(
+    workshop, straight, monkeypatch, caplog, worker, fault
+):
+    """Those of a worker without a model, and of the real one."""
+
+    def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
+        return Worker(Path("base"), chosen.compute, module=QUICK)
+
+    if worker == "quick":
+        monkeypatch.setattr(sampler, "new_speaker", quick)
+    else:
+        monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
+    if fault == "hang":
+        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
-    return workshop.run(name, EPOCHS, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.")
-
-
-def assert_told(run: RunFolder, fault: str, logged: str) -> None:
+    name = f"{worker}-{list(SAMPLER_FAULTS).index(fault)}"
+    run = workshop.run(name, EPOCHS, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.")
+    assert_same_end(straight, run, EPOCHS)
     code, words = SAMPLER_FAULTS[fault]
     for told in sidecars(run):
         assert told["mode"] == "skipped" and told["audio_seconds"] is None
         assert told["reason"].startswith(f"{code}: ") and words in told["reason"]
-    assert f"No sample of epoch 2 ({code})" in logged and words in logged
+    assert f"No sample of epoch 2 ({code})" in caplog.text and words in caplog.text
     assert not list(run.samples.glob("*_output.wav"))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", ["cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang"])
-def test_training_goes_on_bit_for_bit_when_samples_fail(
-    workshop, straight, monkeypatch, caplog, fault
-):
-    def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
-        return Worker(Path("base"), chosen.compute, module=QUICK)
-
-    monkeypatch.setattr(sampler, "new_speaker", quick)
-    if fault == "hang":
-        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
-    run = run_with_a_fault(
-        workshop, monkeypatch, f"quick-{list(SAMPLER_FAULTS).index(fault)}", fault
-    )
-    assert_same_end(straight, run, EPOCHS)
-    assert_told(run, fault, caplog.text)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", SAMPLER_FAULTS)
-def test_the_same_with_the_real_worker(workshop, straight, monkeypatch, caplog, fault):
-    monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
-    if fault == "hang":
-        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
-    run = run_with_a_fault(
-        workshop, monkeypatch, f"real-{list(SAMPLER_FAULTS).index(fault)}", fault
-    )
-    assert_same_end(straight, run, EPOCHS)
-    assert_told(run, fault, caplog.text)
 
 
 @pytest.mark.slow

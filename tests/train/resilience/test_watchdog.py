@@ -57,8 +57,7 @@ def start() -> Iterator[Callable[[str, float], Run]]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"],
+    "kind", ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"]
 )
 def test_a_hang_is_told_with_its_place_and_ended_with_75(start, kind):
     run = start(kind)
@@ -109,16 +108,12 @@ def test_a_trainer_that_lives_is_left_alone(start, kind):
     assert gone(run.watchdog)
 
 
-def test_it_ends_with_a_trainer_that_is_killed(start):
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_ends_with_a_trainer_that_is_killed(start, stopped):
+    """Even while it is stopped itself."""
     run = start("a_lock_that_never_comes", 60.0)
-    run.process.kill()
-    run.process.wait()
-    assert gone(run.watchdog)
-
-
-def test_it_ends_with_its_trainer_even_while_it_is_stopped_itself(start):
-    run = start("a_lock_that_never_comes", 60.0)
-    os.kill(run.watchdog, signal.SIGSTOP)
+    if stopped:
+        os.kill(run.watchdog, signal.SIGSTOP)
     run.process.kill()
     run.process.wait()
     assert gone(run.watchdog)
