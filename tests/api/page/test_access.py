@@ -178,14 +178,11 @@ def test_a_person_without_a_mouse_listens_serves_and_speaks(page, world):
     assert world.said[0]["input"] == text
 
 
-def test_a_letter_outside_the_desk_does_nothing(page):
+def test_a_letter_outside_the_desk_does_nothing_and_nothing_moves_where_that_is_wished(opened):
+    page = opened(ready=desk.DESK, reduced_motion="reduce")
     page.focus("tr[data-epoch='2'] .epoch")
     page.keyboard.press("x")
     assert page.text_content("#switch").startswith("Switch to reference")
-
-
-def test_whoever_wants_no_motion_gets_none(opened):
-    page = opened(ready=desk.DESK, reduced_motion="reduce")
     moving = "getComputedStyle(document.querySelector('.pulse')).animationName"
     assert page.evaluate(moving) == "none"
 

@@ -8,11 +8,14 @@ from tests.api.page.world import TEXT, epoch
 pytestmark = pytest.mark.system
 
 
-def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page):
+def test_the_newest_epoch_is_on_the_desk_with_what_it_says_to_be_heard_and_saved(page):
     assert page.text_content("#desk-title") == "Epoch 3"
     assert page.text_content("#desk-text") == TEXT
     assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s (no GPU on this machine)."
     assert page.get_attribute("tr[data-epoch='3'] .epoch", "aria-pressed") == "true"
+    with page.expect_download() as saved:
+        page.click("#keep-output")
+    assert saved.value.suggested_filename == "current_epoch_3_output.wav"
 
 
 @pytest.mark.parametrize("track", ["output", "reference"])
@@ -40,21 +43,17 @@ def test_switching_keeps_the_position_and_goes_on(page):
     assert page.get_attribute("#play-output", "aria-label") == "Play output"
 
 
-def test_it_ends_at_the_end_and_begins_again(page):
+def test_it_ends_at_the_end_and_begins_again_by_itself_in_a_loop(page):
     seek(page, 3.4)
     page.click("#play-reference")
     says(page, "now", "0:03.6")
     until(page, "!document.getElementById('play-reference').classList.contains('playing')")
     page.click("#play-reference")
     until(page, f"{POSITION} > 0.1 && {POSITION} < 3")
-
-
-def test_a_loop_goes_round(page):
     page.check("#loop")
     seek(page, 3.3)
-    page.click("#play-output")
     until(page, f"{POSITION} < 3")
-    assert page.get_attribute("#play-output", "aria-label") == "Pause output"
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
 
 
 def test_what_is_heard_is_the_gain_that_says_so(page):
@@ -181,12 +180,6 @@ def test_no_run_is_told_with_what_to_type(world, opened):
     assert page.is_hidden("#epochs-table")
     assert page.is_visible("#curves-empty")
     assert page.is_visible("#say")
-
-
-def test_the_output_can_be_saved(page):
-    with page.expect_download() as saved:
-        page.click("#keep-output")
-    assert saved.value.suggested_filename == "current_epoch_3_output.wav"
 
 
 def test_the_word_of_the_sample_that_is_heard_is_marked(page):

@@ -32,24 +32,23 @@ def test_an_epoch_appears_without_events_too(world, opened):
     page.provoked.append("404")
 
 
-def test_a_chosen_epoch_stays_when_a_newer_one_appears(page, world):
-    page.click("tr[data-epoch='2'] .epoch")
-    world.add(epoch(4))
-    page.wait_for_selector("tr[data-epoch='4']")
-    assert page.text_content("#desk-title") == "Epoch 2"
+def test_what_was_chosen_or_is_heard_stays_when_a_newer_epoch_appears(page, world):
+    def comes(number):
+        world.add(epoch(number))
+        page.wait_for_selector(f"tr[data-epoch='{number}']")
+        assert page.text_content("#desk-title") == "Epoch 3"
 
-
-def test_what_is_being_heard_is_not_taken_away(page, world):
     page.check("#loop")
     page.click("#play-output")
-    world.add(epoch(4))
-    page.wait_for_selector("tr[data-epoch='4']")
-    assert page.text_content("#desk-title") == "Epoch 3"
+    comes(4)
     assert page.get_attribute("#play-output", "aria-label") == "Pause output"
     page.click("#play-output")
-    world.add(epoch(5))
-    page.wait_for_selector("tr[data-epoch='5']")
-    assert page.text_content("#desk-title") == "Epoch 3"
+    comes(5)
+    page.click("tr[data-epoch='2'] .epoch")
+    says(page, "desk-title", "Epoch 2")
+    world.add(epoch(6))
+    page.wait_for_selector("tr[data-epoch='6']")
+    assert page.text_content("#desk-title") == "Epoch 2"
 
 
 def test_a_recording_that_could_not_be_read_is_asked_for_again(page, world):
@@ -93,10 +92,9 @@ def test_what_cannot_be_served_has_no_button_and_says_why(world, opened):
 def test_the_strip_says_what_runs_where_and_why(world, opened):
     world.state, world.message = "degraded", "Asked for CUDA; there is no GPU, so the CPU speaks."
     page = opened(ready="#message:not([hidden])")
-    assert page.text_content("#state") == "Ready, but not as asked"
-    assert page.text_content("#fact-device") == "CPU"
-    assert page.text_content("#fact-provider") == "torch"
-    assert page.text_content("#message") == world.message
+    for place, told in (("state", "Ready, but not as asked"), ("fact-device", "CPU"),
+                        ("fact-provider", "torch"), ("message", world.message)):  # fmt: skip
+        assert page.text_content(f"#{place}") == told
     world.state, world.message = "ready", ""
     world.tell("status")
     says(page, "state", "Ready")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.api.page.desk import speak, until
+from tests.api.page.desk import DESK, PHONE, speak, until
 
 pytestmark = pytest.mark.system
 CPU = "Speaks on the CPU: there is no GPU on this machine."
@@ -63,13 +63,13 @@ MEANINGS = {
 
 @pytest.mark.parametrize("by", ["keyboard", "touch"])
 def test_what_a_figure_means_is_told_without_a_pointer(opened, by):
-    size = {"width": 390, "height": 844} if by == "touch" else {"width": 1280, "height": 900}
-    page = opened(ready="#desk-works:not([hidden])", viewport=size,
-                     has_touch=by == "touch")  # fmt: skip
+    touch = by == "touch"
+    size = PHONE if touch else {"width": 1280, "height": 900}
+    page = opened(ready=DESK, viewport=size, has_touch=touch)
     speak(page, "Good morning.")
     for place, terms in MEANINGS.items():
         assert page.is_hidden(f"{place} dd >> nth=0")
-        if by == "touch":
+        if touch:
             page.tap(f"{place} summary")
         else:
             page.focus(f"{place} summary")
@@ -80,13 +80,10 @@ def test_what_a_figure_means_is_told_without_a_pointer(opened, by):
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
-def test_a_similarity_is_told_with_what_is_much_and_what_is_little(page):
+def test_figures_are_told_with_what_is_much_and_what_steers_the_speech(page):
     page.click("#epoch-figures summary")
     told = page.text_content("#epoch-figures dl")
     assert "one person have 0.8 to 0.9" in told and "different people 0 to 0.3" in told
-
-
-def test_what_steers_the_speech_is_explained_beside_it(page):
     page.click("#speak summary")
     terms = page.locator("#decoding-figures dt").all_inner_texts()
     assert terms == ["Speed", "Temperature", "Seed"]

@@ -8,7 +8,7 @@ from tests.api.page.world import speech, wav
 pytestmark = pytest.mark.system
 
 
-def test_a_sentence_is_heard_while_it_is_still_spoken(page, world):
+def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     assert page.text_content("#say") == "Stop"
@@ -22,6 +22,8 @@ def test_a_sentence_is_heard_while_it_is_still_spoken(page, world):
         "model": "sotaque", "input": "Good morning.", "voice": "default",
         "response_format": "pcm", "stream_format": "sse", "timestamp_granularities": ["word"],
     }  # fmt: skip
+    page.click("#again")
+    until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
 
 
 def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page, world):
@@ -29,12 +31,6 @@ def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page, world):
     speak(page, "Good morning.")
     assert page.text_content("#spoken-told").endswith("It waited for more once.")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
-
-
-def test_it_plays_again(page):
-    speak(page, "Good morning.")
-    page.click("#again")
-    until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
 
 
 def test_it_stops_at_a_click(page):
@@ -83,10 +79,8 @@ def test_what_is_set_is_sent(page, world):
     page.fill("[name=seed]", "7")
     page.select_option("#language", "pt")
     speak(page, "Bom dia.")
-    (said,) = world.said
-    assert {name: said[name] for name in ("speed", "temperature", "seed", "language")} == {
-        "speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt",
-    }  # fmt: skip
+    wanted = {"speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt"}
+    assert wanted.items() <= world.said[0].items()
 
 
 def test_only_what_the_voice_speaks_is_offered(page, world):
@@ -124,7 +118,9 @@ def test_an_empty_text_is_not_sent(page, world):
     assert world.said == []
 
 
-def test_a_voice_is_added_chosen_and_removed(page, world, tmp_path):
+def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, world, tmp_path):
+    assert page.locator("#voice-list li").count() == 1
+    assert page.locator("#voice-list button").count() == 0
     (tmp_path / "anna.wav").write_bytes(wav(speech(1, 200)))
     add_voice(page, tmp_path / "anna.wav", "Anna")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
@@ -141,12 +137,7 @@ def test_a_voice_is_added_chosen_and_removed(page, world, tmp_path):
     assert page.evaluate("document.activeElement.id") == "voices"
 
 
-def test_the_served_voice_cannot_be_removed(page):
-    assert page.locator("#voice-list li").count() == 1
-    assert page.locator("#voice-list button").count() == 0
-
-
-def test_a_refused_recording_is_told(page, world, tmp_path, open_page):
+def test_a_refused_recording_is_told(page, world, tmp_path):
     (tmp_path / "song.wav").write_bytes(b"no sound")
     world.fault = {"status": 400, "detail": "song.wav is no recording that can be read."}
     add_voice(page, tmp_path / "song.wav", "Song")
