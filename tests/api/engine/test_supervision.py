@@ -46,7 +46,7 @@ def dead(times: int, device: str = "cuda:0") -> RestartHistory:
     return happened
 
 
-HINT = "Write DOCKER_RUNTIME=nvidia into .env."
+HINT = "DOCKER_RUNTIME=nvidia"
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,8 @@ HINT = "Write DOCKER_RUNTIME=nvidia into .env."
         (CPU, "cuda", FRESH, 0.0, "cpu", "device_refused", ""),
         (CPU, "cuda:3", FRESH, 0.0, "cpu", "device_refused", ""),
         # A container that was given no GPU: which line is missing.
-        (replace(CPU, gpu_hint=HINT), "auto", FRESH, 0.0, "cpu", "gpu_out_of_reach", HINT[:-1]),
+        (replace(CPU, gpu_hint=f"Write {HINT} into .env."), "auto", FRESH, 0.0, "cpu",
+         "gpu_out_of_reach", HINT),
     ],
 )  # fmt: skip
 def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(

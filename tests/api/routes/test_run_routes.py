@@ -200,9 +200,9 @@ def test_samples_come_whole_and_in_ranges(service, output):
         ("10-19", "9999999-", "x")
     )  # fmt: skip
     assert part.status_code == 206 and part.content == data[10:20]
-    assert refusal(behind) == (416, "range_not_satisfiable", None)
+    assert refusal(behind)[:2] == (416, "range_not_satisfiable")
     assert behind.headers["content-range"] == f"bytes */{len(data)}"
-    assert refusal(nonsense) == (400, "bad_range", None)
+    assert refusal(nonsense)[:2] == (400, "bad_range")
 
 
 def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path):
