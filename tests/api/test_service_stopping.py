@@ -15,8 +15,6 @@ from tests.api.raw import connected, process, request
 from tests.ports import free_port
 
 TEN_SECONDS = 10.0
-
-
 OK = b"HTTP/1.1 200"
 PAGE = request("GET /events")
 
