@@ -12,7 +12,7 @@ from xtts.model.config import TrainingAdvice
 
 
 def test_what_a_pattern_fits_stays_and_the_rest_learns():
-    learner = a_learner(learning=TrainableParts(freeze=("conditioning_*", "gpt.h.0", "*.bias")))
+    learner = a_learner(trainable=TrainableParts(freeze=("conditioning_*", "gpt.h.0", "*.bias")))
     before = weights(learner)
     for seed in range(2):
         train_step(learner, a_batch(seed))
@@ -26,7 +26,7 @@ def test_what_a_pattern_fits_stays_and_the_rest_learns():
 
 
 def test_frozen_weights_take_no_state():
-    learner = a_learner(learning=TrainableParts(freeze=("gpt",)))
+    learner = a_learner(trainable=TrainableParts(freeze=("gpt",)))
     train_step(learner, a_batch())
     frozen = {id(p) for name, p in learner.gpt.named_parameters() if name.startswith("gpt.")}
     assert not any(id(p) in frozen for p in learner.optimizer.state)
@@ -54,7 +54,7 @@ def test_a_layer_number_is_not_the_beginning_of_another():
 
 def test_adapters_freeze_everything_already():
     with pytest.raises(SotaqueError, match="do not go together"):
-        a_learner(learning=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
+        a_learner(trainable=TrainableParts(freeze=("gpt",), lora=LoraShape(2, 4)))
 
 
 def test_patterns_are_parted_at_commas():

@@ -17,7 +17,7 @@ SMALL = TrainableParts(lora=LoraShape(rank=4, alpha=8))
 
 
 def with_adapters(**changes):
-    return a_learner(learning=SMALL, learning_rate=1e-2, **changes)
+    return a_learner(trainable=SMALL, learning_rate=1e-2, **changes)
 
 
 def learned(steps: int = 3, **changes):
@@ -85,7 +85,7 @@ def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
 
 def test_another_rank_is_refused_in_words():
     first = learned(1)
-    other = a_learner(learning=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
+    other = a_learner(trainable=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
     with pytest.raises(SotaqueError, match="adapters of rank 4, and LORA_RANK is 2"):
         other.resume(first.model_state(), first.trainer_state(), 1)
 

@@ -27,7 +27,7 @@ def left(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, str]]:
 
 
 def stop(**known: float) -> StopRequest:
-    found = StopRequest(8.0, learning=True)
+    found = StopRequest(8.0, has_state=True)
     for name, value in known.items():
         setattr(found, name, value)
     return found
@@ -70,7 +70,7 @@ def test_the_handler_does_nothing():
             assert callable(handler)
             code = handler.__code__
             assert code.co_names == () and code.co_consts in ((None,), ())
-        found.learning = True
+        found.has_state = True
         os.kill(os.getpid(), signal.SIGTERM)
         end = time.monotonic() + 5
         while not found.requested and time.monotonic() < end:

@@ -112,7 +112,7 @@ def test_of_two_gpus(first, second, training, device, mode, overlap):
 
 ON_GPU = replace(ASKED, device="cuda:0", mel_device="cuda:0")
 IN = SamplingPlan("in_process", ON_GPU, "", beside_gpu=True)
-ALONE = replace(IN, is_single_process=True)
+ALONE = replace(IN, exclusive=True)
 BESIDE = replace(IN, mode="gpu_subprocess")
 GPU = replace(BESIDE, beside_gpu=False)
 CPU = SamplingPlan("cpu_subprocess", ASKED, "no GPU")

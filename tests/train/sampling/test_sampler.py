@@ -71,7 +71,7 @@ class Heard:
         self.surprises: list[tuple[str, str]] = []
         self.sampler = Sampler(
             chosen, self.run, reference, self._worker,
-            heard=lambda _epoch, told: self.told.append(told),
+            on_sample=lambda _epoch, told: self.told.append(told),
             report=lambda *told: self.surprises.append(told), **options,
         )  # fmt: skip
 
