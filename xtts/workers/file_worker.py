@@ -18,7 +18,7 @@ from machine.process import JsonLineProcess, module_command
 from machine.storage.hashes import hashed_file
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, death, worker_failed
-from xtts.workers.requests import Answer, Request
+from xtts.workers.requests import Answer, ReportProgress, Request, no_progress
 
 START_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
@@ -74,6 +74,7 @@ class Worker:
         request: Request[Answer],
         timeout_seconds: float,
         interrupted: Callable[[], bool] = lambda: False,
+        progress: ReportProgress = no_progress,
     ) -> Answer:
         """Has the child do what a request asks. A dead child is started again first.
 
@@ -82,12 +83,12 @@ class Worker:
         """
         self.start()
         if not self._ready:
-            self._answer("getting ready", self.start_seconds, interrupted)
+            self._answer("getting ready", self.start_seconds, interrupted, progress)
             self._ready = True
         plain = TypeAdapter(type(request)).dump_python(request, mode="json")
         hashed = _hashed(getattr(request, "weights", None))
         message = {"asked": type(request).__name__, "hashed": hashed, "request": plain}
-        answer = self._answer(request.doing, timeout_seconds, interrupted, message)
+        answer = self._answer(request.doing, timeout_seconds, interrupted, progress, message)
         return TypeAdapter(request.answer_type()).validate_python(answer)
 
     def close(self) -> None:
@@ -98,14 +99,14 @@ class Worker:
 
     def _answer(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
-        message: dict[str, Any] | None = None,
+        progress: ReportProgress, message: dict[str, Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """The child's answer to a message; None where it is to speak unasked."""
         assert self._child is not None
         try:
             if message is not None:
                 self._child.send(message)
-            found = self._received(doing, timeout_seconds, interrupted)
+            found = self._received(doing, timeout_seconds, interrupted, progress)
         except EOFError as error:
             code, last = self._child.wait(_EXIT_SECONDS), self._child.last_error()
             self.close()
@@ -118,14 +119,18 @@ class Worker:
         return found
 
     def _received(
-        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
-    ) -> dict[str, Any]:
+        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
+        progress: ReportProgress,
+    ) -> dict[str, Any]:  # fmt: skip
         """The child's next answer. Raises EOFError when it has ended."""
         assert self._child is not None
         end = time.monotonic() + timeout_seconds
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
-                return self._child.receive(min(_LOOK_SECONDS, left))
+                found = self._child.receive(min(_LOOK_SECONDS, left))
+                if "done" not in found:
+                    return found
+                progress(found["done"])
             if interrupted():
                 self.close()
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")

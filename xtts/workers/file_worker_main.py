@@ -53,8 +53,13 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
 
 
 def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: str) -> int:
-    """One answer per request. A refusal is an answer; a fault of the device is the last one: the
-    next process has a context of its own. Any other error ends the process."""
+    """One answer per request, and before it how far it is. A refusal is an answer; a fault of the
+    device is the last one: the next process has a context of its own. Any other error ends the
+    process."""
+
+    def progress(done: float) -> None:
+        write_json_line(answers, {"done": done})
+
     for line in requests:
         asked = json.loads(line)
         if told := asked["hashed"]:
@@ -62,7 +67,7 @@ def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: st
         try:
             kind = request_types()[asked["asked"]]
             request = TypeAdapter(kind).validate_python(asked["request"])
-            answer = {"ok": True, **asdict(speaker.ask(request))}
+            answer = {"ok": True, **asdict(speaker.ask(request, progress))}
         except Exception as error:
             told = answer_of(error, device)
             if told is None:

@@ -47,14 +47,15 @@ def test_a_run_that_has_all_its_epochs_takes_nothing() -> None:
     assert parts(saves=0) == []
 
 
-def test_the_best_blend_and_the_sentences_of_an_evaluation_are_counted() -> None:
-    more = {part.name: part.bytes for part in parts(judged=8, blended=True)}
+def test_what_the_end_of_a_run_leaves_is_counted() -> None:
+    more = {part.name: part.bytes for part in parts(judged=8, blended=True, decoder=GB // 10)}
     without = {part.name: part.bytes for part in parts()}
     assert more["best blend"] == pytest.approx(2 * GB, rel=1e-3)
     assert without["best blend"] == without["judged sentences"] == 0
     assert more["judged sentences"] == 8 * 4 * disk_space.SENTENCE_BYTES
+    assert more["learned decoder"] == GB // 10
     assert {name for name in more if more[name] != without[name]} == {
-        "best blend", "judged sentences",
+        "best blend", "judged sentences", "learned decoder",
     }  # fmt: skip
 
 

@@ -35,9 +35,11 @@ from xtts.workers.requests import (
     DecoderLearned,
     EvaluateRequest,
     LearnDecoderRequest,
+    ReportProgress,
     SpeakingSpeed,
     SpokenSet,
     TrialRequest,
+    no_progress,
 )
 
 # What each epoch, and each share of it, sounds like; made up.
@@ -64,7 +66,8 @@ class Speaking:
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.within_budget = 100
 
-    def ask(self, request: Any) -> Any:
+    def ask(self, request: Any, progress: ReportProgress = no_progress) -> Any:
+        progress(1.0)
         if isinstance(request, TrialRequest):
             return self.speed
         if isinstance(request, LearnDecoderRequest):
@@ -158,9 +161,14 @@ class Ground:
         assert found is not None
         return found
 
-    def conclude(self, blend: float | str = "auto") -> None:
+    def conclude(
+        self, blend: float | str = "auto", learn_decoder: str = "auto", decoder_clips: int = 64
+    ) -> None:
         """The end of the run."""
-        conclude(self.evaluator, blend, self.base)
+        settings: Any = SimpleNamespace(
+            blend=blend, learn_decoder=learn_decoder, decoder_clips=decoder_clips
+        )
+        conclude(self.evaluator, settings, self.base)
 
     def best(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.run.best_file.read_text())
