@@ -10,7 +10,8 @@ from api.settings import ApiSettings, load
 from machine.errors import SotaqueError
 
 if TYPE_CHECKING:
-    from api.engine.options import ChildOptions, EngineLimits
+    from api.engine.child import ChildOptions
+    from api.engine.queue import EngineLimits
 
 log = logging.getLogger("api")
 

@@ -13,10 +13,11 @@ from starlette.staticfiles import StaticFiles
 
 from api import errors
 from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, xtts_streaming_server
-from api.engine.options import ChildOptions, EngineLimits
+from api.engine.child import ChildOptions
+from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
 from api.routes import datasets, runs, speech, status, voices
-from api.schemas import SpeechRequest
+from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
 from xtts.inference.compute_config import ComputeConfig

@@ -5,12 +5,13 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from api.schemas import MOST_NAME
-from api.speech.languages import LOCALE
 
 MOST_TEXT = 1_000
 MOST_FILE_NAME = 120
 JobState = Literal["none", "queued", "running", "done", "failed", "stopped"]
 ClipOrder = Literal["worst", "time"]
+# A code, or a code with a region or script.
+LOCALE = r"^[a-zA-Z]{2,3}(-[a-zA-Z0-9]{2,8})?$"
 _STRICT = ConfigDict(extra="forbid", strict=True)
 
 

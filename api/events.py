@@ -16,10 +16,10 @@ EventData = BaseModel | dict[str, Any]
 
 
 class Events:
-    """One queue for each listener; one that does not read loses the oldest."""
+    """One queue for each of `listeners`; one that does not read loses the oldest."""
 
     def __init__(self) -> None:
-        self._listeners: set[asyncio.Queue[bytes | None]] = set()
+        self.listeners: set[asyncio.Queue[bytes | None]] = set()
         self._closed = False
 
     def tell(self, name: str, data: EventData) -> None:
@@ -32,24 +32,19 @@ class Events:
         self._put(None)
 
     def _put(self, text: bytes | None) -> None:
-        for queue in self._listeners:
+        for queue in self.listeners:
             if queue.full():
                 queue.get_nowait()
             queue.put_nowait(text)
-
-    @property
-    def heard(self) -> bool:
-        """Whether anybody listens."""
-        return bool(self._listeners)
 
     async def listen(self, first: list[tuple[str, EventData]]) -> AsyncIterator[bytes]:
         """Everything from now on; a comment now and then keeps the connection known."""
         if self._closed:
             raise closing()
-        if len(self._listeners) >= MOST_LISTENERS:
+        if len(self.listeners) >= MOST_LISTENERS:
             raise APIError(503, "too_many_listeners", "Too many listen already.", retry_after=5)
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
-        self._listeners.add(queue)
+        self.listeners.add(queue)
         return self._from(queue, first)
 
     async def _from(
@@ -68,7 +63,7 @@ class Events:
                     return
                 yield text
         finally:
-            self._listeners.discard(queue)
+            self.listeners.discard(queue)
 
 
 def _event(name: str, data: EventData) -> bytes:

@@ -1,4 +1,4 @@
-"""The gate that every request passes: origins, connections, key, body size, HEAD; and rate limits.
+"""The gate that every request passes: origins, connections, key, body size, HEAD.
 
 Plain ASGI, so that a client's going away is seen by the routes.
 
@@ -15,7 +15,7 @@ import secrets
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from urllib.parse import urlsplit
 
 from starlette.datastructures import Headers
@@ -25,7 +25,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from api.errors import APIError, closing, response
 from api.http.connections import OVER_LIMIT
 from api.metrics import ServiceMetrics
-from api.recent import Recent
 
 # Open without a key: the page asks for it, and probes have none.
 OPEN = frozenset({"/", "/livez", "/readyz"})
@@ -33,9 +32,6 @@ OPEN = frozenset({"/", "/livez", "/readyz"})
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _UPLOAD_RETRY_SECONDS = 5
-_MOST_BUCKETS = 10_000
-# What counts as one request: a piece of a text, as XTTS-v2 speaks English. A longer text is more.
-UNIT_CHARACTERS = 250
 _EXPOSED_HEADERS = [
     "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
     "X-Respoken-Pieces", "X-Sample-Rate",
@@ -262,35 +258,6 @@ def refuse_key(key: str | None, headers: Headers) -> APIError | None:
     if is_bearer and given:
         text = "This is not the service's key, which is the API_KEY of its settings."
     return APIError(401, "unauthorized", text)
-
-
-@dataclass
-class RateLimiter:
-    """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state.
-
-    Whoever has a token may ask. A long text that is taken in costs more than one, also more than
-    there are: the next request waits until that is paid back.
-    """
-
-    per_minute: int | None
-    buckets: Recent[str, tuple[float, float]] = field(default_factory=lambda: Recent(_MOST_BUCKETS))
-
-    def take(self, caller: str, now: float) -> float:
-        """0.0 when the caller may ask, else how many seconds to wait."""
-        if self.per_minute is None:
-            return 0.0
-        full = float(self.per_minute)
-        tokens, at = self.buckets.get(caller, (full, now))
-        tokens = min(full, tokens + (now - at) * self.per_minute / 60)
-        fits = tokens >= 1
-        self.buckets[caller] = (tokens - fits, now)
-        return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
-
-    def count_length(self, caller: str, characters: int) -> None:
-        """Counts a text that is spoken for what it is beyond the one token of its request."""
-        if caller in self.buckets:
-            tokens, at = self.buckets[caller]
-            self.buckets[caller] = tokens - (characters - 1) // UNIT_CHARACTERS, at
 
 
 def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) -> APIError | None:

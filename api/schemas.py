@@ -1,151 +1,382 @@
-"""Request bodies as pydantic models, validated and shown in /openapi.json."""
+"""Response bodies as pydantic models, as /openapi.json shows them; fields that requests share."""
 
+import math
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
-from pydantic_core import PydanticCustomError
-
-from api import encoding
-from xtts.arguments import SEED, SPEED, TEMPERATURE
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 MOST_CHARACTERS = 4096
 MOST_NAME = 100
 OPENAI_MODELS = ("tts-1", "tts-1-hd", "gpt-4o-mini-tts")
 OWN_MODEL = "sotaque"
-Format = Literal["wav", "pcm", "flac", "mp3", "opus", "aac", "m4a"]
 Text = Annotated[str, Field(min_length=1, max_length=MOST_CHARACTERS)]
 VoiceText = Annotated[str, Field(min_length=1, max_length=128)]
 # `Brazilian Portuguese` is the longest that a client sends.
 LanguageText = Annotated[str, Field(max_length=32)]
 
 
-class VoiceName(BaseModel):
-    """OpenAI's second way to name a voice."""
-
-    id: VoiceText
-
-
-def _nulls_are_taken(schema: dict[str, Any]) -> None:
-    """In the document: null wherever a field may be left out, as `_null_is_left_out` takes it."""
-    for name, field in schema["properties"].items():
-        kinds = field.setdefault("anyOf", [])
-        if name in schema["required"] or {"type": "null"} in kinds:
-            if not kinds:
-                del field["anyOf"]
-            continue
-        if not kinds:
-            said = {key: field.pop(key) for key in list(field) if key not in _ABOUT_A_FIELD}
-            kinds.append(said)
-        kinds.append({"type": "null"})
+def _number(value: Any) -> Any:
+    """JSON has no NaN and no infinity: they become null."""
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-_ABOUT_A_FIELD = frozenset({"title", "description", "default", "anyOf"})
+Number = Annotated[float | None, BeforeValidator(_number)]
 
 
-class SpeechRequest(BaseModel):
-    """OpenAI's createSpeech, with `language`, `temperature` and `seed`, and what Kokoro, SGLang and
-    vLLM add to it. Other fields are taken and not used."""
+class Problem(BaseModel):
+    """RFC 9457, with `code` for programs and `request_id` for the log."""
 
-    model_config = ConfigDict(extra="allow", strict=True, json_schema_extra=_nulls_are_taken)
-
-    input: Annotated[
-        str, Field(
-            min_length=1, max_length=MOST_CHARACTERS,
-            description="What to speak; it may hold [pause:500ms] and tags of SSML (docs/text.md).",
-        ),
-    ]  # fmt: skip
-    model: Annotated[
-        str,
-        Field(max_length=128, description="Any name: the served voice's model speaks, and the "
-              "header X-Model says which it is."),
-    ] = OWN_MODEL  # fmt: skip
-    voice: Annotated[
-        VoiceText | VoiceName,
-        Field(description="An id or a name of /v1/voices. OpenAI's names are the served voice."),
-    ] = "default"
-    response_format: Format = "mp3"
-    speed: Annotated[float, Field(ge=SPEED.least, le=SPEED.most)] = 1.0
-    stream: Annotated[
-        bool | None,
-        Field(description="true: bytes as they are made; false: as a whole, with its length."),
-    ] = None
-    stream_format: Annotated[
-        Literal["audio", "sse"] | None,
-        Field(description="audio: bytes as they are made. sse: OpenAI's events."),
-    ] = None
-    language: Annotated[
-        str | None,
-        Field(max_length=32, description="One of the model's, as a code, a locale or an English "
-              "name; its first where it is missing."),
-    ] = None  # fmt: skip
-    lang_code: Annotated[
-        str | None, Field(max_length=32, description="Kokoro's word for `language`.")
-    ] = None
-    temperature: Annotated[
-        float | None,
-        Field(
-            ge=TEMPERATURE.least, le=TEMPERATURE.most, description="0 always says the likeliest."
-        ),
-    ] = None
-    seed: Annotated[
-        int,
-        Field(ge=SEED.least, le=SEED.most, description="The same seed says the same, bit for bit."),
-    ] = 0
-    timestamp_granularities: Annotated[
-        list[Literal["word"]] | None,
-        Field(max_length=4, description='["word"]: the answer says when each word is spoken: JSON '
-              "with the sound in base64, or events of type speech.audio.words with sse."),
-    ] = None  # fmt: skip
-    return_timestamps: Annotated[
-        bool | None, Field(description='Kokoro\'s word for `timestamp_granularities: ["word"]`.')
-    ] = None
-    instructions: Annotated[
-        str | None, Field(description="Taken and not used: XTTS speaks as its reference does.")
-    ] = None
-
-    @model_validator(mode="before")
-    @classmethod
-    def _null_is_left_out(cls, body: Any) -> Any:
-        """Clients send every field that they know, and null for what was not chosen."""
-        if not isinstance(body, dict):
-            return body
-        return {name: value for name, value in body.items() if value is not None or name == "input"}
-
-    @field_validator("response_format", mode="before")
-    @classmethod
-    def _known_formats(cls, value: Any) -> Any:
-        if value in encoding.AAC_FORMATS and not encoding.aac_is_installed():
-            raise PydanticCustomError("unsupported", "{told}", {"told": encoding.AAC_MISSING})
-        return value
-
-    @field_validator("speed", "temperature", mode="before")
-    @classmethod
-    def _whole_numbers_are_numbers(cls, value: Any) -> Any:
-        return float(value) if type(value) is int else value
-
-    @property
-    def voice_id(self) -> str:
-        """The voice's id or name, however it was given."""
-        return self.voice if isinstance(self.voice, str) else self.voice.id
-
-    @property
-    def unused(self) -> list[str]:
-        """The fields of this request that change nothing."""
-        return [*(self.model_extra or ()), *(["instructions"] if self.instructions else [])]
+    model_config = ConfigDict(extra="allow")
+    type: str
+    title: str
+    status: int
+    detail: str
+    code: str
+    request_id: str
 
 
-class CaptionedSpeechRequest(SpeechRequest):
-    """Kokoro-FastAPI's request for sound with the times of its words."""
+class Served(BaseModel):
+    """What of a run speaks: an epoch, or its base (`candidate: base`, epoch 0) or best blend."""
 
-    stream: Annotated[
-        bool | None, Field(description="true: lines of JSON as sound is made; false: one object.")
-    ] = True
-    return_timestamps: Annotated[bool | None, Field(description="false: `timestamps` is null.")] = (
-        True
-    )
+    run: str
+    epoch: int
+    candidate: str
 
 
-class RenameRequest(BaseModel):
-    """A voice's new name."""
+class WordTimestamp(BaseModel):
+    """A word as it is written, in seconds from the beginning of the speech."""
 
-    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
+    word: str
+    start_time: float
+    end_time: float
+
+
+class Sample(BaseModel):
+    """What an epoch said, and where both wavs are. ending: how it ended (docs/guard.md); words:
+    when each is spoken; null where that is not known."""
+
+    output: str | None
+    reference: str | None
+    text: str | None
+    mode: str | None
+    reason: str | None
+    device: str | None
+    seconds: float | None
+    audio_seconds: float | None
+    similarity: float | None
+    ending: str | None
+    words: list[WordTimestamp] | None
+
+
+class EpochRow(BaseModel):
+    """One epoch of a run."""
+
+    epoch: int
+    step: int | None
+    checkpoint: bool
+    checkpoint_state: Literal["whole", "pruned", "unfinished", "damaged"]
+    verified: bool | None
+    sample: Sample | None
+    validation_loss: float | None
+    train_loss: float | None
+    is_best: bool
+    is_served: bool
+
+
+class Judge(BaseModel, from_attributes=True):
+    """What a judge's figure is. absent: why it did not judge; null where it did."""
+
+    unit: str
+    better: Literal["higher", "lower", "zero"]
+    meaning: str
+    absent: str | None
+
+
+class Difference(BaseModel, from_attributes=True):
+    """The mean of the differences to the base, sentence by sentence, and its 95 % interval."""
+
+    mean: Number
+    low: Number
+    high: Number
+    count: int
+
+
+class Figure(Difference):
+    """A mean over the sentences that finished, and its 95 % interval."""
+
+    against_base: Difference | None
+
+
+class CandidateRow(BaseModel):
+    """The base, an epoch or a blend of both, as it was judged. unfinished, cut, babbling: sentences
+    that went astray, which are part of no mean."""
+
+    id: str
+    name: str
+    kind: Literal["base", "epoch", "blend"]
+    epoch: int
+    share: float
+    checkpoint_sha256: str
+    unfinished: int
+    cut: int
+    babbling: int
+    judges: dict[str, Figure]
+    validation_loss: Number
+    indistinguishable_from_base: bool
+    ruled_out: str | None
+    remarks: list[str]
+    is_best: bool
+    is_served: bool
+    can_speak: bool
+
+
+class VerdictRow(BaseModel):
+    """Which candidate is best, and why."""
+
+    candidate: str
+    kind: Literal["base", "epoch", "blend"]
+    epoch: int
+    share: float
+    reason: str
+    advice: str
+    indistinguishable_from_base: bool
+
+
+class EvaluationRow(BaseModel):
+    """A run's evaluation: the base first, then epochs and blends in the order of judging.
+    sentences: how many each of them said; sentence_set: by which the same sentences, seeds and
+    recording are known."""
+
+    made_at: str
+    language: str
+    sentence_set: str
+    sentences: int
+    judges: dict[str, Judge]
+    smallest_difference: dict[str, Number]
+    candidates: list[CandidateRow]
+    verdict: VerdictRow | None
+
+
+class RunRow(BaseModel):
+    """One run."""
+
+    id: str
+    path_name: str
+    created: str
+    training: bool
+    epochs: list[EpochRow]
+    evaluation: EvaluationRow | None
+
+
+class RunList(BaseModel):
+    """The runs, the current one first."""
+
+    runs: list[RunRow]
+    served: Served | None
+    promoted: bool
+    follows: Literal["best", "latest", "fixed"]
+
+
+class SaidSentence(BaseModel):
+    """A sentence as a candidate said it. sound: where it is heard; null where it was not kept."""
+
+    text: str
+    source: str
+    seed: int
+    seconds: Number
+    expected_seconds: Number
+    outcome: Literal["finished", "unfinished", "cut", "babbling"]
+    judges: dict[str, Number]
+    sound: str | None
+
+
+class CandidateSentences(BaseModel):
+    """Everything that one candidate said."""
+
+    id: str
+    name: str
+    sentences: list[SaidSentence]
+
+
+class EvaluationDetails(BaseModel):
+    """The sentences of an evaluation."""
+
+    made_at: str
+    candidates: list[CandidateSentences]
+
+
+class Metrics(BaseModel):
+    """Rows of metrics.jsonl."""
+
+    records: list[dict[str, Any]]
+    next: int
+
+
+class Promoted(BaseModel):
+    """Which epoch speaks now; null where it is no epoch."""
+
+    served: Served | None
+
+
+class VoiceQuality(BaseModel):
+    """What was measured of a recording: in dB, 0 is full scale; clipped_share 0 to 1; remarks: what
+    is wrong, and what to do."""
+
+    word: Literal["good", "usable", "poor"]
+    remarks: list[str]
+    speech_seconds: float
+    snr_db: float
+    level_db: float
+    clipped_share: float
+
+
+class VoiceRow(BaseModel):
+    """A voice that can be asked for. quality: null where it was not measured; preview: where its
+    recording is heard."""
+
+    id: str
+    name: str
+    created: str
+    duration_seconds: float | None
+    origin: Literal["served", "upload"]
+    quality: VoiceQuality | None
+    preview: str | None
+
+
+class VoiceList(BaseModel):
+    """Every voice; the served one is `default`."""
+
+    voices: list[VoiceRow]
+
+
+class ModelRow(BaseModel):
+    """A model as OpenAI lists it, and its licence."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str
+    licence: str
+
+
+class ModelList(BaseModel):
+    """The models."""
+
+    object: Literal["list"] = "list"
+    data: list[ModelRow]
+
+
+class AudioModelRow(ModelRow):
+    """A model that speaks; Open WebUI shows its name."""
+
+    name: str
+
+
+class AudioModelList(BaseModel):
+    """The models, under both names that clients know."""
+
+    object: Literal["list"] = "list"
+    data: list[AudioModelRow]
+    models: list[AudioModelRow]
+
+
+class AudioVoiceRow(BaseModel):
+    """A voice: what a request may name, and what a person reads."""
+
+    id: str
+    name: str
+
+
+class AudioVoiceList(BaseModel):
+    """The voices; with `legacy`, by what a request may name only."""
+
+    voices: list[AudioVoiceRow] | list[str]
+
+
+class SpokenPieceRow(BaseModel):
+    """How a piece of the text ended (docs/guard.md)."""
+
+    ending: str
+    reason: str
+    attempts: int
+    cut_off: bool
+    aligned: bool
+
+
+class CaptionedSpeech(BaseModel):
+    """Sound in base64 and when its words are spoken; null where that cannot be told. pieces,
+    cut_pieces: what became of the text; of lines, in the last one."""
+
+    audio: str
+    audio_format: str
+    timestamps: list[WordTimestamp] | None
+    pieces: list[SpokenPieceRow] | None = None
+    cut_pieces: int | None = None
+
+
+class Queue(BaseModel):
+    """How busy it is."""
+
+    waiting: int
+    slots: int
+    speaking: int
+
+
+class Status(BaseModel):
+    """What runs where, and why."""
+
+    device: str
+    execution_provider: str
+    requested_provider: str
+    message: str
+    reason_code: str
+    voice: str
+    voice_reason: str
+    state: Literal["starting", "ready", "restarting", "degraded"]
+    ready: bool
+    queue: Queue
+    licence: str
+    version: str
+    languages: list[str]
+    formats: list[str]
+    precision: str
+    restarts: int
+    uptime_seconds: float
+
+
+class Alive(BaseModel):
+    """A probe's answer."""
+
+    alive: bool
+
+
+class Ready(BaseModel):
+    """Whether it has really spoken lately."""
+
+    ready: bool
+    message: str
+    last_spoken_seconds: float | None
+
+
+_PROBLEM = {
+    "model": Problem,
+    "content": {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}},
+}
+PROBLEMS: dict[int | str, dict[str, Any]] = {
+    status: {**_PROBLEM, "description": words}
+    for status, words in {
+        400: "It cannot be done, or is not JSON.",
+        401: "A key is needed.",
+        403: "A page of another site asked.",
+        404: "There is no such thing.",
+        408: "The body came too slowly.",
+        409: "Not in this state.",
+        413: "The body is too large.",
+        415: "Not this kind of body.",
+        422: "It cannot be understood.",
+        429: "Too many requests.",
+        500: "A fault of the service; its log tells more.",
+        503: "Not now.",
+        507: "It could not be written: the disk is full, or the folder is not writable.",
+    }.items()
+}

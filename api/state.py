@@ -15,17 +15,15 @@ from api import encoding
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.dialects.memory import KeptSounds, TtsSettings
+from api.engine.child import ChildOptions, SpeechStream
 from api.engine.engine import Engine
-from api.engine.options import ChildOptions, EngineLimits
-from api.engine.speech_stream import SpeechStream
+from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter, Recent
 from api.errors import APIError, without_paths
 from api.events import Events
-from api.gate import UNIT_CHARACTERS, RateLimiter
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
-from api.recent import Recent
-from api.response_schemas import Queue, Status
 from api.runs.following import VoiceFollower
+from api.schemas import Queue, Status
 from api.settings import ApiSettings
 from api.voices.store import Voices
 
@@ -157,7 +155,7 @@ class AppState:
             self._measure_spoken(facts["spoken"])
         elif kind == "fell_back":
             metrics.fallbacks.labels(facts["before"], facts["after"], facts["code"]).inc()
-        if kind in ("status", "queue", "spoken") and self.events.heard:
+        if kind in ("status", "queue", "spoken") and self.events.listeners:
             self.events.tell("status", self.status())
 
     def _measure_spoken(self, spoken: SpeechStream) -> None:

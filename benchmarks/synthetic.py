@@ -257,7 +257,7 @@ def batches(
 ) -> tuple["ModelConfig", "Batches"]:
     """What a start does for its data: judge every clip, build or find the cache."""
     from train.dataset import dataset, features
-    from train.dataset.batches import Batches, ConditioningChoice
+    from train.dataset.batches import Batches
     from train.settings import TrainSettings
     from xtts.model.config import ModelConfig
     from xtts.text.tokenizer import Tokenizer
@@ -269,7 +269,7 @@ def batches(
     everything = tuple(range(len(clips.clips)))
     made = Batches(
         clips.clips, everything, kept, config.gpt, seed=0, batch_seconds=40.0, stop_input=False,
-        conditions=ConditioningChoice(conditioning, everything),
+        conditioning=conditioning, sources=everything,
     )  # fmt: skip
     return config, made
 
@@ -280,7 +280,7 @@ def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
 
     usual: dict[str, Any] = {
         "learning_rate": LEARNING_RATE, "warmup_steps": 1, "weight_decay": 0.01,
-        "gradient_clip": 1.0, "text_loss_weight": 0.01, "audio_loss_weight": 1.0, "seed": 0,
+        "gradient_clip": 1.0, "loss_weights": (0.01, 1.0), "seed": 0,
     }  # fmt: skip
     return OptimizationConfig(**usual, precision=precision, **changes)
 

@@ -63,7 +63,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
             clock = time.perf_counter()
             batch = batches.batch(learner.step, group)
             waited += time.perf_counter() - clock
-            losses.append(train_step(learner, batch).audio_loss)
+            losses.append(train_step(learner, batch).losses["audio_loss"])
             counted += flops.step_flops(batch.rows, config.gpt)
         seconds = sum(clip.seconds for clip in batches.clips)
         return {

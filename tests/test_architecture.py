@@ -36,7 +36,6 @@ READS_ENVIRONMENT = {
     "machine/storage/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
-    "machine/devices/probe/child.py": "SOTAQUE_PROBE_FAULT: tests make the check fail",
     "machine/readings/collection.py": "libraries and GPUs it chooses: that is judged",
     "api/datasets/cutting.py": "what a cut inherits, and one thread",
     "train/cutting/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",

@@ -1,9 +1,7 @@
 """What `auto` means: epochs, learning rate, EMA decay, batch size, from the base's advice.
 
-Each returns its value with the reason, which is printed before the run.
+Each returns (value, reason), which are printed before the run.
 """
-
-from dataclasses import dataclass
 
 from xtts.model.config import TrainingAdvice
 
@@ -19,36 +17,29 @@ _ADVISED = "recommended by the base model"
 _DEFAULT = "the default; the base model recommends nothing"
 
 
-@dataclass(frozen=True)
-class AutoChoice:
-    """A value and why."""
-
-    value: float
-    reason: str
+Chosen = tuple[float, str]
 
 
-def num_epochs(setting: int | None, advice: TrainingAdvice) -> AutoChoice:
+def num_epochs(setting: int | None, advice: TrainingAdvice) -> Chosen:
     """NUM_EPOCHS, else what the base model recommends, else 10."""
-    return _first("NUM_EPOCHS", setting, advice.num_epochs, AutoChoice(DEFAULT_EPOCHS, _DEFAULT))
+    return _first("NUM_EPOCHS", setting, advice.num_epochs, (DEFAULT_EPOCHS, _DEFAULT))
 
 
-def learning_rate(setting: float | None, advice: TrainingAdvice) -> AutoChoice:
+def learning_rate(setting: float | None, advice: TrainingAdvice) -> Chosen:
     """LEARNING_RATE, else what the base model recommends, else Coqui's recipe."""
-    recipe = AutoChoice(XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
+    recipe = (XTTS_LEARNING_RATE, "Coqui's recipe for XTTS-v2")
     return _first("LEARNING_RATE", setting, advice.learning_rate, recipe)
 
 
-def ema_decay(setting: float | None, advice: TrainingAdvice) -> AutoChoice:
+def ema_decay(setting: float | None, advice: TrainingAdvice) -> Chosen:
     """EMA_DECAY, else what the base model recommends, else 0: no average."""
-    return _first("EMA_DECAY", setting, advice.ema_decay, AutoChoice(0.0, _DEFAULT))
+    return _first("EMA_DECAY", setting, advice.ema_decay, (0.0, _DEFAULT))
 
 
-def _first(
-    name: str, setting: float | None, advised: float | None, otherwise: AutoChoice
-) -> AutoChoice:
+def _first(name: str, setting: float | None, advised: float | None, otherwise: Chosen) -> Chosen:
     if setting is not None:
-        return AutoChoice(setting, name)
-    return otherwise if advised is None else AutoChoice(advised, _ADVISED)
+        return setting, name
+    return otherwise if advised is None else (advised, _ADVISED)
 
 
 def batch_seconds(
@@ -59,7 +50,7 @@ def batch_seconds(
     device: str,
     total_seconds: float,
     longest_seconds: float,
-) -> AutoChoice:
+) -> Chosen:
     """BATCH_SECONDS: longest clip times clips in a batch.
 
     A resumed run keeps its own (`kept`): with another budget no step would be the same.
@@ -67,11 +58,11 @@ def batch_seconds(
     if kept is not None:
         ignored = setting is not None and setting != kept
         told = f"; BATCH_SECONDS={setting:g} would need a new run" if ignored else ""
-        return AutoChoice(kept, f"as this run began{told}")
+        return kept, f"as this run began{told}"
     largest = LARGEST_BATCH_SECONDS[device.split(":")[0]]
     fair = min(total_seconds / WANTED_STEPS, largest)
     why = f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s"
-    otherwise = AutoChoice(round(fair, 1), why)
+    otherwise = (round(fair, 1), why)
     if fair < longest_seconds:
-        otherwise = AutoChoice(longest_seconds, "the longest clip")
+        otherwise = (longest_seconds, "the longest clip")
     return _first("BATCH_SECONDS", setting, advice.batch_seconds, otherwise)

@@ -10,7 +10,7 @@ import functools
 import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -19,18 +19,12 @@ from torch import Tensor, nn
 
 from machine.devices.cuda_errors import GpuLost
 from machine.errors import SotaqueError
-from train.dataset.batches import Batch
+from train.losses import LOSS_TERMS
 from xtts.model.gpt import GPT, Losses
 from xtts.model.packed_batch import PackedBatch
 
 # Rank 0 may speak a sample or write to a slow disk while the others wait for it.
 LONGEST_WAIT = timedelta(hours=2)
-
-
-class DistributedError(SotaqueError):
-    """An environment of torchrun that is not whole."""
-
-    exit_code = 2
 
 
 @dataclass(frozen=True)
@@ -107,7 +101,7 @@ class Agreement:
 
     def __init__(self, world: World, rows: PackedBatch, stop: bool = False) -> None:
         self._size = world.size
-        self._own = (float(len(rows.text_targets)), float(len(rows.audio_targets)))
+        self._own = [float(term.num_targets(rows)) for term in LOSS_TERMS]
         self._arrived = world.all_reduce_started(*self._own, float(stop))
 
     @functools.cached_property
@@ -117,35 +111,18 @@ class Agreement:
     @property
     def stop(self) -> bool:
         """Whether any rank was asked to stop when this was asked for."""
-        return bool(self._sums[2])
+        return bool(self._sums[-1])
 
     @property
-    def shares(self) -> tuple[float, float]:
-        """This rank's part of the text and audio targets, times the number of ranks, because DDP
+    def rank_weights(self) -> tuple[float, ...]:
+        """Of each loss term this rank's part of the targets, times the number of ranks, because DDP
         takes the mean. The loss of a step is the mean over all its tokens, wherever they are: a
         mean of the ranks' means would weigh a token of a small batch more.
         """
-        text, audio = (
+        return tuple(
             self._size * own / max(1.0, every)
-            for own, every in zip(self._own, self._sums[:2], strict=True)
+            for own, every in zip(self._own, self._sums[:-1], strict=True)
         )
-        return text, audio
-
-
-def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
-    """The same batches. Of several ranks each has its `agreement`, asked for while the step before
-    it runs. stop: whether this rank is asked to stop."""
-    if world.is_single_process:
-        yield from batches
-        return
-    ahead: Batch | None = None
-    for batch in batches:
-        coming = replace(batch, agreement=Agreement(world, batch.rows, stop()))
-        if ahead is not None:
-            yield ahead
-        ahead = coming
-    if ahead is not None:
-        yield ahead
 
 
 def world() -> World:
@@ -154,7 +131,7 @@ def world() -> World:
 
 
 def world_of(environ: Mapping[str, str]) -> World:
-    """From torchrun's names; alone where they are not. Raises DistributedError."""
+    """From torchrun's names; alone where they are not. Raises SotaqueError."""
     if "WORLD_SIZE" not in environ or "RANK" not in environ:
         return ALONE
     try:
@@ -166,12 +143,10 @@ def world_of(environ: Mapping[str, str]) -> World:
             int(environ.get("TORCHELASTIC_RESTART_COUNT", "0")),
         )
     except ValueError as error:
-        raise DistributedError(
-            f"RANK, WORLD_SIZE or LOCAL_RANK is not a number ({error})."
-        ) from error
+        raise SotaqueError(f"RANK, WORLD_SIZE or LOCAL_RANK is not a number ({error}).") from error
     missing = [name for name in ("MASTER_ADDR", "MASTER_PORT") if name not in environ]
     if missing and not world.is_single_process:
-        raise DistributedError(
+        raise SotaqueError(
             f"WORLD_SIZE={world.size}, but {' and '.join(missing)} is not set. Start with torchrun "
             "(docs/scale-out.md), or unset RANK and WORLD_SIZE to train in one process."
         )
@@ -192,7 +167,7 @@ def device_of(world: World, device: str, visible: str | None = None) -> str:
 
 @contextmanager
 def joined(world: World, device: str) -> Iterator[None]:
-    """The processes of the run know each other inside. Raises DistributedError."""
+    """The processes of the run know each other inside. Raises SotaqueError."""
     if world.is_single_process:
         yield
         return
@@ -205,7 +180,7 @@ def joined(world: World, device: str) -> Iterator[None]:
             **more,
         )  # fmt: skip
     except (RuntimeError, ValueError) as error:
-        raise DistributedError(
+        raise SotaqueError(
             f"The {world.size} processes of this run did not find each other ({error}). "
             "Do all of them reach MASTER_ADDR and MASTER_PORT?"
         ) from error

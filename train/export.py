@@ -49,10 +49,6 @@ ONNX_KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
 
 
-class ExportError(SotaqueError):
-    """An export that cannot be made; nothing was changed."""
-
-
 def run(
     settings: TrainSettings,
     *,
@@ -65,12 +61,12 @@ def run(
     """The verb: finds the voice, exports it, tells what came of it.
 
     checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
-    replaced. Raises ExportError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
+    replaced. Raises SotaqueError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
     raises what `xtts.onnx.export.exporter` does.
     """
     mark = "bundle.json" if onnx is None else ONNX_NAME
     if (to / mark).is_file() and not force:
-        raise ExportError(
+        raise SotaqueError(
             f"--to {to} holds an exported voice already, and is left as it is. Name another "
             "folder, or add --force to replace it."
         )
@@ -98,11 +94,11 @@ def voice_to_export(
     settings: TrainSettings, checkpoint: Path | None, base: Path | None
 ) -> VoiceFiles:
     """A checkpoint, or what is best in OUTPUT_DIR, be it the base; with a recording of the person
-    where there is one. Raises ExportError where there is nothing, and what `find_voice` does."""
+    where there is one. Raises SotaqueError where there is nothing, and what `find_voice` does."""
     if checkpoint is None:
         best = RunFolder(settings.output_dir).best_weights()
         if best is None:
-            raise ExportError(
+            raise SotaqueError(
                 f"{settings.output_dir} holds nothing to export; name a checkpoint with "
                 "--checkpoint, or another run with OUTPUT_DIR."
             )
@@ -151,7 +147,7 @@ def export(found: VoiceFiles, to: Path) -> str:
     """Writes the voice into a folder beside `to` and gives it its name when it is whole; the
     sentence which programs can speak with it, and why not Coqui's.
 
-    Raises ExportError for a folder with other things in it, and DiskFull, WriteError, RunError,
+    Raises SotaqueError for a folder with other things in it, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
     """
     _refuse_others(to)
@@ -318,13 +314,13 @@ def _refuse_others(to: Path) -> None:
     if not to.exists():
         return
     if not to.is_dir():
-        raise ExportError(f"--to {to} is a file; name a folder.")
+        raise SotaqueError(f"--to {to} is a file; name a folder.")
     present = {path.name for path in to.iterdir()}
     known: set[str] = set()
     with contextlib.suppress(BundleError):
         known = {*bundle.read(to).files, "bundle.json", PRONUNCIATIONS}
     if others := sorted(present - known):
-        raise ExportError(
+        raise SotaqueError(
             f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder."
         )
 

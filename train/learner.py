@@ -10,15 +10,17 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, fields
+from functools import reduce
+from operator import add
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch._inductor import config as inductor
 
-from machine.errors import SotaqueError
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Agreement, World
+from train.losses import LOSS_TERMS, NonFiniteError
 from train.optim import optimizer as optimization
 from train.optim.schedule import Schedule
 from train.optim.trainable import TrainableParts, TrainableWeights
@@ -29,23 +31,17 @@ MAX_NON_FINITE_IN_A_ROW = 3
 MAX_LOW_SCALE_IN_A_ROW = 10
 
 
-class NonFiniteError(SotaqueError):
-    """Losses or gradients that are not finite, and no end of them in sight."""
-
-    exit_code = 65
-
-
 @dataclass(frozen=True)
 class OptimizationConfig:
-    """The choices of one run: peak rate per step, warm-up in steps, loss weights, clipping norm;
-    schedule and total_steps: how the rate falls; learning: what learns at all."""
+    """The choices of one run: peak rate per step, warm-up in steps, clipping norm; loss_weights: in
+    the order of `LOSS_TERMS`; schedule and total_steps: how the rate falls; learning: what learns
+    at all."""
 
     learning_rate: float
     warmup_steps: int
     weight_decay: float
     gradient_clip: float
-    text_loss_weight: float
-    audio_loss_weight: float
+    loss_weights: tuple[float, ...]
     precision: str
     seed: int
     optimizer: str = "adamw"
@@ -57,10 +53,10 @@ class OptimizationConfig:
 
 @dataclass(frozen=True)
 class StepResult:
-    """Losses in nats a token; gradient_norm before clipping; finite = the weights were moved."""
+    """losses: by the names of `LOSS_TERMS`, in nats a token; loss: their weighted sum;
+    gradient_norm: before clipping; finite = the weights were moved."""
 
-    text_loss: float
-    audio_loss: float
+    losses: Mapping[str, float]
     loss: float
     gradient_norm: float
     learning_rate: float
@@ -69,18 +65,10 @@ class StepResult:
 
 @dataclass(frozen=True)
 class DeferredStepResult:
-    """A step whose numbers are still on the device: text loss, audio loss, loss, gradient norm."""
+    """A step whose numbers are still on the device, as `train.trainer.train_step` stacks them."""
 
     numbers: Tensor
     learning_rate: float
-
-
-@dataclass(frozen=True)
-class Validation:
-    """Mean losses over every token of the validation clips."""
-
-    text_loss: float
-    audio_loss: float
 
 
 class Learner:
@@ -103,8 +91,8 @@ class Learner:
         if config.compiled:
             _compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
-        # This rank's share of a step's text and audio targets.
-        self.shares = (1.0, 1.0)
+        # What each loss term of this rank counts in a step of all ranks.
+        self.rank_weights = (1.0,) * len(LOSS_TERMS)
         self.config = config
         self.schedule = Schedule(config.schedule, config.warmup_steps, config.total_steps)
         self.step = 0
@@ -135,7 +123,8 @@ class Learner:
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if not self.world.is_single_process:
-            self.shares = (batch.agreement or Agreement(self.world, batch.rows)).shares
+            agreement = batch.agreement or Agreement(self.world, batch.rows)
+            self.rank_weights = agreement.rank_weights
         return rate
 
     def forward(self, batch: Batch) -> Losses:
@@ -147,10 +136,11 @@ class Learner:
 
     def weighted_loss(self, losses: Losses) -> Tensor:
         """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
-        text, audio = losses.text, losses.audio
+        means = [term.mean(losses) for term in LOSS_TERMS]
         if not self.world.is_single_process:
-            text, audio = text * self.shares[0], audio * self.shares[1]
-        return self.config.text_loss_weight * text + self.config.audio_loss_weight * audio
+            means = [mean * own for mean, own in zip(means, self.rank_weights, strict=True)]
+        weighted = zip(self.config.loss_weights, means, strict=True)
+        return reduce(add, (weight * mean for weight, mean in weighted))
 
     def gradient_norm(self) -> Tensor:
         """The 2-norm over all gradients, before clipping, on their device."""
@@ -159,22 +149,22 @@ class Learner:
         return torch.nn.utils.get_total_norm(gradients)
 
     def over_all_ranks(self, numbers: Tensor) -> Tensor:
-        """Text loss, audio loss, loss and gradient norm `[4]` of the whole step, on their device:
-        every rank has the same, and decides alike whether the step counts."""
+        """The numbers of the whole step, `[terms + 2]`: loss terms, loss and gradient norm, on
+        their device: every rank has the same, and decides alike whether the step counts."""
         if not self.world.is_single_process:
-            for number, share in zip(numbers[:3], (*self.shares, 1.0), strict=True):
-                number.mul_(share / self.world.size)
-            self.world.sum_in_place(numbers[:3])
+            for number, own in zip(numbers[:-1], (*self.rank_weights, 1.0), strict=True):
+                number.mul_(own / self.world.size)
+            self.world.sum_in_place(numbers[:-1])
         return numbers
 
     def read(self, numbers: Tensor, learning_rate: float) -> StepResult:
         """The result of the step whose numbers these are, over all ranks; waits for the device."""
-        text, audio, total, norm = numbers.tolist()
+        *losses, norm = numbers.tolist()
         if not self.world.is_single_process:
-            own = zip((text, audio, total), (*self.shares, 1.0), strict=True)
-            parts = (value * share / self.world.size for value, share in own)
-            text, audio, total = self.world.all_reduce(*parts)
-        return StepResult(text, audio, total, norm, learning_rate, math.isfinite(total + norm))
+            own = zip(losses, (*self.rank_weights, 1.0), strict=True)
+            losses = self.world.all_reduce(*(value * weight / self.world.size
+                                             for value, weight in own))  # fmt: skip
+        return _result((*losses, norm), learning_rate)
 
     def clip_gradients(self, norm: Tensor) -> None:
         """GRADIENT_CLIP, inside the optimizer's kernel where that is possible."""
@@ -209,27 +199,32 @@ class Learner:
             return []
         results = []
         rows = torch.stack([one.numbers for one in steps]).tolist()
-        for (text, audio, total, norm), one in zip(rows, steps, strict=True):
-            finite = math.isfinite(total + norm)
-            self.tally.count(finite, False, self.step, self.config.learning_rate)
-            results.append(StepResult(text, audio, total, norm, one.learning_rate, finite))
+        for numbers, one in zip(rows, steps, strict=True):
+            results.append(_result(numbers, one.learning_rate))
+            self.tally.count(results[-1].finite, False, self.step, self.config.learning_rate)
         return results
 
     @torch.no_grad()
-    def evaluate(self, batches: Iterable[Batch]) -> Validation:
-        """Mean losses without dropout, of the weights that are saved; nothing of it stays."""
+    def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
+        """The loss terms over every token of these batches, without dropout, of the weights that
+        are saved; nothing of it stays."""
         self.gpt.eval()
-        sums = torch.zeros(4, dtype=torch.float64)
+        sums = torch.zeros(2 * len(LOSS_TERMS), dtype=torch.float64)
         with self.weights.as_saved():
             for batch in batches:
                 with self.autocast():
                     found = self.gpt.losses(batch.rows.to(self.device))
-                text, audio = float(found.text), float(found.audio)
-                counts = (found.num_text, found.num_audio)
-                sums += torch.tensor([text * counts[0], audio * counts[1], *counts]).double()
-        text, audio, num_text, num_audio = self.world.all_reduce(*sums.tolist())
+                means = [float(term.mean(found)) for term in LOSS_TERMS]
+                counts = [term.num_targets(batch.rows) for term in LOSS_TERMS]
+                products = [mean * count for mean, count in zip(means, counts, strict=True)]
+                sums += torch.tensor([*products, *counts]).double()
+        found_sums = self.world.all_reduce(*sums.tolist())
+        totals, numbers = found_sums[: len(LOSS_TERMS)], found_sums[len(LOSS_TERMS) :]
         # A stop while validating leaves nothing to divide by; what comes of it is not used.
-        return Validation(text / max(1.0, num_text), audio / max(1.0, num_audio))
+        return {
+            term.name: total / max(1.0, number)
+            for term, total, number in zip(LOSS_TERMS, totals, numbers, strict=True)
+        }
 
     @contextmanager
     def autocast(self) -> Iterator[None]:
@@ -322,6 +317,12 @@ def _compile_blocks(gpt: GPT) -> None:
     inductor.fallback_random = True
     for block in gpt.gpt.h:
         block.mlp.compile(dynamic=True)  # type: ignore[union-attr]
+
+
+def _result(numbers: Sequence[float], learning_rate: float) -> StepResult:
+    *means, loss, norm = numbers
+    losses = {term.name: mean for term, mean in zip(LOSS_TERMS, means, strict=True)}
+    return StepResult(losses, loss, norm, learning_rate, math.isfinite(loss + norm))
 
 
 def mix_seed(seed: int, step: int, rank: int = 0) -> int:

@@ -23,8 +23,7 @@ from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.resume import Resumed, kept_state, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
-from train.dataset.batch_plan import OomBackoff
-from train.dataset.batches import Batches, ConditioningChoice
+from train.dataset.batches import Batches, OomBackoff
 from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
@@ -33,6 +32,7 @@ from train.evaluation.plan import plan_of, warn_of_few_clips
 from train.inspection import suspects
 from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
+from train.losses import LOSS_TERMS
 from train.memory import autotune
 from train.metrics import curve_folder, tensorboard_server
 from train.metrics.logs import Logs
@@ -188,8 +188,8 @@ def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
-    """The context of a verb that works on a run that is there. Raises ResumeError where it was made
-    from another base or other data, and what `build_context` does."""
+    """The context of a verb that works on a run that is there. Raises SotaqueError where that was
+    made from another base or other data, and what `build_context` does."""
     context = build_context(replace(settings, resume="auto"))
     require_same(run, fingerprint_of(settings, context))
     return context
@@ -210,11 +210,11 @@ def report_data(settings: TrainSettings, context: RunContext, world: World) -> N
 
 def epochs_and_rate(settings: TrainSettings, context: RunContext) -> tuple[int, float]:
     """NUM_EPOCHS and LEARNING_RATE, logged with their reasons."""
-    epochs = defaults.num_epochs(settings.num_epochs, context.config.training)
-    rate = defaults.learning_rate(settings.learning_rate, context.config.training)
-    log.info("Epochs: %d (%s)", epochs.value, epochs.reason)
-    log.info("Learning rate: %g (%s)", rate.value, rate.reason)
-    return int(epochs.value), rate.value
+    epochs, reason = defaults.num_epochs(settings.num_epochs, context.config.training)
+    log.info("Epochs: %d (%s)", epochs, reason)
+    rate, reason = defaults.learning_rate(settings.learning_rate, context.config.training)
+    log.info("Learning rate: %g (%s)", rate, reason)
+    return int(epochs), rate
 
 
 def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
@@ -306,17 +306,18 @@ def build_batches(
     train, held_out = features.present(data.train), features.present(data.validation)
     seconds = [data.clips[i].seconds for i in train]
     state = kept_state(resumed)
-    budget = defaults.batch_seconds(
+    batch_seconds, reason = defaults.batch_seconds(
         settings.batch_seconds, config.training, state.get("batch_seconds"),
         device=context.device.value, total_seconds=sum(seconds) / world.size,
         longest_seconds=max(seconds),
     )  # fmt: skip
-    log.info("Batches: %g s of audio (%s)", budget.value, budget.reason)
+    log.info("Batches: %g s of audio (%s)", batch_seconds, reason)
     common: dict[str, Any] = {
         "seed": settings.seed,
-        "batch_seconds": budget.value,
+        "batch_seconds": batch_seconds,
         "stop_input": config.stop_input_trained,
-        "conditions": ConditioningChoice(settings.conditioning, train),
+        "conditioning": settings.conditioning,
+        "sources": train,
         "rank": world.rank,
         "world_size": world.size,
         "pinned": context.device.value.startswith("cuda"),
@@ -338,7 +339,7 @@ def build_learner(
     world: World,
 ) -> Learner:
     """The model on its device with its optimizer, where the run goes on; BATCH_SECONDS=auto is
-    found with it. Raises LoraError, FreezeError, OptimizerError."""
+    found with it. Raises SotaqueError for LORA_RANK, FREEZE and OPTIMIZER that do not fit."""
     gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, settings.dropout)
     learner = Learner(
         gpt,
@@ -347,8 +348,7 @@ def build_learner(
             warmup_steps=settings.warmup_steps,
             weight_decay=settings.weight_decay,
             gradient_clip=settings.gradient_clip,
-            text_loss_weight=settings.text_loss_weight,
-            audio_loss_weight=settings.audio_loss_weight,
+            loss_weights=tuple(term.weight(settings) for term in LOSS_TERMS),
             precision=context.precision.value,
             seed=settings.seed,
             optimizer=settings.optimizer,
@@ -387,10 +387,10 @@ def _trainable_parts(
     frozen, reason = freezing.chosen(settings.freeze, advice, with_adapters=lora is not None)
     if frozen:
         log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
-    averaged = defaults.ema_decay(settings.ema_decay, advice)
-    if averaged.value:
-        log.info("Average of the weights: decay %g (%s)", averaged.value, averaged.reason)
-    return TrainableParts(lora, frozen, averaged.value, recompute)
+    ema_decay, reason = defaults.ema_decay(settings.ema_decay, advice)
+    if ema_decay:
+        log.info("Average of the weights: decay %g (%s)", ema_decay, reason)
+    return TrainableParts(lora, frozen, ema_decay, recompute)
 
 
 # 6. Logs and evaluation
@@ -427,7 +427,7 @@ def build_evaluator(
     checkpoints: Checkpoints,
     logs: Logs,
 ) -> Evaluator:
-    """Judges the epochs, where samples are spoken. Raises EvaluationError as `plan_of`."""
+    """Judges the epochs, where samples are spoken. Raises SotaqueError as `plan_of`."""
     warn_of_few_clips(context.data)
     epochs = logs.num_epochs
     base = dict(checkpoints.provenance["base"])

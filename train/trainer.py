@@ -22,17 +22,16 @@ from machine.devices import cuda_errors
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batch_plan import OomBackoff, at_epoch, halve_budget
-from train.dataset.batches import Batch, Batches
+from train.dataset.batches import Batch, Batches, OomBackoff, agreed
 from train.dataset.device_prefetch import copier_for, prefetch
-from train.distributed import World, agreed
+from train.distributed import World
 from train.early_stopping import EarlyStopping
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
-from train.learner import DeferredStepResult, Learner, StepResult, Validation
-from train.metrics.deferred import DeferredMetrics
+from train.learner import DeferredStepResult, Learner, StepResult
+from train.losses import DECIDING_LOSS, LOSS_TERMS
 from train.metrics.flops import step_flops
-from train.metrics.logs import Logs, TrainedStep
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.sampling.sample_files import sample_is_missing
@@ -70,11 +69,12 @@ def train_step(
     learning_rate = learner.start_step(batch)
     losses, loss = _forward_backward_retried(learner, batch)
     norm = learner.gradient_norm()
-    numbers = torch.stack((losses.text, losses.audio, loss, norm.to(loss))).detach()
+    means = (term.mean(losses) for term in LOSS_TERMS)
+    numbers = torch.stack((*means, loss, norm.to(loss))).detach()
     if deferred:
         numbers = learner.over_all_ranks(numbers)
         learner.clip_gradients(norm)
-        learner.optimizer_step(non_finite=~torch.isfinite(numbers[2] + numbers[3]))
+        learner.optimizer_step(non_finite=~torch.isfinite(numbers[-2] + numbers[-1]))
         result: StepResult | DeferredStepResult = DeferredStepResult(numbers, learning_rate)
     elif (result := learner.read(numbers, learning_rate)).finite:
         learner.clip_gradients(norm)
@@ -257,7 +257,7 @@ class Trainer:
             return train_step(learner, batch, deferred=learner.can_defer)
         except Exception as error:
             found = cuda_errors.classify(error)
-            smaller = self._smaller(epoch, batch)
+            smaller = self.batches.halved(epoch, batch.clips)
             if (
                 found is None
                 or not found.transient
@@ -274,11 +274,6 @@ class Trainer:
             "goes on.", found.words, smaller,
         )  # fmt: skip
         return None
-
-    def _smaller(self, epoch: int, batch: Batch) -> float | None:
-        seconds = [clip.seconds for clip in self.batches.clips]
-        now = at_epoch(self.batches.batch_seconds, self.batches.halvings, epoch + 1)
-        return halve_budget(batch.clips, seconds, now)
 
     def _log_step(
         self, epoch: int, number: int, batch: Batch, result: StepResult | DeferredStepResult,
@@ -331,7 +326,7 @@ class Trainer:
 
     # Validation, checkpoints, samples
 
-    def _validate(self, epoch: int) -> Validation | None:
+    def _validate(self, epoch: int) -> dict[str, float] | None:
         """The losses on the validation clips, where they are due: VALIDATION_EVERY, and always the
         last epoch. Of no worth after a stop."""
         self.metrics.flush()
@@ -343,16 +338,16 @@ class Trainer:
             itertools.takewhile(lambda _: not self.stop.requested, batches)
         )
         if not self.stop.requested:
-            self.early_stopping.record_loss(epoch, found.audio_loss)
+            self.early_stopping.record_loss(epoch, found[DECIDING_LOSS])
         return found
 
-    def _save(self, epoch: int, validation: Validation | None) -> None:
+    def _save(self, epoch: int, validation: dict[str, float] | None) -> None:
         """Writes the epoch's checkpoint with the state to go on from. Rank 0 writes, the others
         wait."""
         self._finish_writing()
         losses = {
-            "validation_text_loss": validation.text_loss if validation else None,
-            "validation_audio_loss": validation.audio_loss if validation else None,
+            f"validation_{term.name}": validation[term.name] if validation else None
+            for term in LOSS_TERMS
         }
         with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             if self.world.is_main:

@@ -30,6 +30,7 @@ from machine.process import StderrFile, kill_group, module_command
 from machine.storage import locks
 from machine.storage.atomic import WriteError
 from machine.text import last_line, printable
+from machine.threads import ONE_THREAD
 
 log = logging.getLogger("api")
 
@@ -39,9 +40,6 @@ MODULE = "train"
 NICENESS = 15
 # The first to go where memory is short: a cut goes on where it stopped.
 _OOM_SCORE = 900
-_ONE_THREAD = dict.fromkeys(
-    (f"{library}_NUM_THREADS" for library in ("OPENBLAS", "OMP", "MKL", "BLIS")), "1"
-)
 # Ten hours of English take half an hour of one core; a file that pretends to be endless is ended.
 MOST_SECONDS = 12 * 3600.0
 _LOOK_SECONDS = 5.0
@@ -211,7 +209,7 @@ class CutQueue:
         child = await asyncio.create_subprocess_exec(
             *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
             stderr=errors.fileno(), start_new_session=True, limit=_READ_LIMIT,
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **ONE_THREAD},
         )  # fmt: skip
         self._running = (dataset.id, child)
         _behind_everybody(child.pid, self.niceness)

@@ -16,8 +16,7 @@ from pydantic_core import PydanticCustomError
 from starlette.responses import PlainTextResponse, Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
-from api.schemas import LanguageText, Text, VoiceText
+from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared

@@ -10,8 +10,7 @@ from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
-from api.schemas import MOST_CHARACTERS
+from api.schemas import MOST_CHARACTERS, PROBLEMS
 from api.speech import speaking
 from api.speech.speaking import WAV
 from api.state import AppState, Shared
@@ -57,9 +56,7 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     if not told["text"].strip():
         text = "text is missing: send it in the address, in a form, or as a header."
         raise APIError(422, "invalid_request", text, param="text")
-    if len(told["text"]) > MOST_CHARACTERS:
-        text = f"text has {len(told['text']):,} characters; at most {MOST_CHARACTERS:,} are taken."
-        raise APIError(422, "invalid_request", text, param="text")
+    speaking.check_length(told["text"])
     ask = SynthesisRequest(told["text"], told["language_id"])
     return await speaking.respond(
         parts, caller, ask, WAV, told["speaker_id"] or SERVED,

@@ -11,7 +11,9 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query
 
 from api.errors import APIError, shown
-from api.response_schemas import (
+from api.schemas import (
+    OPENAI_MODELS,
+    OWN_MODEL,
     PROBLEMS,
     AudioModelList,
     AudioModelRow,
@@ -20,7 +22,6 @@ from api.response_schemas import (
     ModelList,
     ModelRow,
 )
-from api.schemas import OPENAI_MODELS, OWN_MODEL
 from api.speech import speaking
 from api.state import AppState, Shared
 from api.voices.store import SERVED

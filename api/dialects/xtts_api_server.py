@@ -11,14 +11,13 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from api.dialects.memory import TtsSettings
-from api.response_schemas import PROBLEMS
-from api.schemas import LanguageText, Text, VoiceText
+from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
 from api.speech import speaking
-from api.speech.languages import name_of
 from api.speech.speaking import WAV, SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.text.languages import NAMES
 
 router = APIRouter(tags=["xtts-api-server"], responses=PROBLEMS)
 _STREAM = SoundForm("wav", "stream", "audio/x-wav")
@@ -56,7 +55,8 @@ async def list_speaker_names(parts: Shared) -> list[str]:
 @router.get("/languages")
 async def list_languages(parts: Shared) -> dict[str, dict[str, str]]:
     """The served voice's languages: English name -> code."""
-    return {"languages": {name_of(code): code for code in parts.languages}}
+    names = {code: NAMES.get(code.lower().partition("-")[0], code) for code in parts.languages}
+    return {"languages": {name: code for code, name in names.items()}}
 
 
 @router.get("/get_models_list")

@@ -16,12 +16,11 @@ from pydantic import BaseModel, ConfigDict, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS
-from api.schemas import LanguageText, Text
+from api.routes.voices import UPLOAD, check_one_file, keep_voice, upload_of
+from api.schemas import PROBLEMS, LanguageText, Text
 from api.speech import speaking
 from api.speech.speaking import SoundForm
 from api.state import AppState, Shared
-from api.voices import adding
 from api.voices.store import means_served
 from xtts.inference.synthesis_request import SynthesisRequest
 
@@ -63,21 +62,21 @@ async def list_studio_speakers(parts: Shared) -> dict[str, VoiceHandle]:
     return {label: handle_of(voice) for label, voice in [*labels.items(), ("default", "default")]}
 
 
-@router.post("/clone_speaker", openapi_extra=adding.upload_of("wav_file"))
+@router.post("/clone_speaker", openapi_extra=upload_of("wav_file"))
 async def clone_speaker(
     request: Request,
     parts: Shared,
-    wav_file: Annotated[UploadFile, File(description=adding.UPLOAD)],
+    wav_file: Annotated[UploadFile, File(description=UPLOAD)],
 ) -> VoiceHandle:
     """A voice from a recording, which is kept under the name of its file; the same recording again
     is the same voice. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
-    await adding.check_one_file(request, "wav_file")
+    await check_one_file(request, "wav_file")
     stem = PurePath(wav_file.filename or "").stem
     name = "".join(one for one in stem if one.isprintable())[:100].strip()
     if not name or means_served(name):
         name = "cloned"  # it is asked for by its handle
-    voice = await adding.add_voice(parts, name, wav_file, once=True)
+    voice = await keep_voice(parts, name, wav_file, once=True)
     return handle_of(voice.id)
 
 

@@ -1,4 +1,5 @@
-"""The speaking process as asyncio sees it: start, ask, read frames until its end, kill."""
+"""The speaking process as asyncio sees it: start, ask, read frames until its end, kill; and the
+sound of one request."""
 
 import asyncio
 import contextlib
@@ -7,21 +8,46 @@ import os
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
+from api.engine.queue import QueuedRequest
+from api.engine.voices import OpenedVoiceState
 from api.errors import APIError
 from machine.devices.probe.runner import clean_environment
-from machine.devices.selection import oom_kills
+from machine.devices.selection import Environment, look_at_machine, oom_kills
 from machine.process import StderrFile, kill_group
-from xtts.workers import protocol as frames
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.workers import server_main as frames
 from xtts.workers.failures import WorkerFailed, death, worker_failed
 
-COMMAND = (sys.executable, "-m", "xtts.workers.server_main")
+COMMAND = (sys.executable, "-m", frames.__name__)
 _REAP_SECONDS = 5.0
 # An interpreter with a model takes a while to end on a busy machine.
 _EXIT_SECONDS = 3.0
 _READ_LIMIT = 1 << 22
 _TICK_SECONDS = 0.1
+# A child's answers as the caller gets them: status and code.
+_REASONS = {
+    "refused": (422, "refused"),
+    "no_reference": (409, "no_reference"),
+    "not_finite": (503, "not_finite"),
+    "internal": (500, "internal"),
+}
+# A request with more sound than this unread (30 s of PCM16 at 24 kHz) gets no turn until its caller
+# has read some. It is longer than a turn is waited for: who plays while reading hears no gap.
+_UNREAD_BYTES = 30 * 2 * 24_000
+
+
+@dataclass(frozen=True)
+class ChildOptions:
+    """What a child is started with. compute: its device is the one wished for. command and look:
+    others in tests."""
+
+    compute: ComputeConfig = field(default_factory=lambda: ComputeConfig("auto"))
+    command: tuple[str, ...] = COMMAND
+    look: Callable[[], Environment] = field(default=lambda: look_at_machine(use_cache=False))
 
 
 class SpeakingProcess:
@@ -61,17 +87,20 @@ class SpeakingProcess:
             self._process.stdin.write(frames.packed(header))
 
     async def ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Sends a message that has one answer. Raises APIError when it does not come in time, or
-        the process ends before."""
+        """Sends a message that has one answer. Raises APIError where that is a refusal, it does not
+        come in time, or the process ends before."""
         name = f"a{next(self._names)}"
         future = self._asked[name] = asyncio.get_running_loop().create_future()
         self.send({**message, "id": name})
         try:
-            return await asyncio.wait_for(future, seconds)
+            answer = await asyncio.wait_for(future, seconds)
         except TimeoutError:
             raise APIError(503, "hang", "The speaking process did not answer in time.") from None
         finally:
             self._asked.pop(name, None)
+        if answer["say"] == "failed":
+            raise refusal_of(answer)
+        return answer
 
     def refuse_asked(self, refusal: APIError) -> None:
         """Ends whatever `ask` waits for."""
@@ -159,7 +188,9 @@ class SpeakingProcess:
         if not exited:
             tail = f" It said last: {last}" if last else ""
             return WorkerFailed("crashed", f"It closed its output and did not end.{tail}")
-        return death(code if code is not None else 0, last, oom_killed=self._killed_for_memory())
+        return death(
+            code if code is not None else 0, last, oom_killed=oom_kills() > self._oom_kills
+        )
 
     async def kill(self) -> None:
         """SIGKILL to its whole group; one inside a driver's call is left behind."""
@@ -169,5 +200,89 @@ class SpeakingProcess:
         if self._process.stdin is not None:
             self._process.stdin.close()
 
-    def _killed_for_memory(self) -> bool:
-        return oom_kills() > self._oom_kills
+
+class SpeechStream:
+    """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
+    many pieces ran to the model's code limit without a stop code; pieces: what became of each
+    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end.
+    words: (word, start, end) in seconds, as far as pieces have ended; timed: whether every piece
+    had them, known at the end.
+    voice: None for the one that is served when it is this request's turn.
+    on_read: called after each chunk that the caller has taken.
+
+    Raises APIError where it ends otherwise than by being spoken.
+    """
+
+    def __init__(
+        self,
+        job: QueuedRequest,
+        ask: SynthesisRequest,
+        recording: str | None,
+        voice: OpenedVoiceState | None = None,
+        on_read: "Callable[[SpeechStream], None]" = lambda _: None,
+    ) -> None:
+        self.job = job
+        self.voice = voice
+        self.ask = ask
+        self.recording = recording
+        self.bytes = 0
+        self.seconds: float | None = None
+        self.cut_pieces = 0
+        self.pieces: list[dict[str, Any]] = []
+        self.words: list[list[Any]] = []
+        self.timed = False
+        self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
+        self._unread = 0
+        self._on_read = on_read
+        self.over = False
+
+    @property
+    def faults(self) -> list[str]:
+        """How the pieces ended that are not as they should be, a word each."""
+        return [
+            piece["ending"]
+            for piece in self.pieces
+            if piece["ending"] != "good" and not piece["cut_off"]
+        ]
+
+    @property
+    def respoken(self) -> int:
+        """How many pieces were spoken more than once."""
+        return sum(piece["attempts"] > 1 for piece in self.pieces)
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether so much sound is unread that more of it can wait."""
+        return self._unread > _UNREAD_BYTES
+
+    def put(self, chunk: bytes) -> None:
+        """More sound, for a caller who is still there."""
+        if not self.over:
+            self.bytes += len(chunk)
+            self._unread += len(chunk)
+            self._queue.put_nowait(chunk)
+
+    def end(self, refusal: APIError | None = None) -> None:
+        """No more sound, and why if it is not all."""
+        if not self.over:
+            self.over = True
+            self._queue.put_nowait(refusal)
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        while True:
+            found = await self._queue.get()
+            if isinstance(found, APIError):
+                raise found
+            if found is None:
+                return
+            self._unread -= len(found)
+            self._on_read(self)
+            yield found
+
+
+def refusal_of(answer: Mapping[str, Any]) -> APIError:
+    """What a child's `failed` is to the caller."""
+    code = answer["reason_code"]
+    status, word = _REASONS.get(code, (503, code))
+    retry = 1 if status == 503 else None
+    return APIError(status, word, answer["reason"], retry_after=retry)

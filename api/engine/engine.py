@@ -14,24 +14,25 @@ from dataclasses import asdict
 from typing import Any
 
 from api.engine import supervision
-from api.engine.child import SpeakingProcess
-from api.engine.options import DEMO, ChildOptions, EngineLimits, OpenedVoiceState, VoiceTarget
-from api.engine.preview import PreviewSlot
-from api.engine.queue import DEADLY, QueuedRequest, RequestQueue
-from api.engine.speech_stream import (
-    MICRO,
-    SpeechStream,
+from api.engine.child import ChildOptions, SpeakingProcess, SpeechStream, refusal_of
+from api.engine.queue import (
+    DEADLY,
+    EngineLimits,
+    QueuedRequest,
+    RequestQueue,
     digest_of,
     no_refusal,
-    refusal_of,
 )
 from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
+from api.engine.voices import DEMO, OpenedVoiceState, PreviewSlot, VoiceTarget
 from api.errors import APIError, closing, starting, without_paths
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
 log = logging.getLogger("api")
 _TOLD_OF_A_VOICE = ("licence", "sha256", "own_voice", "precision", "placed", "slots")
+# The service's own word.
+MICRO = SynthesisRequest("Yes.", "", max_codes=12)
 
 
 class Engine:
@@ -205,10 +206,7 @@ class Engine:
     async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises APIError."""
         assert self.child is not None
-        answer = await self.child.ask(message, self.limits.start)
-        if answer["say"] == "failed":
-            raise refusal_of(answer)
-        return answer
+        return await self.child.ask(message, self.limits.start)
 
     def _close_voice(self, key: str) -> None:
         """Those who speak with it finish first: the child sees to that."""
@@ -345,7 +343,7 @@ class Engine:
         else:
             self.waiting.leave(name)
             if spoken is not None and header["say"] == "failed":
-                spoken.end(refusal_of(dict(header)))
+                spoken.end(refusal_of(header))
                 self._doubt(header, spoken)
         self._dispatch()
 

@@ -1,16 +1,28 @@
-"""The request queue: bounded, with deadlines, shared by caller; inputs that killed a process.
+"""Who speaks when: rate limits by caller; the request queue, bounded, with deadlines, shared by
+caller; inputs that killed a process.
 
 Pure: the time is given, nothing is waited for.
 """
 
 import bisect
+import hashlib
+import json
 import math
-from collections import Counter, deque
+import re
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import TypeVar
 
-from api.recent import Recent
+from api.errors import APIError
+from xtts.inference.synthesis_request import SynthesisRequest
+
+Key = TypeVar("Key")
+Value = TypeVar("Value")
+# What counts as one request: a piece of a text, as XTTS-v2 speaks English. A longer text is more.
+UNIT_CHARACTERS = 250
+_MOST_BUCKETS = 10_000
 
 # What a request takes before any has been seen, in seconds.
 FIRST_GUESS_SECONDS = 2.0
@@ -29,6 +41,76 @@ DEADLY = 2
 _LATE_SECONDS = 5.0
 _SOON_SECONDS = 5.0
 _MOST_TIMES = 1024
+
+
+@dataclass(frozen=True)
+class EngineLimits:
+    """In seconds, but for the first two. ready: how fresh the last word must be; micro: after how
+    much silence the service tries itself; preview: after how much silence a voice that is not
+    served is closed."""
+
+    slots: int | None = None
+    queue: int = 32
+    deadline: float = 30.0
+    hang: float = 30.0
+    start: float = 180.0
+    ready: float = 60.0
+    micro: float = 20.0
+    preview: float = 120.0
+
+    @property
+    def guess(self) -> float:
+        """Who is expected to wait longer is refused at once, so that few are dropped later because
+        a guess was wrong."""
+        return 0.6 * self.deadline
+
+    @property
+    def turn(self) -> float:
+        """Who has waited longer is dropped: the first sound takes time too."""
+        return 0.85 * self.deadline
+
+
+class Recent(OrderedDict[Key, Value]):
+    """A dict of at most `most` keys: what was set longest ago is forgotten."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+
+    def __setitem__(self, key: Key, value: Value) -> None:
+        super().__setitem__(key, value)
+        self.move_to_end(key)
+        if len(self) > self.most:
+            self.popitem(last=False)
+
+
+@dataclass
+class RateLimiter:
+    """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state.
+
+    Whoever has a token may ask. A long text that is taken in costs more than one, also more than
+    there are: the next request waits until that is paid back.
+    """
+
+    per_minute: int | None
+    buckets: Recent[str, tuple[float, float]] = field(default_factory=lambda: Recent(_MOST_BUCKETS))
+
+    def take(self, caller: str, now: float) -> float:
+        """0.0 when the caller may ask, else how many seconds to wait."""
+        if self.per_minute is None:
+            return 0.0
+        full = float(self.per_minute)
+        tokens, at = self.buckets.get(caller, (full, now))
+        tokens = min(full, tokens + (now - at) * self.per_minute / 60)
+        fits = tokens >= 1
+        self.buckets[caller] = (tokens - fits, now)
+        return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
+
+    def count_length(self, caller: str, characters: int) -> None:
+        """Counts a text that is spoken for what it is beyond the one token of its request."""
+        if caller in self.buckets:
+            tokens, at = self.buckets[caller]
+            self.buckets[caller] = tokens - (characters - 1) // UNIT_CHARACTERS, at
 
 
 @dataclass
@@ -313,3 +395,28 @@ class RequestQueue:
         paused = [job for job in self.queue if job.paused]
         self.queue = deque(job for job in self.queue if not job.paused)
         return speaking + paused
+
+
+def digest_of(ask: SynthesisRequest, recording: str) -> str:
+    """A hash by which an input that ends the process is known again, also with another digit, other
+    spaces or signs, another seed or speed.
+
+    What a text does while it is read ends nothing (`xtts.workers.text_worker`); what is left are
+    faults in native code, and those are not of one digit.
+    """
+    words = re.sub(r"\d+", "0", ask.text.casefold())
+    words = " ".join(re.findall(r"\w+", words)) or ask.text
+    text = json.dumps([words, ask.language, recording])
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
+    """Why a request is not taken in."""
+    if no.code == "deadly_input":
+        text = "This input has ended the speaking process twice and is not spoken any more."
+        return APIError(422, no.code, text, param="input")
+    if no.code == "too_late":
+        text = f"There are too many in front for a turn within {limits.deadline:g} s."
+    else:
+        text = f"{limits.queue} requests wait already, and this caller has its share of them."
+    return APIError(503, no.code, text, retry_after=no.retry_seconds)

@@ -1,8 +1,10 @@
 """Routes /v1/datasets: make a dataset, send recordings and their text, cut, correct, delete."""
 
 import asyncio
+import re
 import shlex
 import shutil
+from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
 
@@ -13,12 +15,12 @@ from starlette.responses import FileResponse, Response
 from api import dataset_schemas as schemas
 from api.datasets import clips, uploads
 from api.datasets.store import UploadedDataset, read_job
-from api.errors import APIError
-from api.response_schemas import PROBLEMS
+from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
-from api.speech.languages import recorded_language
+from api.schemas import PROBLEMS
 from api.state import AppState, Shared
+from xtts.text.languages import NAMES
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
 _GB = 1_000_000_000
@@ -61,7 +63,7 @@ async def make_dataset(
 ) -> schemas.DatasetDetails:
     """An empty dataset. Record a person only with their consent."""
     parts.check_rate(request)
-    language = recorded_language(wanted.language, parts.languages)
+    language = _recorded_language(wanted.language, parts.languages)
     name = visible_name(wanted.name)
     made = await asyncio.to_thread(parts.datasets.create, name, language)
     return await asyncio.to_thread(_details, parts, made)
@@ -213,6 +215,20 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     if not path.is_file():
         raise APIError(404, "not_cut", "That dataset is not cut yet.")
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
+
+
+def _recorded_language(asked: str, more: Sequence[str]) -> str:
+    """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
+    locale. Raises APIError (422)."""
+    known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
+    language = asked.lower()
+    if not re.fullmatch(schemas.LOCALE, language) or language.partition("-")[0] not in known:
+        text = (
+            f"language is {shown(asked)}; known are {', '.join(known)}, also with a region, such "
+            "as pt-br."
+        )
+        raise APIError(422, "invalid_request", text, param="language")
+    return language
 
 
 def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetails:

@@ -9,7 +9,7 @@ from starlette.responses import FileResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from api.errors import APIError, response
-from api.response_schemas import PROBLEMS
+from api.schemas import PROBLEMS
 
 
 def ranged_responses(media_type: str) -> dict[int | str, dict[str, Any]]:

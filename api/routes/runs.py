@@ -8,13 +8,13 @@ from fastapi import Path as PathParameter
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunList
 from api.routes import speech
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
+from api.routes.speech import SpeechRequest
 from api.runs import evaluations, listing
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target, no_checkpoint
-from api.schemas import SpeechRequest
+from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunList
 from api.state import AppState, Shared
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)

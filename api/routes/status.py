@@ -6,7 +6,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import FileResponse, PlainTextResponse, Response, StreamingResponse
 
 from api.gate import refuse_key
-from api.response_schemas import PROBLEMS, Alive, Ready, Status
+from api.schemas import PROBLEMS, Alive, Ready, Status
 from api.state import PAGE, Shared, key_of
 
 router = APIRouter(tags=["status"], responses=PROBLEMS)

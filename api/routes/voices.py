@@ -1,21 +1,37 @@
 """Routes /v1/voices: list, upload, rename, hear and delete voices."""
 
+import asyncio
+import contextlib
+import hashlib
 import unicodedata
 from datetime import UTC, datetime
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
+from pydantic import BaseModel, Field
 from starlette.responses import Response
 
 from api.errors import APIError
-from api.response_schemas import PROBLEMS, VoiceList, VoiceRow
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
-from api.schemas import MOST_NAME, RenameRequest
+from api.schemas import MOST_NAME, PROBLEMS, VoiceList, VoiceRow
 from api.state import AppState, Shared
-from api.voices import adding
-from api.voices.store import SERVED, check_new_name
+from api.voices import recordings
+from api.voices.recordings import MOST_BYTES
+from api.voices.store import SERVED, UploadedVoice, check_new_name
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
+
+
+UPLOAD = "WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s"
+MEDIA_TYPES = (
+    "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg", "audio/mp4", "audio/aac", "audio/webm",
+)  # fmt: skip
+
+
+class RenameRequest(BaseModel):
+    """A voice's new name."""
+
+    name: Annotated[str, Field(min_length=1, max_length=MOST_NAME)]
 
 
 def _served(parts: AppState) -> VoiceRow:
@@ -26,23 +42,29 @@ def _served(parts: AppState) -> VoiceRow:
     )  # fmt: skip
 
 
+def upload_of(field: str) -> dict[str, Any]:
+    """What /openapi.json says of a form whose `field` is a recording."""
+    encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
+    return {"requestBody": {"content": {"multipart/form-data": {"encoding": encoding}}}}
+
+
 @router.get("")
 def list_voices(parts: Shared) -> VoiceList:
     """The served voice first."""
     return VoiceList(voices=[_served(parts), *(voice.row() for voice in parts.voices.all())])
 
 
-@router.post("", status_code=201, openapi_extra=adding.upload_of("file"))
+@router.post("", status_code=201, openapi_extra=upload_of("file"))
 async def add_voice(
     parts: Shared,
     request: Request,
-    file: Annotated[UploadFile, File(description=adding.UPLOAD)],
+    file: Annotated[UploadFile, File(description=UPLOAD)],
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> VoiceRow:
     """A voice from a recording. Clone a voice only with its owner's consent."""
     parts.check_rate(request)
-    await adding.check_one_file(request, "file")
-    voice = await adding.add_voice(parts, visible_name(name), file)
+    await check_one_file(request, "file")
+    voice = await keep_voice(parts, visible_name(name), file)
     return voice.row()
 
 
@@ -76,8 +98,51 @@ async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    await adding.remove_voice(parts, parts.voices.find(voice_id))
+    await forget_voice(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
+
+
+async def check_one_file(request: Request, field: str) -> None:
+    """Raises APIError (422) for a form with several files: one would be kept and the rest lost."""
+    count = len((await request.form()).getlist(field))
+    if count > 1:
+        text = f"{field} is there {count} times; one recording is one voice. Send one at a time."
+        raise APIError(422, "several_files", text, param=field)
+
+
+async def keep_voice(
+    parts: AppState, name: str, file: UploadFile, *, once: bool = False
+) -> UploadedVoice:
+    """once: the voice that has this very recording, where there is one. Raises APIError for what is
+    no recording, for a name that means the served voice, and where it cannot be kept."""
+    async with parts.decoding:
+        # Read from the disk, where its form was put, by those only who decode.
+        data = await file.read(MOST_BYTES + 1)
+        if len(data) > MOST_BYTES:
+            raise APIError(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
+        recording = await recordings.decoded(data)
+    if once:
+        sha256 = hashlib.sha256(recording.wav).hexdigest()
+        for voice in await asyncio.to_thread(parts.voices.all):
+            if voice.sha256 == sha256:
+                return voice
+    check_new_name(name)
+    voice = await asyncio.to_thread(parts.voices.add, name, recording)
+    try:
+        await parts.engine.listen(str(parts.voices.recording(voice)))
+    except APIError as refusal:
+        # 503: the process is being started; latents are made when the voice is first asked for.
+        if refusal.status != 503:
+            with contextlib.suppress(APIError):  # somebody else has deleted it
+                await forget_voice(parts, voice)
+            raise
+    return voice
+
+
+async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:
+    """Deletes a voice and all that was made of it. Raises APIError."""
+    await asyncio.to_thread(parts.voices.remove, voice)
+    parts.engine.forget(str(parts.voices.recording(voice)))
 
 
 def visible_name(name: str) -> str:

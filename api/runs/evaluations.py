@@ -6,14 +6,14 @@ Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of epoc
 from collections.abc import Callable
 from pathlib import Path
 
-from api.response_schemas import (
+from api.runs.listing import RunSummary
+from api.schemas import (
     CandidateRow,
     CandidateSentences,
     EvaluationRow,
     SaidSentence,
     VerdictRow,
 )
-from api.runs.listing import RunSummary
 from xtts.voices.evaluation_file import Candidate, CandidateKind, Verdict
 
 BASE = "base"

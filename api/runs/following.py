@@ -11,12 +11,12 @@ from typing import Literal
 from api.engine.engine import Engine
 from api.errors import APIError
 from api.events import Events
-from api.response_schemas import RunList, RunRow, Served
 from api.runs import evaluations, promotion, targets
 from api.runs import listing as runs
 from api.runs.listing import CURRENT, EpochSummary, LossCurve, RunSummary
 from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
+from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
 from xtts.voices.learned_decoder import digest_beside
 
@@ -161,7 +161,7 @@ class VoiceFollower:
 
     def tell(self) -> None:
         """Tells whoever listens that runs have changed."""
-        if self.events.heard:
+        if self.events.listeners:
             self.events.tell("epoch", self.listing())
             current = self.runs.get(CURRENT)
             if current is not None:

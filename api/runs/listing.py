@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from api.response_schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTimestamp
+from api.schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTimestamp
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json

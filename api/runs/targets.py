@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from api.engine.options import DEMO, VoiceTarget
+from api.engine.voices import DEMO, VoiceTarget
 from api.errors import APIError
 from api.runs import evaluations
 from api.runs.listing import EpochSummary, RunSummary

@@ -19,13 +19,14 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
-from api.engine.options import VoiceTarget
-from api.engine.speech_stream import SpeechStream
-from api.errors import APIError, response
-from api.speech.languages import language_of
+from api.engine.child import SpeechStream
+from api.engine.voices import VoiceTarget
+from api.errors import APIError, response, shown
+from api.schemas import MOST_CHARACTERS
 from api.state import AppState
 from api.voices import store
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.text.languages import CODE_BY_NAME
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
@@ -34,6 +35,13 @@ Sending = Literal["whole", "stream", "events", "lines", "object"]
 _CONTENT_TYPES = {
     "events": "text/event-stream", "lines": "application/x-ndjson", "object": "application/json",
 }  # fmt: skip
+# Kokoro's `lang_code`; hexgrad/kokoro, kokoro/pipeline.py.
+_KOKORO = {
+    "a": "en", "b": "en", "e": "es", "f": "fr", "h": "hi", "i": "it", "j": "ja", "p": "pt",
+    "z": "zh",
+}  # fmt: skip
+# The client leaves the choice to the server.
+_ANY = frozenset({"", "auto"})
 
 
 @dataclass(frozen=True)
@@ -319,6 +327,39 @@ async def stream(
         spoken = await engine.preview(target, ask, recording, caller)
     parts.rate.count_length(caller, len(ask.text))
     return spoken
+
+
+def code_of(asked: str | None) -> str:
+    """The ISO 639-1 code of what a client wrote: `en`, `en-US`, `en_us`, `English` or Kokoro's `a`;
+    "" where it leaves the choice to the server."""
+    word = " ".join((asked or "").casefold().split())
+    if word in _ANY:
+        return ""
+    short = word.replace("_", "-").partition("-")[0]
+    return CODE_BY_NAME.get(word) or _KOKORO.get(word) or short
+
+
+def language_of(asked: str | None, known: Sequence[str], param: str = "language") -> str:
+    """The voice's own word for the language asked for; "" where none was.
+
+    known: the languages of the voice; empty where it is not open yet, and the text is refused then
+    where it is read. Raises APIError (400) naming `param`.
+    """
+    short = code_of(asked)
+    if not short or not known:
+        return short
+    for language in known:
+        if language.lower().partition("-")[0] == short:
+            return language
+    text = f"{param} is {shown(asked)}; this voice speaks {', '.join(known)}."
+    raise APIError(400, "language_unsupported", text, param=param)
+
+
+def check_length(text: str) -> None:
+    """Raises APIError (422) for a longer text than is spoken."""
+    if len(text) > MOST_CHARACTERS:
+        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are taken."
+        raise APIError(422, "invalid_request", told, param="text")
 
 
 async def recording_of(asked: str, parts: AppState, param: str = "voice") -> str | None:

@@ -186,7 +186,7 @@ def _check_headroom() -> None:
 
 
 def measure(mono: Array, rate: int) -> dict[str, Any]:
-    """The quality of samples `[n]` in -1..1, as `api.response_schemas.VoiceQuality`: the level of
+    """The quality of samples `[n]` in -1..1, as `api.schemas.VoiceQuality`: the level of
     the loud frames, and how far the quiet ones are below. Raises ValueError for a steady sound."""
     levels = _levels_db(mono, rate)
     if levels.std() < _STEADY_DB or _tone_share(mono) > _TONE_SHARE:

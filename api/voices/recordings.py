@@ -20,6 +20,7 @@ from api import encoding
 from api.errors import APIError
 from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
 from machine.process import kill_group
+from machine.threads import ONE_THREAD
 
 log = logging.getLogger("api")
 
@@ -29,10 +30,6 @@ LEAST_SECONDS = 1.0
 WALL_SECONDS = 10.0
 COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MOST_SECONDS))
 _KINDS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
-# Each thread of a linear-algebra library reserves tens of MB when numpy is imported: 2.7 GB of
-# address space on 64 cores. Nothing here multiplies matrices.
-_THREAD_SETTINGS = ("OPENBLAS", "OMP", "MKL", "BLIS")
-_ONE_THREAD = dict.fromkeys((f"{library}_NUM_THREADS" for library in _THREAD_SETTINGS), "1")
 _RETRY_SECONDS = 5
 MISSING = (
     "m4a, aac and webm are read by FFmpeg's decoder, which is not installed here. Type `.venv/bin/"
@@ -43,7 +40,7 @@ MISSING = (
 
 @dataclass(frozen=True)
 class DecodedRecording:
-    """wav: 16-bit PCM, mono, whole; quality: as `api.response_schemas.VoiceQuality`."""
+    """wav: 16-bit PCM, mono, whole; quality: as `api.schemas.VoiceQuality`."""
 
     wav: bytes
     seconds: float
@@ -99,7 +96,7 @@ async def _decode(data: bytes, *more: str) -> tuple[int, bytes, bytes]:
         child = await asyncio.create_subprocess_exec(
             *COMMAND, *more, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, start_new_session=True,
-            env={**os.environ, **_ONE_THREAD},
+            env={**os.environ, **ONE_THREAD},
         )  # fmt: skip
     except OSError as error:
         log.error("The decoder of recordings cannot be started: %s", error)

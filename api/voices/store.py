@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from api.errors import APIError, shown
-from api.response_schemas import VoiceRow
+from api.schemas import VoiceRow
 from api.shared_folder import changing, read, read_all
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import remove_stale, replace_file, write_json

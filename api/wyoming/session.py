@@ -33,7 +33,6 @@ from wyoming.tts import (
 from api.encoding import RATE
 from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
-from api.schemas import MOST_CHARACTERS
 from api.speech import speaking
 from api.speech.speaking import count_pieces
 from api.state import AppState
@@ -122,8 +121,9 @@ class WyomingSession:
         if Synthesize.is_type(event.type):
             # Within a stream it repeats the whole text, for servers without streams.
             if self._streamed is None:
+                speaking.check_length(whole := _text_of(event))
                 text = TextStream()
-                text.add(_short_enough(_text_of(event)))
+                text.add(whole)
                 text.end()
                 self._enter(_voice_of(event), text, streamed=False)
         elif SynthesizeStart.is_type(event.type):
@@ -247,13 +247,6 @@ def _text_of(event: Event) -> str:
         raise MalformedEvent(f"{event.type} needs a text.")
     if any("\ud800" <= sign <= "\udfff" for sign in text):
         told = "text is no Unicode text: it holds one half of a sign (a lone surrogate)."
-        raise APIError(422, "invalid_request", told, param="text")
-    return text
-
-
-def _short_enough(text: str) -> str:
-    if len(text) > MOST_CHARACTERS:
-        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are taken."
         raise APIError(422, "invalid_request", told, param="text")
     return text
 

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 from api.app import build, how_of
-from api.engine.options import ChildOptions, EngineLimits
+from api.engine.child import ChildOptions
+from api.engine.queue import EngineLimits
 from api.http.connections import ConnectionLimits
 from api.http.server import Server, server_of
 from api.settings import ApiSettings

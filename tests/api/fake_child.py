@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from xtts.workers import server_main
-from xtts.workers.protocol import packed
 
+Frame = tuple[dict[str, Any], bytes]
 CHUNK = 480
 # What a step takes, in seconds.
 STEP = float(os.environ.get("FAKE_STEP", "0.002"))
@@ -32,6 +32,11 @@ FAILURES = {
     "!internal": ("internal", "The service failed at this request (KeyError in x.py:1)."),
     "!refuse": ("refused", "There is nothing to speak in /etc/passwd."),
 }
+
+
+def frame(say: str, name: str, **more: Any) -> Frame:
+    """A header without bytes."""
+    return {"say": say, "id": name, **more}, b""
 
 
 def pieces_of(text: str) -> list[dict[str, object]]:
@@ -93,15 +98,17 @@ class FakeEnsemble:
     def waiting(self) -> bool:
         return False
 
-    def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
+    def take(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         name = message.get("id", "")
         if message["do"] == "open":
             yield from self._open(name, message)
         elif message["do"] == "speak":
             assert len(self._speeches) - len(self._paused) < self._slots
             if message["key"] in self._mute and not (message["micro"] or message["recording"]):
-                yield packed({"say": "failed", "id": name, "reason_code": "no_reference",
-                              "reason": "It holds no recording of its own."})  # fmt: skip
+                yield frame(
+                    "failed", name, reason_code="no_reference",
+                    reason="It holds no recording of its own.",
+                )  # fmt: skip
                 return
             text, who = message["ask"]["text"], self._names[message["key"]]
             text = f"{text} {who}" if text == "!who" else text
@@ -114,16 +121,15 @@ class FakeEnsemble:
         elif message["do"] == "cancel":
             self._paused.discard(name)
             if self._speeches.pop(name, None):
-                yield packed({"say": "cancelled", "id": name})
+                yield frame("cancelled", name)
         elif message["do"] == "listen":
-            yield packed({"say": "heard", "id": name})
+            yield frame("heard", name)
 
-    def _open(self, name: str, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _open(self, name: str, message: Mapping[str, Any]) -> Iterator[Frame]:
         voice = message["voice"]["name"]
         if "bad" in voice:
             reason = f"{Path('/secret') / voice} is damaged."
-            yield packed({"say": "failed", "id": name, "reason_code": "refused",
-                          "reason": reason})  # fmt: skip
+            yield frame("failed", name, reason_code="refused", reason=reason)
             return
         if is_deadly(voice):
             os.kill(os.getpid(), signal.SIGSEGV)
@@ -132,9 +138,10 @@ class FakeEnsemble:
         if "mute" in voice:
             self._mute.add(message["key"])
         sha256 = "0" * 64 if base else sha_of(voice)
-        yield packed({"say": "opened", "id": name, "licence": "free", "languages": ["en", "pt"],
-                      "sha256": sha256, "own_voice": "mute" not in voice,
-                      "precision": "fp32", "placed": self._placed()})  # fmt: skip
+        yield frame(
+            "opened", name, licence="free", languages=["en", "pt"], sha256=sha256,
+            own_voice="mute" not in voice, precision="fp32", placed=self._placed(),
+        )  # fmt: skip
 
     def _placed(self) -> dict[str, str]:
         if self._backend != "onnx":
@@ -143,7 +150,7 @@ class FakeEnsemble:
                 "requested_provider": "CPUExecutionProvider", "message": "",
                 "reason_code": ""}  # fmt: skip
 
-    def step(self) -> Iterator[bytes]:
+    def step(self) -> Iterator[Frame]:
         if self.busy:
             time.sleep(STEP)
         for name, (text, seed, number) in list(self._speeches.items()):
@@ -155,21 +162,22 @@ class FakeEnsemble:
                 continue
             if number + 1 == len(text) or (number + 1) % PIECE == 0:
                 if words := words_of(text, number // PIECE * PIECE, number + 1):
-                    yield packed({"say": "words", "id": name, "words": words})
-            yield packed({"say": "sound", "id": name}, sound_of(text, seed, number))
+                    yield frame("words", name, words=words)
+            yield {"say": "sound", "id": name}, sound_of(text, seed, number)
             self._speeches[name] = (text, seed, number + 1)
             if number + 1 >= len(text):
                 del self._speeches[name]
-                yield packed({"say": "done", "id": name, "codes": number + 1, "seconds": STEP,
-                              "cut_pieces": int(text.startswith("!limit")),
-                              "timed": not text.startswith("!untimed"),
-                              "pieces": pieces_of(text)})  # fmt: skip
+                yield frame(
+                    "done", name, codes=number + 1, seconds=STEP,
+                    cut_pieces=int(text.startswith("!limit")),
+                    timed=not text.startswith("!untimed"), pieces=pieces_of(text),
+                )  # fmt: skip
             elif (number + 1) % PIECE == 0:
                 self._paused.add(name)
                 left = -(-(len(text) - number - 1) // PIECE)
-                yield packed({"say": "paused", "id": name, "left": left})
+                yield frame("paused", name, left=left)
 
-    def _do(self, name: str, text: str) -> Iterator[bytes]:
+    def _do(self, name: str, text: str) -> Iterator[Frame]:
         word, _, rest = text.partition(" ")
         if word == "!cufft":
             raise RuntimeError(CUFFT)
@@ -190,7 +198,7 @@ class FakeEnsemble:
         if word in FAILURES:
             del self._speeches[name]
             code, reason = FAILURES[word]
-            yield packed({"say": "failed", "id": name, "reason_code": code, "reason": reason})
+            yield frame("failed", name, reason_code=code, reason=reason)
 
 
 def sha_of(voice: str) -> str:

@@ -17,7 +17,7 @@ import httpx
 import pytest
 
 from api.app import limits_of
-from api.engine.options import ChildOptions
+from api.engine.child import ChildOptions
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.dialects.heard import said
 from xtts.inference.compute_config import ComputeConfig

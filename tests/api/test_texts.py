@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.engine.speech_stream import digest_of
+from api.engine.queue import digest_of
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED

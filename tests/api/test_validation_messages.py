@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from api.errors import sentence
-from api.schemas import SpeechRequest
+from api.routes.speech import SpeechRequest
 from tests.api.conftest import Running
 from xtts.arguments import SEED, SPEED, TEMPERATURE
 

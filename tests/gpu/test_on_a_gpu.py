@@ -310,7 +310,7 @@ def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device: s
     used = torch.cuda.memory_reserved() / 1e9
     with card_of(0.5 + used):
         message = {"do": "open", "id": "a2", "key": "v2", "voice": {"name": "demo"}}
-        list(server.take(message, b""))
+        list(server.take(message))
         told = []
         while server.waiting:
             told += messages(server.step())

@@ -48,13 +48,13 @@ def our_curve(
     """The same with the trainer's own step, packed batches and all."""
     recipe = OptimizationConfig(
         learning_rate=rate, warmup_steps=1, weight_decay=0.0, gradient_clip=1.0,
-        text_loss_weight=0.01, audio_loss_weight=1.0, precision=precision, seed=0,
+        loss_weights=(0.01, 1.0), precision=precision, seed=0,
     )  # fmt: skip
     learner = Learner(gpt, recipe)
     learned = [Batch(our_rows(batch, SMALL, padded=False), (), 0.0) for batch in batches()]
     for step in range(steps):
         result = train_step(learner, learned[step % BATCHES])
-        yield result.text_loss, result.audio_loss
+        yield result.losses["text_loss"], result.losses["audio_loss"]
 
 
 @pytest.mark.slow

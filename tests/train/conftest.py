@@ -1,11 +1,54 @@
-"""What the tests of whole runs share: one nursery for all of them."""
+"""What the tests of whole runs share: a workshop for each module, one nursery for all of them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from pathlib import Path
 
 import pytest
 
+from machine.devices import cuda_errors
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
+from tests.train.test_run import Workshop
+from train.__main__ import main
 from xtts.voices.run_folder import RunFolder
+
+Check = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture(autouse=True)
+def _everything_is_heard(caplog: pytest.LogCaptureFixture) -> None:
+    """What a run says at its usual level is in `caplog`."""
+    caplog.set_level("INFO")
+
+
+@pytest.fixture
+def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys) -> Check:
+    """Runs `train check`, or another verb, in an empty folder: exit code, and everything said."""
+    monkeypatch.chdir(tmp_path)
+    own = {"BASE_MODEL": str(base_folder), "DEVICE": "cpu"}
+    own |= {"CACHE_DIR": "cache", "DATASET_DIR": "data"}
+
+    def run(*words: str, verb: str = "check", **settings: str) -> tuple[int, str]:
+        caplog.clear()
+        for name, value in (own | settings).items():
+            monkeypatch.setenv(name, value)
+        return main([verb, *words]), caplog.text + capsys.readouterr().err
+
+    return run
+
+
+@pytest.fixture
+def gpu_says(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What an absent GPU says when it is asked whether it still computes: nothing wrong."""
+    says = [""]
+    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
+    monkeypatch.setattr(cuda_errors, "free_after_fault", lambda _device: None)
+    return says
+
+
+@pytest.fixture(scope="module")
+def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
+    """Runs that are trained in this process."""
+    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
 
 
 @pytest.fixture(scope="session")

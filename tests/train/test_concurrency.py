@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from train.concurrency import in_threads, lookahead
 
 
-def test_so_many_are_begun_behind_the_one_that_is_handed_out() -> None:
+def test_so_many_are_begun_behind_the_one_that_is_handed_out():
     begun = list[int]()
 
     def items() -> Iterator[int]:
@@ -19,6 +19,6 @@ def test_so_many_are_begun_behind_the_one_that_is_handed_out() -> None:
     assert [*lookahead(iter("abc"), 0)] == [*lookahead(iter("abc"), 9)] == ["a", "b", "c"]
 
 
-def test_threads_give_results_in_the_order_of_the_items() -> None:
+def test_threads_give_results_in_the_order_of_the_items():
     assert [*in_threads(str, range(7), 3)] == ["0", "1", "2", "3", "4", "5", "6"]
     assert [*in_threads(str, [], 3)] == []

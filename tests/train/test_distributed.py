@@ -3,27 +3,21 @@
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
 from machine.devices.cuda_errors import GpuLost
+from machine.errors import SotaqueError
 from tests.train import together
-from tests.train.test_learner import SHAPE, a_batch, a_learner, weights
-from train.dataset.batches import Batch
-from train.distributed import (
-    ALONE,
-    Agreement,
-    DistributedError,
-    World,
-    agreed,
-    device_of,
-    joined,
-    world_of,
-)
-from train.learner import Learner
+from tests.train.test_learner import SHAPE, a_batch, a_learner, same, weights
+from train.dataset.batches import Batch, agreed
+from train.distributed import ALONE, Agreement, World, device_of, joined, world_of
+from train.learner import Learner, StepResult
 from train.trainer import forward_backward, train_step
 from xtts.model.packed_batch import pack
 
@@ -65,116 +59,107 @@ def assert_close(found: dict[str, torch.Tensor], expected: dict[str, torch.Tenso
         assert worst <= 1e-6, f"{name} differs by {worst:.1e}"
 
 
-def test_gradients_are_those_of_one_process_with_all_tokens(tmp_path: Path):
+def on_two_ranks(tmp_path: Path, work: Callable[[World], Any]) -> list[Any]:
+    """What `work` gives on each rank."""
+
+    def told(world: World) -> None:
+        torch.save(work(world), tmp_path / f"{world.rank}.pt")
+
+    assert together.ranks(2, told) == [0, 0]
+    return [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
+
+
+def test_gradients_are_those_of_one_process_with_all_tokens(tmp_path):
     out = tmp_path / "gradients.pt"
     assert together.ranks(2, lambda world: together.gradients(world, out)) == [0, 0]
     assert_close(torch.load(out), whole())
 
 
-def test_a_rank_without_clips_takes_part(tmp_path: Path):
+def test_a_rank_without_clips_takes_part(tmp_path):
     """The end of an epoch: one clip is left for two ranks."""
 
-    def work(world: World) -> None:
-        learner = a_small_learner(world)
-        batch = clips([2])
+    def work(world: World) -> tuple[dict[str, torch.Tensor], StepResult]:
+        learner, batch = a_small_learner(world), clips([2])
         if not world.is_main:
             batch = Batch(batch.rows.without_targets(), (), 0.0)
         result = train_step(learner, batch)
-        torch.save((weights(learner), result), tmp_path / f"{world.rank}.pt")
+        return weights(learner), result
 
-    assert together.ranks(2, work) == [0, 0]
-    one, other = (torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2))
-    alone = a_small_learner()
-    result = train_step(alone, clips([2]))
-    assert one[1] == other[1]
-    assert one[1].audio_loss == pytest.approx(result.audio_loss, abs=1e-6)
-    assert one[1].gradient_norm == pytest.approx(result.gradient_norm, abs=1e-5)
-    for name, tensor in one[0].items():
-        assert torch.equal(tensor, other[0][name])
+    (one, found), (other, told) = on_two_ranks(tmp_path, work)
+    result = train_step(a_small_learner(), clips([2]))
+    assert found == told and same(one, other)
+    assert found.losses["audio_loss"] == pytest.approx(result.losses["audio_loss"], abs=1e-6)
+    assert found.gradient_norm == pytest.approx(result.gradient_norm, abs=1e-5)
 
 
-def test_steps_and_validation_are_those_of_one_process(tmp_path: Path):
-    def work(world: World) -> None:
+def test_steps_and_validation_are_those_of_one_process(tmp_path):
+    def work(world: World) -> tuple[list[StepResult], dict[str, float]]:
         learner = a_small_learner(world)
         results = [train_step(learner, a_part(world)) for _ in range(3)]
-        validation = learner.evaluate([a_part(world)])
-        torch.save((results, validation), tmp_path / f"{world.rank}.pt")
+        return results, learner.evaluate([a_part(world)])
 
-    assert together.ranks(2, work) == [0, 0]
-    told = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
-    assert told[0] == told[1]
+    one, other = on_two_ranks(tmp_path, work)
+    assert one == other
     alone = a_small_learner()
-    for result in told[0][0]:
+    results, validation = one
+    for result in results:
         expected = train_step(alone, clips([0, 1, 2, 3]))
-        assert result.audio_loss == pytest.approx(expected.audio_loss, abs=2e-5)
-        assert result.text_loss == pytest.approx(expected.text_loss, abs=2e-5)
+        assert result.losses == pytest.approx(expected.losses, abs=2e-5)
         assert result.gradient_norm == pytest.approx(expected.gradient_norm, rel=1e-4)
-    expected = alone.evaluate([clips([0, 1, 2, 3])])
-    assert told[0][1].audio_loss == pytest.approx(expected.audio_loss, abs=2e-5)
+    assert validation == pytest.approx(alone.evaluate([clips([0, 1, 2, 3])]), abs=2e-5)
 
 
-def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path: Path):
-    def work(world: World) -> None:
+def test_a_step_that_is_no_number_on_one_rank_moves_nothing_on_any(tmp_path):
+    def work(world: World) -> tuple[bool, bool]:
         learner = a_small_learner(world)
         before = weights(learner)
         result = train_step(learner, a_batch(poison=not world.is_main))
-        same = all(torch.equal(now, before[n]) for n, now in weights(learner).items())
-        (tmp_path / str(world.rank)).write_text(f"{result.finite} {same}")
+        return result.finite, same(before, weights(learner))
 
-    assert together.ranks(2, work) == [0, 0]
-    assert {(tmp_path / str(rank)).read_text() for rank in range(2)} == {"False True"}
+    assert on_two_ranks(tmp_path, work) == [(False, True)] * 2
 
 
-def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp_path: Path):
+def test_ranks_that_run_ahead_of_their_devices_learn_what_waiting_ones_learn(tmp_path):
     """No rank reads a number of its device: what a step needs of the others was asked for a step
     before, and what it says is read at the end. One step is no number, on one rank."""
 
-    def work(world: World) -> None:
+    def work(world: World) -> tuple[list[StepResult], list[StepResult], bool, list[int]]:
         waiting, ahead = a_small_learner(world), a_small_learner(world)
         made = [a_part(world), a_batch(poison=not world.is_main), a_part(world), a_part(world)]
         expected = [train_step(waiting, one) for one in made]
-        deferred, read = [], []
-        original = World.all_reduce
-        World.all_reduce = lambda *_: read.append(1)  # nobody asks and waits
-        try:
-            for batch in agreed(iter(made), world, lambda: False):
-                deferred.append(train_step(ahead, batch, deferred=True))
-        finally:
-            World.all_reduce = original
-        found = ahead.read_deferred(deferred)
-        same = all(torch.equal(one, weights(waiting)[n]) for n, one in weights(ahead).items())
-        told = (expected, found, same, read)
-        torch.save(told, tmp_path / f"{world.rank}.pt")
+        read: list[int] = []
+        with pytest.MonkeyPatch.context() as patched:
+            patched.setattr(World, "all_reduce", lambda *_: read.append(1))  # nobody asks and waits
+            batches = agreed(iter(made), world, lambda: False)
+            deferred = [train_step(ahead, batch, deferred=True) for batch in batches]
+        return expected, ahead.read_deferred(deferred), same(weights(ahead), weights(waiting)), read
 
-    assert together.ranks(2, work) == [0, 0]
-    told = [torch.load(tmp_path / f"{rank}.pt", weights_only=False) for rank in range(2)]
-    for expected, found, same, read in told:
-        assert same and not read
+    told = on_two_ranks(tmp_path, work)
+    for expected, found, is_same, read in told:
+        assert is_same and not read
         assert [one.finite for one in found] == [True, False, True, True]
         for one, other in zip(found, expected, strict=True):
             if one.finite:
                 assert one.loss == pytest.approx(other.loss, rel=1e-5)
-                assert one.audio_loss == pytest.approx(other.audio_loss, rel=1e-5)
+                assert one.losses == pytest.approx(other.losses, rel=1e-5)
                 assert one.gradient_norm == pytest.approx(other.gradient_norm, rel=1e-4)
-    assert [one.loss for one in told[0][1] if one.finite] == [
-        one.loss for one in told[1][1] if one.finite
-    ]
+    one, other = ([step.loss for step in found if step.finite] for _, found, *_ in told)
+    assert one == other
 
 
-def test_every_rank_stops_behind_the_same_step(tmp_path: Path):
+def test_every_rank_stops_behind_the_same_step(tmp_path):
     """Whichever of them was asked, and when."""
 
-    def work(world: World) -> None:
-        steps = [0]
-        batches = agreed(iter([a_part(world)] * 6), world, lambda: steps[0] > 1 and world.is_main)
-        for batch in batches:
-            steps[0] += 1
+    def work(world: World) -> int:
+        seen: list[Batch] = []
+        made = iter([a_part(world)] * 6)
+        for batch in agreed(made, world, lambda: len(seen) > 1 and world.is_main):
+            seen.append(batch)
             if batch.agreement.stop:
                 break
-        (tmp_path / str(world.rank)).write_text(str(steps[0]))
+        return len(seen)
 
-    assert together.ranks(2, work) == [0, 0]
-    assert {(tmp_path / str(rank)).read_text() for rank in range(2)} == {"4"}
+    assert on_two_ranks(tmp_path, work) == [4, 4]
 
 
 def test_one_process_has_nobody_to_agree_with():
@@ -186,13 +171,13 @@ def test_ranks_drop_differently():
     learners = [a_learner(dropout=0.5) for _ in range(2)]
     learners[1].world = World(rank=1, size=1)
     one, other = (train_step(learner, a_batch()) for learner in learners)
-    assert one.audio_loss != other.audio_loss
+    assert one.losses["audio_loss"] != other.losses["audio_loss"]
 
 
 def test_alone_there_is_nobody_to_ask():
     assert ALONE.all_reduce(1.0, 2.0) == [1.0, 2.0]
     ALONE.barrier()
-    assert Agreement(ALONE, a_batch().rows).shares == (1.0, 1.0)
+    assert Agreement(ALONE, a_batch().rows).rank_weights == (1.0, 1.0)
 
 
 TORCHRUN = {"RANK": "1", "WORLD_SIZE": "4", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "2",
@@ -210,14 +195,14 @@ def test_the_world_is_what_torchrun_says():
     ("changed", "words"),
     [({"RANK": "x"}, "is not a number"), ({"MASTER_PORT": None}, "MASTER_PORT is not set")],
 )
-def test_half_a_world_is_refused(changed: dict, words: str):
+def test_half_a_world_is_refused(changed, words):
     given = {name: value for name, value in (TORCHRUN | changed).items() if value is not None}
-    with pytest.raises(DistributedError, match=words) as raised:
+    with pytest.raises(SotaqueError, match=words) as raised:
         world_of(given)
     assert raised.value.exit_code == 2
 
 
-def test_every_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
+def test_every_rank_has_a_gpu_of_its_own(monkeypatch):
     monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
     assert device_of(World(3, 4, 1, 2), "cuda:0") == "cuda:1"
     assert device_of(World(3, 4, 1, 2), "cpu") == "cpu"
@@ -231,9 +216,7 @@ def test_every_rank_has_a_gpu_of_its_own(monkeypatch: pytest.MonkeyPatch):
     ("error", "told"),
     [(None, 1), (ValueError("another"), 1), (GpuLost("cuda:0 failed and cannot be used"), 0)],
 )
-def test_a_lost_gpu_leaves_the_others_without_a_word(
-    monkeypatch: pytest.MonkeyPatch, error: Exception | None, told: int
-):
+def test_a_lost_gpu_leaves_the_others_without_a_word(monkeypatch, error, told):
     """nccl would wait for a context that is dead, and exit 70 with it."""
     goodbyes: list[int] = []
     monkeypatch.setattr("torch.distributed.init_process_group", lambda *_, **__: None)
@@ -246,7 +229,7 @@ def test_a_lost_gpu_leaves_the_others_without_a_word(
 
 
 @pytest.mark.slow
-def test_two_nodes_on_loopback(tmp_path: Path):
+def test_two_nodes_on_loopback(tmp_path):
     """Two agents of torchrun that find each other, one process each."""
     out, children = tmp_path / "gradients.pt", []
     for _node in range(2):

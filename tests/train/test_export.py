@@ -2,7 +2,6 @@
 
 import errno
 import json
-import logging
 import os
 import shutil
 from dataclasses import replace
@@ -12,6 +11,7 @@ import pytest
 import soundfile
 import torch
 
+from machine.errors import SotaqueError
 from machine.storage.atomic import DiskFull
 from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
@@ -19,7 +19,7 @@ from tests.models import tiny_base
 from train.__main__ import main
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.export import ExportError, export
+from train.export import export
 from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from train.setup import build_context
@@ -36,8 +36,15 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 
 @pytest.fixture
-def base(tmp_path: Path) -> Path:
+def base(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """In the folder where the commands are given, in which is no `.env`."""
+    monkeypatch.chdir(tmp_path)
     return tiny_base(tmp_path / "base")
+
+
+@pytest.fixture
+def run(checkpoint: Path) -> RunFolder:
+    return RunFolder(checkpoint.parent.parent)
 
 
 @pytest.fixture
@@ -84,29 +91,22 @@ def test_learned_values_are_the_checkpoints_and_frozen_ones_the_bases(base, chec
         assert torch.equal(found[name], expected), name
 
 
-def test_the_verb_writes_a_voice_that_speaks(base, checkpoint, tmp_path, caplog, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    caplog.set_level("INFO")
+def test_the_verb_writes_a_voice_that_speaks_and_says_how_much_is_written(
+    checkpoint, tmp_path, caplog, monkeypatch
+):
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     to = tmp_path / "voices" / "mine"
     assert main(["export", "--checkpoint", str(checkpoint), "--to", str(to)]) == 0
     assert "Coqui's own classes cannot load it" in caplog.text
-    assert sorted(path.name for path in to.iterdir()) == [
+    told = [line for line in caplog.messages if line.startswith("Writing model.pth: ")]
+    assert told[-1].endswith("MB, left 0:00:00")
+    assert {path.name for path in to.iterdir()} == {
         "bundle.json", "config.json", "model.pth", "reference.wav", "vocab.json",
-    ]  # fmt: skip
+    }  # fmt: skip
     opened = load_voice(VoiceSpec(str(to)))
     same = load_voice(VoiceSpec(str(checkpoint)))
     assert torch.equal(opened.model.gpt.text_head.weight, same.model.gpt.text_head.weight)
     assert opened.reference.read_bytes() == same.reference.read_bytes()
-
-
-def test_an_export_says_how_much_is_written_and_what_is_left(
-    base, checkpoint, tmp_path, caplog, monkeypatch
-):
-    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
-    with caplog.at_level(logging.INFO, "train"):
-        exported(checkpoint, base, tmp_path / "voice")
-    told = [line for line in caplog.messages if line.startswith("Writing model.pth: ")]
-    assert told and told[-1].endswith("MB, left 0:00:00")
 
 
 def learned(run: RunFolder, base: Path, *weights: object) -> dict[str, torch.Tensor]:
@@ -121,26 +121,22 @@ def learned(run: RunFolder, base: Path, *weights: object) -> dict[str, torch.Ten
     return tensors
 
 
-def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, tmp_path):
-    run = RunFolder(checkpoint.parent.parent)
+def test_a_learned_decoder_goes_with_its_weights(base, checkpoint, run, tmp_path):
     sha256 = run.verified(7).sha256
     plain = load_voice(VoiceSpec(str(checkpoint)))
     tensors = learned(run, base, 7, 1.0, sha256)
-    found = replace(files_of(checkpoint, base), decoder=run.best_decoder)
-    export(found, voice := tmp_path / "voice")
-    state = read_tensors(voice / "model.pth")
-    assert bundle.verify(voice)
+    export(replace(files_of(checkpoint, base), decoder=run.best_decoder), to := tmp_path / "voice")
+    state = read_tensors(to / "model.pth")
+    assert bundle.verify(to)
     assert all(torch.equal(state[name], tensor) for name, tensor in tensors.items())
-    opened = load_voice(VoiceSpec(str(voice))), load_voice(VoiceSpec(str(checkpoint)))
-    same, own, of_base = (
-        list(vocoder.parameters())
-        for vocoder in (opened[0].model.vocoder, opened[1].decoder, plain.model.vocoder)
-    )
+    voice, opened = load_voice(VoiceSpec(str(to))), load_voice(VoiceSpec(str(checkpoint)))
+    vocoders = (voice.model.vocoder, opened.decoder, plain.model.vocoder)
+    same, own, of_base = (list(vocoder.parameters()) for vocoder in vocoders)
     assert all(map(torch.equal, same, own)) and not all(map(torch.equal, own, of_base))
     # Whose recording is uploaded speaks with the base's, which all voices of the base share.
-    assert all(map(torch.equal, opened[1].model.vocoder.parameters(), of_base))
+    assert all(map(torch.equal, opened.model.vocoder.parameters(), of_base))
     learned(run, base, 7, 0.5, sha256)
-    assert load_voice(VoiceSpec(str(checkpoint)), others={"run": opened[1]}).decoder is None
+    assert load_voice(VoiceSpec(str(checkpoint)), others={"run": opened}).decoder is None
 
 
 def test_the_bundle_says_what_it_was_made_from(base, checkpoint, tmp_path):
@@ -183,26 +179,22 @@ def test_speakers_come_along_and_mel_statistics_go_into_the_weights(base, checkp
 
 def test_what_coquis_trainer_left_in_the_base_stays_behind(base, checkpoint, tmp_path):
     files = files_of(checkpoint, base)
-    found = torch.load(base / "model.pth", weights_only=True)
-    tensors = {f"xtts.{name}": tensor for name, tensor in found["model"].items()}
-    extra = {
+    own = torch.load(base / "model.pth", weights_only=True)["model"]
+    left = {
         "dvae.encoder.0.0.weight": torch.zeros(2),
         "torch_mel_spectrogram_dvae.x": torch.ones(1),
     }
-    torch.save({"model": {**tensors, **extra}}, base / "model.pth")
+    prefixed = {f"xtts.{name}": tensor for name, tensor in own.items()}
+    torch.save({"model": prefixed | left}, base / "model.pth")
     export(files, to := tmp_path / "voice")
-    assert read_tensors(to / "model.pth").keys() == found["model"].keys()
+    assert read_tensors(to / "model.pth").keys() == own.keys()
 
 
 def test_a_half_precision_base_stays_half_where_it_is_frozen(base, tmp_path):
-    found = torch.load(base / "model.pth", weights_only=True)
-    halved = {
-        name: tensor.half() if tensor.is_floating_point() else tensor
-        for name, tensor in found["model"].items()
-    }
+    whole = torch.load(base / "model.pth", weights_only=True)["model"]
+    halved = {n: one.half() if one.is_floating_point() else one for n, one in whole.items()}
     torch.save({"model": halved}, base / "model.pth")
-    checkpoint = perturbed(base, tmp_path / "output")
-    to = exported(checkpoint, base, tmp_path / "voice")
+    to = exported(perturbed(base, tmp_path / "output"), base, tmp_path / "voice")
     tensors = read_tensors(to / "model.pth")
     decoder = "hifigan_decoder.waveform_decoder.conv_pre.weight"
     assert tensors[decoder].dtype == torch.float16
@@ -215,9 +207,7 @@ def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path)
     soundfile.write(tmp_path / "tone.flac", tone, 22_050)
     export(files_of(checkpoint, base, tmp_path / "tone.flac"), to := tmp_path / "voice")
     found, rate = soundfile.read(to / "reference.wav")
-    assert rate == 22_050
-    assert abs(found - tone).max() < 1e-3
-    assert bundle.verify(to)
+    assert rate == 22_050 and abs(found - tone).max() < 1e-3 and bundle.verify(to)
 
 
 # What is best
@@ -225,9 +215,8 @@ def test_a_reference_in_another_format_becomes_a_wav(base, checkpoint, tmp_path)
 
 def judged(run: RunFolder, best: Verdict) -> None:
     """evaluation.json with nothing but a verdict."""
-    write_evaluation(
-        run.evaluation_file, Evaluation("", "en", {}, "", {}, {}, {}, [], verdict=best)
-    )
+    found = Evaluation("", "en", {}, "", {}, {}, {}, [], verdict=best)
+    write_evaluation(run.evaluation_file, found)
 
 
 def export_best(run: RunFolder, to: Path, **settings: object) -> int:
@@ -237,40 +226,33 @@ def export_best(run: RunFolder, to: Path, **settings: object) -> int:
 
 
 @pytest.mark.parametrize("onnx", [False, True])
-def test_where_the_base_is_best_it_is_exported_as_the_person(
-    base, checkpoint, tmp_path, monkeypatch, onnx
-):
-    monkeypatch.chdir(tmp_path)
-    run, to = RunFolder(checkpoint.parent.parent), tmp_path / "voice"
+def test_where_the_base_is_best_it_is_exported_as_the_person(base, checkpoint, run, tmp_path, onnx):
+    to = tmp_path / "voice"
     judged(run, Verdict("base", 0, 0.0, "The base is the best.", "", False, ""))
     tensors = learned(run, base, 0, 0.0, "")
     (run.folder / PRONUNCIATIONS).write_text("word = said\n")
     # The checkpoint is not needed: what it was made from is.
     checkpoint.unlink()
-    assert (
-        main(["export", "--output-dir", str(run.folder), "--to", str(to), *["--onnx=int8"] * onnx])
-        == 0
-    )
-    recording = (run.samples / "epoch_7_reference.wav").read_bytes()
+    assert export_best(run, to, **{"onnx": "int8"} if onnx else {}) == 0
     if onnx:
         assert (to / "onnx.json").is_file()
         return
+    recording = (run.samples / "epoch_7_reference.wav").read_bytes()
     assert (to / "reference.wav").read_bytes() == recording and bundle.verify(to)
     assert (bundle.read(to).epoch, bundle.read(to).data_sha256) == (0, "d" * 64)
     assert (to / PRONUNCIATIONS).is_file()
-    found, before = read_tensors(to / "model.pth"), read_tensors(base / "model.pth")
-    expected = {**before, **tensors}
+    found, expected = read_tensors(to / "model.pth"), read_tensors(base / "model.pth") | tensors
     assert all(torch.equal(found[name], tensor) for name, tensor in expected.items())
 
 
 def test_where_the_best_epoch_is_gone_another_one_is_exported_and_that_is_said(
-    base, checkpoint, tmp_path, caplog
+    run, tmp_path, caplog
 ):
-    run, to = RunFolder(checkpoint.parent.parent), tmp_path / "voice"
     judged(run, Verdict("blend", 7, 0.5, "The blend.", "", False, run.verified(7).sha256))
-    assert export_best(run, to) == 0
+    assert export_best(run, tmp_path / "voice") == 0
     assert "checkpoint_epoch_7.pt is used in its place" in caplog.text
-    assert "best.manifest.json is missing" in caplog.text and bundle.read(to).epoch == 7
+    assert "best.manifest.json is missing" in caplog.text
+    assert bundle.read(tmp_path / "voice").epoch == 7
 
 
 def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_has_none(
@@ -298,55 +280,41 @@ def test_a_run_without_a_recording_takes_a_clip_of_its_dataset_or_says_that_it_h
 # Where it goes
 
 
-@pytest.mark.parametrize("earlier", ["nothing", "empty", "export"])
-def test_an_earlier_export_is_replaced_whole(base, checkpoint, tmp_path, earlier):
-    to = tmp_path / "voice"
-    if earlier != "nothing":
-        to.mkdir()
-    if earlier == "export":
-        exported(checkpoint, base, to)
-        found = bundle.read(to)
-        (to / "model.pth").write_bytes(b"old")
-        assert found.epoch == 7
-    exported(checkpoint, base, to)
-    assert bundle.verify(to)
-    assert not [path.name for path in tmp_path.iterdir() if "sotaque-part" in path.name]
-
-
 @pytest.mark.parametrize("onnx", [[], ["--onnx", "int8"]])
-def test_an_earlier_export_is_replaced_only_where_that_is_said(
-    base, checkpoint, tmp_path, monkeypatch, capsys, onnx
+def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
+    checkpoint, tmp_path, capsys, onnx
 ):
-    monkeypatch.chdir(tmp_path)
     to = tmp_path / "voice"
+    to.mkdir()  # an empty folder is none
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(to), *onnx]
     assert main(command) == 0
     before = {path.name: path.stat().st_mtime_ns for path in to.iterdir()}
     assert main(command) == 2
-    assert "holds an exported voice already" in (told := capsys.readouterr().err)
-    assert "add --force" in told
+    told = capsys.readouterr().err
+    assert "holds an exported voice already" in told and "add --force" in told
     assert {path.name: path.stat().st_mtime_ns for path in to.iterdir()} == before
     assert main([*command, "--force"]) == 0
-    assert {path.name: path.stat().st_mtime_ns for path in to.iterdir()} != before
+    after = {path.name: path.stat().st_mtime_ns for path in to.iterdir()}
+    assert after.keys() == before.keys() and after != before and (onnx or bundle.verify(to))
+    assert not list(tmp_path.glob("*sotaque-part*"))
 
 
-def test_a_folder_with_other_things_in_it_is_refused(base, checkpoint, tmp_path):
+@pytest.mark.parametrize("earlier", [False, True])
+def test_a_folder_with_other_things_in_it_is_refused(base, checkpoint, tmp_path, earlier):
     to = tmp_path / "voice"
-    to.mkdir()
-    (to / "thesis.txt").write_text("mine")
-    with pytest.raises(ExportError, match=r"holds thesis\.txt, which no export wrote"):
+    if earlier:
         exported(checkpoint, base, to)
-    assert [path.name for path in to.iterdir()] == ["thesis.txt"]
-    shutil.rmtree(to)
-    exported(checkpoint, base, to)
+    to.mkdir(exist_ok=True)
     (to / "thesis.txt").write_text("mine")
-    with pytest.raises(ExportError, match=r"thesis\.txt"):
+    before = sorted(to.iterdir())
+    with pytest.raises(SotaqueError, match=r"holds thesis\.txt, which no export wrote"):
         exported(checkpoint, base, to)
+    assert sorted(to.iterdir()) == before
 
 
 def test_a_file_is_no_place(base, checkpoint, tmp_path):
     (tmp_path / "voice").touch()
-    with pytest.raises(ExportError, match="is a file"):
+    with pytest.raises(SotaqueError, match="is a file"):
         exported(checkpoint, base, tmp_path / "voice")
 
 
@@ -372,8 +340,7 @@ def test_a_full_disk_leaves_the_earlier_export(base, checkpoint, tmp_path, monke
 # What does not belong together
 
 
-def test_another_base_is_refused(checkpoint, tmp_path, capsys, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_another_base_is_refused(checkpoint, tmp_path, capsys):
     other = tiny_base(tmp_path / "other", seed=5)
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(tmp_path / "voice")]
     assert main([*command, "--base", str(other)]) == 2
@@ -381,8 +348,7 @@ def test_another_base_is_refused(checkpoint, tmp_path, capsys, monkeypatch):
     assert not (tmp_path / "voice").exists()
 
 
-def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
+def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path):
     base.rename(tmp_path / "moved")
     command = ["export", "--checkpoint", str(checkpoint), "--to", str(tmp_path / "voice")]
     assert main(command) == 2

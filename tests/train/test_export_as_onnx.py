@@ -1,7 +1,5 @@
 """`python -m train export --onnx`: an epoch as an ONNX voice that speaks with what was learned."""
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
@@ -17,11 +15,8 @@ from xtts.onnx.speech import loading as model
 from xtts.onnx.speech.backend import OnnxBackend
 
 
-def test_an_epoch_speaks_with_its_own_weights_and_voice(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_epoch_speaks_with_its_own_weights_and_voice(tmp_path, caplog, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    caplog.set_level("INFO")
     base = tiny_base(tmp_path / "base")
     checkpoint, to = perturbed(base, tmp_path / "output"), tmp_path / "onnx"
     assert main(["export", "--checkpoint", str(checkpoint), "--to", str(to), "--onnx", "fp32"]) == 0
@@ -42,6 +37,6 @@ def test_an_epoch_speaks_with_its_own_weights_and_voice(
     )
 
 
-def test_a_kind_that_there_is_not_is_refused(tmp_path: Path) -> None:
+def test_a_kind_that_there_is_not_is_refused(tmp_path):
     with pytest.raises(SystemExit):
         main(["export", "--checkpoint", "a", "--to", "b", "--onnx", "int2"])

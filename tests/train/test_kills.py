@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+import psutil
 import pytest
 import soundfile
 import torch
@@ -59,14 +60,10 @@ def learned(run: RunFolder) -> list[int]:
 
 def descendants(pid: int) -> list[int]:
     """The processes that a process has started, and what they have."""
-    found = []
-    for task in Path(f"/proc/{pid}/task").glob("*/children"):
-        try:
-            children = [int(child) for child in task.read_text().split()]
-        except OSError:
-            continue
-        found += children + [one for child in children for one in descendants(child)]
-    return found
+    try:
+        return [child.pid for child in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def kill(ground: Ground, pid: int) -> tuple[int, list[int]]:
@@ -92,7 +89,7 @@ MARKED = (
 )
 
 
-def test_every_marked_point_is_killed_at() -> None:
+def test_every_marked_point_is_killed_at():
     """Here, or where its own code is tested."""
     marked = {
         name
@@ -106,7 +103,7 @@ def test_every_marked_point_is_killed_at() -> None:
 
 
 @pytest.mark.parametrize("point", MARKED)
-def test_killed_at_a_marked_point(ground: Ground, whole: RunFolder, point: str) -> None:
+def test_killed_at_a_marked_point(ground, whole, point):
     name = re.sub(r"\W", "-", point)
     run = RunFolder(ground.folder / name)
     # For pruning: the second epoch pushes the first aside.
@@ -121,7 +118,7 @@ def test_killed_at_a_marked_point(ground: Ground, whole: RunFolder, point: str) 
 
 
 @pytest.mark.slow
-def test_killed_while_a_sample_is_spoken(ground: Ground, whole: RunFolder) -> None:
+def test_killed_while_a_sample_is_spoken(ground, whole):
     """With everything that a run may start; none of it stays, and the sample is spoken later."""
     port = free_port(26_100, "127.0.0.1")
     run = RunFolder(ground.folder / "mid-sample")
@@ -149,7 +146,7 @@ def test_killed_while_a_sample_is_spoken(ground: Ground, whole: RunFolder) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("point", ["before evaluation", "after evaluation"])
-def test_killed_while_an_epoch_is_judged(ground: Ground, whole: RunFolder, point: str) -> None:
+def test_killed_while_an_epoch_is_judged(ground, whole, point):
     """Nothing is lost, and what was not judged is judged at the next start."""
     name = re.sub(r"\W", "-", f"judging {point}")
     run = RunFolder(ground.folder / name)
@@ -233,15 +230,13 @@ def _seconds(ground: Ground) -> float:
 
 
 @pytest.mark.slow
-def test_three_kills_at_random(ground: Ground, whole: RunFolder) -> None:
+def test_three_kills_at_random(ground, whole):
     assert kill_at_random(ground, whole, 3, seed=1)["kills"] == 3
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_two_hundred_kills_at_random(
-    ground: Ground, whole: RunFolder, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_two_hundred_kills_at_random(ground, whole, capsys):
     seed = int(os.environ.get("KILLS_SEED", "2026"))
     began = time.monotonic()
     counted = kill_at_random(ground, whole, 200, seed)

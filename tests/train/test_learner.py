@@ -1,14 +1,14 @@
 """One training step: what moves, what does not, and what stops a run."""
 
 import dataclasses
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 from train.dataset.batches import Batch
-from train.learner import Learner, NonFiniteError, OptimizationConfig, mix_seed
+from train.learner import Learner, OptimizationConfig, mix_seed
+from train.losses import NonFiniteError
 from train.optim import optimizer as optimization
 from train.optim.lora import LoraShape
 from train.optim.optimizer import ADAM_BETAS, ADAM_EPSILON
@@ -24,7 +24,7 @@ SHAPE = GPTShape(
 )  # fmt: skip
 RECIPE = OptimizationConfig(
     learning_rate=1e-3, warmup_steps=1, weight_decay=0.01, gradient_clip=1.0,
-    text_loss_weight=0.01, audio_loss_weight=1.0, precision="fp32", seed=7,
+    loss_weights=(0.01, 1.0), precision="fp32", seed=7,
 )  # fmt: skip
 
 
@@ -56,7 +56,7 @@ def same(one: dict[str, torch.Tensor], other: dict[str, torch.Tensor]) -> bool:
 
 def test_steps_learn_the_batch():
     learner = a_learner(dropout=0.0)
-    losses = [train_step(learner, a_batch()).audio_loss for _ in range(60)]
+    losses = [train_step(learner, a_batch()).losses["audio_loss"] for _ in range(60)]
     assert losses[-1] < losses[0] / 4
     assert learner.step == 60
 
@@ -75,7 +75,9 @@ def test_every_parameter_moves():
 
 def test_text_and_audio_weigh_as_told():
     result = train_step(a_learner(), a_batch())
-    assert result.loss == pytest.approx(0.01 * result.text_loss + result.audio_loss, rel=1e-6)
+    assert result.loss == pytest.approx(
+        0.01 * result.losses["text_loss"] + result.losses["audio_loss"], rel=1e-6
+    )
 
 
 def test_a_step_that_is_no_number_moves_nothing():
@@ -90,15 +92,6 @@ def test_a_step_that_is_no_number_moves_nothing():
     assert all(torch.equal(one, other) for one, other in zip(optimizer, after, strict=True))
     assert train_step(learner, a_batch()).finite
     assert learner.tally.num_non_finite == 1
-
-
-def test_the_third_in_a_row_stops_with_65():
-    learner = a_learner()
-    for _ in range(2):
-        train_step(learner, a_batch(poison=True))
-    with pytest.raises(NonFiniteError, match="3 steps in a row") as raised:
-        train_step(learner, a_batch(poison=True))
-    assert raised.value.exit_code == 65
 
 
 # fp16: on the CPU here, where the settings refuse it, so that its scaler is tested without a GPU.
@@ -156,7 +149,7 @@ def test_the_scaler_goes_on_where_it_was():
 
 
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), -float("inf")])
-def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value: float):
+def test_every_value_that_is_no_number_is_seen_in_loss_and_gradient(value):
     learner = a_learner()
     before = weights(learner)
     handle = learner.gpt.text_head.weight.register_hook(
@@ -178,7 +171,7 @@ WAYS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path: Path, way: str):
+def test_a_resumed_learner_goes_on_bit_for_bit(tmp_path, way):
     straight, first, second = (a_learner(**WAYS[way]) for _ in range(3))
     for seed in range(4):
         train_step(straight, a_batch(seed))
@@ -224,11 +217,11 @@ def test_validation_is_the_mean_over_tokens_not_over_batches():
     one, other = learner.evaluate([a_batch()]), learner.evaluate([short])
     both = learner.evaluate([a_batch(), short])
     many, few = 12 + 7 + 8, 5
-    expected = (one.audio_loss * many + other.audio_loss * few) / (many + few)
-    assert both.audio_loss == pytest.approx(expected, rel=1e-5)
+    expected = (one["audio_loss"] * many + other["audio_loss"] * few) / (many + few)
+    assert both["audio_loss"] == pytest.approx(expected, rel=1e-5)
 
 
-def test_neighbouring_seeds_steps_and_ranks_share_no_number() -> None:
+def test_neighbouring_seeds_steps_and_ranks_share_no_number():
     found = {mix_seed(s, t, r) for s in range(20) for t in range(20) for r in range(4)}
     assert len(found) == 1600 and all(0 <= one < 2**63 for one in found)
     assert mix_seed(1, 2) == mix_seed(1, 2, 0)
@@ -241,7 +234,7 @@ def test_bf16_follows_fp32():
     exact, rough = a_learner(dropout=0.0), a_learner(dropout=0.0, precision="bf16")
     for seed in range(5):
         one, other = train_step(exact, a_batch(seed)), train_step(rough, a_batch(seed))
-        assert other.audio_loss == pytest.approx(one.audio_loss, rel=0.02)
+        assert other.losses["audio_loss"] == pytest.approx(one.losses["audio_loss"], rel=0.02)
     assert all(parameter.dtype == torch.float32 for parameter in rough.gpt.parameters())
 
 

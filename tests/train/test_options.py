@@ -4,15 +4,16 @@ import itertools
 import json
 import shutil
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
-from tests.train.test_run import Workshop, assert_same_end, content, losses
+from tests.train.test_run import Workshop, assert_same_end, content, losses, records
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch
 from train.evaluation.blending import keep_best_blend
-from train.learner import Learner, Validation
+from train.learner import Learner
 from train.trainer import Trainer
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import from_coqui
@@ -34,11 +35,6 @@ OPTIONS = {
 EPOCHS = 2
 
 
-@pytest.fixture(scope="module")
-def workshop(base_folder, tmp_path_factory):
-    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
-
-
 def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     """Ended behind the first epoch as by a signal."""
     with monkeypatch.context() as patched:
@@ -54,7 +50,7 @@ def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_in_two_goes_as_in_one(workshop, monkeypatch, option: str):
+def test_in_two_goes_as_in_one(workshop, monkeypatch, option):
     settings = {"BATCH_SECONDS": "3.6", "LEARNING_RATE": "1e-3"} | OPTIONS[option]
     straight = workshop.run(f"{option} straight", EPOCHS, **settings)
     resumed = in_two_goes(workshop, f"{option} resumed", monkeypatch, **settings)
@@ -75,55 +71,48 @@ def test_checkpoints_with_adapters_and_averages_are_plain_checkpoints(workshop, 
     gpt.load_state_dict(from_coqui(saved))
 
 
-def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop, tmp_path):
-    base = shutil.copytree(workshop.base, tmp_path / "base")
+def with_advice(workshop: Workshop, folder: Path, **advice: object) -> Workshop:
+    """The same base, which recommends something."""
+    base = shutil.copytree(workshop.base, folder / "base")
     config = json.loads((base / "config.json").read_text())
-    config["sotaque"].setdefault("training", {})["freeze"] = "conditioning_*"
+    config["sotaque"].setdefault("training", {}).update(advice)
     (base / "config.json").write_text(json.dumps(config))
-    advised = Workshop(base, tmp_path / "workshop")
-    before = read_tensors(base / "model.pth")
+    return Workshop(base, folder / "workshop")
 
-    def moved(name: str, **settings: str) -> set[str]:
-        run = advised.run(name, 1, LEARNING_RATE="1e-2", **settings)
-        after = content(run.checkpoint_path(1))["model"]
-        return {part for part, now in after.items() if not torch.equal(now, before[part].float())}
 
+def learned(workshop: Workshop, name: str, **settings: str) -> dict[str, torch.Tensor]:
+    run = workshop.run(name, 1, LEARNING_RATE="1e-2", **settings)
+    return content(run.checkpoint_path(1))["model"]
+
+
+def test_what_the_base_recommends_stays_frozen_unless_nothing_is_to_be(workshop, tmp_path):
+    advised = with_advice(workshop, tmp_path, freeze="conditioning_*")
+    before = read_tensors(advised.base / "model.pth")
     listening = {part for part in before if part.startswith("gpt.conditioning_")}
-    as_advised = moved("advised")
-    assert as_advised and not as_advised & listening
-    assert moved("overruled", FREEZE="none") & listening
+    for name, settings in (("advised", {}), ("overruled", {"FREEZE": "none"})):
+        after = learned(advised, name, **settings)
+        moved = {part for part, now in after.items() if not torch.equal(now, before[part].float())}
+        assert moved and bool(moved & listening) is (name == "overruled")
 
 
 def test_the_average_that_the_base_recommends_is_made_unless_another_is_asked_for(
     workshop, tmp_path, caplog
 ):
-    base = shutil.copytree(workshop.base, tmp_path / "base")
-    config = json.loads((base / "config.json").read_text())
-    config["sotaque"].setdefault("training", {})["ema_decay"] = 0.75
-    (base / "config.json").write_text(json.dumps(config))
-    advised = Workshop(base, tmp_path / "workshop")
-
-    def learned(name: str, **settings: str) -> dict[str, torch.Tensor]:
-        run = advised.run(name, 1, LEARNING_RATE="1e-2", **settings)
-        return content(run.checkpoint_path(1))["model"]
-
-    caplog.set_level("INFO")
-    as_advised = learned("advised")
+    advised = with_advice(workshop, tmp_path, ema_decay=0.75)
+    as_advised = learned(advised, "advised")
     assert "Average of the weights: decay 0.75 (recommended by the base model)" in caplog.text
-    same, none = learned("same", EMA_DECAY="0.75"), learned("none", EMA_DECAY="0")
+    same, none = (learned(advised, decay, EMA_DECAY=decay) for decay in ("0.75", "0"))
     assert all(torch.equal(tensor, same[name]) for name, tensor in as_advised.items())
     assert not all(torch.equal(tensor, none[name]) for name, tensor in as_advised.items())
 
 
 def rates(run) -> list[float]:
-    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return [one["learning_rate"] for one in records if one["kind"] == "train"]
+    return [one["learning_rate"] for one in records(run) if one["kind"] == "train"]
 
 
 def test_a_cosine_ends_at_a_tenth_with_the_last_epoch(workshop):
-    found = rates(
-        workshop.run("cosine", 2, SCHEDULE="cosine", WARMUP_STEPS="2", LEARNING_RATE="1e-3")
-    )
+    settings = {"SCHEDULE": "cosine", "WARMUP_STEPS": "2", "LEARNING_RATE": "1e-3"}
+    found = rates(workshop.run("cosine", 2, **settings))
     assert max(found) <= 1e-3
     assert found == sorted(found[:2]) + sorted(found[2:], reverse=True)
     assert 1e-4 <= found[-1] < 1.4e-4
@@ -131,9 +120,10 @@ def test_a_cosine_ends_at_a_tenth_with_the_last_epoch(workshop):
 
 def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeypatch, caplog):
     """Each epoch is worse than the one before."""
-    caplog.set_level("INFO")
     epochs = itertools.count(1.0)
-    monkeypatch.setattr(Learner, "evaluate", lambda *_: Validation(1.0, next(epochs)))
+    monkeypatch.setattr(
+        Learner, "evaluate", lambda *_: {"text_loss": 1.0, "audio_loss": next(epochs)}
+    )
     worse = {"EARLY_STOPPING": "2", "SAVE_EVERY": "10", "BATCH_SECONDS": "3.6"}
     run = workshop.run("early", 8, **worse)
     validated = [one for one in losses(run) if one[0] == "validation"]
@@ -152,17 +142,14 @@ def test_a_run_that_is_no_longer_better_ends_early_and_says_so(workshop, monkeyp
     [({"FREEZE": "vocoder"}, "FREEZE has 'vocoder'"),
      ({"FREEZE": "text_head", "LORA_RANK": "2"}, "do not go together")],
 )  # fmt: skip
-def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settings, words: str):
+def test_what_cannot_be_is_refused_before_the_first_step(workshop, capfd, settings, words):
     workshop.run("refused", 1, expect=2, **settings)
     assert words in capfd.readouterr().err
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    "option",
-    ["lora", "averages", "both"],
-)
-def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option: str):
+@pytest.mark.parametrize("option", ["lora", "averages", "both"])
+def test_a_blend_is_of_the_weights_that_the_epoch_was_saved_with(workshop, option):
     """Adapters folded in, averages taken: what is blended is what is spoken."""
     run = workshop.run(
         f"{option} blended", 1, **OPTIONS[option], LEARNING_RATE="1e-2", SAMPLE_DEVICE="cpu",

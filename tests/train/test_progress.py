@@ -2,19 +2,12 @@
 nothing when it is quick."""
 
 import itertools
-import logging
 import sys
-
-import pytest
 
 from train import progress
 
 
-def test_elsewhere_a_line_now_and_then_with_what_is_left(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
-    caplog.set_level(logging.INFO)
+def test_elsewhere_a_line_now_and_then_with_what_is_left(monkeypatch, capsys, caplog):
     now = itertools.count(0, 4)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     assert list(progress.with_progress(range(5), 5, "Features")) == list(range(5))
@@ -23,10 +16,7 @@ def test_elsewhere_a_line_now_and_then_with_what_is_left(
     assert capsys.readouterr().err == ""
 
 
-def test_parts_of_any_size_count(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO)
+def test_parts_of_any_size_count(monkeypatch, caplog):
     now = itertools.count(0, 20)
     monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
     with progress.Progress("Listening", 3600.0, "s") as listening:
@@ -38,9 +28,7 @@ def test_parts_of_any_size_count(
     ]
 
 
-def test_a_bar_on_a_terminal_after_some_patience(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_bar_on_a_terminal_after_some_patience(monkeypatch, capsys):
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
     assert list(progress.with_progress(range(3), 3, "Features")) == [0, 1, 2]
     assert "Features: 100%" in capsys.readouterr().err
@@ -48,5 +36,5 @@ def test_a_bar_on_a_terminal_after_some_patience(
     assert "Features" not in capsys.readouterr().err
 
 
-def test_a_time_is_hours_minutes_and_seconds() -> None:
+def test_a_time_is_hours_minutes_and_seconds():
     assert [progress.clock(one) for one in (-3.0, 59.9, 3723)] == ["0:00:00", "0:00:59", "1:02:03"]

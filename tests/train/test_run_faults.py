@@ -5,7 +5,6 @@ Each row of docs/troubleshooting.md names its test. Kills have a file of their o
 so have damaged files (test_damage.py) and the watchdog (test_watchdog.py).
 """
 
-import json
 import os
 import re
 import shutil
@@ -21,7 +20,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 from tests.train import poisons
 from tests.train.nursery import EPOCHS, STEPS_PER_EPOCH, Ground
 from tests.train.test_kills import PART, assert_readable, descendants
-from tests.train.test_run import alive, assert_same_end, content, losses
+from tests.train.test_run import assert_same_end, content, losses, records, wait_for
 from tests.xtts.workers.test_file_worker import gone, open_files
 from xtts.voices.run_folder import RunFolder
 
@@ -43,18 +42,11 @@ def left_half(run: RunFolder) -> list[Path]:
     return [path for path in run.folder.rglob("*") if PART.match(path.name)]
 
 
-def wait_for(run: RunFolder, count: int, pid: int) -> None:
-    """Until the run has told of so many steps."""
-    while not run.metrics.exists() or run.metrics.read_text().count('"train"') < count:
-        assert alive(pid)
-        time.sleep(0.005)
-
-
 # Hanging
 
 
 @pytest.mark.parametrize("poison", ["hanging_loader 2", "held_gil 4"])
-def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison: str) -> None:
+def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
     name = poison.replace(" ", "-")
     assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75
     told = ground.told()
@@ -68,7 +60,7 @@ def test_a_run_that_hangs_ends_with_75(ground: Ground, whole: RunFolder, poison:
 
 
 @pytest.mark.slow
-def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
+def test_a_stopped_run_ends_with_75(ground, whole):
     run = RunFolder(ground.folder / "stopped")
     pid = ground.start("stopped", STALL_SECONDS=2.0)
     wait_for(run, 2, pid)
@@ -78,7 +70,7 @@ def test_a_stopped_run_ends_with_75(ground: Ground, whole: RunFolder) -> None:
 
 
 @pytest.mark.slow
-def test_no_slow_disk_is_taken_for_a_hang(ground: Ground, whole: RunFolder) -> None:
+def test_no_slow_disk_is_taken_for_a_hang(ground, whole):
     """A save of 16 fsyncs takes six times what a step may."""
     assert ground.run("slow-disk", poison="slow_disk 0.2", STALL_SECONDS=0.5) == 0, ground.told()
     assert_same_end(RunFolder(ground.folder / "slow-disk"), whole, EPOCHS)
@@ -87,9 +79,7 @@ def test_no_slow_disk_is_taken_for_a_hang(ground: Ground, whole: RunFolder) -> N
 # Data
 
 
-def test_a_cache_that_cannot_be_read_stops_the_run_and_names_the_clips(
-    ground: Ground, whole: RunFolder
-) -> None:
+def test_a_cache_that_cannot_be_read_stops_the_run_and_names_the_clips(ground, whole):
     assert ground.run("dying", poison="dying_loader 2") == 2
     told = ground.told()
     assert told.count("once more") >= 2
@@ -102,11 +92,10 @@ def test_a_cache_that_cannot_be_read_stops_the_run_and_names_the_clips(
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
-def test_a_clip_without_numbers_costs_its_step_and_is_named(ground: Ground, value: str) -> None:
+def test_a_clip_without_numbers_costs_its_step_and_is_named(ground, value):
     run = RunFolder(ground.folder / f"poisoned{value}")
     assert ground.run(run.folder.name, poison=f"no_numbers clip-3 1 {value}") == 0, ground.told()
-    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    skipped = [record for record in records if "skipped_clips" in record]
+    skipped = [record for record in records(run) if "skipped_clips" in record]
     assert len(skipped) == EPOCHS  # once in each epoch, and in no other step
     assert all("clip-3" in record["skipped_clips"] and record["loss"] is None for record in skipped)
     assert ground.told().count("is skipped: its loss or gradient is not finite") == EPOCHS
@@ -115,9 +104,7 @@ def test_a_clip_without_numbers_costs_its_step_and_is_named(ground: Ground, valu
     assert poisons.numbers(state) and state["num_non_finite"] == EPOCHS
 
 
-def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(
-    ground: Ground, whole: RunFolder
-) -> None:
+def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(ground, whole):
     assert ground.run("sick", poison="no_numbers all 2 nan") == 65
     run = RunFolder(ground.folder / "sick")
     assert "not finite in 3 steps in a row" in ground.told()
@@ -126,13 +113,13 @@ def test_three_steps_without_numbers_end_the_run_with_65_and_save_nothing(
     assert_goes_on(ground, whole, "sick")
 
 
-def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground: Ground) -> None:
+def test_a_run_that_is_sick_from_its_first_step_saves_nothing(ground):
     assert ground.run("born-sick", poison="no_numbers all 1 nan") == 65
     run = RunFolder(ground.folder / "born-sick")
     assert run.epochs() == [] and not run.read_best()
 
 
-def test_a_validation_without_numbers_is_never_the_best(ground: Ground) -> None:
+def test_a_validation_without_numbers_is_never_the_best(ground):
     assert ground.run("blind", poison="validation_without_numbers") == 0, ground.told()
     run = RunFolder(ground.folder / "blind")
     assert run.epochs() == [1, 2] and not run.read_best() and run.lowest_loss() is None
@@ -151,7 +138,7 @@ EVERY_STEP = [
 
 
 @pytest.mark.parametrize(("number", "step"), EVERY_STEP)
-def test_a_signal_at_any_step(ground: Ground, whole: RunFolder, number: int, step: int) -> None:
+def test_a_signal_at_any_step(ground, whole, number, step):
     name = f"signal-{number}-{step}"
     run = RunFolder(ground.folder / name)
     pid = ground.start(name, poison="slow_steps 0.1")
@@ -162,7 +149,7 @@ def test_a_signal_at_any_step(ground: Ground, whole: RunFolder, number: int, ste
     assert_goes_on(ground, whole, name)
 
 
-def test_a_signal_inside_a_save_lets_it_end(ground: Ground, whole: RunFolder) -> None:
+def test_a_signal_inside_a_save_lets_it_end(ground, whole):
     assert ground.run("in-save", poison="signals_while_saving 15 1", NUM_EPOCHS=3) == 143
     run = RunFolder(ground.folder / "in-save")
     assert run.newest_verified(fresh=True).epoch == 2
@@ -170,7 +157,7 @@ def test_a_signal_inside_a_save_lets_it_end(ground: Ground, whole: RunFolder) ->
 
 
 @pytest.mark.slow
-def test_a_second_signal_inside_a_save_ends_it(ground: Ground, whole: RunFolder) -> None:
+def test_a_second_signal_inside_a_save_ends_it(ground, whole):
     assert ground.run("in-save-2", poison="signals_while_saving 15 2") == 143
     assert "Second signal: exiting at once" in ground.told()
     run = RunFolder(ground.folder / "in-save-2")
@@ -180,9 +167,7 @@ def test_a_second_signal_inside_a_save_ends_it(ground: Ground, whole: RunFolder)
     assert_same_end(run, whole, EPOCHS)
 
 
-def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(
-    ground: Ground, whole: RunFolder
-) -> None:
+def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(ground, whole):
     heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
     began = time.monotonic()
     assert ground.run("in-sample", poison="signal_while_sampling 15", **heard) == 143
@@ -194,7 +179,7 @@ def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(
     assert_goes_on(ground, whole, "in-sample")
 
 
-def test_a_signal_before_the_first_step_ends_at_once(ground: Ground, whole: RunFolder) -> None:
+def test_a_signal_before_the_first_step_ends_at_once(ground, whole):
     assert ground.run("early", poison="signal_before_the_first_step 15") == 143
     assert "there is nothing to save" in ground.told()
     assert_goes_on(ground, whole, "early")
@@ -204,9 +189,7 @@ def test_a_signal_before_the_first_step_ends_at_once(ground: Ground, whole: RunF
 
 
 @pytest.mark.parametrize("num_bytes", [947_000, 2_000_000, 3_500_000])
-def test_a_disk_that_gets_full_ends_the_run_with_74(
-    ground: Ground, whole: RunFolder, num_bytes: int
-) -> None:
+def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
     name = f"full-{num_bytes}"
     assert ground.run(name, poison=f"full_after {num_bytes}") == 74
     told = ground.told()
@@ -219,7 +202,7 @@ def test_a_disk_that_gets_full_ends_the_run_with_74(
     assert_goes_on(ground, whole, name)
 
 
-def test_a_limit_on_file_sizes_ends_the_run_with_74(ground: Ground, whole: RunFolder) -> None:
+def test_a_limit_on_file_sizes_ends_the_run_with_74(ground, whole):
     """The weights fit, the optimizer's state does not."""
     assert ground.run("limited", poison="small_files 1500000") == 74
     assert "more than a file may have here (ulimit -f)" in ground.told()
@@ -239,9 +222,7 @@ def small_disk(ground: Ground) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("asked", [True, False])
-def test_a_true_disk_that_is_full(
-    ground: Ground, whole: RunFolder, small_disk: Path, asked: bool
-) -> None:
+def test_a_true_disk_that_is_full(ground, whole, small_disk, asked):
     """Told by looking ahead, and by the disk itself; curves and metrics are on it too."""
     filler = small_disk / "filler"
     filler.write_bytes(bytes(27 << 20))  # room for one epoch of 2.9 MB
@@ -255,9 +236,7 @@ def test_a_true_disk_that_is_full(
     assert_same_end(run, whole, EPOCHS)
 
 
-def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(
-    ground: Ground, whole: RunFolder, small_disk: Path
-) -> None:
+def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(ground, whole, small_disk):
     filler = small_disk / "filler"
     filler.write_bytes(bytes(30 << 20))  # an epoch takes 2.9 MB
     assert ground.run("disk/run") == 74, ground.told()
@@ -274,19 +253,14 @@ def test_a_disk_too_small_for_one_epoch_is_told_before_the_first_step(
     assert_same_end(RunFolder(small_disk / "run"), whole, EPOCHS)
 
 
-def test_a_full_disk_under_the_curves_ends_nothing(
-    ground: Ground, whole: RunFolder, small_disk: Path
-) -> None:
+def test_a_full_disk_under_the_curves_ends_nothing(ground, whole, small_disk):
     (small_disk / "filler").write_bytes(bytes((32 << 20) - (24 << 10)))
     assert ground.run("curveless", RUNS_DIR=small_disk / "runs", SEED=5) == 0, ground.told()
     assert_same_end(RunFolder(ground.folder / "curveless"), whole, EPOCHS)
 
 
-def test_a_folder_that_cannot_be_written_is_told_at_the_start(
-    ground: Ground, small_disk: Path
-) -> None:
-    remount = ["mount", "-o", "remount,ro", str(small_disk)]
-    subprocess.run(remount, check=True)
+def test_a_folder_that_cannot_be_written_is_told_at_the_start(ground, small_disk):
+    subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     for settings in ({"OUTPUT_DIR": small_disk / "run"}, {"RUNS_DIR": small_disk / "runs"}):
         assert ground.run("read-only", **settings) == 2
         told = ground.told()
@@ -298,53 +272,45 @@ def test_a_folder_that_cannot_be_written_is_told_at_the_start(
 
 
 @pytest.mark.slow
-def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground: Ground) -> None:
+def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground):
     assert ground.run("rate", NUM_EPOCHS=1, LEARNING_RATE=1e-3) == 0, ground.told()
     assert ground.run("rate", NUM_EPOCHS=2, LEARNING_RATE=5e-4) == 0, ground.told()
     assert "LEARNING_RATE was 0.001 and is 0.0005 from here on." in ground.told()
-    records = [
-        json.loads(line)
-        for line in RunFolder(ground.folder / "rate").metrics.read_text().splitlines()
-    ]
-    shares = [r["learning_rate"] / r["step"] for r in records if r["kind"] == "train"]
+    told = records(RunFolder(ground.folder / "rate"))
+    shares = [one["learning_rate"] / one["step"] for one in told if one["kind"] == "train"]
     assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the warm-up, a straight line
     assert ground.run("rate", NUM_EPOCHS=1) == 0
     assert "The run has 2 epochs already, more than NUM_EPOCHS=1" in ground.told()
     assert "Ready to learn" not in ground.told()
 
 
-def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(
-    ground: Ground, whole: RunFolder
-) -> None:
-    for point in ("after replace:checkpoint_epoch_2.pt", "after replace:trainer_state_epoch_2.pt"):
-        name = point.partition(":")[2]
-        assert ground.run(name, crash_at=point) == -9
+def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole):
+    for name in ("checkpoint_epoch_2.pt", "trainer_state_epoch_2.pt"):
+        assert ground.run(name, crash_at=f"after replace:{name}") == -9
         assert_goes_on(ground, whole, name)
         assert "was killed before it was saved to the end" in ground.told()
-        left = [path.name for path in (ground.folder / name).rglob("*.corrupt")]
-        assert left == []
+        assert not list((ground.folder / name).rglob("*.corrupt"))
 
 
 # Folders and children
 
 
 @pytest.mark.slow
-def test_two_runs_with_one_runs_dir_keep_their_curves(ground: Ground) -> None:
+def test_two_runs_with_one_runs_dir_keep_their_curves(ground):
     """Also when the second starts over: it moves its own and no other's."""
     runs_dir = ground.folder / "shared"
     for name, resume in (("a/output", "auto"), ("b/output", "auto"), ("b/output", "never")):
         assert ground.run(name, RUNS_DIR=runs_dir, RESUME=resume) == 0, ground.told()
-    last = EPOCHS * STEPS_PER_EPOCH
     for name in ("output", "output-2"):
         shown = EventAccumulator(str(runs_dir / name))
         shown.Reload()
         steps = [point.step for point in shown.Scalars("train/audio_loss")]
-        assert steps == list(range(1, last + 1))
+        assert steps == list(range(1, EPOCHS * STEPS_PER_EPOCH + 1))
     assert list((ground.folder / "b/output/archive").glob("*/runs/events.out.tfevents.*"))
     assert not (ground.folder / "a/output/archive").exists()
 
 
-def test_pruning_that_fails_does_not_end_the_run(ground: Ground, whole: RunFolder) -> None:
+def test_pruning_that_fails_does_not_end_the_run(ground, whole):
     assert ground.run("stuck", poison="undeletable", KEEP_CHECKPOINTS=1) == 0, ground.told()
     assert "could not be removed (Permission denied); it stays" in ground.told()
     run = RunFolder(ground.folder / "stuck")
@@ -352,7 +318,7 @@ def test_pruning_that_fails_does_not_end_the_run(ground: Ground, whole: RunFolde
     assert_same_end(run, whole, EPOCHS)
 
 
-def test_a_folder_that_was_moved_goes_on(ground: Ground, whole: RunFolder) -> None:
+def test_a_folder_that_was_moved_goes_on(ground, whole):
     pid = ground.start("here", poison="slow_steps 0.1")
     wait_for(RunFolder(ground.folder / "here"), 4, pid)
     os.kill(pid, signal.SIGTERM)
@@ -364,7 +330,7 @@ def test_a_folder_that_was_moved_goes_on(ground: Ground, whole: RunFolder) -> No
     assert not any(str(ground.folder / "here") in path.read_text() for path in names)
 
 
-def test_children_inherit_no_lock_and_no_port(ground: Ground) -> None:
+def test_children_inherit_no_lock_and_no_port(ground):
     """A child that outlives its trainer would keep the folder locked, or the port taken."""
     run = RunFolder(ground.folder / "children")
     pid = ground.start(

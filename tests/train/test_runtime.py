@@ -20,7 +20,7 @@ def test_the_peak_is_the_makers_for_a_gpu_and_measured_for_a_cpu(monkeypatch):
 
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallopt"), reason="the C library is another")
 @pytest.mark.parametrize("kept", [False, True])
-def test_what_a_step_frees_waits_for_the_next_one(kept: bool) -> None:
+def test_what_a_step_frees_waits_for_the_next_one(kept):
     """Blocks as of gradients, taken, written and freed again and again; then given back."""
     program = (
         "import ctypes, resource; from machine.memory import trim_heap\n"
@@ -55,9 +55,8 @@ def test_what_a_step_frees_waits_for_the_next_one(kept: bool) -> None:
     ],
 )
 def test_without_a_compiler_compile_is_left_out_and_told(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, device: str,
-    programs: set[str], can: bool,
-) -> None:  # fmt: skip
+    monkeypatch, caplog, device, programs, can
+):
     """As in the image, which is slim."""
     monkeypatch.setattr("shutil.which", lambda name: name if name in programs else None)
     assert runtime.can_compile(device) is can

@@ -1,27 +1,20 @@
 """Whole runs of two processes: one of each file, the same end however it came about."""
 
-import json
 import os
-import signal
 import subprocess
 import sys
 import time
-from pathlib import Path
 
+import psutil
 import pytest
 
 from tests.train import together
-from tests.train.test_run import Workshop, assert_same_end, content, losses
+from tests.train.test_run import Workshop, assert_same_end, content, losses, records
 from train.distributed import World
 from xtts.voices.run_folder import RunFolder
 
 EPOCHS = 2
 SETTINGS = {"BATCH_SECONDS": "2.4"}
-
-
-@pytest.fixture(scope="module")
-def workshop(base_folder, tmp_path_factory):
-    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
 
 
 def on_two_ranks(workshop: Workshop, name: str, expect: int = 0, **settings: str) -> RunFolder:
@@ -85,19 +78,10 @@ def test_one_that_is_killed_is_started_again_and_the_end_is_the_same(straight, w
     while not run.checkpoint_path(1).exists() or len(losses(run)) < _first_epoch(straight) + 1:
         assert agent.poll() is None and time.monotonic() < end
         time.sleep(0.05)
-    workers = [int(pid) for pid in _children(agent.pid)]
-    os.kill(workers[-1], signal.SIGKILL)
+    psutil.Process(agent.pid).children()[-1].kill()
     assert agent.wait(timeout=200) == 0
     assert_same_end(straight, run, EPOCHS)
 
 
 def _first_epoch(run: RunFolder) -> int:
-    records = [json.loads(line) for line in run.metrics.read_text().splitlines()]
-    return sum(one["epoch"] == 1 for one in records)
-
-
-def _children(pid: int) -> list[str]:
-    found: list[str] = []
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        found += (task / "children").read_text().split()
-    return found
+    return sum(one["epoch"] == 1 for one in records(run))

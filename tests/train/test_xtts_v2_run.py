@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.datasets import make_dataset
 from tests.file_server import Bad, Server, serving
 from tests.models import tiny_base
 from tests.published import publish_folder
+from tests.train.test_run import Workshop
 from train.__main__ import main
 from xtts.download.xtts_v2 import FilesError
 from xtts.voices import bundle
@@ -17,36 +17,28 @@ from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec
 
-QUIET = {
-    "BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu",
-    "SAMPLE_DEVICE": "off", "TENSORBOARD": "off", "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "4",
-}  # fmt: skip
+
+@pytest.fixture
+def workshop(tmp_path: Path) -> Workshop:
+    return Workshop(tiny_base(tmp_path / "hub", coqui_vocoder=True), tmp_path)
 
 
 @pytest.fixture
-def server(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
+def server(workshop, monkeypatch) -> Iterator[Server]:
     """A hub with a tiny model in the published layout, its vocoder at full size."""
-    base = tiny_base(tmp_path / "hub", coqui_vocoder=True)
-    publish_folder(monkeypatch, base)
+    publish_folder(monkeypatch, workshop.base)
     with serving() as one:
-        for path in base.iterdir():
+        for path in workshop.base.iterdir():
             one.files[f"/v2/{path.name}"] = path.read_bytes()
         yield one
 
 
 @pytest.fixture
-def arguments(server: Server, tmp_path: Path) -> list[str]:
-    settings = {
-        "BASE_MODEL": "xtts_v2",
-        "XTTS_V2_DIR": str(tmp_path / "xtts_v2"),
-        "XTTS_V2_URL": f"{server.url}/v2",
-        "DATASET_DIR": str(make_dataset(tmp_path / "data", clips=6, seconds=0.6)),
-        "CACHE_DIR": str(tmp_path / "cache"),
-        "OUTPUT_DIR": str(tmp_path / "run"),
-        "RUNS_DIR": str(tmp_path / "run" / "events"),
-        **QUIET,
-    }
-    return [f"--{key.lower().replace('_', '-')}={value}" for key, value in settings.items()]
+def arguments(server, workshop) -> list[str]:
+    return workshop.arguments(
+        "run", BASE_MODEL="xtts_v2", XTTS_V2_DIR=str(workshop.folder / "xtts_v2"),
+        XTTS_V2_URL=f"{server.url}/v2", NUM_EPOCHS="1", MAX_TRAIN_SAMPLES="4",
+    )  # fmt: skip
 
 
 def test_without_agreement_nothing_happens(arguments, server, tmp_path, capsys):
@@ -94,4 +86,4 @@ def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(
     with pytest.raises(FilesError, match="into train/xtts_v2"):
         load_voice(VoiceSpec(str(checkpoint)))
     opened = load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "xtts_v2")))
-    assert opened.model.gpt is not None
+    assert opened.model.gpt

@@ -67,7 +67,7 @@ def gradients(world: World, out: Path) -> None:
 
     learner = a_small_learner(world)
     batch = a_part(world)
-    learner.shares = distributed.Agreement(world, batch.rows).shares
+    learner.rank_weights = distributed.Agreement(world, batch.rows).rank_weights
     learner.gpt.train()
     forward_backward(learner, batch)
     if world.is_main:

@@ -17,7 +17,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from machine.errors import SotaqueError
 from machine.storage.atomic import (
     WriteError,
     Written,
@@ -32,17 +31,12 @@ from machine.storage.hashes import remember_hash
 from train.checkpointing.fingerprint import Fingerprint
 from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
+from train.losses import NonFiniteError
 from train.memory.estimate import tensor_bytes
 from xtts.voices.evaluation_file import Evaluation, Verdict
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder
 
 log = logging.getLogger(__name__)
-
-
-class NonFiniteWeights(SotaqueError):
-    """Non-finite weights are never saved."""
-
-    exit_code = 65
 
 
 @dataclass(frozen=True)
@@ -118,7 +112,7 @@ class Checkpoints:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
         losses: nats a token; `validation_audio_loss` decides about the best. Raises DiskFull,
-        WriteError, NonFiniteWeights; what was saved before is intact then.
+        WriteError, NonFiniteError; what was saved before is intact then.
         """
         started = time.monotonic()
         run, path = self.run, self.run.checkpoint_path(epoch)
@@ -236,10 +230,10 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
 
 
 def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, path: Path) -> None:
-    """Makes the folder. Raises NonFiniteWeights, DiskFull, WriteError."""
+    """Makes the folder. Raises NonFiniteError, DiskFull, WriteError."""
     bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
-        raise NonFiniteWeights(
+        raise NonFiniteError(
             f"{bad[0]} holds non-finite values; the checkpoint is not written. "
             "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
         )

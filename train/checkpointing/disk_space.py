@@ -17,7 +17,7 @@ from train import defaults
 from train.checkpointing.pruning import KEPT_TRAINER_STATES
 from train.checkpointing.resume import Resumed, kept_state
 from train.dataset import features
-from train.evaluation.sentences import KEPT_SOUNDS
+from train.evaluation.plan import KEPT_SOUNDS
 from train.memory.estimate import STATE_BYTES
 from train.optim import freezing
 from train.optim.lora import num_adapter_weights
@@ -205,7 +205,7 @@ def _of_run(
     saves = [e for e in ahead if e % settings.save_every == 0 or e == num_epochs]
     sampled = [e for e in saves if e % settings.sample_every == 0 or e == num_epochs]
     seconds = [data.clips[index].seconds for index in data.train]
-    budget = defaults.batch_seconds(
+    batch_seconds, _ = defaults.batch_seconds(
         settings.batch_seconds, context.config.training, kept_state(resumed).get("batch_seconds"),
         device=context.device.value, total_seconds=sum(seconds), longest_seconds=max(seconds),
     )  # fmt: skip
@@ -220,7 +220,7 @@ def _of_run(
         cache=_cache_bytes(settings, context),
         saves=len(saves),
         samples=len(sampled) if speaks else 0,
-        steps=len(ahead) * -(-int(sum(seconds)) // max(1, int(budget.value))),
+        steps=len(ahead) * -(-int(sum(seconds)) // max(1, int(batch_seconds))),
         keep=settings.keep_checkpoints,
         best_stays=bool(data.validation),
         # What a kill left unfinished makes room for its like.
@@ -243,7 +243,7 @@ def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]
     if settings.lora_rank:
         learning = num_adapter_weights(settings.lora_rank, context.config.gpt)
         kept_twice = 4.0
-    if defaults.ema_decay(settings.ema_decay, advice).value:
+    if defaults.ema_decay(settings.ema_decay, advice)[0]:
         kept_twice += 8.0
     state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
     return 4 * sum(tensor.numel() for tensor in tensors.values()), state

@@ -24,10 +24,6 @@ from xtts.voices.run_folder import RunFolder, load_verified, set_aside
 log = logging.getLogger(__name__)
 
 
-class ResumeError(SotaqueError):
-    """A run that cannot go on from what is there; the sentence names the ways on."""
-
-
 @dataclass(frozen=True)
 class Resumed:
     """A state to go on from.
@@ -56,7 +52,7 @@ def resume(
 ) -> Resumed | None:
     """The state to go on from, or None for a start from the base. The caller holds the lock.
 
-    Raises ResumeError for a run of another base or other data; nothing is changed then.
+    Raises SotaqueError for a run of another base or other data; nothing is changed then.
     """
     if setting == "never":
         archive(run, runs_dir)
@@ -76,13 +72,13 @@ def kept_state(resumed: Resumed | None) -> dict[str, Any]:
 
 
 def require_same(run: RunFolder, now: Fingerprint) -> None:
-    """The one check of every verb that writes into a run. Raises ResumeError, with the differences,
+    """The one check of every verb that writes into a run. Raises SotaqueError with the differences
     where the run was made from another base or other data; nothing is changed then."""
     saved = run.made_from()
     if saved is None:
         return
     if different := differences(saved.fingerprint, now):
-        raise ResumeError(
+        raise SotaqueError(
             f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
             f"{'; '.join(different.values())}. Set them as they were, or set OUTPUT_DIR to another "
             "folder; or start over: `python -m train` with RESUME=never moves the old run whole to "
@@ -94,7 +90,7 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     """Moves the run, with its own TensorBoard events, to archive/<UTC time>/; None without one.
 
     The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
-    Raises ResumeError when something cannot be moved.
+    Raises SotaqueError when something cannot be moved.
     """
     of_run = (run.checkpoints, run.samples, run.metrics, run.evaluation_file)
     present = [path for path in of_run if path.exists()]
@@ -109,7 +105,7 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
             path.replace(target / path.name)
         _move_events(run, runs_dir, target / "runs")
     except OSError as error:
-        raise ResumeError(
+        raise SotaqueError(
             f"RESUME=never: the old run could not be moved to {target} ({error}). "
             "Move it yourself, or set OUTPUT_DIR to another folder."
         ) from error
@@ -183,7 +179,7 @@ def _from_interrupted(path: Path) -> Resumed:
 def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerprint) -> Resumed:
     """The first start with RESUME=PATH."""
     if current and current.source.resolve() != path.resolve():
-        raise ResumeError(
+        raise SotaqueError(
             f"RESUME={path}, but OUTPUT_DIR={run.folder} already holds a run at epoch "
             f"{current.epoch}, step {current.step}. Set OUTPUT_DIR to another folder, or leave "
             "RESUME=auto to go on with that run."
@@ -205,7 +201,7 @@ def _loaded(path: Path) -> Resumed:
     content = load_verified(path)
     missing = {"model", "provenance"} - content.keys()
     if missing:
-        raise ResumeError(
+        raise SotaqueError(
             f"RESUME={path} is no checkpoint of Sotaque: it has no {missing.pop()!r}. "
             "Name a checkpoint_epoch_N.pt; a model.pth belongs into a folder for BASE_MODEL."
         )
@@ -222,7 +218,7 @@ def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:
     """Other data is what one starts from a checkpoint for; another model is a mistake."""
     different = differences(found.provenance.get("fingerprint") or {}, now)
     if different.keys() - {"data_sha256"}:
-        raise ResumeError(
+        raise SotaqueError(
             f"RESUME={path} belongs to another model. Different are: "
             f"{'; '.join(different.values())}. Set BASE_MODEL to the model it was made from, or "
             "RESUME=auto to start without it."

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor
 
 from machine.storage.hashes import sha256_of
+from train.cutting.planning import LONGEST_SECONDS
 from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
 from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
@@ -32,7 +33,6 @@ from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 
 CODES_A_SECOND = CODE_RATE / SAMPLES_PER_CODE
-LONGEST_SECONDS = 11.0
 # Codes at a time, and those on both sides that the DVAE hears besides.
 _BLOCK_CODES, _CONTEXT_CODES = 640, 16
 # What a span may last, as a share of what its characters usually take.

@@ -1,1 +1,1 @@
-"""The demo dataset, and the script that made it."""
+"""The demo dataset, and what every evaluation speaks."""

@@ -1,20 +1,25 @@
 """Batches: each clip once an epoch, shuffled by seed and epoch; conditioning clips.
 
-Shuffle, sort by length inside windows, cut at the budget of audio seconds (longest clip times
-clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each clip is drawn
-from (seed, epoch, clip), never from a global random state: so prefetching, resuming and sampling
-change no batch.
+Shuffle, sort by length inside windows, cut at the budget of audio seconds (BATCH_SECONDS: longest
+clip times clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each
+clip is drawn from (seed, epoch, clip), never from a global random state: so prefetching, resuming
+and sampling change no batch.
 
 A batch is packed (`xtts.model.varlen`), so that it has no padding however its clips differ. Sorting
 is there for the attention on a GPU, which works in a padded grid, and keeps steps equally long.
+
+The budget is halved after out-of-memory. A halving is known by where it happened: (epoch, batches
+of it done). From there on the batches of that epoch's plan are cut again, and later epochs are
+planned with the smaller budget; so the same halvings always make the same batches, and a resumed
+run goes on bit for bit.
 """
 
 import logging
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
-from typing import Protocol
+from dataclasses import dataclass, field, replace
+from typing import NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -22,14 +27,17 @@ from torch import Tensor
 
 from machine.errors import SotaqueError
 from train.concurrency import lookahead
-from train.dataset.batch_plan import OomBackoff, at_epoch, dealt, grouped, recut
 from train.dataset.dataset import Clip
+from train.distributed import Agreement, World
 from xtts.audio import CODE_RATE
 from xtts.model.packed_batch import PackedBatch, pack
 from xtts.model.shapes import GPTShape
 
 log = logging.getLogger("train")
 
+# Clips are sorted by length inside windows of so many batches: long enough that a batch holds clips
+# of one length, short enough that an epoch stays well mixed.
+WINDOW_BATCHES = 16
 # Coqui's GPTArgs: 66,150 to 132,300 samples of the conditioning clip.
 CONDITIONING_SECONDS = (3.0, 6.0)
 MEL_HOP = 256
@@ -40,25 +48,22 @@ LARGEST_OWN_SHARE = 1 / 3
 MOST_TRIES = 3
 
 
-class BatchError(SotaqueError):
-    """A batch that cannot be made; the sentence names its clips and the reason."""
+Group = tuple[int, ...]
+
+
+class OomBackoff(NamedTuple):
+    """From epoch `epoch` (from 1), behind `batch` of its batches, the budget is `seconds`."""
+
+    epoch: int
+    batch: int
+    seconds: float
 
 
 class FeatureSource(Protocol):
     """What is known of each clip, by its index (train.dataset.features)."""
 
-    def tokens(self, clip: int) -> np.ndarray: ...
     def codes(self, clip: int) -> np.ndarray: ...
     def mel(self, clip: int) -> np.ndarray: ...
-
-
-class StepAgreement(Protocol):
-    """What `train.distributed.Agreement` says of a step."""
-
-    @property
-    def stop(self) -> bool: ...
-    @property
-    def shares(self) -> tuple[float, float]: ...
 
 
 @dataclass(frozen=True)
@@ -71,25 +76,16 @@ class Batch:
     rows: PackedBatch
     clips: tuple[int, ...]
     audio_seconds: float
-    agreement: StepAgreement | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True)
-class ConditioningChoice:
-    """How conditioning is chosen: `other_clip` (ours) or `same_clip` (Coqui's way, for parity);
-    `sources` are the clips that may be used as conditioning."""
-
-    way: str
-    sources: tuple[int, ...]
+    agreement: Agreement | None = field(default=None, compare=False)
 
 
 class Batches:
     """The batches of a set of clips.
 
     seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
-    times number of clips, at most. fixed: the same order and conditioning in every epoch
-    (validation). rank of world_size: whose share of each step this is. pinned: in memory that a GPU
-    copies from by itself.
+    times number of clips, at most. conditioning: CONDITIONING, from the clips `sources`. fixed: the
+    same order and conditioning in every epoch (validation). rank of world_size: whose share of each
+    step this is. pinned: in memory that a GPU copies from by itself.
     """
 
     def __init__(
@@ -102,9 +98,9 @@ class Batches:
         seed: int,
         batch_seconds: float,
         stop_input: bool,
-        conditions: ConditioningChoice,
+        conditioning: str,
+        sources: Sequence[int],
         fixed: bool = False,
-        prefetch: bool = True,
         pinned: bool = False,
         rank: int = 0,
         world_size: int = 1,
@@ -116,15 +112,14 @@ class Batches:
         self.seed = seed
         self.batch_seconds = batch_seconds
         self.stop_input = stop_input
-        self.conditions = conditions
+        self.conditioning = conditioning
         self.fixed = fixed
-        self.prefetch = prefetch
         self.pinned = pinned
         self.rank = rank
         self.world_size = world_size
         # Where memory was short; part of what the batches depend on, so kept in checkpoints.
         self.halvings: list[OomBackoff] = []
-        self._by_speaker = _by_speaker(clips, conditions.sources)
+        self._by_speaker = _by_speaker(clips, sources)
         lists = self._by_speaker.values()
         self._places = {clip: place for known in lists for place, clip in enumerate(known)}
 
@@ -135,9 +130,6 @@ class Batches:
         takes `world_size` batches of it.
         """
         planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
-        if not self.prefetch:
-            yield from (self._made(epoch, group) for group in planned)
-            return
         # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
         with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
             begun = (pool.submit(self._made, epoch, group) for group in planned)
@@ -154,7 +146,7 @@ class Batches:
                 names = ", ".join(self.clips[clip].name for clip in group)
                 words = f"{type(error).__name__}: {error}"
                 if number == MOST_TRIES:
-                    raise BatchError(
+                    raise SotaqueError(
                         f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
                         f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
                         "made again. The same command goes on from the last checkpoint."
@@ -173,6 +165,11 @@ class Batches:
         groups = grouped(self.indices, seconds, budget, draw)
         return recut(groups, seconds, halvings, epoch)
 
+    def halved(self, epoch: int, clips: Sequence[int]) -> float | None:
+        """The budget after `epoch` where memory is too short for these clips; None for one clip."""
+        seconds = [clip.seconds for clip in self.clips]
+        return halve_budget(clips, seconds, at_epoch(self.batch_seconds, self.halvings, epoch + 1))
+
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
         """These clips with their conditioning of `epoch`; of none, a batch without targets."""
         if not group:
@@ -181,7 +178,7 @@ class Batches:
         epoch = 0 if self.fixed else epoch
         heard = [self._conditioning(epoch, clip) for clip in group]
         rows = pack(
-            [torch.from_numpy(self.features.tokens(clip).astype(np.int64)) for clip in group],
+            [torch.tensor(self.clips[clip].tokens, dtype=torch.int64) for clip in group],
             [torch.from_numpy(self.features.codes(clip).astype(np.int64)) for clip in group],
             [mel for mel, _ in heard],
             self.shape,
@@ -196,9 +193,9 @@ class Batches:
     def _conditioning(self, epoch: int, clip: int) -> tuple[Tensor, tuple[int, int]]:
         """(mel [80, frames], the codes of `clip` that it gives away)."""
         draw = random.Random(f"conditioning/{self.seed}/{epoch}/{self.clips[clip].name}")
-        if self.conditions.way == "other_clip" and (other := self._other(draw, clip)) is not None:
+        if self.conditioning == "other_clip" and (other := self._other(draw, clip)) is not None:
             return self._slice(draw, other, largest_share=1.0)[0], (0, 0)
-        own_share = LARGEST_OWN_SHARE if self.conditions.way == "other_clip" else 1 / 2
+        own_share = LARGEST_OWN_SHARE if self.conditioning == "other_clip" else 1 / 2
         mel, first = self._slice(draw, clip, largest_share=own_share)
         last = first + mel.shape[1]
         return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
@@ -227,3 +224,102 @@ def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list
     for index in sources:
         groups.setdefault(clips[index].speaker, []).append(index)
     return groups
+
+
+def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
+    """The same batches. Of several ranks each has its `agreement`, asked for while the step before
+    it runs. stop: whether this rank is asked to stop."""
+    if world.is_single_process:
+        yield from batches
+        return
+    ahead: Batch | None = None
+    for batch in batches:
+        coming = replace(batch, agreement=Agreement(world, batch.rows, stop()))
+        if ahead is not None:
+            yield ahead
+        ahead = coming
+    if ahead is not None:
+        yield ahead
+
+
+# Which clips go together. Pure
+
+
+def grouped(
+    clips: Sequence[int], seconds: Sequence[float], batch_seconds: float, draw: random.Random
+) -> list[Group]:
+    """Every one of `clips` once: shuffled, sorted by length inside windows, cut at the budget, the
+    groups shuffled. seconds: how long each clip is, by its number."""
+    order = list(clips)
+    draw.shuffle(order)
+    mean = sum(seconds[clip] for clip in order) / max(1, len(order))
+    window = max(1, int(WINDOW_BATCHES * batch_seconds / max(mean, 0.1)))
+    groups = [
+        group
+        for start in range(0, len(order), window)
+        for group in cut(
+            sorted(order[start : start + window], key=seconds.__getitem__), seconds, batch_seconds
+        )
+    ]
+    draw.shuffle(groups)
+    return groups
+
+
+def cut(order: Sequence[int], seconds: Sequence[float], batch_seconds: float) -> list[Group]:
+    """Cuts clips into groups whose longest clip times their number stays within the budget.
+
+    A clip longer than the budget is a group of its own.
+    """
+    groups: list[list[int]] = []
+    longest = 0.0
+    for clip in order:
+        longer = max(longest, seconds[clip])
+        if groups and longer * (len(groups[-1]) + 1) <= batch_seconds:
+            groups[-1].append(clip)
+            longest = longer
+        else:
+            groups.append([clip])
+            longest = seconds[clip]
+    return [tuple(group) for group in groups]
+
+
+def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
+    """What `rank` learns of these groups: of `world_size` groups in a row, one.
+
+    Every rank takes part in every step: the groups that are left at the end are dealt clip by clip,
+    and a rank that gets none of them gets an empty group. Each clip is dealt once.
+    """
+    whole = len(groups) - len(groups) % world_size
+    own = list(groups[rank:whole:world_size])
+    if left := [clip for group in groups[whole:] for clip in group]:
+        own.append(tuple(left[rank::world_size]))
+    return own
+
+
+def at_epoch(began_with: float, halvings: Iterable[OomBackoff], epoch: int) -> float:
+    """The budget in seconds with which `epoch` is planned."""
+    return min([began_with, *(one.seconds for one in halvings if one.epoch < epoch)])
+
+
+def recut(
+    groups: list[Group], seconds: Sequence[float], halvings: Iterable[OomBackoff], epoch: int
+) -> list[Group]:
+    """The plan of `epoch` with the halvings inside it; seconds: of each clip."""
+    for one in (one for one in halvings if one.epoch == epoch):
+        done, left = groups[: one.batch], groups[one.batch :]
+        groups = done + [
+            smaller
+            for group in left
+            for smaller in cut(sorted(group, key=seconds.__getitem__), seconds, one.seconds)
+        ]
+    return groups
+
+
+def halve_budget(
+    group: Sequence[int], seconds: Sequence[float], budget_seconds: float
+) -> float | None:
+    """Half the budget, or so much less that this group is cut; None for a single clip."""
+    if len(group) < 2:
+        return None
+    taken = max(seconds[clip] for clip in group) * len(group)
+    return min(budget_seconds, taken) / 2

@@ -14,7 +14,7 @@ from pathlib import Path
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import stamp_of
 from train.concurrency import in_threads
-from train.dataset.entries import LONGEST_SECONDS, DatasetError, TranscriptEntry
+from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
 from train.progress import with_progress
 from train.settings import TrainSettings
@@ -139,7 +139,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     """
     entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
     _refuse_language(entries, tokenizer.languages, settings)
-    longest = min(LONGEST_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
+    longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
     sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
@@ -287,7 +287,7 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
     """Decodes one file: (seconds, SHA-256, what was seen, what is allowed). Raises AudioError."""
     header = facts(path)
     # Only as much as could be allowed: a header may promise hours.
-    most = 2 * LONGEST_SECONDS
+    most = 2 * LONGEST_CLIP_SECONDS
     waveform = read_audio(path, header.rate, max_seconds=most)
     seconds = len(waveform) / header.rate
     promised = min(header.seconds, most)

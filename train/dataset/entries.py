@@ -21,7 +21,7 @@ EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
 SOUND_EXTENSIONS = (*EXTENSIONS, *FOREIGN_EXTENSIONS)
 DEFAULT_SPEAKER = "speaker"
 # Coqui's max_wav_length: 255,995 samples.
-LONGEST_SECONDS = 11.6
+LONGEST_CLIP_SECONDS = 11.6
 _LONGEST_NAME_BYTES = 255
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 _DELIMITERS = "\t;,"

@@ -96,10 +96,6 @@ class FeatureCache:
         self.records = _read_records(folder)
         self._maps: dict[Path, np.memmap] = {}
 
-    def tokens(self, clip: int) -> np.ndarray:
-        """Text ids `[n]`."""
-        return np.asarray(self._clips[clip].tokens, dtype=np.int64)
-
     def codes(self, clip: int) -> np.ndarray:
         """Codes `[ceil(samples / 1024)]` int16, of the recording at 22,050 Hz."""
         record = self.records[self._clips[clip].audio_sha256]
@@ -186,10 +182,6 @@ class UncachedFeatures:
     def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig) -> None:
         self._clips = clips
         self._features = DeviceFeatures(base, config)
-
-    def tokens(self, clip: int) -> np.ndarray:
-        """Text ids `[n]`."""
-        return np.asarray(self._clips[clip].tokens, dtype=np.int64)
 
     def codes(self, clip: int) -> np.ndarray:
         """As `FeatureCache.codes`. Raises AudioError for a recording that cannot be decoded."""

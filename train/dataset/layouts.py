@@ -17,6 +17,7 @@ from typing import Any
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     EXTENSIONS,
+    LONGEST_CLIP_SECONDS,
     SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
@@ -34,7 +35,7 @@ _TRANSCRIPTS = (
 )  # fmt: skip
 
 
-def read_pairs(folder: Path, language: str, longest_seconds: float) -> list[TranscriptEntry]:
+def read_pairs(folder: Path, language: str) -> list[TranscriptEntry]:
     """An entry for each recording in `folder` and below, in the order of their names; one without
     a text file has an empty text, for which it will be refused by name. Hidden files are left
     alone.
@@ -63,11 +64,11 @@ def read_pairs(folder: Path, language: str, longest_seconds: float) -> list[Tran
             f"writes metadata.csv too: {cut_line(recordings, folder, language)}"
         )
     words = {path: " ".join(read_text(text).split()) for path, text in texts.items() if text}
-    if all(_is_long(path, longest_seconds) for path in some[:_MOST_LOOKED_AT]):
+    if all(_is_long(path) for path in some[:_MOST_LOOKED_AT]):
         raise DatasetError(
-            f"{folder} holds {_counted(some)} with text, longer than the {longest_seconds:g} s of "
-            f"a clip. Cut {'it' if len(some) == 1 else 'each'} into clips first: "
-            f"{cut_line(some[:1], folder, language, some[0].with_suffix('.txt'))}"
+            f"{folder} holds {_counted(some)} with text, longer than the "
+            f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(some) == 1 else 'each'} into "
+            f"clips first: {cut_line(some[:1], folder, language, some[0].with_suffix('.txt'))}"
         )
     return [
         TranscriptEntry(
@@ -98,11 +99,11 @@ def _text_file(recording: Path) -> Path | None:
     return next((path for path in texts if path.is_file()), None)
 
 
-def _is_long(path: Path, longest_seconds: float) -> bool:
+def _is_long(path: Path) -> bool:
     from xtts.audio import AudioError, facts  # imports torch, which a table does without
 
     try:
-        return facts(path).seconds > longest_seconds
+        return facts(path).seconds > LONGEST_CLIP_SECONDS
     except AudioError:
         return False
 

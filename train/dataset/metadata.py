@@ -20,7 +20,6 @@ from typing import Literal
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     EXTENSIONS,
-    LONGEST_SECONDS,
     SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
@@ -69,7 +68,7 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
     elif form == "columns":
         entries = _columns(_table(folder) or folder / _TABLES[0], language)
     elif form == "pairs":
-        entries = read_pairs(folder, language, LONGEST_SECONDS)
+        entries = read_pairs(folder, language)
     else:
         entries = read_by_formatter(folder, form, language)
     if not entries:

@@ -29,7 +29,7 @@ log = logging.getLogger("train")
 
 def evaluate(settings: TrainSettings, *, as_json: bool) -> int:
     """Judges what is not judged yet, prints the table, or JSON. Raises RunError where there is
-    nothing to judge or a trainer is at work, ResumeError for a run of another dataset or base."""
+    nothing to judge or a trainer is at work, SotaqueError for a run of another dataset or base."""
     with _opened(settings) as (evaluator, base):
         conclude(evaluator, settings, base)
     known = evaluator.run.evaluation()

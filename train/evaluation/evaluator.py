@@ -16,10 +16,10 @@ from typing import Any
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
-from train.evaluation import judges, sentences
+from train.evaluation import judges
 from train.evaluation.budget import TIME_SHARE, JudgingBudget
 from train.evaluation.person import Person, describe
-from train.evaluation.plan import EvaluationPlan
+from train.evaluation.plan import SENTENCES_FOLDER, EvaluationPlan
 from train.evaluation.verdict import decide
 from train.progress import Progress
 from train.sampling.sampler import Sampler
@@ -49,7 +49,7 @@ SHORT_SECONDS = 6.0
 FEWEST_SENTENCES = 2 * SLOTS
 # Where all are heard and the epoch is a long one, whose share of time is to be kept.
 FEWEST_HEARD = SLOTS
-OTHER_VOICES = sentences.FOLDER / "voices"
+OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 
 

@@ -16,8 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from train.evaluation.person import Person
-from train.evaluation.plan import SOUNDED_EVERY
-from train.evaluation.sentences import KEPT_SOUNDS, EvaluationSentence
+from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
     Candidate,

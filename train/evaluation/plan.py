@@ -1,15 +1,21 @@
-"""What a run is evaluated by: sentences, the person's recordings, and what listens to them."""
+"""What a run is evaluated by: sentences, the person's recordings, and what listens to them.
 
+The sentences are built-in ones of the language or one's own, and beside them what some of the
+person's own clips say. The built-in ones are in no set by which this project reports anything
+(`tests/train/evaluation/test_plan.py`), so that what is chosen by them can be judged by those.
+"""
+
+import hashlib
+import json
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
-from train.evaluation import sentences
 from train.evaluation.person import recordings_of
-from train.evaluation.sentences import EvaluationError, EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from train.settings import TrainSettings
 from xtts.evaluation.recogniser import (
@@ -18,6 +24,7 @@ from xtts.evaluation.recogniser import (
     can_hear_english,
     check_folder,
 )
+from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("train")
 
@@ -25,6 +32,19 @@ log = logging.getLogger("train")
 # than all else together.
 SOUNDED_EVERY = 3
 FEWEST_VALIDATION_CLIPS = 5
+SENTENCES_FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
+# Every fourth sentence is one that the person has said: there the epochs are at home.
+CLIP_EVERY = 4
+# Sounds that are kept to be heard, of each candidate.
+KEPT_SOUNDS = 4
+
+
+@dataclass(frozen=True)
+class EvaluationSentence:
+    """source: built_in, own or clip."""
+
+    request: SynthesisRequest
+    source: str
 
 
 @dataclass(frozen=True)
@@ -51,7 +71,7 @@ class EvaluationPlan:
     @property
     def sentence_set(self) -> str:
         """What makes two evaluations comparable."""
-        return sentences.set_sha256(self.sentences, sha256_of(self.reference.path), self.recogniser)
+        return set_sha256(self.sentences, sha256_of(self.reference.path), self.recogniser)
 
     @property
     def sounded_every(self) -> int:
@@ -62,13 +82,13 @@ class EvaluationPlan:
 def plan_of(
     settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
 ) -> EvaluationPlan:
-    """What this run is evaluated by. Raises EvaluationError for EVALUATE_TEXTS and
+    """What this run is evaluated by. Raises SotaqueError for EVALUATE_TEXTS and
     EVALUATE_RECOGNISER."""
     spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
     clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
     recordings = recordings_of(data, spoken_from.speaker, spoken_from)
     own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
-    texts = sentences.planned(own, reference.language, recordings, settings.seed)
+    texts = sentences_of(own, reference.language, recordings, settings.seed)
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
     return EvaluationPlan(texts, reference, clips, recordings, base, *recogniser)
 
@@ -86,7 +106,7 @@ def warn_of_few_clips(data: Dataset) -> None:
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
     """As in `EvaluationPlan`, by the setting and the language of the sentences.
 
-    Raises EvaluationError for a folder that holds no Whisper model.
+    Raises SotaqueError for a folder that holds no Whisper model.
     """
     if setting == "off":
         return "", "EVALUATE_RECOGNISER is off"
@@ -95,7 +115,7 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
         try:
             check_folder(folder)
         except RecogniserError as error:
-            raise EvaluationError(f"EVALUATE_RECOGNISER: {error}") from error
+            raise SotaqueError(f"EVALUATE_RECOGNISER: {error}") from error
         return str(folder), None
     if language.split("-")[0] != "en":
         return "", f"none comes with the package for {language}; EVALUATE_RECOGNISER names one"
@@ -105,3 +125,56 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
             "EVALUATE_RECOGNISER names a Whisper model"
         )
     return POCKETSPHINX, None
+
+
+# Sentences
+
+
+def built_in(language: str) -> list[str]:
+    """The sentences of a language; empty for one that has none."""
+    path = SENTENCES_FOLDER / f"{language.split('-')[0]}.txt"
+    return _lines(path) if path.is_file() else []
+
+
+def sentences_of(
+    own: Path | None, language: str, clips: Sequence[Clip], seed: int
+) -> list[EvaluationSentence]:
+    """The sentences in the order in which they are spoken: any first so many are a fair share.
+
+    own: EVALUATE_TEXTS; clips: of the person, not what is spoken from. Raises SotaqueError.
+    """
+    texts = _lines(own) if own else built_in(language)
+    source = "own" if own else "built_in"
+    said = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
+    found: list[tuple[str, str]] = []
+    for number, text in enumerate(texts):
+        found.append((text, source))
+        if number % (CLIP_EVERY - 1) == CLIP_EVERY - 2 and said:
+            found.append((said.pop(0), "clip"))
+    if not texts:
+        found = [(text, "clip") for text in said]
+    return [
+        EvaluationSentence(SynthesisRequest(text, language, seed * 10_000 + 100 * number), source)
+        for number, (text, source) in enumerate(found)
+    ]
+
+
+def set_sha256(
+    sentences: Sequence[EvaluationSentence], reference_sha256: str, recogniser: str = ""
+) -> str:
+    """What makes two evaluations comparable: the same sentences, seeds, recording and recogniser
+    ("" is none)."""
+    told = [[one.text, one.language, one.seed] for one in (each.request for each in sentences)]
+    heard = [recogniser] if recogniser else []
+    return hashlib.sha256(json.dumps([reference_sha256, told, *heard]).encode()).hexdigest()
+
+
+def _lines(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise SotaqueError(f"EVALUATE_TEXTS={path} cannot be read ({error}).") from error
+    found = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not found:
+        raise SotaqueError(f"EVALUATE_TEXTS={path} holds no sentence; write one a line.")
+    return found

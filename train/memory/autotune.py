@@ -15,7 +15,6 @@ from machine.devices import cuda_errors
 from machine.storage.file_cache import FileCache
 from machine.text import size_words
 from train.dataset.batches import Batches
-from train.defaults import AutoChoice
 from train.learner import Learner
 from train.memory.estimate import STATE_BYTES, MemoryEstimate, estimate_memory, tensor_bytes
 from train.optim.lora import num_adapter_weights
@@ -40,15 +39,15 @@ def fit_batches(
     """
     longest = longest_seconds(batches)
     if context.device.value.startswith("cuda"):
-        chosen = _tried_or_remembered(settings, context, learner, batches)
+        seconds, reason = _tried_or_remembered(settings, context, learner, batches)
     else:
         recomputed = learner.config.learning.recompute
         needed = longest_clip_memory(settings, context, learner.gpt, batches, recomputed=recomputed)
         ram = context.machine.memory_bytes // learner.world.local_size
         second = needed.activations / longest
-        chosen = fitting_on_cpu(batches.batch_seconds, second, needed.held_bytes, ram)
-    batches.batch_seconds = learner.world.all_reduce_min(max(chosen.value, longest))
-    log.info("Memory: batches of %g s (%s)", batches.batch_seconds, chosen.reason)
+        seconds, reason = fitting_on_cpu(batches.batch_seconds, second, needed.held_bytes, ram)
+    batches.batch_seconds = learner.world.all_reduce_min(max(seconds, longest))
+    log.info("Memory: batches of %g s (%s)", batches.batch_seconds, reason)
 
 
 def longest_seconds(batches: Batches) -> float:
@@ -83,7 +82,7 @@ def room_bytes(context: RunContext) -> int:
 
 def _tried_or_remembered(
     settings: TrainSettings, context: RunContext, learner: Learner, batches: Batches
-) -> AutoChoice:
+) -> tuple[float, str]:
     """Tried once for a GPU and a model, then remembered."""
     wanted, longest = batches.batch_seconds, longest_seconds(batches)
     memory = FileCache(settings.cache_dir / "batch_seconds.json")
@@ -94,7 +93,7 @@ def _tried_or_remembered(
          settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
     )  # fmt: skip
     if known := memory.get(key):
-        return AutoChoice(float(known), f"as it was tried on {name} before")
+        return float(known), f"as it was tried on {name} before"
     # What is free, and what this process holds of the card already.
     room = torch.cuda.mem_get_info(learner.device)[0] + torch.cuda.memory_reserved(learner.device)
     most = max(1, int(wanted // longest))
@@ -103,7 +102,7 @@ def _tried_or_remembered(
     if learner.world.local_rank == 0:
         memory.put(key, seconds)
         memory.save()
-    return AutoChoice(seconds, f"tried on {name}: {reason}")
+    return seconds, f"tried on {name}: {reason}"
 
 
 def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
@@ -173,7 +172,7 @@ def largest_fitting(
 
 def fitting_on_cpu(
     wanted_seconds: float, second_bytes: float, held_bytes: int, ram_bytes: int
-) -> AutoChoice:
+) -> tuple[float, str]:
     """A budget of at most `wanted_seconds` that half of the RAM has room for.
 
     second_bytes: what a second of audio takes in a step; held_bytes: weights, gradients, states.
@@ -182,5 +181,5 @@ def fitting_on_cpu(
     seconds = max(1.0, room / second_bytes)
     told = f"{size_words(ram_bytes)} of RAM"
     if seconds >= wanted_seconds:
-        return AutoChoice(wanted_seconds, f"fits into half of {told}")
-    return AutoChoice(round(seconds, 1), f"what half of {told} has room for")
+        return wanted_seconds, f"fits into half of {told}"
+    return round(seconds, 1), f"what half of {told} has room for"

@@ -7,9 +7,10 @@ no step is there twice.
 import logging
 import math
 import resource
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,8 @@ import torch
 
 from train.dataset.batches import Batch
 from train.evaluation import report
-from train.learner import DeferredStepResult, StepResult, Validation
+from train.learner import DeferredStepResult, Learner, StepResult
+from train.losses import LOSS_TERMS
 from train.metrics.evaluation_picture import picture
 from train.metrics.event_files import TensorBoardWriter
 from train.metrics.metrics_file import MetricsFile
@@ -98,8 +100,7 @@ class Logs:
             "epoch": epoch,
             "step": step,
             "loss": result.loss,
-            "text_loss": result.text_loss,
-            "audio_loss": result.audio_loss,
+            **result.losses,
             "gradient_norm": result.gradient_norm,
             "learning_rate": result.learning_rate,
             "clips_per_second": len(batch.clips) / step_seconds,
@@ -130,22 +131,18 @@ class Logs:
         self._record("train", record)
         if telling:
             log.info(
-                "epoch %d/%d  step %d/%d  audio loss %.3f  text loss %.3f  rate %.1e  "
-                "%.1f audio-s/s  left %s", epoch, self.num_epochs, number, self.steps_per_epoch,
-                result.audio_loss, result.text_loss, result.learning_rate,
-                record["audio_seconds_per_second"],
+                "epoch %d/%d  step %d/%d  %s  rate %.1e  %.1f audio-s/s  left %s", epoch,
+                self.num_epochs, number, self.steps_per_epoch, _shown(result.losses),
+                result.learning_rate, record["audio_seconds_per_second"],
                 clock(record["progress"]["seconds_left"]),
             )  # fmt: skip
 
-    def epoch(self, epoch: int, step: int, validation: Validation | None) -> None:
+    def epoch(self, epoch: int, step: int, validation: Mapping[str, float] | None) -> None:
         """The end of an epoch."""
         if validation is None:
             return
-        log.info(
-            "epoch %d/%d  validation: audio loss %.3f  text loss %.3f", epoch, self.num_epochs,
-            validation.audio_loss, validation.text_loss,
-        )  # fmt: skip
-        losses = {"audio_loss": validation.audio_loss, "text_loss": validation.text_loss}
+        log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _shown(validation))
+        losses = {term.name: validation[term.name] for term in reversed(LOSS_TERMS)}
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
@@ -198,11 +195,56 @@ class Logs:
             self._told.add(what)
 
 
+@dataclass
+class DeferredMetrics:
+    """Keeps steps until their numbers are read: every `log_every` steps, and at `flush`.
+
+    A GPU computes while the host is steps ahead. To read a loss is to wait for it, so the numbers
+    of several steps are read together, and their time is the mean of the interval. logs: None where
+    another rank tells them.
+    """
+
+    learner: Learner
+    logs: Logs | None
+    log_every: int
+    pending: list[TrainedStep] = field(default_factory=list)
+    since: float = field(default_factory=time.perf_counter)
+
+    def add(self, step: TrainedStep) -> None:
+        """Raises NonFiniteError, where it reads."""
+        if not self.pending:
+            # Validation and samples, since the last flush, are no step's time.
+            self.since = time.perf_counter() - step.step_seconds
+        self.pending.append(step)
+        if isinstance(step.result, StepResult) or step.step % self.log_every == 0:
+            self.flush()
+
+    def flush(self) -> None:
+        """Logs every pending step. Raises NonFiniteError; no weight moved by then."""
+        pending, self.pending = self.pending, []
+        deferred = [one.result for one in pending if isinstance(one.result, DeferredStepResult)]
+        read = iter(self.learner.read_deferred(deferred))
+        mean = (time.perf_counter() - self.since) / max(1, len(pending))
+        for one in pending:
+            if isinstance(one.result, StepResult):
+                result, took = one.result, one.step_seconds
+            else:
+                result, took = next(read), max(mean, one.waited_seconds)
+            if self.logs:
+                self.logs.step(one, result, took)
+
+
 def figures_of(candidate: Candidate) -> dict[str, float]:
     """What of a candidate is a curve."""
     means = {name: figure.mean for name, figure in candidate.judges.items()}
     counts = {name: getattr(candidate, name) for name in ("unfinished", "cut", "babbling")}
     return {**means, **counts}
+
+
+def _shown(losses: Mapping[str, float]) -> str:
+    """The loss terms on the console, the last first: of two it is the audio that one listens to."""
+    names = (term.name for term in reversed(LOSS_TERMS))
+    return "  ".join(f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in names)
 
 
 def memory_bytes() -> int:

@@ -15,12 +15,6 @@ from xtts.model.config import TrainingAdvice
 NOTHING = "none"
 
 
-class FreezeError(SotaqueError):
-    """A pattern that names nothing, or patterns that leave nothing to learn."""
-
-    exit_code = 2
-
-
 def chosen(
     setting: str | None, advice: TrainingAdvice, *, with_adapters: bool
 ) -> tuple[tuple[str, ...], str]:
@@ -42,15 +36,15 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
     """Freezes every weight that a pattern fits; how many numbers that are.
 
     A pattern fits a whole name (`text_embedding.weight`), or the name of a part
-    (`conditioning_*`). Raises FreezeError.
+    (`conditioning_*`). Raises SotaqueError.
     """
     named = dict(module.named_parameters())
     for glob in globs:
         if not any(_fits(name, glob) for name in named):
-            raise FreezeError(_nothing(glob, list(named)))
+            raise SotaqueError(_nothing(glob, list(named)))
     frozen = [p for name, p in named.items() if any(_fits(name, glob) for glob in globs)]
     if len(frozen) == len(named):
-        raise FreezeError(f"FREEZE={','.join(globs)} freezes every weight: nothing would learn.")
+        raise SotaqueError(f"FREEZE={','.join(globs)} freezes every weight: nothing would learn.")
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)

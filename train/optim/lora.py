@@ -22,12 +22,6 @@ TARGETS = ("c_attn", "c_proj", "c_fc")
 _ADAPTER = "default"
 
 
-class LoraError(SotaqueError):
-    """Adapters that cannot be made, or that belong to another run."""
-
-    exit_code = 2
-
-
 @dataclass(frozen=True)
 class LoraShape:
     """rank: of each difference; alpha: its weight is alpha / rank."""
@@ -44,7 +38,7 @@ def num_adapter_weights(rank: int, shape: GPTShape) -> int:
 class LoraAdapters:
     """Adapters in a GPT's transformer. The rest of the GPT learns no more.
 
-    Raises LoraError where peft is not installed.
+    Raises SotaqueError where peft is not installed.
     """
 
     def __init__(self, gpt: GPT, shape: LoraShape, seed: int) -> None:
@@ -92,7 +86,7 @@ class LoraAdapters:
             own[f"{layer}.base_layer.{leaf}" if layer in self.layers else name] = tensor
         found = self.gpt.load_state_dict(own, strict=False)
         if found.unexpected_keys or not all(map(_is_adapter, found.missing_keys)):
-            raise LoraError(f"These weights are of another model: {found.unexpected_keys[:3]}.")
+            raise SotaqueError(f"These weights are of another model: {found.unexpected_keys[:3]}.")
 
     def base(self) -> dict[str, Tensor]:
         """The weights below the adapters, copied, under their plain names."""
@@ -107,12 +101,12 @@ class LoraAdapters:
         return {n: t.detach() for n, t in self.gpt.state_dict().items() if _is_adapter(n)}
 
     def load_adapters(self, state: Mapping[str, Tensor]) -> None:
-        """Takes up A and B. Raises LoraError for those of another rank."""
+        """Takes up A and B. Raises SotaqueError for those of another rank."""
         own = self.adapters()
         if {n: t.shape for n, t in own.items()} != {n: t.shape for n, t in state.items()}:
             old = next(t.shape[0] for n, t in state.items() if "lora_A" in n)
             new = next(t.shape[0] for n, t in own.items() if "lora_A" in n)
-            raise LoraError(
+            raise SotaqueError(
                 f"This run has adapters of rank {old}, and LORA_RANK is {new}. Set LORA_RANK={old} "
                 "to go on, or RESUME=never to start over."
             )
@@ -123,7 +117,7 @@ def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
     try:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
-        raise LoraError(
+        raise SotaqueError(
             f"LORA_RANK={shape.rank} needs peft, which is not installed ({error}). Type "
             "`.venv/bin/uv pip install 'sotaque[lora]'`, or set LORA_RANK=0."
         ) from error

@@ -21,12 +21,6 @@ ADAM_BETAS = (0.9, 0.96)
 ADAM_EPSILON = 1e-8
 
 
-class OptimizerError(SotaqueError):
-    """A state that is of another optimizer."""
-
-    exit_code = 2
-
-
 def new_optimizer(
     name: str, groups: list[dict[str, Any]], learning_rate: float
 ) -> torch.optim.Optimizer:
@@ -87,11 +81,11 @@ def step_unless(optimizer: torch.optim.Optimizer, non_finite: Tensor) -> None:
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Takes up a state that was kept. Raises OptimizerError for one of another OPTIMIZER."""
+    """Takes up a state that was kept. Raises SotaqueError for one of another OPTIMIZER."""
     own = "adamw8bit" if isinstance(optimizer, AdamW8bit) else "adamw"
     saved = "adamw8bit" if "adamw8bit" in state else "adamw"
     if saved != own:
-        raise OptimizerError(
+        raise SotaqueError(
             f"The state that was saved is of OPTIMIZER={saved}, and this run has OPTIMIZER={own}. "
             "Set it back to go on, or RESUME=never to start over."
         )

@@ -12,9 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from machine.errors import SotaqueError
 from train.optim.activation_checkpointing import checkpoint_activations
 from train.optim.ema import ExponentialMovingAverage
-from train.optim.freezing import FreezeError, freeze
+from train.optim.freezing import freeze
 from train.optim.lora import LoraAdapters, LoraShape
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 
@@ -32,13 +33,13 @@ class TrainableParts:
 class TrainableWeights:
     """A GPT on its device, prepared to learn.
 
-    Raises LoraError, FreezeError.
+    Raises SotaqueError for FREEZE and LORA_RANK that do not fit.
     """
 
     def __init__(self, gpt: GPT, learning: TrainableParts, seed: int) -> None:
         self.gpt = gpt
         if learning.lora and learning.freeze:
-            raise FreezeError(
+            raise SotaqueError(
                 f"FREEZE={','.join(learning.freeze)} and LORA_RANK={learning.lora.rank} do not go "
                 "together: with adapters everything else is frozen. Leave one of them empty."
             )

@@ -17,7 +17,7 @@ log = logging.getLogger("train")
 
 def run(settings: TrainSettings, *, epoch: int | None) -> int:
     """Speaks `epoch`, or the newest that is whole. Raises RunError when nothing can be spoken,
-    ResumeError for a run of another dataset or base."""
+    SotaqueError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
     found = _chosen(folder, epoch)
     context = context_of_run(settings, folder)

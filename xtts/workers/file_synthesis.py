@@ -1,6 +1,6 @@
 """FileSpeaker: answers `xtts.workers.requests` in this process, and speaks a text into a file.
 
-`xtts.workers.file_worker_main` does so in a process of its own; `train.sampling.sampler` in the
+`xtts.workers.file_worker` does so in a process of its own; `train.sampling.sampler` in the
 trainer's, on a GPU that passed the check. Importing this module imports no torch.
 """
 

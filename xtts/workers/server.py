@@ -5,9 +5,10 @@ waits for a file of 2 GB; a third asks the process that reads texts (`xtts.worke
 whatever is in them. Messages and answers are described in `xtts.workers.server_main`.
 """
 
+import contextlib
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,23 +27,25 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
-from xtts.text.tokenizer import Piece
 from xtts.voices import loading as voice_loading
 from xtts.voices.voice_files import VoiceSpec
 from xtts.workers.failures import answer_of, place_of
-from xtts.workers.protocol import packed
 from xtts.workers.text_worker import TextWorker
 
 _KEPT_VOICES = 64
+# A header and its bytes.
+Frame = tuple[dict[str, Any], bytes]
+# What a message leads to: frames, and what another thread is to find first, which is sent back.
+Doing = Generator["Frame | Future[Any]", Any, None]
 
 
 @dataclass
 class PendingTask:
-    """Something another thread is doing: what it is for, and what comes of it then."""
+    """Something another thread is doing: the message that it is for, and what goes on then."""
 
     message: Mapping[str, Any]
     future: "Future[Any]"
-    then: Callable[[Mapping[str, Any], Any], Iterator[bytes]]
+    doing: Doing
 
 
 class SpeechServer:
@@ -80,16 +83,26 @@ class SpeechServer:
         """Whether another thread is at something."""
         return bool(self._pending)
 
-    def take(self, message: Mapping[str, Any], _body: bytes) -> Iterator[bytes]:
+    def take(self, message: Mapping[str, Any]) -> Iterator[Frame]:
         """Does what a message asks, as far as that can be done at once."""
         doing = {
             "open": self._open, "close": self._close, "speak": self._speak,
             "go_on": self._go_on, "cancel": self._cancel, "listen": self._listen,
             "forget": self._forget_voice,
         }  # fmt: skip
-        yield from doing[message["do"]](message)
+        yield from self._advance(message, doing[message["do"]](message))
 
-    def step(self) -> Iterator[bytes]:
+    def _advance(
+        self, message: Mapping[str, Any], doing: Doing, found: Any = None
+    ) -> Iterator[Frame]:
+        """Goes on to the end, or until another thread is waited for."""
+        with contextlib.suppress(StopIteration):
+            while not isinstance(said := doing.send(found), Future):
+                found = None
+                yield said
+            self._pending.append(PendingTask(message, said, doing))
+
+    def step(self) -> Iterator[Frame]:
         """Takes what the other thread has done, and one step of every crowd."""
         yield from self._settle()
         for crowd in list(self._crowds.values()):
@@ -97,21 +110,16 @@ class SpeechServer:
                 for said in crowd.step():
                     yield from self._told(said)
         for key in list(self._closing):
-            self._close({"key": key})
+            self._close_unused(key)
 
-    def _open(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        given = message["voice"]  # a path in JSON is a text
+    def _open(self, message: Mapping[str, Any]) -> Doing:
+        given, key = message["voice"], message["key"]  # a path in JSON is a text
         reference = Path(given["reference"]) if given.get("reference") else None
         wanted = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
-        future = self._other.submit(self._stand, wanted, dict(self._standing))
-        return self._later(message, future, self._opened)
-
-    def _later(
-        self, message: Mapping[str, Any], future: "Future[Any]",
-        then: Callable[[Mapping[str, Any], Any], Iterator[bytes]],
-    ) -> Iterator[bytes]:  # fmt: skip
-        self._pending.append(PendingTask(message, future, then))
-        return iter(())
+        found, crowd = yield self._other.submit(self._stand, wanted, dict(self._standing))
+        self._standing[key], self._crowds[key] = found, crowd
+        told = {**found.told(), "slots": crowd.count}
+        yield _frame("opened", message.get("id", ""), key=key, **told)
 
     def _stand(
         self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
@@ -123,16 +131,11 @@ class SpeechServer:
         self._reading.submit(self._texts.open, found.texts).result()
         return found, crowd
 
-    def _opened(
-        self, message: Mapping[str, Any], made: tuple[LoadedVoice, ContinuousBatcher]
-    ) -> Iterator[bytes]:
-        key = message["key"]
-        found, crowd = self._standing[key], self._crowds[key] = made
-        told = {**found.told(), "slots": crowd.count}
-        yield packed({"say": "opened", "id": message.get("id", ""), "key": key, **told})
+    def _close(self, message: Mapping[str, Any]) -> Doing:
+        self._close_unused(message["key"])
+        yield from ()
 
-    def _close(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        key = message["key"]
+    def _close_unused(self, key: str) -> None:
         needed = any(one.message.get("key") == key for one in self._pending)
         if key in self._crowds and (needed or not self._crowds[key].empty):
             self._closing.add(key)
@@ -142,40 +145,40 @@ class SpeechServer:
             self._standing.pop(key, None)
             self._let_go(lambda known: known[0] == key)
             cuda_errors.free_after_fault(self.device)
-        return iter(())
 
-    def _speak(self, message: Mapping[str, Any]) -> Iterator[bytes]:
-        ask, texts = message["ask"], self._standing[message["key"]].texts
-        future = self._reading.submit(self._texts.read, texts, ask["text"], ask["language"])
-        return self._later(message, future, self._read)
-
-    def _read(self, message: Mapping[str, Any], pieces: list[Piece]) -> Iterator[bytes]:
-        """The text was read: now the voice."""
-        message = {**message, "ask": {**message["ask"], "pieces": pieces}}
-        standing, recording = self._standing[message["key"]], message.get("recording")
-        if recording is None:
-            nobody = standing.nobody() if message.get("micro") else None
-            yield from self._enter(message, standing.own or nobody)
-        elif (found := self._voices.get((message["key"], recording))) is not None:
-            self._voices.move_to_end((message["key"], recording))
-            yield from self._enter(message, found)
+    def _speak(self, message: Mapping[str, Any]) -> Doing:
+        ask, standing = message["ask"], self._standing[message["key"]]
+        pieces = yield self._reading.submit(
+            self._texts.read, standing.texts, ask["text"], ask["language"]
+        )
+        if message.get("recording") is None:
+            voice = standing.own or (standing.nobody() if message.get("micro") else None)
+        elif (voice := self._voices.get(known := _known(message))) is not None:
+            self._voices.move_to_end(known)
         else:
-            yield from self._listen(message)
+            voice = yield from self._heard(message)
+        yield from self._enter({**message, "ask": {**ask, "pieces": pieces}}, voice)
 
-    def _listen(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _listen(self, message: Mapping[str, Any]) -> Doing:
+        yield from self._heard(message)
+        yield _frame("heard", message.get("id", ""))
+
+    def _heard(self, message: Mapping[str, Any]) -> "Generator[Future[Voice], Voice, Voice]":
+        """The voice of a recording, as it is kept from then on."""
         standing, path = self._standing[message["key"]], Path(message["recording"])
-        future = self._other.submit(standing.voice_of, path, self._where.latents_folder)
-        return self._later(message, future, self._heard)
+        voice = yield self._other.submit(standing.voice_of, path, self._where.latents_folder)
+        self._keep(_known(message), voice)
+        return voice
 
-    def _forget_voice(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _forget_voice(self, message: Mapping[str, Any]) -> Doing:
         self._let_go(lambda known: known[1] == message["recording"])
-        return iter(())
+        yield from ()
 
     def _let_go(self, which: Callable[[tuple[str, str]], bool]) -> None:
         for known in list(filter(which, self._voices)):
             del self._voices[known]
 
-    def _go_on(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _go_on(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
         try:
             for crowd in self._crowds.values():
@@ -188,14 +191,7 @@ class SpeechServer:
             self._forget(name)
             yield from self._refused(name, error)
 
-    def _heard(self, message: Mapping[str, Any], found: Voice) -> Iterator[bytes]:
-        self._keep((message["key"], message["recording"]), found)
-        if message["do"] == "listen":
-            yield packed({"say": "heard", "id": message.get("id", "")})
-        else:
-            yield from self._enter(message, found)
-
-    def _cancel(self, message: Mapping[str, Any]) -> Iterator[bytes]:
+    def _cancel(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
         waiting = [one for one in self._pending if one.message.get("id") == name]
         self._pending = [one for one in self._pending if one not in waiting]
@@ -204,9 +200,9 @@ class SpeechServer:
         left = [crowd.leave(name) for crowd in self._crowds.values()]
         self._forget(name)
         if waiting or any(left):
-            yield packed({"say": "cancelled", "id": name})
+            yield _frame("cancelled", name)
 
-    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[bytes]:
+    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
             reason = "This voice holds no recording of its own. Ask for an uploaded voice."
@@ -221,7 +217,7 @@ class SpeechServer:
             self._began[name] = began
             self._words[name] = SpokenWords(request.pieces or (), request.speed)
 
-    def _refused(self, name: str, error: Exception) -> Iterator[bytes]:
+    def _refused(self, name: str, error: Exception) -> Iterator[Frame]:
         """A refusal is an answer to one, and so is an unexpected error; a fault of the
         device is raised, and ends the child."""
         told = answer_of(error, self.device)
@@ -232,18 +228,18 @@ class SpeechServer:
             told = {"reason_code": "internal", "reason": reason}
         yield _failed(name, told["reason_code"], told["reason"])
 
-    def _told(self, said: StepOutput) -> Iterator[bytes]:
+    def _told(self, said: StepOutput) -> Iterator[Frame]:
         words = self._words[said.name]
         words.sounded(sum(map(len, said.chunks)) / VOCODER_RATE)
         # Before the sound of the step, so that they are there when it is sent.
         if said.pieces and (timed := words.ended(said.pieces[-1])):
             told = [[one.word, one.start_time, one.end_time] for one in timed]
-            yield packed({"say": "words", "id": said.name, "words": told})
+            yield _frame("words", said.name, words=told)
         for chunk in said.chunks:
-            yield packed({"say": "sound", "id": said.name}, pcm16(chunk))
+            yield {"say": "sound", "id": said.name}, pcm16(chunk)
         if said.paused:
             self._paused[said.name] = time.perf_counter()
-            yield packed({"say": "paused", "id": said.name, "left": said.left})
+            yield _frame("paused", said.name, left=said.left)
         if not said.done:
             return
         seconds = time.perf_counter() - self._began[said.name]
@@ -251,24 +247,24 @@ class SpeechServer:
         if said.error is not None:
             yield from self._refused(said.name, said.error)
         else:
-            yield packed({
-                "say": "done", "id": said.name, "codes": said.codes, "seconds": seconds,
-                "cut_pieces": said.cut_pieces, "timed": words.known and bool(said.pieces),
-                "pieces": [piece.as_dict() for piece in said.pieces],
-            })  # fmt: skip
+            yield _frame(
+                "done", said.name, codes=said.codes, seconds=seconds, cut_pieces=said.cut_pieces,
+                timed=words.known and bool(said.pieces),
+                pieces=[piece.as_dict() for piece in said.pieces],
+            )  # fmt: skip
 
     def _forget(self, name: str) -> None:
         self._began.pop(name, None)
         self._paused.pop(name, None)
         self._words.pop(name, None)
 
-    def _settle(self) -> Iterator[bytes]:
+    def _settle(self) -> Iterator[Frame]:
         done = [one for one in self._pending if one.future.done()]
         self._pending = [one for one in self._pending if one not in done]
         for one in done:
             found, told = self._result_of(one)
             if told is None:
-                yield from one.then(one.message, found)
+                yield from self._advance(one.message, one.doing, found)
                 continue
             # Behind the `except`: the error held the tensors that are to go.
             if told["reason_code"] == "out_of_memory":
@@ -314,5 +310,14 @@ def pcm16(chunk: Samples) -> bytes:
     return scaled.round().astype("<i2").tobytes()
 
 
-def _failed(name: str, code: str, reason: str, **more: str) -> bytes:
-    return packed({"say": "failed", "id": name, "reason_code": code, "reason": reason, **more})
+def _known(message: Mapping[str, Any]) -> tuple[str, str]:
+    """By which an uploaded voice is kept: of each open voice it has other latents."""
+    return message["key"], message["recording"]
+
+
+def _frame(say: str, name: str, **more: Any) -> Frame:
+    return {"say": say, "id": name, **more}, b""
+
+
+def _failed(name: str, code: str, reason: str, **more: str) -> Frame:
+    return _frame("failed", name, reason_code=code, reason=reason, **more)

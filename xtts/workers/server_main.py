@@ -1,6 +1,14 @@
 """The speech server's process: reads frames from stdin, writes sound to stdout.
 
-Frames (`xtts.workers.protocol`) on stdin:
+A frame is a JSON header, then bytes:
+    header length, body length     two unsigned 32-bit numbers, big endian
+    header                         UTF-8 JSON, an object
+    body                           sound, or nothing
+Nothing in it can run: no pickle. Lengths are checked before anything is read. The other workers
+speak JSON lines (`machine.process.JsonLineProcess`), a question and an answer at a time; here sound
+is bytes, many requests are under way at once, and the child also speaks unasked.
+
+On stdin:
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
     {do: close, key}                                   when no request uses it any more
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
@@ -18,13 +26,15 @@ parent's death. Other libraries' prints go to stderr.
 """
 
 import argparse
+import json
 import os
 import queue
+import struct
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from machine.devices.cuda_errors import GpuLost, exit_after_fault
@@ -33,12 +43,14 @@ from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent, reserve_stdout
 from machine.threads import set_omp_passive
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers import protocol
 from xtts.workers.failures import answer_of, place_of
 
 if TYPE_CHECKING:
     from xtts.workers.server import SpeechServer
 
+PREFIX = struct.Struct(">II")
+MOST_HEADER_BYTES = 1 << 20
+MOST_BODY_BYTES = 1 << 26
 ALIVE_SECONDS = 1.0
 # How soon an opened voice, or a read recording, is noticed while no request is active.
 _LOOK_SECONDS = 0.01
@@ -58,7 +70,7 @@ def main(new_speaker: "Callable[[argparse.Namespace], SpeechServer] | None" = No
     try:
         speaker = (new_speaker or _ensemble)(arguments)
         device = speaker.device
-        answers.write(protocol.packed({"say": "ready", "pid": os.getpid()}))
+        answers.write(packed({"say": "ready", "pid": os.getpid()}))
         answers.flush()
         serve(speaker, inbox, answers)
     except BrokenPipeError:  # the parent has gone
@@ -79,12 +91,12 @@ def serve(
         for arrived in _arrived(inbox, _patience(speaker)):
             if arrived is None:
                 return
-            for frame in speaker.take(*arrived):
-                answers.write(frame)
+            for frame in speaker.take(arrived[0]):
+                answers.write(packed(*frame))
         for frame in speaker.step():
-            answers.write(frame)
+            answers.write(packed(*frame))
         if time.monotonic() - told >= ALIVE_SECONDS:
-            answers.write(protocol.packed({"say": "alive"}))
+            answers.write(packed({"say": "alive"}))
             told = time.monotonic()
         answers.flush()
 
@@ -112,7 +124,7 @@ def _pump(
     requests: BinaryIO, inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]"
 ) -> None:
     try:
-        while (found := protocol.read(requests)) is not None:
+        while (found := read(requests)) is not None:
             inbox.put(found)
     finally:
         inbox.put(None)
@@ -127,7 +139,7 @@ def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
             sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
         sys.stderr.write(place_of(error) + "\n")
         return 1
-    answers.write(protocol.packed({"say": "fault", **told}))
+    answers.write(packed({"say": "fault", **told}))
     answers.flush()
     return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
 
@@ -145,6 +157,50 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--slots", type=int, default=4)
     ComputeConfig.add_argument(parser)
     return parser.parse_args()
+
+
+# ---- frames ----
+
+
+class FrameError(SotaqueError):
+    """What came over the pipe is no frame."""
+
+
+def packed(header: Mapping[str, Any], body: bytes = b"") -> bytes:
+    """One frame as bytes."""
+    text = json.dumps(header, ensure_ascii=False).encode("utf-8", "surrogatepass")
+    return PREFIX.pack(len(text), len(body)) + text + body
+
+
+def lengths(prefix: bytes) -> tuple[int, int]:
+    """Header and body length. Raises FrameError for a length that no frame has."""
+    header, body = PREFIX.unpack(prefix)
+    if not 2 <= header <= MOST_HEADER_BYTES or body > MOST_BODY_BYTES:
+        raise FrameError(f"A frame says it has {header:,} and {body:,} bytes.")
+    return header, body
+
+
+def header_of(text: bytes) -> dict[str, Any]:
+    """The header's object. Raises FrameError for anything else."""
+    try:
+        found = json.loads(text.decode("utf-8", "surrogatepass"))
+    except ValueError as error:
+        raise FrameError(f"A frame's header is no JSON ({error}).") from error
+    if not isinstance(found, dict):
+        raise FrameError("A frame's header is no object.")
+    return found
+
+
+def read(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:
+    """The next frame; None at the end of the stream, also in the middle of a frame."""
+    prefix = stream.read(PREFIX.size)
+    if len(prefix) < PREFIX.size:
+        return None
+    header, body = lengths(prefix)
+    text, rest = stream.read(header), stream.read(body)
+    if len(text) < header or len(rest) < body:
+        return None
+    return header_of(text), rest
 
 
 if __name__ == "__main__":

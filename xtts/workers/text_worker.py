@@ -1,22 +1,39 @@
-"""Parent side of the text worker, with time limits.
+"""Normalizes and tokenizes untrusted text in a process of its own, with time limits.
 
 What a text does there, whatever it is, is the end of its request alone: the process that speaks
 goes on, and so does every other request. A text is named for it only where the text was the reason:
-what ends a process may as well be the machine. That judgement, and a child that imports nothing
-but the tokenizer, set it apart from `xtts.workers.file_worker`.
+what ends a process may as well be the machine. That judgement, and a child that loads no model, set
+it apart from `xtts.workers.file_worker`.
+
+Lines of JSON on the child's stdin, one answer each on stdout:
+    {"load": TOKENIZER}                               -> {"loaded": true}
+    {"read": TEXT, "language": L, "tokenizer": TOKENIZER}
+                                        -> {"pieces": [[[id, …], before, after, words], …]}
+or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
+around a piece; words: [[word, first, last], …] as in `Piece`. A text may take `CPU_SECONDS`; after
+more, the parent ends the process. Nothing of a text is ever printed.
 """
 
+import json
 import signal
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import astuple
+from typing import Any, NoReturn
 
 from machine.errors import SotaqueError
-from machine.process import JsonLineProcess, module_command
+from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
 from xtts.text.errors import TextError
-from xtts.text.tokenizer import Piece, TokenizerSpec, WordSpan
+from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec, WordSpan
 from xtts.workers.failures import WorkerFailed, ending
-from xtts.workers.text_worker_main import CPU_SECONDS, TOO_LONG
 
+# Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
+# time, so that a busy machine refuses no text.
+CPU_SECONDS = 1.5
+TOO_LONG = (
+    "This text takes too long to be read. Speak it in parts, and write what is not a plain "
+    "sentence (tables, codes, long numbers) in words."
+)
 # Behind the child's own limit, in seconds of the clock: native code obeys no other.
 LIMIT_SECONDS = 5.0
 # Imports and a dictionary, on a machine that starts everything at once.
@@ -48,7 +65,7 @@ class TextWorker:
     def __init__(
         self, command: Sequence[str] = (), *, limit_seconds: float = LIMIT_SECONDS
     ) -> None:
-        self._command = command or module_command("xtts.workers.text_worker_main")
+        self._command = command or module_command("xtts.workers.text_worker")
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
         self._loaded: dict[TokenizerSpec, None] = {}
@@ -133,7 +150,7 @@ class TextWorker:
             raise WorkerFailed(
                 "text_process",
                 f"The process that reads texts does not start: it {end}. Try "
-                "`python -c 'import xtts.workers.text_worker_main'`, which says why.",
+                "`python -c 'import xtts.workers.text_worker'`, which says why.",
             ) from end
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
@@ -157,3 +174,59 @@ class TextWorker:
             ended = _ProcessEnded(how, by_itself=code not in _SENT_SIGNALS)
         self.close()
         raise ended
+
+
+# --- the child's side
+
+
+class _OutOfTime(BaseException):
+    """No Exception: the normaliser suppresses those."""
+
+
+def main() -> int:
+    """Reads until stdin is closed."""
+    signal.signal(signal.SIGVTALRM, _out_of_time)
+    answers = reserve_stdout()
+    known: dict[TokenizerSpec, Tokenizer] = {}
+    for line in sys.stdin:
+        write_json_line(answers, _answer(json.loads(line), known))
+    return 0
+
+
+def _answer(asked: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> dict[str, Any]:
+    try:
+        if "load" in asked:
+            wanted = TokenizerSpec.from_dict(asked["load"])
+            known[wanted] = _loaded(wanted)
+            return {"loaded": True}
+        signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
+        try:
+            wanted = TokenizerSpec.from_dict(asked["tokenizer"])
+            if wanted not in known:
+                known[wanted] = _loaded(wanted)
+            pieces = known[wanted].split(asked["read"], asked["language"])
+        finally:
+            signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+    except SotaqueError as error:
+        return {"refused": str(error)}
+    except _OutOfTime:
+        return {"refused": TOO_LONG}
+    except Exception as error:  # of reading: whatever it is, only this text is to suffer
+        return {"refused": f"This text cannot be read ({type(error).__name__}). Write it simpler."}
+    return {"pieces": [
+        [piece.ids, piece.before, piece.after, list(map(astuple, piece.words))] for piece in pieces
+    ]}  # fmt: skip
+
+
+def _loaded(wanted: TokenizerSpec) -> Tokenizer:
+    found = wanted.open()
+    found.warm_up()
+    return found
+
+
+def _out_of_time(*_: object) -> NoReturn:
+    raise _OutOfTime
+
+
+if __name__ == "__main__":
+    sys.exit(main())

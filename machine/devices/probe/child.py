@@ -7,9 +7,7 @@ then device or refused, then doing and operation for each, then end.
 
 import argparse
 import ctypes
-import os
 import re
-import signal
 import sys
 import time
 from collections.abc import Iterator
@@ -25,8 +23,6 @@ from machine.storage.reading import read_text
 from machine.threads import set_omp_passive
 
 if TYPE_CHECKING:
-    from torch import Tensor
-
     from machine.devices.probe.operations import Part
 
 BF16_CAPABILITY = (8, 0)
@@ -57,7 +53,6 @@ def main() -> int:
 def check(device: str, names: list[str], cudnn: bool = True) -> Iterator[dict[str, Any]]:
     """Every event of one check, as it happens."""
     yield {"event": "started"}
-    _injected("start", cudnn)
     import torch
 
     torch.backends.cuda.matmul.allow_tf32 = False
@@ -75,7 +70,7 @@ def check(device: str, names: list[str], cudnn: bool = True) -> Iterator[dict[st
         if name not in names or (name == "attention_bf16" and _older_than_bf16(device, facts)):
             continue
         yield {"event": "doing", "operation": name}
-        found = verdict(name, parts, device, cudnn)
+        found = verdict(name, parts, device)
         yield {"event": "operation", **asdict(found)}
         if found.outcome is Outcome.STICKY:  # whatever came next would say the same
             break
@@ -102,9 +97,7 @@ def device_facts(device: str) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def verdict(
-    name: str, parts: "dict[str, Part]", device: str, cudnn: bool = True
-) -> OperationVerdict:
+def verdict(name: str, parts: "dict[str, Part]", device: str) -> OperationVerdict:
     """Runs every part twice on `device` and once on the CPU; the first that is not right ends it.
 
     distance is the largest that was seen, to the CPU's result or between the two runs.
@@ -121,7 +114,7 @@ def verdict(
     for part_name, part in parts.items():
         reference = part(REFERENCE)
         try:
-            runs = [_changed(part(ProbePlace(device)).cpu(), name, run, cudnn) for run in range(2)]
+            runs = [part(ProbePlace(device)).cpu() for _ in range(2)]
         except Exception as error:
             found = cuda_errors.classify(error, cuda_errors.free_bytes(device))
             # The input is known to be good: what looks like bad data here is a bad library.
@@ -154,42 +147,6 @@ def _exclusive(index: int) -> bool:
     except (OSError, AttributeError):
         return False
     return mode.value == _EXCLUSIVE_PROCESS
-
-
-def _injected(operation: str, cudnn: bool) -> str:
-    """What the tests want wrong in `operation`: SOTAQUE_PROBE_FAULT=fft:SIGSEGV, :hang, :710,
-    :wrong, :flaky, :nan, :memory or an error's text. `@cudnn` behind it: with cuDNN only;
-    `@LD_LIBRARY_PATH`: while that is set."""
-    name, _, kind = os.environ.get("SOTAQUE_PROBE_FAULT", "").partition(":")
-    kind, _, condition = kind.partition("@")
-    met = {"": True, "cudnn": cudnn, "LD_LIBRARY_PATH": "LD_LIBRARY_PATH" in os.environ}
-    if name != operation or not met[condition]:
-        return ""
-    if kind.startswith("SIG"):
-        os.kill(os.getpid(), signal.Signals[kind])
-    if kind == "hang":
-        time.sleep(3600)
-    return kind
-
-
-def _changed(found: "Tensor", operation: str, run: int, cudnn: bool) -> "Tensor":
-    """`found`, unless a test wants something else."""
-    kind = _injected(operation, cudnn)
-    if not kind:
-        return found
-    import torch
-
-    if kind == "memory":
-        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
-    if kind.isdigit():
-        error = torch.AcceleratorError(f"CUDA error: number {kind}")
-        error.error_code = int(kind)  # type: ignore[attr-defined]
-        raise error
-    if kind == "nan":
-        return found.double() * float("nan")
-    if kind in ("wrong", "flaky"):
-        return found.double() * (1.0 if kind == "flaky" and run == 0 else 1.1)
-    raise RuntimeError(kind)
 
 
 if __name__ == "__main__":

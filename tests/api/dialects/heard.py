@@ -8,8 +8,8 @@ import httpx
 import pytest
 import soundfile
 
+from api.engine.child import SpeechStream
 from api.engine.engine import Engine
-from api.engine.speech_stream import SpeechStream
 from tests.api.fake_child import sound_of
 from xtts.inference.synthesis_request import SynthesisRequest
 

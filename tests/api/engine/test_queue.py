@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from api.engine.queue import QueuedRequest, Rejection, RequestQueue
+from api.engine.queue import QueuedRequest, Recent, Rejection, RequestQueue
 
 
 def job(
@@ -370,3 +370,12 @@ def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back() -> None
     assert all(found is not None for found in times)
     waiting.queue.clear()
     assert all(waiting.refused("x", "one", at / 10, 30.0) is None for at in range(100))
+
+
+def test_what_was_set_longest_ago_is_forgotten() -> None:
+    known = Recent[str, int](3)
+    for name in "abc":
+        known[name] = 1
+    known["a"] = 2
+    known["d"] = 1
+    assert known == {"c": 1, "a": 2, "d": 1}

@@ -7,8 +7,8 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.engine import speech_stream
-from api.engine.speech_stream import SpeechStream
+from api.engine import child
+from api.engine.child import SpeechStream
 from tests.api.conftest import QUICK, running, settings_in
 from tests.api.dialects.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -20,7 +20,7 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
     """Its sound waits, so much and no more; the slot is another's."""
     monkeypatch.setenv("FAKE_PIECE", "50")
     monkeypatch.setenv("FAKE_STEP", "0.0005")
-    monkeypatch.setattr(speech_stream, "_UNREAD_BYTES", 2 * 50 * 960)
+    monkeypatch.setattr(child, "_UNREAD_BYTES", 2 * 50 * 960)
     with running(settings_in(tmp_path), limits=replace(QUICK, slots=1)) as service:
         loop, text = service.parts.loop, "s" * 1_000
         assert loop is not None

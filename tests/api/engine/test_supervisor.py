@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from api.engine.options import ChildOptions
+from api.engine.child import ChildOptions
 from machine.devices.health import GpuHealth
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.run_folders import write_epoch

@@ -8,7 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from api.voices import adding, decoding, recordings
+from api.routes.voices import MEDIA_TYPES
+from api.voices import decoding, recordings
 from tests.api.conftest import Running, running, settings_in
 from tests.api.page.conftest import Open, add_voice
 from tests.api.routes.test_voice_routes import file_of, speech
@@ -44,7 +45,7 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(
     offered = page.get_attribute("[name=file]", "accept").split(",")
     endings = [one for one in offered if one.startswith(".")]
     assert set(endings) == set(FILES)
-    assert {one for one in offered if "/" in one} == set(adding.MEDIA_TYPES)
+    assert {one for one in offered if "/" in one} == set(MEDIA_TYPES)
     for ending in endings:
         path = tmp_path / f"said{ending}"
         path.write_bytes(FILES[ending])

@@ -278,7 +278,7 @@ def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(
                 if seen[-1] == "epoch" and len(data["runs"][0]["epochs"]) == 3:
                     break
     assert seen[:2] == ["status", "epoch"]
-    service.wait_until(lambda: not service.parts.events.heard)
+    service.wait_until(lambda: not service.parts.events.listeners)
 
 
 def test_a_browser_gets_the_page_and_anything_else_the_status(service: Running) -> None:

@@ -16,8 +16,8 @@ import pytest
 
 from api import gate
 from api.app import build
+from api.engine.child import SpeechStream
 from api.engine.queue import QueuedRequest
-from api.engine.speech_stream import SpeechStream
 from api.metrics import ServiceMetrics
 from api.speech.speaking import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, Running, running, settings_in

@@ -3,7 +3,8 @@
 import pytest
 
 from api.errors import APIError
-from api.speech.languages import NAMES, code_of, language_of, name_of
+from api.speech.speaking import code_of, language_of
+from xtts.text.languages import NAMES
 
 XTTS = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", "zh-cn", "hu",
         "ko", "ja", "hi")  # fmt: skip
@@ -27,8 +28,8 @@ def test_what_is_asked_for_becomes_the_voices_own_word(asked: str | None, spoken
 
 
 def test_every_language_of_xtts_has_a_name_that_leads_back_to_it() -> None:
-    assert {code_of(name_of(one)) for one in XTTS} == set(NAMES)
-    assert {language_of(name_of(one), XTTS) for one in XTTS} == set(XTTS)
+    assert {code_of(name) for name in NAMES.values()} == set(NAMES)
+    assert {language_of(name, XTTS) for name in NAMES.values()} == set(XTTS)
 
 
 def test_another_language_is_refused_with_those_that_there_are() -> None:

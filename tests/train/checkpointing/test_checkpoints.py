@@ -19,8 +19,9 @@ from tests.train.checkpointing.saving import (
     train_in_child,
     trainer,
 )
-from train.checkpointing.checkpoints import Checkpoints, NonFiniteWeights
+from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.pruning import prune
+from train.losses import NonFiniteError
 from xtts.voices.run_folder import RunFolder
 
 
@@ -69,7 +70,7 @@ def test_new_folders_outlive_a_power_cut_too(run, checkpoints, monkeypatch):
 def test_weights_that_are_no_numbers_are_not_saved(run, checkpoints):
     save(checkpoints, 1)
     bad = {**model(2), "gpt.b": torch.tensor([0.0, float("inf")])}
-    with pytest.raises(NonFiniteWeights, match=r"gpt\.b") as raised:
+    with pytest.raises(NonFiniteError, match=r"gpt\.b") as raised:
         checkpoints.save_epoch(2, 20, bad, trainer(2), {})
     assert raised.value.exit_code == 65
     assert run.epochs() == [1]
@@ -208,6 +209,3 @@ def test_a_killed_run_ends_like_one_that_was_not(point, two_epochs, tmp_path):
         "best.json", "checkpoint_epoch_3.json", "checkpoint_epoch_3.pt", "checkpoint_epoch_4.json",
         "checkpoint_epoch_4.pt", "trainer_state_epoch_3.pt", "trainer_state_epoch_4.pt",
     ]  # fmt: skip
-
-
-# The base model's hash

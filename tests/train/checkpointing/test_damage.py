@@ -127,9 +127,7 @@ def _told(damage: Damage, name: str) -> str:
 
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", EPOCH_FILES)
-def test_a_damaged_epoch_is_found_told_and_not_taken(
-    run: RunFolder, caplog: pytest.LogCaptureFixture, name: str, damage: Damage
-) -> None:
+def test_a_damaged_epoch_is_found_told_and_not_taken(run, caplog, name, damage):
     run.interrupted.unlink()
     run.interrupted_manifest.unlink()
     done = 0
@@ -152,8 +150,8 @@ def test_a_damaged_epoch_is_found_told_and_not_taken(
 @pytest.mark.parametrize("damage", DAMAGES)
 @pytest.mark.parametrize("name", ["interrupted.pt", "interrupted.json"])
 def test_a_damaged_stop_inside_an_epoch_is_found_told_and_not_taken(
-    whole: RunFolder, tmp_path: Path, caplog: pytest.LogCaptureFixture, name: str, damage: Damage
-) -> None:
+    whole, tmp_path, caplog, name, damage
+):
     shutil.copytree(whole.folder, tmp_path / "0")
     for number, what in enumerate(damage(tmp_path / "0/checkpoints" / name), start=1):
         caplog.clear()
@@ -166,7 +164,7 @@ def test_a_damaged_stop_inside_an_epoch_is_found_told_and_not_taken(
         shutil.rmtree(copy.folder)
 
 
-def test_an_epoch_that_was_renamed_is_not_another_one(run: RunFolder) -> None:
+def test_an_epoch_that_was_renamed_is_not_another_one(run):
     """Both epochs whole, each under the other's names."""
     for name in ("checkpoint_epoch_{}.pt", "checkpoint_epoch_{}.json", "trainer_state_epoch_{}.pt"):
         one, two = (run.checkpoints / name.format(epoch) for epoch in (1, 2))
@@ -179,9 +177,7 @@ def test_an_epoch_that_was_renamed_is_not_another_one(run: RunFolder) -> None:
 
 
 @pytest.mark.parametrize("damage", [*DAMAGES[:-1], "another epoch"])
-def test_a_damaged_best_is_written_anew(
-    run: RunFolder, caplog: pytest.LogCaptureFixture, damage: Damage | str
-) -> None:
+def test_a_damaged_best_is_written_anew(run, caplog, damage):
     """The manifests decide about the best; best.json only says so to others."""
     path, right = run.best_file, run.best_file.read_bytes()
     if isinstance(damage, str):
@@ -201,9 +197,7 @@ LINES = [json.dumps({"kind": "train", "step": step, "loss": 1.5}) + "\n" for ste
 
 
 @pytest.mark.parametrize("length", range(1, len(LINES[-1]) + 1))
-def test_a_log_that_was_cut_off_loses_its_last_line(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, length: int
-) -> None:
+def test_a_log_that_was_cut_off_loses_its_last_line(tmp_path, caplog, length):
     path = tmp_path / "metrics.jsonl"
     path.write_text("".join(LINES)[:-length])
     cut_back(path, 8)
@@ -214,9 +208,7 @@ def test_a_log_that_was_cut_off_loses_its_last_line(
 
 
 @pytest.mark.parametrize("tail", [bytes(4096), b"\xff\xfe\n", b"}{\n", b"\n", b'{"step": "x"}\n'])
-def test_a_log_with_a_damaged_tail_keeps_the_rest(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, tail: bytes
-) -> None:
+def test_a_log_with_a_damaged_tail_keeps_the_rest(tmp_path, caplog, tail):
     """After a power cut a file may end in zeros."""
     path = tmp_path / "metrics.jsonl"
     path.write_bytes("".join(LINES).encode() + tail)
@@ -225,7 +217,7 @@ def test_a_log_with_a_damaged_tail_keeps_the_rest(
     assert "metrics.jsonl: 1 lines are cut off or damaged" in caplog.text
 
 
-def test_damaged_files_are_kept_for_a_look_but_not_for_ever(run: RunFolder) -> None:
+def test_damaged_files_are_kept_for_a_look_but_not_for_ever(run):
     for number in range(5):
         path = run.checkpoints / f"checkpoint_epoch_{number + 5}.pt.corrupt"
         path.write_bytes(b"gigabytes")

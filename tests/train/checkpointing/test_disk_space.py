@@ -36,34 +36,27 @@ def parts(*folders: Path, **changes: Any) -> list[disk_space.Part]:
         ({"saved": 9, "states": 2}, (1, 1)),  # KEEP_CHECKPOINTS was higher before
     ],
 )
-def test_what_stands_on_the_disk_at_its_fullest(
-    changed: dict[str, int], expected: tuple[int, int]
-) -> None:
+def test_what_stands_on_the_disk_at_its_fullest(changed, expected):
     checkpoints, states, *_ = parts(**changed)
     assert (checkpoints.count, states.count) == expected
 
 
-def test_a_run_that_has_all_its_epochs_takes_nothing() -> None:
-    assert parts(saves=0) == []
-
-
-def test_what_the_end_of_a_run_leaves_is_counted() -> None:
-    more = {part.name: part.bytes for part in parts(judged=8, blended=True, decoder=GB // 10)}
+def test_what_the_end_of_a_run_leaves_is_counted():
     without = {part.name: part.bytes for part in parts()}
-    assert more["best blend"] == pytest.approx(2 * GB, rel=1e-3)
+    more = {part.name: part.bytes for part in parts(judged=8, blended=True, decoder=GB // 10)}
+    assert {name: size for name, size in more.items() if size != without[name]} == {
+        "best blend": pytest.approx(2 * GB, rel=1e-3),
+        "judged sentences": 8 * 4 * disk_space.SENTENCE_BYTES,
+        "learned decoder": GB // 10,
+    }
     assert without["best blend"] == without["judged sentences"] == 0
-    assert more["judged sentences"] == 8 * 4 * disk_space.SENTENCE_BYTES
-    assert more["learned decoder"] == GB // 10
-    assert {name for name in more if more[name] != without[name]} == {
-        "best blend", "judged sentences", "learned decoder",
-    }  # fmt: skip
 
 
 def disk(free_gb: float) -> Disk:
     return Disk(OUTPUT, int(free_gb * GB), tuple(parts()))
 
 
-def test_the_sum_is_told_with_its_parts() -> None:
+def test_the_sum_is_told_with_its_parts():
     sentence = summary(disk(100))
     assert sentence.startswith("Disk: up to 23.2 GB more in /output (5 checkpoints 10.0 GB, ")
     for part in ("3 optimizer states 12.0 GB", "20 samples", "feature cache 1.0 GB", "curves"):
@@ -71,26 +64,24 @@ def test_the_sum_is_told_with_its_parts() -> None:
     assert sentence.endswith("; 100.0 GB free.")
 
 
-def test_what_fits_is_not_warned_about_and_what_does_not_is() -> None:
+def test_what_fits_is_not_warned_about_and_what_does_not_is():
     assert warnings_of([disk(100)]) == []
     (warning,) = warnings_of([disk(20)])
     assert "will not fit into /output: 23.2 GB needed, 20.0 GB free" in warning
     assert "KEEP_CHECKPOINTS" in warning
 
 
-def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74() -> None:
+def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74():
     assert len(warnings_of([disk(8.3)])) == 1  # 1.2 times 6 GB, and the cache
     with pytest.raises(DiskFull, match="8,200,000,000 bytes needed, 8,000,000,000 free") as raised:
         warnings_of([disk(8.0)])
     assert raised.value.exit_code == 74
     assert "(checkpoint 2.4 GB, optimizer state 4.8 GB, feature cache 1.0 GB)" in str(raised.value)
-
-
-def test_a_disk_for_the_curves_alone_refuses_nothing() -> None:
+    # A disk for the curves alone refuses nothing.
     assert len(warnings_of([Disk(RUNS, 0, tuple(parts()[-1:]))])) == 1
 
 
-def test_folders_on_one_disk_are_one_sum(tmp_path: Path) -> None:
+def test_folders_on_one_disk_are_one_sum(tmp_path):
     """Also where they do not exist yet; nothing is made by looking."""
     found = parts(tmp_path / "a/b", tmp_path / "c", tmp_path / "d")
     (one,) = by_disk(found)
@@ -98,4 +89,4 @@ def test_folders_on_one_disk_are_one_sum(tmp_path: Path) -> None:
     free = os.statvfs(tmp_path)
     assert one.free == pytest.approx(free.f_bavail * free.f_frsize, rel=0.2)
     assert list(tmp_path.iterdir()) == []
-    assert disk_space.by_disk([]) == []
+    assert parts(saves=0) == disk_space.by_disk([]) == []

@@ -3,6 +3,7 @@
 import csv
 import hashlib
 import importlib.util
+from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +20,11 @@ def demo_texts() -> list[str]:
     """The transcripts of the demo dataset, in its order."""
     lines = (DEMO / "metadata.csv").read_text(encoding="utf-8").splitlines()
     return [line.split("|")[1] for line in lines]
+
+
+def spoken_by(numbers: Iterable[int]) -> list[str]:
+    """What the clips with those numbers (from 1) say."""
+    return [demo_texts()[number - 1] for number in numbers]
 
 
 def join_demo(path: Path, numbers: list[int], pause: float = 0.7) -> list[tuple[float, float]]:

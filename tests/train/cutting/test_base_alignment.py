@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.train.cutting.recordings import demo_texts, join_demo
+from tests.train.cutting.recordings import demo_texts, join_demo, spoken_by
 from train.cutting.base_alignment import (
     CODES_A_SECOND,
     BaseScorer,
@@ -41,14 +41,13 @@ def recorded(
 def scorer_of(base: ScoringBase, folder: Path, numbers: list[int]) -> BaseScorer:
     recording, breaths = recorded(folder, numbers)
     latents = base.voice(recording, breaths)
-    assert latents is not None
-    texts = [demo_texts()[number - 1] for number in numbers]
+    texts = spoken_by(numbers)
     pace = sum(end - start for start, end in breaths) / sum(map(len, texts))
     codes = base.codes(recording)
     return BaseScorer(base, latents, codes, breaths, texts, "en", pace)
 
 
-def test_codes_of_blocks_are_those_of_the_whole(base: ScoringBase, tmp_path: Path) -> None:
+def test_codes_of_blocks_are_those_of_the_whole(base, tmp_path):
     recording, _ = recorded(tmp_path, [1, 2, 3, 5, 7, 8, 9, 11, 12, 13, 14, 15], pause=1.0)
     assert recording.seconds > 31
     whole, _ = features_of(read(recording.path, CODE_RATE), base.dvae, base.stats)
@@ -59,9 +58,7 @@ def test_codes_of_blocks_are_those_of_the_whole(base: ScoringBase, tmp_path: Pat
     assert (found[:count] == whole[:count]).mean() > 0.99
 
 
-def test_its_own_sentence_fits_a_breath_and_others_do_not(
-    base: ScoringBase, tmp_path: Path
-) -> None:
+def test_its_own_sentence_fits_a_breath_and_others_do_not(base, tmp_path):
     scorer = scorer_of(base, tmp_path, [1, 2, 3])
     for breath in range(3):
         groups = [range(piece, piece + 1) for piece in range(3)]
@@ -74,19 +71,16 @@ def test_its_own_sentence_fits_a_breath_and_others_do_not(
         assert sorted(nats)[-2] < nats[breath] / 4
 
 
-def test_a_last_piece_that_nobody_says_is_not_taken_along(
-    base: ScoringBase, tmp_path: Path
-) -> None:
+def test_a_last_piece_that_nobody_says_is_not_taken_along(base, tmp_path):
     scorer = scorer_of(base, tmp_path, [1, 2, 3])
     alone, joined = scorer.score(0, [range(1), range(2)])
     assert [one.last for one in alone if one.nats > 0] == [1]
     assert 1 not in [one.last for one in joined]
 
 
-def test_one_pass_tells_what_a_pass_for_each_end_would(base: ScoringBase, tmp_path: Path) -> None:
+def test_one_pass_tells_what_a_pass_for_each_end_would(base, tmp_path):
     recording, breaths = recorded(tmp_path, [1, 2])
     latents = base.voice(recording, breaths)
-    assert latents is not None
     codes = torch.from_numpy(base.codes(recording).astype(np.int64))[:60]
     ids = base.tokenizer.encode(demo_texts()[0], "en")
     scorer = BaseScorer(base, latents, codes.numpy(), breaths, [demo_texts()[0]], "en", 0.05)
@@ -97,7 +91,7 @@ def test_one_pass_tells_what_a_pass_for_each_end_would(base: ScoringBase, tmp_pa
         assert found == pytest.approx(float(wanted), abs=1e-2)
 
 
-def test_a_recording_without_a_long_breath_has_no_voice(base: ScoringBase, tmp_path: Path) -> None:
+def test_a_recording_without_a_long_breath_has_no_voice(base, tmp_path):
     recording, _ = recorded(tmp_path, [1])
     assert base.voice(recording, [(0.5, 0.9)]) is None
     assert len(base.codes(recording)) == pytest.approx(recording.seconds * CODES_A_SECOND, abs=1)
@@ -164,14 +158,14 @@ def said(matches: Sequence[SpanMatch], breaths: int) -> list[int | None]:
     ],
     ids=["plain", "pauses inside", "other speech", "not said", "both", "begins late"],
 )
-def test_each_breath_says_what_it_says(truth: list[int | None], pieces: int) -> None:
+def test_each_breath_says_what_it_says(truth, pieces):
     found = matched(truth, pieces)
     assert said(found, len(truth)) == truth
     assert all(one.last_piece == one.first_piece + 1 for one in found)
     assert found[0].nats_a_code == pytest.approx(NATS_A_CODE)
 
 
-def test_sentences_without_a_pause_between_are_one_span() -> None:
+def test_sentences_without_a_pause_between_are_one_span():
     class WithoutPause(KnowingScorer):
         def _score(self, first: int, last: int, group: range) -> SpanScore:
             fits = (first, last, group) in {(0, 1, range(2)), (1, 2, range(2, 3))}
@@ -184,12 +178,12 @@ def test_sentences_without_a_pause_between_are_one_span() -> None:
     assert not one.follows(other)
 
 
-def test_nothing_is_found_where_nothing_is_said() -> None:
+def test_nothing_is_found_where_nothing_is_said():
     assert matched([None] * 5, 3) == []
     assert reading([], 3, KnowingScorer([])) == []
 
 
-def test_the_model_is_asked_a_bounded_number_of_times() -> None:
+def test_the_model_is_asked_a_bounded_number_of_times():
     truth = [place // 2 for place in range(400)]
     breaths = [Breath(2.0 * place, 2.0 * place + 1.5) for place in range(len(truth))]
     scorer = KnowingScorer(truth)

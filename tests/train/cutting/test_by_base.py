@@ -2,11 +2,10 @@
 
 import json
 import sys
-from pathlib import Path
 
 import pytest
 
-from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
+from tests.train.cutting.recordings import cut, hashes, join_demo, spoken_by, without
 from train.cutting.base_alignment import SpanMatch, SpanScore
 from train.cutting.by_base import pieces_of, sure_matches
 from train.cutting.manuscript import Cue, TextUnit, manuscript_of
@@ -24,11 +23,9 @@ def without_pocketsphinx(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.slow
 @pytest.mark.usefixtures("without_pocketsphinx")
-def test_the_base_finds_the_sentences_and_names_what_nobody_says(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_base_finds_the_sentences_and_names_what_nobody_says(tmp_path, monkeypatch):
     join_demo(tmp_path / "tape.wav", NUMBERS)
-    said = [demo_texts()[number - 1] for number in NUMBERS]
+    said = spoken_by(NUMBERS)
     (tmp_path / "text.txt").write_text(" ".join([*said[:3], WRONG, *said[3:]]), encoding="utf-8")
 
     def cut_to(to: str) -> int:
@@ -58,9 +55,8 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(
 
 
 def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
-    tmp_path: Path, base_folder: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tmp_path, base_folder, capsys, monkeypatch
+):
     from xtts.text.tokenizer import Tokenizer
 
     real, read = Tokenizer.encode, list[tuple[str, str]]()
@@ -82,31 +78,25 @@ def test_a_base_of_many_languages_is_asked_in_the_one_that_is_spoken(
     assert not (tmp_path / "out").exists()
 
 
-def test_a_language_that_the_base_does_not_speak_is_told(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_language_that_the_base_does_not_speak_is_told(tmp_path, capsys):
     join_demo(tmp_path / "fita.wav", NUMBERS[:1])
     (tmp_path / "texto.txt").write_text("Uma frase.", encoding="utf-8")
     asked = ("--language", "pt", "--text", tmp_path / "texto.txt")
     assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 2
     told = capsys.readouterr().err
-    assert "BASE_MODEL=demo speaks en, not pt" in told
-    assert "--base-model xtts_v2" in told
+    assert "BASE_MODEL=demo speaks en, not pt" in told and "--base-model xtts_v2" in told
 
 
-def test_long_sentences_are_divided_at_their_commas() -> None:
-    long = "When it had rained for days, the river rose, and we moved to the hill."
-    text = manuscript_of([Cue(f"It rained, again. {long}")], "en")
-    assert [piece.text for piece in pieces_of(text, 100)] == ["It rained, again.", long]
-    divided = pieces_of(text, 40)
-    assert [piece.text for piece in divided] == [
-        "It rained, again.", "When it had rained for days,", "the river rose,",
-        "and we moved to the hill.",
-    ]  # fmt: skip
-    assert [piece.sentence for piece in divided] == [0, 1, 1, 1]
+def test_long_sentences_are_divided_at_their_commas():
+    parts = ["When it had rained for days,", "the river rose,", "and we moved to the hill."]
+    text = manuscript_of([Cue(f"It rained, again. {' '.join(parts)}")], "en")
+    whole = [piece.text for piece in pieces_of(text, 100)]
+    assert whole == ["It rained, again.", " ".join(parts)]
+    divided = [(piece.text, piece.sentence) for piece in pieces_of(text, 40)]
+    assert divided == [("It rained, again.", 0), *((part, 1) for part in parts)]
 
 
-def test_half_a_sentence_is_kept_beside_its_other_half_only() -> None:
+def test_half_a_sentence_is_kept_beside_its_other_half_only():
     written = [("One,", 0, 1), ("two.", 0, 2), ("Three.", 1, 3)]
     pieces = [TextUnit(text, 0, 0, sentence, ends) for text, sentence, ends in written]
 

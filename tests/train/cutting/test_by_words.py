@@ -1,11 +1,9 @@
 """Chunks that are heard ahead, and what is said where the text's order is another one."""
 
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 
 from machine.storage.hashes import FileStamp
 from train.cutting import by_words
@@ -45,9 +43,7 @@ class AheadSteps(Steps):
         return lambda: found
 
 
-def test_what_is_heard_ahead_with_another_expectation_is_heard_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, monkeypatch):
     words = [f"w{number}" for number in range(NUM_WORDS)]
     monkeypatch.setattr(by_words, "text_recogniser", lambda: None)
 
@@ -83,7 +79,7 @@ def test_what_is_heard_ahead_with_another_expectation_is_heard_again(
     assert listened(again, "ahead") == expected and again.num_begun == 0
 
 
-def test_another_order_is_a_cause_where_most_is_heard() -> None:
+def test_another_order_is_a_cause_where_most_is_heard():
     text = text_of(*SENTENCES)
     one, two, three, short = SENTENCES
     assert wrong_order(heard_of(one, two, three, short), text) == ""

@@ -38,26 +38,21 @@ def folder_of_weights(top: Path) -> Path:
     return top / "ear"
 
 
-def test_a_cut_says_how_far_it_is_and_what_is_left(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_cut_says_how_far_it_is_and_what_is_left(tmp_path, monkeypatch, caplog):
     join_demo(tmp_path / "fita.wav", NUMBERS)
     seconds = soundfile.info(str(tmp_path / "fita.wav")).duration
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     monkeypatch.setattr("train.cutting.cutter.opened", lambda *_: Ear())
     folder = folder_of_weights(tmp_path)
     asked = ("--language", "pt", "--recogniser", folder)
-    with caplog.at_level("INFO", "train"):
-        assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 0
+    assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 0
     lines = [line for line in caplog.messages if ", left 0:0" in line]
     assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
     heard = [line for line in lines if line.startswith("Transcribing: ")]
     assert len(heard) > 1 and heard[-1].endswith("clips, left 0:00:00")
 
 
-def test_clips_get_what_was_heard_and_the_others_are_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypatch, caplog):
     join_demo(tmp_path / "fita.wav", NUMBERS)
     ear, asked = Ear(), list[tuple[str, str]]()
 
@@ -67,9 +62,8 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(
 
     monkeypatch.setattr(cutter, "opened", opened)
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
-    with caplog.at_level("INFO"):
-        more = ("--language", "pt", "--recogniser", folder)
-        assert cut(tmp_path / "fita.wav", to, *more) == 0
+    more = ("--language", "pt", "--recogniser", folder)
+    assert cut(tmp_path / "fita.wav", to, *more) == 0
     assert asked == [(str(folder), "pt")]
     assert "Their transcripts are what ear heard" in caplog.text
     entries = read_entries(to, "auto", "pt")
@@ -80,9 +74,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(
     assert float(unsure["seconds"]) == pytest.approx(ear.heard[1], abs=0.02)
 
 
-def test_what_was_heard_before_a_stop_is_not_heard_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_heard_before_a_stop_is_not_heard_again(tmp_path, monkeypatch):
     join_demo(tmp_path / "tape.wav", NUMBERS)
     folder = folder_of_weights(tmp_path)
     ears = [Ear(fails_at=3), Ear(), Ear()]
@@ -116,13 +108,11 @@ def test_what_was_heard_before_a_stop_is_not_heard_again(
         ("A sentence of forty characters and more.", 1.0, None),
     ],
 )
-def test_what_cannot_be_said_is_no_transcript(heard: str, seconds: float, text: str | None) -> None:
+def test_what_cannot_be_said_is_no_transcript(heard, seconds, text):
     assert transcript(heard, seconds) == text
 
 
-def test_a_text_needs_no_recogniser_and_a_folder_must_hold_one(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_text_needs_no_recogniser_and_a_folder_must_hold_one(tmp_path, capsys):
     join_demo(tmp_path / "tape.wav", NUMBERS[:2])
     (tmp_path / "text.txt").write_text("Some words.")
     tape, to = tmp_path / "tape.wav", tmp_path / "out"
@@ -139,7 +129,7 @@ def profile(clipped_share: float) -> SoundProfile:
     return SoundProfile(np.full(320, -20.0), np.ones(100), clipped)
 
 
-def test_clipping_is_a_cause_from_a_twentieth_of_the_speech() -> None:
+def test_clipping_is_a_cause_from_a_twentieth_of_the_speech():
     assert clipping([profile(0.02)]) == ""
     assert "50% of the speech is clipped" in clipping([profile(0.5)])
     assert "25% of" in clipping([profile(0.5), profile(0.0)])

@@ -2,7 +2,6 @@
 
 import csv
 import itertools
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -56,90 +55,94 @@ def units_of(
     ]  # fmt: skip
 
 
-def test_a_pause_is_quiet_between_two_words() -> None:
+def planned(units: list[PlacedUnit], profile: SoundProfile) -> tuple[list[str], list[str]]:
+    """What the clips say, and why the rest is none."""
+    clips, left = plan(units, profile)
+    return [clip.text for clip in clips], [one.reason for one in left]
+
+
+def seconds(clip: Any) -> float:
+    return (clip.last - clip.first) / 100
+
+
+def test_a_pause_is_quiet_between_two_words():
     profile = profile_of(4, [(0.5, 1.5), (2.0, 3.0)])
     pause = pause_between(profile, 1.45, 2.05)
-    assert pause is not None
     assert (pause.start, pause.end) == pytest.approx((1.5, 2.0), abs=0.011)
     assert pause.clip_end() == pytest.approx(1.65, abs=0.011)
     assert pause_between(profile, 0.9, 0.95) is None
 
 
-def test_words_that_run_together_are_not_cut() -> None:
+def test_words_that_run_together_are_not_cut():
     words = [(0.5 + 0.5 * place, 1.0 + 0.5 * place) for place in range(30)]  # 15 s on end
-    clips, left = plan(units_of(words), profile_of(16, [(0.5, 15.5)]))
-    assert clips == []
-    assert [one.reason for one in left] == [TOO_LONG]
+    assert planned(units_of(words), profile_of(16, [(0.5, 15.5)])) == ([], [TOO_LONG])
 
 
-def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences() -> None:
+def test_a_long_breath_is_cut_at_its_pauses_and_rather_at_sentences():
     words = [(0.5 + place, 1.25 + place) for place in range(40)]
-    units = units_of(words, {9: 2, 19: 2, 29: 2})
-    clips, left = plan(units, profile_of(42, words))
+    clips, left = plan(units_of(words, {9: 2, 19: 2, 29: 2}), profile_of(42, words))
     assert left == []
     assert [clip.text for clip in clips] == [
         " ".join(f"w{place}" for place in range(first, first + 10)) for first in (0, 10, 20, 30)
     ]
-    for clip in clips:
-        assert SHORTEST_SECONDS <= (clip.last - clip.first) / 100 <= LONGEST_SECONDS
+    assert all(SHORTEST_SECONDS <= seconds(clip) <= LONGEST_SECONDS for clip in clips)
 
 
-def test_short_sentences_of_one_breath_are_joined() -> None:
-    words = [(0.5, 0.9), (1.3, 1.7), (2.1, 2.5)]
-    clips, _ = plan(units_of(words, {0: 2, 1: 2}), profile_of(4, words))
-    assert [clip.text for clip in clips] == ["w0 w1 w2"]
+@pytest.mark.parametrize(
+    ("words", "ends", "clips"),
+    [
+        ([(0.5, 0.9), (1.3, 1.7), (2.1, 2.5)], {0: 2, 1: 2}, ["w0 w1 w2"]),
+        ([(0.5, 1.6), (2.1, 3.1)], {0: 2}, ["w0 w1"]),
+        # One of a second each would be too short.
+        ([(0.5, 1.6), (2.1, 3.1)], {0: 3, 1: 3}, ["w0 w1"]),
+        ([(0.5, 2.6), (3.1, 5.6)], {0: 3, 1: 3}, ["w0", "w1"]),
+    ],
+)
+def test_short_sentences_are_joined_and_a_paragraph_ends_a_clip(words, ends, clips):
+    assert planned(units_of(words, ends), profile_of(7, words)) == (clips, [])
 
 
-def test_a_paragraph_ends_a_clip() -> None:
-    words = [(0.5, 1.6), (2.1, 3.1)]
-    clips, _ = plan(units_of(words, {0: 2}), profile_of(4, words))
-    assert [clip.text for clip in clips] == ["w0 w1"]
-    clips, _ = plan(units_of(words, {0: 3, 1: 3}), profile_of(4, words))
-    assert [clip.text for clip in clips] == ["w0 w1"], "one of a second each would be too short"
-    words = [(0.5, 2.6), (3.1, 5.6)]
-    clips, _ = plan(units_of(words, {0: 3, 1: 3}), profile_of(7, words))
-    assert [clip.text for clip in clips] == ["w0", "w1"]
+@pytest.mark.parametrize(("length", "clip"), [(0.5, 1.1), (0.3, 1.03), (0.2, None)])
+def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out(length, clip):
+    word = [(1.0, 1.0 + length)]
+    clips, left = plan(units_of(word), profile_of(3, word))
+    assert [seconds(one) for one in clips] == ([pytest.approx(clip, abs=0.03)] if clip else [])
+    assert [one.reason for one in left] == ([] if clip else [TOO_SHORT])
 
 
-def test_a_word_on_its_own_is_given_more_quiet_and_a_syllable_is_left_out() -> None:
-    clips, left = plan(units_of([(1.0, 1.5)]), profile_of(3, [(1.0, 1.5)]))
-    assert (clips[0].last - clips[0].first) / 100 == pytest.approx(1.1, abs=0.02)
-    clips, left = plan(units_of([(1.0, 1.3)]), profile_of(3, [(1.0, 1.3)]))
-    assert (clips[0].last - clips[0].first) / 100 == pytest.approx(1.03, abs=0.03)
-    clips, left = plan(units_of([(1.0, 1.2)]), profile_of(3, [(1.0, 1.2)]))
-    assert (clips, [one.reason for one in left]) == ([], [TOO_SHORT])
-
-
-def test_a_closure_before_an_unsure_word_is_no_pause() -> None:
+@pytest.mark.parametrize(
+    ("sounds", "unit", "kept"),
+    [
+        ([(0.5, 2.0), (2.08, 3.0)], PlacedUnit("one", 0.5, 2.0, 2, False, 0.0, 2.05), True),
+        ([(0.5, 2.0), (2.08, 3.0)], PlacedUnit("one", 0.5, 2.0, 0, False, 0.0, 2.05), False),
+        *(
+            (
+                [(0.5, 1.0), (1.08, 3.0)],
+                PlacedUnit("one", 1.1, 3.0, 2, False, 1.0, 5.0, begins=begins), begins,
+            )
+            for begins in (True, False)
+        ),
+    ],
+)  # fmt: skip
+def test_a_closure_before_an_unsure_word_is_no_pause(sounds, unit, kept):
     """Of a sentence's end 60 ms of quiet are enough: what follows is another word for certain."""
-    sounds = [(0.5, 2.0), (2.08, 3.0)]
-    for ends, kept in ((2, ["one"]), (0, [])):
-        units = [PlacedUnit("one", 0.5, 2.0, ends, False, 0.0, 2.05)]
-        clips, _ = plan(units, profile_of(5, sounds))
-        assert [clip.text for clip in clips] == kept
-    sounds = [(0.5, 1.0), (1.08, 3.0)]
-    for begins, kept in ((True, ["one"]), (False, [])):
-        units = [PlacedUnit("one", 1.1, 3.0, 2, False, 1.0, 5.0, begins=begins)]
-        clips, _ = plan(units, profile_of(5, sounds))
-        assert [clip.text for clip in clips] == kept
+    assert planned([unit], profile_of(5, sounds))[0] == ["one"] * kept
 
 
-def test_words_that_run_into_something_unsure_are_left_out() -> None:
+def test_words_that_run_into_something_unsure_are_left_out():
     units = [PlacedUnit("one", 0.5, 2.0, 0, False, 0.0, 2.0)]
-    clips, left = plan(units, profile_of(5, [(0.5, 4.0)]))
-    assert (clips, [one.reason for one in left]) == ([], [UNSURE])
+    assert planned(units, profile_of(5, [(0.5, 4.0)])) == ([], [UNSURE])
 
 
-def test_a_clip_at_full_scale_is_left_out() -> None:
+def test_a_clip_at_full_scale_is_left_out():
     profile = profile_of(4, [(0.5, 3.0)])
     profile.clipped[100:150] = True
-    clips, left = plan(units_of([(0.5, 3.0)]), profile)
-    assert (clips, [one.reason for one in left]) == ([], [CLIPPED])
+    assert planned(units_of([(0.5, 3.0)]), profile) == ([], [CLIPPED])
 
 
 @pytest.mark.parametrize("beyond", [-3, 0, 70])
 @pytest.mark.parametrize("rate", [8000, 16000, 22050, 44100])
-def test_the_account_is_the_whole_recording(rate: int, beyond: int) -> None:
+def test_the_account_is_the_whole_recording(rate, beyond):
     """Levels are of 10 ms each; a recording ends anywhere."""
     spoken = [(1.0, 3.0), (5.0, 5.2), (7.0, 9.5)]
     profile = profile_of(12, spoken)
@@ -155,7 +158,7 @@ def test_the_account_is_the_whole_recording(rate: int, beyond: int) -> None:
 
 
 @pytest.mark.parametrize(("ends", "clips"), [(2, 0), (3, 2)], ids=["sentence", "paragraph"])
-def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips: int) -> None:
+def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends, clips):
     words = [(0.5 + place, 1.5 + place) for place in range(8)]  # 8 s on end
     words += [(8.58 + place, 9.58 + place) for place in range(8)]
     found, left = plan(units_of(words, {7: ends}), profile_of(18, [(0.5, 8.5), (8.58, 16.58)]))
@@ -163,7 +166,7 @@ def test_short_quiet_is_a_pause_at_the_end_of_a_paragraph_only(ends: int, clips:
     assert [one.reason for one in left] == ([] if clips else [TOO_LONG])
 
 
-def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path: Path) -> None:
+def test_a_formula_in_a_text_is_none_in_the_account_and_is_read_back(tmp_path):
     texts = ['=HYPERLINK("http://x")', "- Sim, disse.", "Nothing of it.", "'=1"]
     rows = [Stretch(8_000 * i, 8_000 * (i + 1), t) for i, t in enumerate(texts)]
     tape = SimpleNamespace(name="@tape", rate=16_000)

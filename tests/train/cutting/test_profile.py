@@ -1,7 +1,6 @@
 """Which detector of speech is taken, and that both find the same speech."""
 
 import importlib.util
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -14,12 +13,12 @@ NUMBERS = [1, 2, 3]
 
 
 @pytest.mark.skipif(importlib.util.find_spec("silero_vad") is None, reason="make lock brings it")
-def test_an_installation_by_the_locks_takes_silero() -> None:
+def test_an_installation_by_the_locks_takes_silero():
     assert find_detector().told == "Silero VAD"
 
 
 @pytest.mark.parametrize("name", ["silero", "level"])
-def test_speech_is_found_where_it_is(tmp_path: Path, name: str) -> None:
+def test_speech_is_found_where_it_is(tmp_path, name):
     if name == "silero":
         pytest.importorskip("silero_vad")
     detector = find_detector() if name == "silero" else LevelDetector("it is tested")

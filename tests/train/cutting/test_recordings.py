@@ -32,14 +32,14 @@ def read(recording: SourceRecording) -> np.ndarray:
     return found
 
 
-def test_blocks_are_the_whole_recording_at_another_rate(recording: SourceRecording) -> None:
+def test_blocks_are_the_whole_recording_at_another_rate(recording):
     blocks = list(resampled_blocks(recording, LISTENING_RATE))
     assert [len(block) for block in blocks[:2]] == [BLOCK_SECONDS * LISTENING_RATE] * 2
     whole = resample(torch.from_numpy(read(recording)), RATE, LISTENING_RATE).numpy()
     assert np.allclose(np.concatenate(blocks), whole, atol=1e-4)
 
 
-def test_a_stretch_is_what_is_there_also_across_blocks(recording: SourceRecording) -> None:
+def test_a_stretch_is_what_is_there_also_across_blocks(recording):
     block = BLOCK_SECONDS * RATE
     spans = [(0, 10), (5, block), (block - 7, block + 7), (block, 2 * block + 3),
              (2 * block, recording.frames)]  # fmt: skip

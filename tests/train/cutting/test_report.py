@@ -33,7 +33,7 @@ def opened(chromium: Any, address: str) -> Any:
     return page
 
 
-def test_what_was_corrected_is_in_the_next_file_too(chromium: Any, tmp_path: Path) -> None:
+def test_what_was_corrected_is_in_the_next_file_too(chromium, tmp_path):
     page = opened(chromium, report(tmp_path / "cut"))
     page.get_by_label("What tape-0001 says").fill("The first | day.")
     first = ["tape-0001|The first , day.", "tape-0002|As cut 2.", "tape-0003|As cut 3."]
@@ -47,9 +47,7 @@ def test_what_was_corrected_is_in_the_next_file_too(chromium: Any, tmp_path: Pat
     page.close()
 
 
-def test_a_file_of_another_browser_is_read_and_no_row_of_it_is_lost(
-    chromium: Any, tmp_path: Path
-) -> None:
+def test_a_file_of_another_browser_is_read_and_no_row_of_it_is_lost(chromium, tmp_path):
     page = opened(chromium, report(tmp_path / "cut"))
     rows = ["tape-0001|The first day.", "tape-0003|As cut 3.", "by-hand|Another clip."]
     (tmp_path / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
@@ -65,7 +63,7 @@ def test_a_file_of_another_browser_is_read_and_no_row_of_it_is_lost(
     page.close()
 
 
-def test_another_cut_has_none_of_it(chromium: Any, tmp_path: Path) -> None:
+def test_another_cut_has_none_of_it(chromium, tmp_path):
     context = chromium.new_context()
     page = context.new_page()
     page.goto(report(tmp_path / "one"))

@@ -13,8 +13,7 @@ from typing import Any
 import psutil
 import pytest
 
-from tests.train.cutting.recordings import demo_texts, hashes, join_demo
-from train.__main__ import main
+from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
 from train.cutting.recordings import CuttingError
 from train.cutting.steps import Steps, steps_for
 
@@ -39,9 +38,7 @@ needs_ray = pytest.mark.skipif(
         (True, 0, "", "at least one worker"),
     ],
 )
-def test_where_the_steps_are_computed(
-    monkeypatch: pytest.MonkeyPatch, asked: bool, workers: int | None, address: str, where: Any
-) -> None:
+def test_where_the_steps_are_computed(monkeypatch, asked, workers, address, where):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name)
     if isinstance(where, str):
         with pytest.raises(CuttingError, match=where):
@@ -51,16 +48,11 @@ def test_where_the_steps_are_computed(
     assert found is Steps if where is None else found.args == where
 
 
-def test_without_ray_a_sentence_says_what_to_install(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_ray_a_sentence_says_what_to_install(tmp_path, monkeypatch, capsys):
     monkeypatch.delenv("RAY_ADDRESS", raising=False)
-    find = importlib.util.find_spec
-    monkeypatch.setattr(
-        importlib.util, "find_spec", lambda name, *more: None if name == "ray" else find(name)
-    )
+    without(monkeypatch, "ray")
     join_demo(tmp_path / "tape.wav", [1])
-    assert main(["cut", str(tmp_path / "tape.wav"), "--to", str(tmp_path / "out"), "--ray"]) == 2
+    assert cut(tmp_path / "tape.wav", tmp_path / "out", "--ray") == 2
     assert "pip install -e '.[ray]'" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
@@ -68,7 +60,7 @@ def test_without_ray_a_sentence_says_what_to_install(
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.parametrize("killed", [False, True])
-def test_two_workers_give_the_bytes_of_one_process(tmp_path: Path, killed: bool) -> None:
+def test_two_workers_give_the_bytes_of_one_process(tmp_path, killed):
     pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
     join_demo(tmp_path / "tape.wav", list(range(1, NUM_CLIPS + 1)))
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[:NUM_CLIPS]))
@@ -94,7 +86,7 @@ def test_two_workers_give_the_bytes_of_one_process(tmp_path: Path, killed: bool)
 
 @needs_ray
 @pytest.mark.slow
-def test_recordings_without_a_text_are_measured_by_workers(tmp_path: Path) -> None:
+def test_recordings_without_a_text_are_measured_by_workers(tmp_path):
     for number in (1, 2, 3):
         join_demo(tmp_path / f"tape-{number}.wav", [number, number + 3, number + 6])
     tapes = [str(tmp_path / f"tape-{number}.wav") for number in (1, 2, 3)]

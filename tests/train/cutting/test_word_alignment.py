@@ -29,7 +29,7 @@ def numbers(text: str) -> np.ndarray:
     return np.array([ord(letter) for letter in text])
 
 
-def test_text_that_is_not_spoken_and_speech_that_is_not_written_are_passed_over() -> None:
+def test_text_that_is_not_spoken_and_speech_that_is_not_written_are_passed_over():
     pairs = matched(numbers("xxabcyydef"), numbers("abcZZZZZZdefgg"))
     assert pairs == [(2, 0), (3, 1), (4, 2), (7, 9), (8, 10), (9, 11)]
 
@@ -38,7 +38,7 @@ def heard(words: list[str]) -> list[HeardWord]:
     return [HeardWord(word, place, place + 1) for place, word in enumerate(words)]
 
 
-def test_a_long_text_is_followed_over_insertions_and_losses() -> None:
+def test_a_long_text_is_followed_over_insertions_and_losses():
     generator = random.Random(1)
     words = [f"w{generator.randrange(400)}" for _ in range(5000)]
     said, truth = list[str](), list[tuple[int, int]]()
@@ -61,7 +61,7 @@ def test_a_long_text_is_followed_over_insertions_and_losses() -> None:
     assert len(found - set(truth)) < 0.01 * len(truth)
 
 
-def test_a_reader_who_begins_in_the_middle_is_found() -> None:
+def test_a_reader_who_begins_in_the_middle_is_found():
     words = [f"w{place}" for place in range(6000)]
     follower = TextFollower(words)
     follower.add(heard(words[4000:5000]))
@@ -69,7 +69,7 @@ def test_a_reader_who_begins_in_the_middle_is_found() -> None:
     assert [word for word, _ in follower.matches] == list(range(4000, 5000))
 
 
-def test_speech_of_another_text_matches_nothing_to_speak_of() -> None:
+def test_speech_of_another_text_matches_nothing_to_speak_of():
     follower = TextFollower([f"w{place}" for place in range(1000)])
     follower.add(heard([f"x{place}" for place in range(1000)]))
     follower.finish()
@@ -85,13 +85,13 @@ def placed(starts: list[float], certainty: float) -> list[str]:
     return [unit.text for unit in place_units(TEXT, PLACES, HEARD, checked)]
 
 
-def test_a_heard_word_is_sure_where_it_was_heard_only() -> None:
+def test_a_heard_word_is_sure_where_it_was_heard_only():
     assert placed([1.0, 1.3, 1.6, 2.0], certainty=-6.0) == ["The"]
     assert placed([1.0, 7.2, 7.6, 8.1], certainty=-6.0) == "The king promised half.".split()
 
 
 @pytest.mark.parametrize(("certainty", "sure"), [(-1.3, 4), (-1.5, 1)])
-def test_elsewhere_it_must_be_certain(certainty: float, sure: int) -> None:
+def test_elsewhere_it_must_be_certain(certainty, sure):
     assert len(placed([1.0, 1.3, 1.6, 2.0], certainty)) == sure
 
 
@@ -105,8 +105,8 @@ def test_elsewhere_it_must_be_certain(certainty: float, sure: int) -> None:
     ],
 )
 def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
-    said: str, certainty: float, others: float, sure: int
-) -> None:
+    said, certainty, others, sure
+):
     text = manuscript_of([Cue(said)], "en")
     checked = {
         number: HeardWord(word, number / 2, number / 2 + 0.4, certainty if number == 3 else others)
@@ -116,7 +116,7 @@ def test_a_single_doubtful_word_among_sure_ones_is_believed_more_easily(
 
 
 @pytest.mark.parametrize(("seconds", "looked_at"), [(25.0, True), (35.0, False)])
-def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds: float, looked_at: bool) -> None:
+def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds, looked_at):
     """Its words are somebody else's, heard by chance: aligning them would take for ever."""
     text = manuscript_of([Cue("The king sang.")], "en")
     heard = [HeardWord("the", 1.0, 1.2), HeardWord("king", 9.0, 9.5),
@@ -127,7 +127,7 @@ def test_what_is_spread_over_half_a_minute_is_no_sentence(seconds: float, looked
         assert bool(doubts(text, places, heard, 100.0)) is looked_at
 
 
-def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence() -> None:
+def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence():
     text = manuscript_of([Cue("Good night. The king of Spain sang.")], "en")
     heard = [HeardWord(word, number, number + 1.0) for number, word in enumerate("abcdefghij")]
     whole, two, three = ((0, 0), (1, 1)), ((3, 7), (4, 8)), ((3, 7), (4, 8), (5, 9))
@@ -135,7 +135,7 @@ def test_matches_are_trusted_in_a_row_or_as_a_whole_sentence() -> None:
         assert trusted(pairs, heard, text).keys() == words
 
 
-def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours() -> None:
+def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours():
     """The first one beside the next, the last one beside the one before."""
     text = manuscript_of([Cue("The king sang. The end.")], "en")
     words = "the old the king sang cow the end end".split()
@@ -153,10 +153,7 @@ def test_a_word_that_is_heard_twice_belongs_beside_its_neighbours() -> None:
         (None, (2.4, 2.9), None),  # a word of its own
     ],
 )
-def test_a_fragment_at_the_edge_of_a_sentence_is_looked_at_again(
-    before: tuple[float, float] | None, after: tuple[float, float] | None,
-    region: tuple[float, float] | None,
-) -> None:  # fmt: skip
+def test_a_fragment_at_the_edge_of_a_sentence_is_looked_at_again(before, after, region):
     text = manuscript_of([Cue("The king sang.")], "en")
     said = [("the", 1.0, 1.2), ("king", 1.2, 1.8), ("sang", 1.8, 2.4)]
     strange = [("a", *before)] if before else []

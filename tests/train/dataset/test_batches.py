@@ -2,7 +2,6 @@
 
 import itertools
 import random
-import time
 from dataclasses import fields, is_dataclass
 from pathlib import Path
 
@@ -10,7 +9,16 @@ import numpy as np
 import pytest
 import torch
 
-from train.dataset.batches import Batch, BatchError, Batches, ConditioningChoice
+from machine.errors import SotaqueError
+from train.dataset.batches import (
+    Batch,
+    Batches,
+    OomBackoff,
+    at_epoch,
+    cut,
+    halve_budget,
+    recut,
+)
 from train.dataset.dataset import Clip
 from xtts.model.shapes import GPTShape
 
@@ -26,9 +34,6 @@ class Made:
     def __init__(self, clips: list[Clip]) -> None:
         self.clips = clips
 
-    def tokens(self, clip: int) -> np.ndarray:
-        return np.arange(2, 6)
-
     def codes(self, clip: int) -> np.ndarray:
         return np.arange(round(self.clips[clip].seconds * 21.5), dtype=np.int16)
 
@@ -41,7 +46,7 @@ def some_clips(count: int = 30, speakers: int = 3, shortest: float = 1.0) -> lis
     return [
         Clip(
             f"clip-{n}", Path(f"{n}.wav"), "Text.", f"speaker-{n % speakers}", "en",
-            float(draw.uniform(shortest, 11.0)), f"sha-{n}", (2, 3),
+            float(draw.uniform(shortest, 11.0)), f"sha-{n}", (2, 3, 4, 5),
         )
         for n in range(count)
     ]  # fmt: skip
@@ -50,8 +55,8 @@ def some_clips(count: int = 30, speakers: int = 3, shortest: float = 1.0) -> lis
 def made(clips: list[Clip], **changes) -> Batches:
     indices = tuple(range(len(clips)))
     given = {
-        "seed": 3, "batch_seconds": 30.0, "stop_input": False, "prefetch": False,
-        "conditions": ConditioningChoice("other_clip", indices), **changes,
+        "seed": 3, "batch_seconds": 30.0, "stop_input": False, "conditioning": "other_clip",
+        "sources": indices, **changes,
     }  # fmt: skip
     return Batches(clips, indices, Made(clips), SHAPE, **given)
 
@@ -123,7 +128,7 @@ def test_conditioning_is_another_clip_of_the_same_speaker():
 
 def test_another_clip_is_drawn_as_from_a_list_of_all_the_others():
     sources = (0, 2, 3, 5, 7, 11)
-    batches = made(some_clips(12), conditions=ConditioningChoice("other_clip", sources))
+    batches = made(some_clips(12), sources=sources)
     for clip in range(12):
         speaker = batches.clips[clip].speaker
         alike = [one for one in sources if batches.clips[one].speaker == speaker and one != clip]
@@ -136,7 +141,7 @@ def test_conditioning_comes_from_training_clips_only():
     clips = some_clips(20, speakers=1)
     validation = Batches(
         clips, range(15, 20), Made(clips), SHAPE, seed=0, batch_seconds=30.0, stop_input=False,
-        conditions=ConditioningChoice("other_clip", tuple(range(15))), fixed=True,
+        sources=tuple(range(15)), fixed=True,
     )  # fmt: skip
     first = heard_clips(validation, 1)
     assert all(source < 15 for source, _ in first.values())
@@ -166,12 +171,12 @@ def test_other_clips_lose_no_target():
 
 def test_the_way_of_coquis_recipe_hears_the_clip_itself():
     clips = some_clips(12, speakers=1)
-    batches = made(clips, conditions=ConditioningChoice("same_clip", tuple(range(12))))
+    batches = made(clips, conditioning="same_clip")
     assert all(source == clip for clip, (source, _) in heard_clips(batches, 1).items())
 
 
 @pytest.mark.parametrize("seconds", [0.5, 0.6, 1.0, 11.6])
-def test_the_shortest_clips_make_batches(seconds: float):
+def test_the_shortest_clips_make_batches(seconds):
     clip = some_clips(1)[0]
     short = [Clip(**{**vars(clip), "seconds": seconds})]
     (batch,) = made(short).epoch(1)
@@ -179,75 +184,58 @@ def test_the_shortest_clips_make_batches(seconds: float):
 
 
 def test_prefetching_changes_no_batch():
-    clips = some_clips(40)
-    plain, ahead = made(clips), made(clips, prefetch=True)
+    batches = made(some_clips(40))
     for epoch in (1, 2):
-        assert all_same(list(plain.epoch(epoch)), list(ahead.epoch(epoch)))
+        one_by_one = [batches.batch(epoch, group) for group in batches.plan(epoch)]
+        assert all_same(one_by_one, list(batches.epoch(epoch)))
 
 
-@pytest.mark.parametrize("prefetch", [False, True])
-def test_an_epoch_goes_on_from_any_batch(prefetch: bool):
-    batches = made(some_clips(40), prefetch=prefetch)
+def test_an_epoch_goes_on_from_any_batch():
+    batches = made(some_clips(40))
     whole = list(batches.epoch(2))
     for first in (0, 1, len(whole) - 1, len(whole)):
         assert all_same(list(batches.epoch(2, first)), whole[first:])
 
 
-@pytest.mark.parametrize("prefetch", [True, False])
-@pytest.mark.parametrize(("faults", "told"), [(2, ""), (3, "clip-0 could not be made in 3 tries")])
-def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(
-    caplog: pytest.LogCaptureFixture, prefetch: bool, faults: int, told: str
-):
-    class Failing(Made):
-        left = faults
+class Failing(Made):
+    """Clip 0 cannot be read so many times."""
 
-        def codes(self, clip: int) -> np.ndarray:
-            if clip == 0 and self.left:
-                self.left -= 1
-                raise OSError("the disk is away")
-            return super().codes(clip)
+    def __init__(self, clips: list[Clip], times: int) -> None:
+        super().__init__(clips)
+        self.left = times
 
-    clips = some_clips(5)
-    sources: list[Made] = [Made(clips), Failing(clips)]
-    whole, failing = (
-        Batches(
-            clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-            conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=prefetch,
-        )
-        for source in sources
+    def codes(self, clip: int) -> np.ndarray:
+        if clip == 0 and self.left:
+            self.left -= 1
+            raise OSError("the disk is away")
+        return super().codes(clip)
+
+
+def one_by_one(source: Made) -> Batches:
+    """Four clips, each of them a batch."""
+    return Batches(
+        source.clips, (1, 2, 3, 0), source, SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
+        conditioning="same_clip", sources=(0, 1, 2, 3),
     )  # fmt: skip
-    if told:
-        with pytest.raises(BatchError, match=rf"{told} \(OSError: the disk is away\)") as raised:
-            list(failing.epoch(1))
-        assert raised.value.exit_code == 2
-        return
-    for one, other in zip(whole.epoch(1), failing.epoch(1), strict=True):
-        assert one.clips == other.clips
-        assert torch.equal(one.rows.text, other.rows.text)
-        assert torch.equal(one.rows.conditioning, other.rows.conditioning)
+
+
+def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog):
+    clips = some_clips(5)
+    whole, failing = one_by_one(Made(clips)), one_by_one(Failing(clips, 2))
+    assert all_same(list(whole.epoch(1)), list(failing.epoch(1)))
     assert caplog.text.count("once more") == 2
 
 
-def test_prefetching_works_ahead_and_hands_faults_on():
-    class Slow(Made):
-        def codes(self, clip: int) -> np.ndarray:
-            time.sleep(0.01)
-            if clip == 0:
-                raise OSError("the disk is gone")
-            return super().codes(clip)
-
-    clips = some_clips(5)
-    batches = Batches(
-        clips, (1, 2, 3, 0), Slow(clips), SHAPE, seed=0, batch_seconds=1.0, stop_input=False,
-        conditions=ConditioningChoice("same_clip", (0, 1, 2, 3)), prefetch=True,
-    )  # fmt: skip
-    with pytest.raises(BatchError, match="the disk is gone"):
-        list(batches.epoch(1))
-    before_the_fault = batches.plan(1).index((0,))
-    found = batches.epoch(1)
-    assert [next(found).clips for _ in range(before_the_fault)] == batches.plan(1)[
-        :before_the_fault
-    ]
+def test_what_cannot_be_read_in_three_tries_is_named_behind_the_batches_before_it():
+    failing = one_by_one(Failing(some_clips(5), 99))
+    epoch = next(number for number in range(1, 9) if failing.plan(number)[0] != (0,))
+    plan, found = failing.plan(epoch), failing.epoch(epoch)
+    before = plan[: plan.index((0,))]
+    assert [next(found).clips for _ in before] == before
+    told = r"clip-0 could not be made in 3 tries \(OSError: the disk is away\)"
+    with pytest.raises(SotaqueError, match=told) as raised:
+        next(found)
+    assert raised.value.exit_code == 2
 
 
 def test_batches_leave_the_cache_as_it_is():
@@ -257,7 +245,7 @@ def test_batches_leave_the_cache_as_it_is():
     mels = {n: source.mel(n) for n in range(4)}
     for mel in mels.values():
         mel.setflags(write=False)
-    source.mel = mels.__getitem__  # type: ignore[method-assign]
+    source.mel = mels.__getitem__
     batches = made(clips)
     batches.features = source
     for batch in batches.epoch(1):
@@ -267,7 +255,7 @@ def test_batches_leave_the_cache_as_it_is():
 
 @pytest.mark.parametrize("count", [1, 2, 7, 30, 61])
 @pytest.mark.parametrize("world_size", [1, 2, 3, 8])
-def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count: int, world_size: int):
+def test_every_clip_is_dealt_once_and_every_rank_has_as_many_steps(count, world_size):
     clips = some_clips(count)
     ranks = [made(clips, rank=rank, world_size=world_size) for rank in range(world_size)]
     plan = ranks[0].plan(2)
@@ -302,3 +290,57 @@ def test_a_batch_has_no_padding_however_long_the_tail_is():
     batches = made(long_tailed(300), batch_seconds=40.0)
     for batch in itertools.islice(batches.epoch(1), 10):
         assert batch.rows.used == batch.rows.rows * batch.rows.length
+
+
+# Which clips go together, which rank learns them, and what a halved budget makes of them
+
+
+SECONDS = [4.0, 3.0, 2.0, 4.0, 1.0, 2.0, 3.0, 2.0]
+GROUPS = [(0, 3), (1, 6), (2, 5, 7), (4,)]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "groups"),
+    [
+        ([1.0, 1.0, 1.0, 1.0, 1.0], [(0, 1, 2, 3), (4,)]),  # just the budget
+        ([1.0, 1.0, 9.0, 1.0, 1.0], [(0, 1), (2,), (3, 4)]),  # one that is longer than it
+        ([1.0, 2.0, 2.0, 1.0], [(0, 1), (2, 3)]),  # the longest one counts, wherever it is
+        ([1.0, 2.0, 1.0], [(0, 1), (2,)]),
+        ([2.0, 1.0, 1.0, 1.0, 1.0], [(0, 1), (2, 3, 4)]),
+        ([], []),
+    ],
+)
+def test_the_longest_clip_times_their_number_fills_the_budget_and_no_more(seconds, groups):
+    assert cut(range(len(seconds)), seconds, 4.0) == groups
+
+
+@pytest.mark.parametrize(
+    ("halvings", "epoch", "groups"),
+    [
+        ([], 2, GROUPS),
+        ([OomBackoff(2, 1, 4.0)], 3, GROUPS),
+        ([OomBackoff(2, 1, 4.0)], 2, [(0, 3), (1,), (6,), (2, 5), (7,), (4,)]),
+        (
+            [OomBackoff(1, 0, 6.0), OomBackoff(1, 2, 2.0)], 1,
+            [(0,), (3,), (1,), (6,), (2,), (5,), (7,), (4,)],
+        ),
+    ],
+    ids=["none", "in another epoch", "behind a batch", "twice"],
+)  # fmt: skip
+def test_before_a_halving_nothing_changes_and_behind_it_batches_are_smaller(
+    halvings, epoch, groups
+):
+    assert recut(GROUPS, SECONDS, halvings, epoch) == groups
+
+
+def test_later_epochs_are_planned_with_what_is_left():
+    halvings = [OomBackoff(2, 1, 4.0), OomBackoff(3, 0, 2.0)]
+    assert [at_epoch(8.0, halvings, epoch) for epoch in (1, 2, 3, 4)] == [8.0, 8.0, 4.0, 2.0]
+
+
+@pytest.mark.parametrize(
+    ("group", "budget", "expected"),
+    [((0, 3), 8.0, 4.0), ((2, 5), 100.0, 2.0), ((4,), 8.0, None), ((), 8.0, None)],
+)
+def test_half_is_always_less_than_what_did_not_fit(group, budget, expected):
+    assert halve_budget(group, SECONDS, budget) == expected

@@ -143,7 +143,7 @@ def judged(ground: Ground, request: pytest.FixtureRequest) -> Evaluation:
     run = RunFolder(ground.folder / f"seed-{seed}")
     checkpoints = Checkpoints(run, None)
     for epoch in range(1, EPOCHS + 1):
-        loss = ground.run.verified(epoch).manifest.losses  # type: ignore[union-attr]
+        loss = ground.run.verified(epoch).manifest.losses
         _save(checkpoints, ground, epoch, _state(ground.run, epoch), dict(loss))
     mean = blend(ground.base, _state(ground.run, EPOCHS), GOOD_SHARE)
     _save(checkpoints, ground, GOOD, mean, {"validation_audio_loss": 3.5})
@@ -174,9 +174,7 @@ def _told(found: Evaluation) -> str:
 
 
 @pytest.mark.parametrize("name", CASES)
-def test_the_bad_one_is_not_chosen_and_is_named_for_what_is_wrong(
-    judged: Evaluation, name: str
-) -> None:
+def test_the_bad_one_is_not_chosen_and_is_named_for_what_is_wrong(judged, name):
     case = CASES[name]
     others = {other.epoch for other in CASES.values()} - {case.epoch}
     told, verdict = decide([one for one in judged.candidates if one.epoch not in others])
@@ -189,6 +187,6 @@ def test_the_bad_one_is_not_chosen_and_is_named_for_what_is_wrong(
     assert relabelled or bad.ruled_out is not None, _told(judged)
 
 
-def test_none_of_all_is_chosen(judged: Evaluation) -> None:
+def test_none_of_all_is_chosen(judged):
     assert judged.verdict is not None
     assert judged.verdict.epoch not in {case.epoch for case in CASES.values()}, _told(judged)

@@ -1,6 +1,5 @@
 """Judging takes what is allowed: what is left out, in which order, and what is known beforehand."""
 
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,15 +8,8 @@ from typing import Any
 import pytest
 
 from train.dataset.dataset import Clip
-from train.evaluation.budget import (
-    LEAST_SECONDS,
-    TIME_SHARE,
-    JudgingBudget,
-    counts,
-    planned,
-)
-from train.evaluation.plan import EvaluationPlan
-from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.budget import LEAST_SECONDS, TIME_SHARE, JudgingBudget, counts, planned
+from train.evaluation.plan import EvaluationPlan, EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.requests import SpeakingSpeed
@@ -48,8 +40,8 @@ def seconds(sentences: int, epochs: int, blends: int, learning: float) -> float:
     ],
 )
 def test_sentences_go_first_then_blends_then_the_embedding(
-    allowed: float, sentences: int, epochs: int, shares: Sequence[float], learning: float
-) -> None:
+    allowed, sentences, epochs, shares, learning
+):
     found = planned(seconds, allowed, 1, SHARES, 60.0, counts(16))
     assert (found.sentences, found.epochs, found.shares, found.learning_seconds) == (
         sentences, epochs, shares, learning,
@@ -57,7 +49,7 @@ def test_sentences_go_first_then_blends_then_the_embedding(
     assert found.seconds <= allowed
 
 
-def test_of_many_epochs_as_many_as_fit_evenly_spread() -> None:
+def test_of_many_epochs_as_many_as_fit_evenly_spread():
     found = planned(seconds, 20.0, 10, SHARES, 0.0, counts(16))
     assert (found.sentences, found.epochs, found.shares) == (4, 4, ())
     kept = budget(num_epochs=10)
@@ -71,7 +63,7 @@ def test_of_many_epochs_as_many_as_fit_evenly_spread() -> None:
     assert all(kept.judges_epoch(epoch) for epoch in range(1, 11))
 
 
-def test_candidates_speak_what_the_base_has_spoken() -> None:
+def test_candidates_speak_what_the_base_has_spoken():
     assert counts(16) == (16, 8, 4) and counts(8) == (8, 4) and counts(3) == (3,)
     assert counts(16, known=12) == (12,)
 
@@ -89,39 +81,39 @@ def budget(num_epochs: int = 1, *, heard: bool = True) -> JudgingBudget:
     return JudgingBudget(plan, num_epochs, range(1, num_epochs + 1), SHARES, learns_decoder=True)
 
 
-def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so() -> None:
+def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so():
     slow = budget()
     slow.speed, slow.epoch_seconds = SLOW, 47.0
     assert slow.allowed_seconds == LEAST_SECONDS
     plan = slow.make_plan(1, 8)
-    assert plan is not None and 0 < plan.sentences < 8
+    assert 0 < plan.sentences < 8
     assert plan.seconds <= LEAST_SECONDS and slow.seconds_left() == plan.seconds
     assert slow.limits["sentences"] == f"{plan.sentences} sentences of 8"
     assert f"about {plan.seconds:.0f} s" in slow.sentence()
 
 
-def test_on_a_fast_machine_nothing_is_left_out() -> None:
+def test_on_a_fast_machine_nothing_is_left_out():
     fast = budget(num_epochs=4)
     fast.speed, fast.epoch_seconds = FAST, 20.0
     plan = fast.make_plan(4, 16)
-    assert plan is not None and (plan.sentences, plan.shares) == (16, SHARES)
+    assert (plan.sentences, plan.shares) == (16, SHARES)
     assert fast.limits == {} and plan.learning_seconds == fast.learning_seconds()
 
 
-def test_a_long_run_may_take_its_share() -> None:
+def test_a_long_run_may_take_its_share():
     long = budget(num_epochs=10)
     long.epoch_seconds = 600.0
     assert long.allowed_seconds == TIME_SHARE * 6000
     assert long.seconds_left() == TIME_SHARE * 6000  # nothing is known of the speed yet
     long.speed = SLOW
     plan = long.make_plan(10, 8)
-    assert plan is not None and plan.seconds <= TIME_SHARE * 6000
+    assert plan.seconds <= TIME_SHARE * 6000
     before = long.seconds_left()
     long.spend(40.0)
     assert long.seconds_left() == pytest.approx(before - 40.0)
 
 
-def test_what_was_spent_leaves_less_for_the_decoder() -> None:
+def test_what_was_spent_leaves_less_for_the_decoder():
     one = budget(heard=False)
     one.speed = SLOW
     whole = one.learning_room()
@@ -131,7 +123,7 @@ def test_what_was_spent_leaves_less_for_the_decoder() -> None:
     assert one.learning_room() == 0.0
 
 
-def test_every_start_may_judge_whatever_earlier_ones_have_spent() -> None:
+def test_every_start_may_judge_whatever_earlier_ones_have_spent():
     """How long an epoch takes is not known again before one was learned."""
     known: Any = SimpleNamespace(candidates=[SimpleNamespace(seconds=200.0, sentences=[0] * 8)] * 3)
     again = budget(num_epochs=10)
@@ -142,7 +134,7 @@ def test_every_start_may_judge_whatever_earlier_ones_have_spent() -> None:
     assert again.room_seconds == TIME_SHARE * 6000 - 600.0
 
 
-def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out() -> None:
+def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out():
     many = budget(num_epochs=20)
     many.speed = SLOW
     many.make_plan(20, 8)
@@ -154,9 +146,9 @@ def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out() -
     assert "epochs" not in many.limits
 
 
-def test_what_an_evaluation_that_is_lost_was_made_with_is_planned() -> None:
+def test_what_an_evaluation_that_is_lost_was_made_with_is_planned():
     lost = budget()
     lost.speed = FAST
     plan = lost.make_plan(1, 16, fixed=12)
-    assert plan is not None and plan.sentences == 12 and lost.limits == {}
+    assert plan.sentences == 12 and lost.limits == {}
     assert plan.seconds > lost.candidate_seconds(12) + plan.learning_seconds  # with the base

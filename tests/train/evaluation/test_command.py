@@ -21,6 +21,7 @@ def workshop(tmp_path: Path, base_folder: Path) -> Workshop:
     return found
 
 
+@pytest.mark.slow
 def test_a_decoder_is_learned_for_what_was_best(
     workshop: Workshop, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

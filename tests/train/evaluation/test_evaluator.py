@@ -1,9 +1,7 @@
 """From saved epochs to evaluation.json, best.json and best.pt; what a kill or a fault leaves."""
 
 import json
-import logging
 import os
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,7 +18,7 @@ from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.judges import FEWEST
-from train.evaluation.sentences import EvaluationSentence
+from train.evaluation.plan import EvaluationSentence
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from xtts.inference.compute_config import ComputeConfig
@@ -94,7 +92,6 @@ class Speaking:
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         if self.fault is not None:
             raise self.fault
-        assert request.weights is not None
         self.requests.append(request)
         self.asked.append(_asked(request))
         epoch = self.asked[-1][0]
@@ -110,7 +107,6 @@ class Speaking:
 
 def _asked(request: EvaluateRequest) -> tuple[int, float]:
     """Epoch and share of what is to speak; best.pt is its own, so that its name is all there is."""
-    assert request.weights is not None
     if request.of_base:
         return 0, 0.0
     name = request.weights.stem.split("_")[-1]
@@ -132,10 +128,10 @@ class Ground:
             for name, tensor in read_tensors(base / "model.pth").items()
             if name.startswith(PREFIX)
         }
-        self.evaluator = self.another()
+        self.restart()
 
-    def another(self, count: int = 24) -> Evaluator:
-        """The next start's."""
+    def restart(self, count: int = 24) -> None:
+        """The evaluator of the next start."""
         clip = Clip("c", self.run.folder.parent / "clip.wav", "hello", "anna", "en", 2.0, "s", (1,))
         sentences = [
             EvaluationSentence(
@@ -147,19 +143,19 @@ class Ground:
             sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
             {"name": "tiny", "sha256": "b"}, *self.recogniser,
         )  # fmt: skip
-        speaking: Any = self.speaking
-        found = Evaluator(plan, speaking, self.checkpoints)
-        found.person = PERSON
-        return found
+        self.evaluator = Evaluator(plan, self.speaking, self.checkpoints)
+        self.evaluator.person = PERSON
 
     def save(self, epoch: int, loss: float = 2.0) -> Verified:
         """An epoch's checkpoint."""
         shifted = {name: tensor + 0.01 * epoch for name, tensor in self.state.items()}
         self.checkpoints.provenance = {"base": {"name": "tiny", "sha256": "b"}, "fingerprint": {}}
         self.checkpoints.save_epoch(epoch, epoch, shifted, None, {"validation_audio_loss": loss})
-        found = self.run.verified(epoch)
-        assert found is not None
-        return found
+        return self.run.verified(epoch)
+
+    def judge(self, epoch: int, loss: float = 2.0, seconds: float = 0.0) -> None:
+        """An epoch that was learned for so long is saved and judged."""
+        self.evaluator.judge(self.save(epoch, loss), seconds)
 
     def conclude(
         self, blend: float | str = "auto", learn_decoder: str = "auto", decoder_clips: int = 64
@@ -171,8 +167,7 @@ class Ground:
         conclude(self.evaluator, settings, self.base)
 
     def best(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.run.best_file.read_text())
-        return found
+        return json.loads(self.run.best_file.read_text())
 
 
 SOUNDS: dict[tuple[int, float], Any] = {(1, 1.0): GOOD, (2, 1.0): BAD, (2, 0.5): HALF}
@@ -183,19 +178,19 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
     return Ground(tmp_path, base_folder, dict(SOUNDS))
 
 
-def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(1), 600.0)
+def test_each_epoch_is_judged_against_the_base_and_the_verdict_is_kept(ground):
+    ground.judge(1, seconds=600.0)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0)]
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 1)
-    ground.evaluator.judge(ground.save(2, loss=1.0))
+    ground.judge(2, loss=1.0)
     found = ground.run.evaluation()
-    assert found is not None and [one.name for one in found.candidates] == [
+    assert [one.name for one in found.candidates] == [
         "base", "epoch 1", "epoch 2",
     ]  # fmt: skip
     # KEEP_CHECKPOINTS=1, and the lowest loss is the second's: the verdict names the first.
     assert ground.best()["epoch"] == 1 and ground.run.epochs() == [1, 2]
     best = ground.run.best_weights()
-    assert best is not None and best.weights == ground.run.checkpoint_path(1)
+    assert best.weights == ground.run.checkpoint_path(1)
     ground.save(3)
     assert ground.run.epochs() == [1, 3]
 
@@ -210,23 +205,21 @@ def a_budget(ground: Ground, num_epochs: int = 1) -> JudgingBudget:
     return found
 
 
-def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground: Ground) -> None:
+def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground):
     a_budget(ground)
     ground.evaluator.foresee(1)
-    ground.evaluator.judge(ground.save(1), 0.1)
+    ground.judge(1, seconds=0.1)
     asked = ground.speaking.requests[0]
     assert asked.budget_seconds == pytest.approx(SHORT_SECONDS) and asked.at_least == 2 * SLOTS
     assert sum(task.sounded for task in asked.sentences[: asked.at_least]) >= FEWEST
 
 
-def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(
-    ground: Ground,
-) -> None:
+def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(ground):
     ground.recogniser = ("pocketsphinx", None)
     for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
         for path in (ground.run.evaluation_file, ground.run.best_file):
             path.unlink(missing_ok=True)
-        ground.evaluator = ground.another()
+        ground.restart()
         a_budget(ground)
         ground.evaluator.foresee(1)
         ground.evaluator.judge(ground.save(1), seconds)
@@ -236,40 +229,37 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
         assert sum(task.out is not None for task in asked.sentences) == 4
 
 
-def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(
-    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplog, monkeypatch):
     """On a machine on which a candidate of 16 sentences would take a minute and more."""
     budget, speaking = a_budget(ground), ground.speaking
     speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
     speaking.seconds_a_sentence = 9.0
-    clock = SimpleNamespace(perf_counter=lambda: speaking.now)
-    monkeypatch.setattr("train.evaluation.evaluator.time", clock)
-    monkeypatch.setattr("train.evaluation.person_decoder.time", clock)
-    with caplog.at_level(logging.INFO, "train"):
-        ground.evaluator.foresee(1)
-        (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
-        assert "sentences of 16" in told and "180 s are allowed" in told
-        ground.evaluator.judge(ground.save(1), 47.0)
-        ground.conclude()
+    for module in ("evaluator", "person_decoder"):
+        clock = SimpleNamespace(perf_counter=lambda: speaking.now)
+        monkeypatch.setattr(f"train.evaluation.{module}.time", clock)
+    ground.evaluator.foresee(1)
+    (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
+    assert "sentences of 16" in told and "180 s are allowed" in told
+    ground.judge(1, seconds=47.0)
+    ground.conclude()
     found = ground.run.evaluation()
-    assert found is not None and found.verdict is not None
     spoken = {len(one.sentences) for one in found.candidates}
     assert len(spoken) == 1 and FEWEST <= spoken.pop() < 2 * SLOTS
-    assert len(found.candidates) < 5 and any("blends of 3" in one for one in found.left_out)
+    assert found.verdict and len(found.candidates) < 5
+    assert any("blends of 3" in one for one in found.left_out)
     assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
 
 
 @pytest.mark.parametrize(("step", "limited"), [(0.001, True), (0.0001, False)])
 def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
-    ground: Ground, step: float, limited: bool
-) -> None:
+    ground, step, limited
+):
     """What it spoke, each of the 60 epochs speaks."""
     budget, speaking = a_budget(ground, num_epochs=60), ground.speaking
     speaking.speed = SpeakingSpeed(0.1, step, step, step, 0.0)
     ground.evaluator.foresee(1)
-    ground.evaluator.judge(ground.save(1), 5.0)
-    assert budget.plan is not None and ("sentences" in budget.limits) is limited
+    ground.judge(1, seconds=5.0)
+    assert ("sentences" in budget.limits) is limited
     asked = speaking.requests[0]
     if limited:
         assert len(asked.sentences) == asked.at_least == budget.plan.sentences < 2 * SLOTS
@@ -277,79 +267,69 @@ def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
     assert budget.plan.epochs == 60
 
 
-def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_cannot_be_judged_in_time_is_left_to_train_evaluate(ground, caplog):
     a_budget(ground)
     ground.speaking.speed = SpeakingSpeed(60.0, 2.0, 1.0, 0.1, 0.1)
-    with caplog.at_level(logging.INFO, "train"):
-        ground.evaluator.foresee(1)
-        ground.evaluator.judge(ground.save(1), 47.0)
-        ground.conclude()
+    ground.evaluator.foresee(1)
+    ground.judge(1, seconds=47.0)
+    ground.conclude()
     assert ground.run.evaluation() is None and ground.speaking.asked == []
     assert "nothing is judged" in caplog.text and "train evaluate" in caplog.text
     # It has no limit.
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude()
     assert (1, 1.0) in ground.speaking.asked
 
 
-def test_what_was_left_out_is_empty_when_all_is_judged(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    a_budget(ground)
+def test_what_was_left_out_is_empty_when_all_is_judged(ground, monkeypatch):
+    budget = a_budget(ground)
     ground.evaluator.foresee(1)
-    ground.speaking.speed = ground.evaluator.budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)  # type: ignore[union-attr]
-    ground.evaluator.judge(ground.save(1), 47.0)
+    ground.speaking.speed = budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)
+    ground.judge(1, seconds=47.0)
     ground.conclude()
-    found = ground.run.evaluation()
-    assert found is not None and found.left_out
+    assert ground.run.evaluation().left_out
     for _ in range(2):
-        ground.evaluator = ground.another()
+        ground.restart()
         ground.conclude()
         found = ground.run.evaluation()
-        assert found is not None and found.left_out == [] and len(found.candidates) == 5
+        assert found.left_out == [] and len(found.candidates) == 5
         # Nothing is left to judge at the second time: no empty progress bar.
         monkeypatch.delattr("train.evaluation.blending.Progress", raising=False)
 
 
-def test_judging_without_a_limit_says_how_far_it_is(
-    ground: Ground, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_judging_without_a_limit_says_how_far_it_is(ground, caplog, monkeypatch):
     """As `train evaluate` does: the base, two epochs and three blends."""
     monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     ground.checkpoints.keep = 2
     ground.save(1)
     ground.save(2)
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude()
+    ground.conclude()
     told = [line for line in caplog.messages if line.startswith("Judging: ")]
-    assert [line.split(",")[0] for line in told] == [
-        f"Judging: {done} of 6 candidates" for done in range(1, 7)
-    ]
+    done = [line.split(",")[0] for line in told]
+    assert done == [f"Judging: {number} of 6 candidates" for number in range(1, 7)]
     assert told[-1].endswith("left 0:00:00")
 
 
-def test_another_recogniser_judges_everything_again(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(1))
-    ground.recogniser = ("pocketsphinx", None)
-    ground.evaluator = ground.another()
-    ground.evaluator.judge(ground.save(2))
+@pytest.mark.parametrize(("recogniser", "count"), [(("pocketsphinx", None), 24), (("", "off"), 16)])
+def test_another_recogniser_or_other_sentences_judge_everything_again(ground, recogniser, count):
+    ground.judge(1)
+    ground.recogniser = recogniser
+    ground.restart(count)
+    ground.judge(2)
     assert ground.speaking.asked == [(0, 0.0), (1, 1.0), (0, 0.0), (2, 1.0)]
     found = ground.run.evaluation()
-    assert found is not None and found.judges["word_errors"].absent is None
+    assert found.judges["word_errors"].absent == recogniser[1]
+    assert {len(one.sentences) for one in found.candidates} == {count}
 
 
-def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:
+def test_a_blend_is_written_once_and_says_what_it_is(ground):
     del ground.speaking.sounds[(2, 0.5)]
     ground.speaking.sounds[(2, 0.3)] = HALF
-    ground.evaluator.judge(ground.save(2))
+    ground.judge(2)
     ground.conclude()
     assert ground.speaking.asked[2:] == [(2, 0.7), (2, 0.5), (2, 0.3)]
-    told = ground.best()
-    assert [told[name] for name in ("kind", "epoch", "share", "file")] == [
-        "blend", 2, 0.3, "best.pt",
-    ]  # fmt: skip
+    wanted = {"kind": "blend", "epoch": 2, "share": 0.3, "file": "best.pt"}
+    assert wanted.items() <= ground.best().items()
     found = read_checkpoint(ground.run.best_blend)
     assert found.provenance["blend"]["share"] == 0.3 and found.provenance["epoch"] == 2
     for name, tensor in found.model.items():
@@ -358,46 +338,41 @@ def test_a_blend_is_written_once_and_says_what_it_is(ground: Ground) -> None:
     assert all(torch.equal(own[name], ground.state[name] + 0.02) for name in own)
     assert [best.kind for best in ground.speaking.best] == ["blend"]
     written = ground.run.best_blend.stat().st_mtime_ns
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude()
     assert len(ground.speaking.asked) == 5 and ground.run.best_blend.stat().st_mtime_ns == written
 
 
 @pytest.mark.parametrize(("blend", "shares"), [("off", []), (0.4, [(2, 0.4)])])
-def test_blend_says_which_shares_are_tried(
-    ground: Ground, blend: float | str, shares: list[tuple[int, float]]
-) -> None:
-    ground.evaluator.judge(ground.save(2))
+def test_blend_says_which_shares_are_tried(ground, blend, shares):
+    ground.judge(2)
     ground.conclude(blend)
     assert ground.speaking.asked[2:] == shares
 
 
-def test_what_a_kill_left_out_is_done_at_the_next_start(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(2))
+def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
+    ground.judge(2)
     ground.evaluator.blends((0.5,))
     # Killed between the verdict and the file that it names.
-    assert ground.run.evaluation().verdict.kind == "blend"  # type: ignore[union-attr]
+    assert ground.run.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
-    assert best is not None and best.fallback and not ground.run.best_blend.exists()
-    assert best.weights == ground.run.checkpoint_path(2)
+    assert best.fallback and best.weights == ground.run.checkpoint_path(2)
     ground.save(3)  # killed before it was judged
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude(0.5)
     assert (3, 1.0) in ground.speaking.asked
-    assert ground.run.best_weights().weights == ground.run.best_blend  # type: ignore[union-attr]
+    assert ground.run.best_weights().weights == ground.run.best_blend
 
 
 @pytest.mark.parametrize("point", ["after blend", "after replace:best.pt"])
-def test_killed_while_best_pt_is_written(ground: Ground, point: str) -> None:
-    ground.evaluator.judge(ground.save(2))
+def test_killed_while_best_pt_is_written(ground, point):
+    ground.judge(2)
     ground.evaluator.blends((0.5,))
     assert in_child(lambda: ground.conclude(0.5), crash_at=point) == -9
-    best = ground.run.best_weights()
-    assert best is not None and bool(best.fallback) is (point != "after blend")
-    ground.evaluator = ground.another()
+    assert bool(ground.run.best_weights().fallback) is (point != "after blend")
+    ground.restart()
     ground.conclude(0.5)
-    best = ground.run.best_weights()
-    assert best is not None and not best.fallback and ground.best()["kind"] == "blend"
+    assert not ground.run.best_weights().fallback and ground.best()["kind"] == "blend"
 
 
 def truncate(path: Path) -> None:
@@ -405,19 +380,17 @@ def truncate(path: Path) -> None:
 
 
 @pytest.mark.parametrize("damage", [truncate, Path.unlink])
-def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(
-    ground: Ground, damage: Callable[[Path], None], caplog: pytest.LogCaptureFixture
-) -> None:
-    ground.evaluator.judge(ground.save(2))
+def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(ground, damage, caplog):
+    ground.judge(2)
     ground.conclude(0.5)
     assert "made again" not in caplog.text
     mapped = read_checkpoint(ground.run.best_blend).model
     whole = {name: tensor.clone() for name, tensor in mapped.items()}
     damage(ground.run.best_blend)
     best = ground.run.best_weights()
-    assert best is not None and best.weights == ground.run.checkpoint_path(2)
+    assert best.weights == ground.run.checkpoint_path(2)
     assert (best.kind, best.share) == ("epoch", 1.0) and "best.pt" in best.fallback
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude(0.5)
     assert "best.pt" in caplog.text and "made again from epoch 2" in caplog.text
     again = read_checkpoint(ground.run.best_blend).model
@@ -426,10 +399,8 @@ def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(
 
 
 @pytest.mark.parametrize("damaged", [False, True])
-def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(
-    ground: Ground, damaged: bool
-) -> None:
-    ground.evaluator.judge(ground.save(2))
+def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(ground, damaged):
+    ground.judge(2)
     ground.conclude(0.5)
     before = ground.run.verdict()
     for path in (ground.run.checkpoint_path(2), ground.run.manifest_path(2)):
@@ -437,44 +408,34 @@ def test_best_pt_speaks_and_is_judged_where_its_epoch_was_deleted(
     if damaged:
         ground.run.evaluation_file.write_bytes(b"{")
     best = ground.run.best_weights()
-    assert best is not None and best.weights == ground.run.best_blend and not best.fallback
-    ground.evaluator = ground.another()
+    assert best.weights == ground.run.best_blend and not best.fallback
+    ground.restart()
     ground.speaking.asked.clear()
     ground.speaking.sounds[(BEST, 1.0)] = HALF
     ground.conclude(0.5)
     assert ground.speaking.asked == ([(0, 0.0), (BEST, 1.0)] if damaged else [])
-    found = ground.run.evaluation()
-    assert found is not None and found.verdict is not None and before is not None
-    assert found.verdict.weights == before.weights
+    assert ground.run.evaluation().verdict.weights == before.weights
     # A later epoch does not rule it out: its weights are there.
-    ground.evaluator.judge(ground.save(3))
-    found = ground.run.evaluation()
-    assert found is not None and found.verdict is not None
-    assert found.verdict.weights == before.weights and ground.run.best_blend.is_file()
-
-
-def test_a_best_pt_that_could_not_be_made_again_stays(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(2))
-    ground.conclude(0.5)
-    ground.run.checkpoint_path(2).unlink()
-    ground.speaking.sounds[(3, 1.0)] = {"voice": 0.97}
-    ground.evaluator.judge(ground.save(3))
-    assert ground.best()["epoch"] == 3 and ground.run.best_blend.is_file()
-
-
-def test_a_blend_that_is_no_longer_best_goes(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(2))
-    ground.conclude(0.5)
+    ground.judge(3)
+    assert ground.run.evaluation().verdict.weights == before.weights
     assert ground.run.best_blend.is_file()
+
+
+@pytest.mark.parametrize("could", [True, False], ids=["could", "could not"])
+def test_a_best_pt_that_could_not_be_made_again_stays(ground, could):
+    """Where its epoch is there, a blend that is no longer the best goes."""
+    ground.judge(2)
+    ground.conclude(0.5)
+    if not could:
+        ground.run.checkpoint_path(2).unlink()
     ground.speaking.sounds[(3, 1.0)] = {"voice": 0.97}
-    ground.evaluator.judge(ground.save(3))
+    ground.judge(3)
     assert (ground.best()["kind"], ground.best()["epoch"]) == ("epoch", 3)
-    assert not ground.run.best_blend.exists() and not ground.run.best_blend_manifest.exists()
+    for path in (ground.run.best_blend, ground.run.best_blend_manifest):
+        assert path.exists() is not could
 
 
-def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(ground, monkeypatch):
     speak, lengths = ground.speaking.evaluate, {1: 0.3, 2: 0.3, 3: 2.5, 4: 2.5, 5: 2.5}
 
     def badly(request: EvaluateRequest) -> SpokenSet:
@@ -488,101 +449,77 @@ def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(
         return replace(found, sentences=said)
 
     monkeypatch.setattr(ground.speaking, "evaluate", badly)
-    ground.evaluator.judge(ground.save(1))
-    known = ground.run.evaluation()
-    assert known is not None and (found := known.find("epoch", 1)) is not None
+    ground.judge(1)
+    found = ground.run.evaluation().find("epoch", 1)
     assert (found.unfinished, found.cut, found.babbling) == (1, 2, 3)
     assert "1 do not end, 2 are cut, 3 babble" in (found.ruled_out or "")
 
 
-def test_an_epoch_that_was_trained_again_is_judged_again(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(1))
+def test_an_epoch_that_was_trained_again_is_judged_again(ground):
+    ground.judge(1)
     ground.state = {name: tensor * 1.5 for name, tensor in ground.state.items()}
     ground.save(1)
     assert [epoch.epoch for epoch in ground.evaluator.missing()] == [1]
-    best = ground.run.best_weights()
-    assert best is not None and best.fallback  # the verdict is about other weights
+    assert ground.run.best_weights().fallback  # the verdict is about other weights
     ground.conclude("off")
-    best = ground.run.best_weights()
-    assert best is not None and not best.fallback
+    assert not ground.run.best_weights().fallback
 
 
-def test_other_sentences_judge_everything_again(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(1))
-    ground.evaluator = ground.another(count=16)
-    ground.evaluator.judge(ground.save(2))
-    found = ground.run.evaluation()
-    assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
-
-
-def test_a_fault_costs_an_evaluation_and_never_the_run(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
     epoch = ground.save(1)
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
-    with caplog.at_level(logging.INFO, "train"):
-        for _ in range(5):
-            ground.evaluator.judge(epoch)
+    for _ in range(5):
+        ground.evaluator.judge(epoch)
     assert caplog.text.count("No evaluation: The worker was ended.") == 3
     assert "Evaluating ends for this run" in caplog.text
     assert ground.run.evaluation() is None
     assert ground.best() == {"epoch": 1, "validation_audio_loss": 2.0}
 
 
-def test_a_stop_leaves_the_evaluation_for_the_next_start(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
-    epoch = ground.save(1)
+def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
     ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
-    with caplog.at_level(logging.INFO, "train"):
-        ground.evaluator.judge(epoch)
+    ground.judge(1)
     assert "left for the next start" in caplog.text and ground.evaluator.failures == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
-def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(
-    ground: Ground, damage: bytes
-) -> None:
+def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(ground, damage):
     a_budget(ground)
     ground.speaking.within_budget = 16
     for epoch in (1, 2):
-        ground.evaluator.judge(ground.save(epoch), 1.0)
+        ground.judge(epoch, seconds=1.0)
     before, best = ground.run.verdict(), ground.run.best_weights()
-    assert before is not None and before.epoch == 1
+    assert before.epoch == 1
     ground.run.evaluation_file.write_bytes(damage)
     # Until then best.json says what is best: for who speaks, and for who prunes.
     assert (ground.run.verdict(), ground.run.best_weights()) == (before, best)
     ground.checkpoints.publish_best()
     ground.save(3)
     assert ground.run.epochs() == [1, 3] and ground.best()["epoch"] == 1
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude("off")
     found = ground.run.evaluation()
-    assert found is not None and {len(one.sentences) for one in found.candidates} == {16}
-    assert found.verdict == before
+    assert {len(one.sentences) for one in found.candidates} == {16} and found.verdict == before
 
 
-def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground: Ground) -> None:
-    ground.evaluator.judge(ground.save(1))
+def test_a_lost_evaluation_is_planned_with_as_many_sentences_as_it_had(ground):
+    ground.judge(1)
     ground.run.evaluation_file.unlink()
-    ground.evaluator = ground.another()
+    ground.restart()
     budget = a_budget(ground)
     ground.evaluator.foresee(1)
-    assert budget.plan is not None and budget.plan.sentences == 24 and budget.limits == {}
+    assert budget.plan.sentences == 24 and budget.limits == {}
 
 
-def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(
-    ground: Ground,
-) -> None:
+def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_start(ground):
     ground.checkpoints.keep = 3
-    ground.evaluator.judge(ground.save(1))
+    ground.judge(1)
     known = ground.run.evaluation()
-    assert known is not None
     slow = [replace(one, seconds=100.0) for one in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=slow))
     ground.save(2)
     ground.speaking.asked.clear()
-    ground.evaluator = ground.another()
+    ground.restart()
     a_budget(ground, num_epochs=2)
     ground.conclude("off")
     assert ground.speaking.asked == [(2, 1.0)]

@@ -24,23 +24,21 @@ def spoken(length: float, *, tokens: int = 30, finished: bool = True) -> SpokenF
         (0.5, 6, True, "finished"),  # of a word or two the pauses count for more
     ],
 )
-def test_a_sentence_ends_where_it_should(
-    length: float, tokens: int, finished: bool, outcome: str
-) -> None:
+def test_a_sentence_ends_where_it_should(length, tokens, finished, outcome):
     usual = [spoken(1.0) for _ in range(9)]
     found = candidate([*usual, spoken(length, tokens=tokens, finished=finished)]).sentences
     assert found[-1].outcome == outcome
     assert bool(found[-1].judges) is (outcome == "finished")
 
 
-def test_a_slow_speaker_is_slow_and_not_babbling() -> None:
+def test_a_slow_speaker_is_slow_and_not_babbling():
     found = candidate([spoken(1.2)] * 9).sentences
     assert {one.outcome for one in found} == {"finished"}
     drift = found[0].judges[judges.RATE_DRIFT]
-    assert drift is not None and drift == pytest.approx(100 * (1 / 1.2 - 1), abs=2)
+    assert drift == pytest.approx(100 * (1 / 1.2 - 1), abs=2)
 
 
-def test_who_is_twice_as_slow_babbles() -> None:
+def test_who_is_twice_as_slow_babbles():
     assert {one.outcome for one in candidate([spoken(2.0)] * 9).sentences} == {"babbling"}
 
 
@@ -56,14 +54,12 @@ def test_who_is_twice_as_slow_babbles() -> None:
         ([0.5, 0.4, 0.6, 0.3], 0.0),
     ],
 )
-def test_words_that_the_sound_does_not_need_were_left_out(
-    evidence: list[float], share: float
-) -> None:
+def test_words_that_the_sound_does_not_need_were_left_out(evidence, share):
     assert judges.words_found(evidence, 18.0) == share
     assert judges.words_found([], 18.0) is None
 
 
-def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few() -> None:
+def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few():
     line = [((5 + 1.5 * tokens) * 1024 / 22_050, tokens) for tokens in range(10, 40, 2)]
     found = speaking_rate(line)
     assert (found.per_token, found.per_text) == (pytest.approx(1.5), pytest.approx(5, abs=1e-6))
@@ -71,16 +67,16 @@ def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few() -> None:
     assert ratio.per_text == 0 and ratio.codes(12) == pytest.approx(5 + 1.5 * 12, rel=0.05)
 
 
-def test_the_scale_of_likeness_ends_at_the_person_and_at_others() -> None:
+def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
     own = [RecordingFacts(2.0, [1.0, 0.1 * sign, 0.0], None) for sign in (-1, 0, 1)]
     scale, absent = voice_scale(own, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert scale is not None and absent is None
+    assert absent is None
     assert scale.likeness([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
     assert scale.likeness([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
     assert scale.likeness([]) is None
 
 
-def test_a_scale_that_cannot_be_had_says_why() -> None:
+def test_a_scale_that_cannot_be_had_says_why():
     one = RecordingFacts(2.0, [1.0, 0.0], None)
     assert "has 1 recordings" in (voice_scale([one], [[0.0, 1.0]])[1] or "")
     assert "no other voices" in (voice_scale([one, one], [])[1] or "")
@@ -88,24 +84,23 @@ def test_a_scale_that_cannot_be_had_says_why() -> None:
     assert "hardly tells" in (voice_scale([one, one], [near])[1] or "")
 
 
-def test_intervals_are_the_same_each_time_and_hold_their_mean() -> None:
+def test_intervals_are_the_same_each_time_and_hold_their_mean():
     values = list(np.random.default_rng(3).normal(2, 1, 30))
     found = mean_interval(values)
-    assert found is not None and found == mean_interval(values)
+    assert found == mean_interval(values)
     assert found.low < found.mean < found.high and found.count == 30
     # 1.96 standard errors to each side.
     assert found.high - found.low == pytest.approx(2 * 1.96 * np.std(values) / 30**0.5, rel=0.15)
     assert mean_interval([1.0, 2.0, 3.0]) is None
 
 
-def test_a_difference_is_taken_sentence_by_sentence() -> None:
+def test_a_difference_is_taken_sentence_by_sentence():
     hard = [float(i) for i in range(20)]
     found = paired_difference([value + 0.1 for value in hard], hard)
-    assert found is not None and (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))
+    assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))
     assert paired_difference([None, *hard[:2]], [1.0, *hard[:2]]) is None
 
 
-def test_likeness_is_measured_on_the_persons_scale() -> None:
+def test_likeness_is_measured_on_the_persons_scale():
     assert candidate(facts(voice=0.7)).mean(judges.VOICE) == pytest.approx(0.7, abs=0.05)
-    assert PERSON.voice is not None
     assert PERSON.voice.likeness(embedding(0.0)) == pytest.approx(0.0)

@@ -1,6 +1,5 @@
 """When a decoder is learned for the best weights, when it is kept and who takes it."""
 
-import logging
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -21,7 +20,7 @@ def ground(tmp_path: Path, base_folder: Path) -> Ground:
     """A run whose best is epoch 2 at 50 %."""
     found = Ground(tmp_path, base_folder, dict(SOUNDS))
     for epoch in (1, 2):
-        found.evaluator.judge(found.save(epoch))
+        found.judge(epoch)
     return found
 
 
@@ -29,29 +28,26 @@ def kept(ground: Ground) -> LearnedDecoder | None:
     return learned_decoder.read(ground.run)
 
 
-def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground: Ground) -> None:
+def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
     ground.conclude()
     assert ground.best()["kind"] == "blend"
     (request,) = ground.speaking.learned
     assert request.weights == ground.run.checkpoint_path(2)
     assert request.share == ground.best()["share"]
     found = kept(ground)
-    assert found is not None and found.fault(ground.run.best_decoder) is None
+    assert found.fault(ground.run.best_decoder) is None
     assert decoder_beside(ground.run.best_blend) == ground.run.best_decoder
     assert decoder_beside(ground.run.checkpoint_path(2)) is None
     ground.conclude()
     assert len(ground.speaking.learned) == 1
 
 
-def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
-    ground: Ground, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(ground, caplog):
     ground.speaking.distance_after = 2.0
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude()
+    ground.conclude()
     assert "No decoder nearer to the person was found" in caplog.text
     assert decoder_beside(ground.run.best_blend) is None and not ground.run.best_decoder.exists()
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude()
     assert len(ground.speaking.learned) == 1  # the answer was kept
 
@@ -59,47 +55,43 @@ def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(
 @pytest.mark.parametrize(("errors", "harder"), [(0.1, False), (0.6, True)])
 @pytest.mark.parametrize("of_base", [False, True])
 def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
-    tmp_path: Path, base_folder: Path, caplog: pytest.LogCaptureFixture, errors: float,
-    harder: bool, of_base: bool,
-) -> None:  # fmt: skip
+    tmp_path, base_folder, caplog, errors, harder, of_base
+):
     sound = {"voice": 0.4, "errors": 0.1}
     good = {**BAD, "errors": 0.9} if of_base else {"voice": 0.7, "errors": 0.1}
     ground = Ground(tmp_path, base_folder, {(0, 0.0): sound, (1, 1.0): good})
     ground.recogniser = ("pocketsphinx", None)
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.speaking.errors_with_learned = errors
-    ground.evaluator.judge(ground.save(1))
-    with caplog.at_level(logging.INFO, "train"):
-        ground.conclude("off")
+    ground.judge(1)
+    ground.conclude("off")
     assert ground.best()["kind"] == ("base" if of_base else "epoch")
     found, asked = kept(ground), ground.speaking.requests[-1]
-    assert found is not None and asked.of_base == of_base
+    assert asked.of_base == of_base
     assert asked.decoder == ground.speaking.learned[-1].out
     assert all(one.out is None for one in asked.sentences)
-    assert found.harder == harder and found.more_word_errors is not None
+    assert found.harder == harder
     assert (found.more_word_errors > 0.3) == harder
     assert ("It is harder to understand and is left out." in caplog.text) == harder
     assert (found.file is None) == harder != ground.run.best_decoder.is_file()
 
 
-def test_it_goes_with_the_weights_that_it_was_learned_for(ground: Ground) -> None:
+def test_it_goes_with_the_weights_that_it_was_learned_for(ground):
     ground.conclude("off")
     first = kept(ground)
-    assert first is not None and first.share == 1
+    assert first.share == 1
     assert decoder_beside(ground.run.checkpoint_path(first.epoch)) == ground.run.best_decoder
     ground.conclude()
     second = kept(ground)
-    assert second is not None and second.share < 1
+    assert second.share < 1
     assert decoder_beside(ground.run.checkpoint_path(first.epoch)) is None
 
 
-def test_where_the_base_is_best_one_is_learned_for_the_base(
-    tmp_path: Path, base_folder: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folder, monkeypatch):
     """Who has too few clips for a fine-tune is nearer by it all the same."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): BAD, (2, 1.0): BAD})
     for epoch in (1, 2):
-        ground.evaluator.judge(ground.save(epoch))
+        ground.judge(epoch)
     ground.conclude("off")
     assert ground.best()["kind"] == "base"
     (request,) = ground.speaking.learned
@@ -121,24 +113,22 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(
     assert len(ground.speaking.learned) == 1
 
 
-def test_killed_before_it_is_written_it_is_learned_again(ground: Ground) -> None:
+def test_killed_before_it_is_written_it_is_learned_again(ground):
     assert in_child(ground.conclude, crash_at="before decoder") == -9
     assert kept(ground) is None and not ground.run.best_blend.exists()
-    ground.evaluator = ground.another()
+    ground.restart()
     ground.conclude()
     assert kept(ground) is not None and ground.best()["kind"] == "blend"
 
 
-def test_off_leaves_none_behind(ground: Ground) -> None:
+def test_off_leaves_none_behind(ground):
     ground.conclude()
     ground.conclude(learn_decoder="off")
     assert kept(ground) is None and len(ground.speaking.learned) == 1
     assert not ground.run.best_decoder.exists()
 
 
-def test_a_fault_costs_the_decoder_and_not_the_best(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fault_costs_the_decoder_and_not_the_best(ground, monkeypatch, caplog):
     def refuse(_: object) -> None:
         raise WorkerFailed("refused", "Too few clips.")
 
@@ -149,7 +139,7 @@ def test_a_fault_costs_the_decoder_and_not_the_best(
 
 
 @pytest.mark.parametrize("damage", [b"", b"other tensors"])
-def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, damage: bytes) -> None:
+def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground, damage):
     ground.conclude()
     ground.run.best_decoder.write_bytes(damage)
     assert decoder_beside(ground.run.best_blend) is None
@@ -157,7 +147,7 @@ def test_damaged_tensors_speak_nowhere_and_are_learned_again(ground: Ground, dam
     assert decoder_beside(ground.run.best_blend) is not None and len(ground.speaking.learned) == 2
 
 
-def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(ground: Ground) -> None:
+def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(ground):
     ground.speaking.steps = 60
     ground.conclude()
     assert len(ground.speaking.learned) == 1
@@ -169,28 +159,27 @@ def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(groun
     assert len(ground.speaking.learned) == 2
 
 
-def test_decoder_clips_bounds_what_it_learns_from(ground: Ground) -> None:
+def test_decoder_clips_bounds_what_it_learns_from(ground):
     clip = ground.evaluator.plan.clips[0]
-    clips = [replace(clip, sha256=str(number)) for number in range(9)]
+    clips = [replace(clip, name=str(number)) for number in range(9)]
     ground.evaluator.plan = replace(ground.evaluator.plan, clips=clips)
     ground.conclude(decoder_clips=5)
     assert len(ground.speaking.learned[-1].clips) == 5
 
 
 def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_that(
-    ground: Ground, monkeypatch: pytest.MonkeyPatch
-) -> None:
+    ground, monkeypatch
+):
     ground.conclude()
-    known = ground.run.evaluation()
-    assert known is not None and known.verdict is not None
-    learn = partial(learn_best_decoder, ground.evaluator, known.verdict, most_clips=8)
+    verdict = ground.run.evaluation().verdict
+    learn = partial(learn_best_decoder, ground.evaluator, verdict, most_clips=8)
     ground.speaking.distance_after = 1.2
     learn(seconds=60.0)
     again = kept(ground)
-    assert again is not None and again.distance_after == 1.2
+    assert again.distance_after == 1.2
     assert ground.speaking.learned[-1].budget_seconds == 60.0
 
-    def refuse(_: object) -> None:
+    def refuse(_):
         raise WorkerFailed("refused", "Too few clips.")
 
     with monkeypatch.context() as patch, pytest.raises(WorkerFailed):
@@ -202,7 +191,7 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
     assert decoder_beside(ground.run.best_blend) is None
 
 
-def test_no_time_for_a_step_is_no_answer(ground: Ground) -> None:
+def test_no_time_for_a_step_is_no_answer(ground):
     ground.speaking.steps = 0
     ground.conclude()
     assert kept(ground) is None and not ground.run.best_decoder.exists()

@@ -1,14 +1,27 @@
 """Which recogniser listens: the setting's, else pocketsphinx for English, else none and why."""
 
+import re
 import sys
 from pathlib import Path
 
 import pytest
 
+from benchmarks import texts
+from machine.errors import SotaqueError
+from tests.models import ALL_LANGUAGES
 from tests.train.evaluation.spoken import PERSON
+from train.dataset.dataset import Clip
 from train.evaluation.judges import WORD_ERRORS, descriptions
-from train.evaluation.plan import recogniser_of
-from train.evaluation.sentences import EvaluationError
+from train.evaluation.plan import (
+    SENTENCES_FOLDER,
+    built_in,
+    recogniser_of,
+    sentences_of,
+    set_sha256,
+)
+from xtts.model.config import ModelConfig
+from xtts.text.tokenizer import Tokenizer
+from xtts.voices.base_models import DEMO
 
 
 @pytest.mark.parametrize(
@@ -21,9 +34,8 @@ from train.evaluation.sentences import EvaluationError
     ],
 )
 def test_which_recogniser_listens_or_why_none_does(
-    monkeypatch: pytest.MonkeyPatch, setting: str, language: str, installed: bool, name: str,
-    reason: str | None,
-) -> None:  # fmt: skip
+    monkeypatch, setting, language, installed, name, reason
+):
     if installed:
         monkeypatch.setattr("train.evaluation.plan.can_hear_english", lambda: True)
     else:
@@ -33,11 +45,79 @@ def test_which_recogniser_listens_or_why_none_does(
     assert found[1] is None if reason is None else reason in (found[1] or "")
 
 
-def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path: Path) -> None:
-    with pytest.raises(EvaluationError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
+def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
+    with pytest.raises(SotaqueError, match=r"EVALUATE_RECOGNISER: .* no folder with a Whisper"):
         recogniser_of(str(tmp_path / "none"), "pt")
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
     found = recogniser_of(str(tmp_path), "pt")
     assert found == (str(tmp_path), None)
     told = descriptions(PERSON, *found)[WORD_ERRORS].meaning
     assert f"Words that Whisper ({tmp_path.name}) hears wrong" in told
+
+
+# What is spoken: in every language of XTTS-v2, and never what anything is reported by
+
+
+def clip(number: int, text: str) -> Clip:
+    return Clip(f"c{number}", Path(f"{number}.wav"), text, "anna", "en", 2.0, f"{number}", (1, 2))
+
+
+@pytest.mark.parametrize("language", ALL_LANGUAGES)
+def test_every_language_has_sentences_and_none_twice(language):
+    found = built_in(language)
+    assert len(found) >= 15 and len(set(found)) == len(found)
+    assert all(len(text) <= 70 for text in found)
+
+
+def test_no_language_more_or_less_than_the_model_speaks():
+    assert {path.stem for path in SENTENCES_FOLDER.glob("*.txt")} == {
+        one[:2] for one in ALL_LANGUAGES
+    }
+
+
+def test_no_sentence_is_one_that_something_is_chosen_or_reported_by():
+    plain = re.compile(r"[^a-z ]")
+    own = {plain.sub("", text.lower()) for text in built_in("en")}
+    for name in texts.FILES:
+        assert own.isdisjoint(plain.sub("", text.lower()) for text in texts.sentences(name))
+    learned = (
+        (SENTENCES_FOLDER.parent / "demo" / "metadata.csv").read_text(encoding="utf-8").splitlines()
+    )
+    assert own.isdisjoint(plain.sub("", line.split("|")[1].lower()) for line in learned)
+
+
+def test_the_embedded_voice_says_each_in_one_piece():
+    tokenizer = Tokenizer(ModelConfig.read(DEMO), DEMO)
+    assert {len(tokenizer.split(text, "en")) for text in built_in("en")} == {1}
+
+
+def test_the_persons_own_words_stand_between():
+    clips = [clip(number, f"Word {number}.") for number in range(3)]
+    found = sentences_of(None, "en", clips, seed=0)
+    assert [one.source for one in found[:8]] == [
+        "built_in", "built_in", "built_in", "clip", "built_in", "built_in", "built_in", "clip",
+    ]  # fmt: skip
+    assert len({one.request.seed for one in found}) == len(found)
+    assert len(found) == len(built_in("en")) + 3
+
+
+def test_ones_own_sentences_replace_the_built_in_ones(tmp_path):
+    path = tmp_path / "own.txt"
+    path.write_text("One.\n\n Two. \nOne.\n", encoding="utf-8")
+    assert [(one.request.text, one.source) for one in sentences_of(path, "en", [], seed=1)] == [
+        ("One.", "own"), ("Two.", "own"),
+    ]  # fmt: skip
+    path.write_text("\n", encoding="utf-8")
+    with pytest.raises(SotaqueError, match="holds no sentence"):
+        sentences_of(path, "en", [], seed=1)
+    with pytest.raises(SotaqueError, match="cannot be read"):
+        sentences_of(tmp_path / "absent.txt", "en", [], seed=1)
+
+
+def test_another_seed_text_or_recording_is_another_set():
+    plans = [
+        sentences_of(None, language, [], seed)
+        for language, seed in (("en", 0), ("en", 1), ("de", 0))
+    ]
+    sets = {set_sha256(plan, "a") for plan in plans} | {set_sha256(plans[0], "b")}
+    assert len(sets) == 4

@@ -29,12 +29,10 @@ def good(seed: int, epoch: int = 1, **changes: Any) -> Candidate:
     ],
     ids=["small noise", "noise", "large noise", "faster", "never stops"],
 )
-def test_a_bad_epoch_is_never_the_best_and_is_named(
-    seed: int, wrong: dict[str, float], named: str
-) -> None:
+def test_a_bad_epoch_is_never_the_best_and_is_named(seed, wrong, named):
     # It sounds most like the person, and its loss is the lowest: neither may save it.
     changes: dict[str, float] = {"voice": 0.95, **wrong}
-    bad = candidate(facts(seed + 500, **changes), epoch=3, loss=0.1)  # type: ignore[arg-type]
+    bad = candidate(facts(seed + 500, **changes), epoch=3, loss=0.1)
     told, verdict = verdict_of(base(seed), good(seed), bad)
     assert (verdict.kind, verdict.epoch) == ("epoch", 1)
     wanted = told["epoch 3"]
@@ -54,16 +52,14 @@ def test_a_bad_epoch_is_never_the_best_and_is_named(
         (119.0, 121.0, ""),
     ],
 )
-def test_what_got_measurably_worse_stands_in_the_verdict(
-    own: float, usual: float, told: str
-) -> None:
+def test_what_got_measurably_worse_stands_in_the_verdict(own, usual, told):
     _, verdict = verdict_of(base(0, pitch=usual), good(0, pitch=own))
     assert verdict.kind == "epoch"
     worse = verdict.reason.partition("Measurably worse than the base: ")[2]
     assert worse.startswith(told) and bool(worse) is bool(told), verdict.reason
 
 
-def test_of_every_judge_the_worse_direction_is_known() -> None:
+def test_of_every_judge_the_worse_direction_is_known():
     """A voice that came nearer, and everything else that got a little worse."""
     usual = base(0, pitch=118.0, errors=0.1)
     _, verdict = verdict_of(usual, good(0, rate=1.06, pitch=110.0, errors=0.1, lost=0.02))
@@ -74,7 +70,7 @@ def test_of_every_judge_the_worse_direction_is_known() -> None:
     )
 
 
-def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told() -> None:
+def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told():
     worse = candidate(facts(7, voice=0.9, lost=0.2), epoch=2)
     told, verdict = verdict_of(base(), worse)
     assert (verdict.kind, verdict.epoch, verdict.share) == ("base", 0, 0.0)
@@ -83,13 +79,13 @@ def test_the_base_wins_where_every_epoch_loses_words_and_the_advice_is_told() ->
     assert not verdict.indistinguishable_from_base and told["base"].ruled_out is None
 
 
-def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is() -> None:
+def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is():
     worse = [candidate(facts(7, voice=0.9, lost=0.2), epoch=epoch) for epoch in (1, 2)]
     same = candidate(facts(1, voice=0.4), epoch=1)
 
     def told(*others: Candidate, seconds: float) -> str:
         verdict = decide([base(1), *others], speech_seconds=seconds)[1]
-        assert verdict is not None and verdict.kind == "base"
+        assert verdict.kind == "base"
         return verdict.advice
 
     one_epoch = told(worse[0], seconds=4.0)
@@ -104,12 +100,9 @@ def test_the_advice_goes_by_what_was_trained_and_by_how_much_speech_there_is() -
 
 
 @pytest.mark.parametrize(
-    ("count", "astray", "out"),
-    [(16, 1, False), (16, 2, True), (40, 3, False), (40, 4, True)],
+    ("count", "astray", "out"), [(16, 1, False), (16, 2, True), (40, 3, False), (40, 4, True)]
 )
-def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(
-    count: int, astray: int, out: bool
-) -> None:
+def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(count, astray, out):
     said = facts(101, voice=0.7, count=count)
     for number in range(astray):
         said[number] = replace(said[number], finished=False, words=[], word_errors=None)
@@ -122,29 +115,27 @@ def test_two_sentences_and_a_tenth_of_them_are_more_than_chance(
 @pytest.mark.parametrize(
     ("of_base", "rate", "out"), [(1.0, 0.86, True), (0.88, 0.86, False), (0.88, 0.8, True)]
 )
-def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(
-    of_base: float, rate: float, out: bool
-) -> None:
+def test_who_speaks_as_slowly_as_the_base_did_has_not_lost_the_rate(of_base, rate, out):
     told, _ = verdict_of(base(3, rate=of_base), good(1, rate=rate))
     assert (" % slower than the person" in (told["epoch 1"].ruled_out or "")) is out
 
 
-def test_who_is_fast_where_the_base_is_slow_has_lost_the_rate() -> None:
+def test_who_is_fast_where_the_base_is_slow_has_lost_the_rate():
     told, _ = verdict_of(base(3, rate=0.905), good(1, rate=1.13))
     assert told["epoch 1"].ruled_out == "It speaks 13 % faster than the person."
 
 
-def test_a_pruned_epoch_is_told_of_and_not_chosen() -> None:
+def test_a_pruned_epoch_is_told_of_and_not_chosen():
     told, verdict = decide([base(), good(1, 1), good(2, 2, voice=0.9)], pruned={"epoch 2"})
-    assert verdict is not None and verdict.epoch == 1 and len(told) == 3
+    assert verdict.epoch == 1 and len(told) == 3
 
 
-def test_without_a_base_or_anything_beside_it_there_is_no_verdict() -> None:
+def test_without_a_base_or_anything_beside_it_there_is_no_verdict():
     assert decide([good(1)])[1] is None and decide([base()])[1] is None
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed: int) -> None:
+def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed):
     """The base says every word by its own ear, and so does the one that a recogniser does not
     understand, which sounds most like the person."""
     bad = candidate(facts(seed + 500, voice=0.95, errors=0.45), epoch=3, loss=0.1)
@@ -153,7 +144,7 @@ def test_who_is_harder_to_understand_is_never_the_best_and_is_named(seed: int) -
     assert "word errors in 100 more than the base" in (told["epoch 3"].ruled_out or "")
 
 
-def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base() -> None:
+def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base():
     """Whatever other epochs learned, and nothing of theirs counts against another's blend."""
     known = base(3, errors=0.15)
     same = candidate(facts(3, voice=0.4, errors=0.15), epoch=1)
@@ -167,7 +158,7 @@ def test_a_blend_of_an_epoch_that_learned_nothing_does_not_follow_the_base() -> 
 
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.parametrize("errors", [None, 0.15], ids=["by its own ear", "to a recogniser"])
-def test_a_relabelled_base_cannot_be_told_from_it(seed: int, errors: float | None) -> None:
+def test_a_relabelled_base_cannot_be_told_from_it(seed, errors):
     """Nor its blends with itself; beside a good epoch it is not chosen."""
     same, known = facts(seed, voice=0.4, errors=errors), base(seed, errors=errors)
     relabelled = candidate(same, epoch=3, loss=0.1)
@@ -259,7 +250,7 @@ UNDERSTOOD = base(3, errors=0.15)
         ),
     ],
 )  # fmt: skip
-def test_which_is_best(known: Candidate, others: list[Candidate], best: str, reason: str) -> None:
+def test_which_is_best(known, others, best, reason):
     told, verdict = verdict_of(known, *others)
     chosen = told[best]
     assert (verdict.kind, verdict.epoch, verdict.share) == (

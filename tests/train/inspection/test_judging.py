@@ -48,7 +48,7 @@ def test_good_clips_are_not_suspect():
         ({"level_db": -30.0}, "level", "18 dB quieter than most clips"),
     ],
 )
-def test_a_fault_of_the_sound_is_one_finding(changed: dict[str, float], kind: str, seen: str):
+def test_a_fault_of_the_sound_is_one_finding(changed, kind, seen):
     bad = replace(usual()[0], name="bad", sound=replace(GOOD, **changed))
     (suspect,) = find_suspects([*usual(), bad])
     assert suspect.name == "bad"
@@ -67,8 +67,8 @@ def test_a_fault_of_the_sound_is_one_finding(changed: dict[str, float], kind: st
         ({"other_voice": "It sounds like somebody else."}, "voice", "somebody else"),
     ],
 )
-def test_sound_and_text_together(changed: dict[str, object], kind: str, seen: str):
-    bad = replace(usual()[0], name="bad", **changed)  # type: ignore[arg-type]
+def test_sound_and_text_together(changed, kind, seen):
+    bad = replace(usual()[0], name="bad", **changed)
     (suspect,) = find_suspects([*usual(), bad])
     assert [one.kind for one in suspect.findings] == [kind]
     assert seen in suspect.reasons
@@ -83,9 +83,7 @@ def test_sound_and_text_together(changed: dict[str, object], kind: str, seen: st
         (8.0, 60.0, True),
     ],
 )
-def test_a_level_is_suspect_where_it_is_far_off_and_unusual(
-    spread: float, apart: float, suspect: bool
-):
+def test_a_level_is_suspect_where_it_is_far_off_and_unusual(spread, apart, suspect):
     random = np.random.default_rng(3)
     clips = [
         replace(one, sound=replace(GOOD, level_db=random.normal(-20, spread))) for one in usual(100)
@@ -123,7 +121,7 @@ def test_one_person_is_one():
 
 
 @pytest.mark.parametrize("strangers", [1, 3, 20, 29])
-def test_somebody_else_is_found_few_or_many(strangers: int):
+def test_somebody_else_is_found_few_or_many(strangers):
     found = group_voices([*cloud(60, 1), *cloud(strangers, 2)])
     assert found.others == tuple(range(60, 60 + strangers))
 
@@ -150,14 +148,14 @@ def in_few_directions(count: int, seed: int, shift: float = 0.0) -> list[np.ndar
 
 
 @pytest.mark.parametrize("count", [8, 9, 12, 40])
-def test_few_clips_of_one_voice_are_not_two_people(count: int):
+def test_few_clips_of_one_voice_are_not_two_people(count):
     assert not [
         seed for seed in range(40) if group_voices(in_few_directions(count, seed)).two_people
     ]
 
 
 @pytest.mark.parametrize(("own", "others"), [(5, 4), (6, 3), (20, 19)])
-def test_a_handful_of_each_of_two_voices_is(own: int, others: int):
+def test_a_handful_of_each_of_two_voices_is(own, others):
     for seed in range(20):
         clips = [*in_few_directions(own, seed), *in_few_directions(others, 100 + seed, shift=4.0)]
         found = group_voices(clips)

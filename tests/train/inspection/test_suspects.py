@@ -1,7 +1,6 @@
 """`train check` and SUSPECT_CLIPS, as a person calls them, on faults that were planted."""
 
 import csv
-import logging
 import re
 import subprocess
 from dataclasses import replace
@@ -14,35 +13,14 @@ import soundfile
 from tests.datasets import make_dataset
 from tests.train.inspection.planted import plant, read_good, write
 from tests.train.inspection.test_outside_models import saved
-from train import __main__ as program
-from train.data import make_demo
 from train.settings import load
 from train.setup import build_context, open_trainer
 
 SHARED_SENTENCES = Path(__file__).parents[3] / "benchmarks" / "choosing.txt"
+DEMO = Path(__file__).parents[3] / "train" / "data" / "demo"
 # Of 18; figures in docs/benchmarks.md, "Suspect clips".
 FEWEST_NAMED = 16
 MOST_FALSE_ALARMS = 3
-
-
-@pytest.fixture
-def check(base_folder: Path, tmp_path: Path, monkeypatch, caplog, capsys):
-    """Runs it in an empty folder; returns (exit code, everything said)."""
-    monkeypatch.chdir(tmp_path)
-    caplog.set_level(logging.INFO)
-    monkeypatch.setenv("BASE_MODEL", str(base_folder))
-    monkeypatch.setenv("DEVICE", "cpu")
-    monkeypatch.setenv("CACHE_DIR", "cache")
-    monkeypatch.setenv("DATASET_DIR", "data")
-
-    def run(*words: str, **settings: str) -> tuple[int, str]:
-        caplog.clear()
-        for name, value in settings.items():
-            monkeypatch.setenv(name, value)
-        code = program.main(["check", *words])
-        return code, caplog.text + capsys.readouterr().err
-
-    return run
 
 
 def spoiled(folder: Path) -> Path:
@@ -62,7 +40,13 @@ def spoiled(folder: Path) -> Path:
     return folder
 
 
-def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path: Path):
+def inspected(folder: Path) -> list[dict[str, str]]:
+    """What the command writes of each clip."""
+    with (folder / "cache" / "inspection.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
     folder = spoiled(tmp_path / "data")
     before = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     code, said = check()
@@ -70,52 +54,43 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path: Path):
     assert re.search(r"clip-5 +\d+\.\d  It is a tone", said)
     assert re.search(r"clip-3 +\d+\.\d  .*samples are clipped", said)
     assert "SUSPECT_CLIPS=leave_out trains without them" in said
-    with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:
-        rows = list(csv.DictReader(file))
+    rows = inspected(tmp_path)
     assert len(rows) == 17 and {row["clip"] for row in rows[:2]} == {"clip-3", "clip-5"}
     assert all(row["nats_a_code"] for row in rows)
 
-    kept, _ = load((), None, None)
-    assert "clip-5" in {clip.name for clip in build_context(kept).data.clips}
-    left, _ = load(("--suspect-clips", "leave_out"), None, None)
-    data = build_context(left).data
-    assert not {"clip-3", "clip-5"} & {clip.name for clip in data.clips}
-    assert "a tone" in next(one.seen for one in data.refused if one.name == "clip-5")
+    kept = build_context(load((), None, None)[0]).data
+    assert "clip-5" in {clip.name for clip in kept.clips}
+    left = build_context(load(("--suspect-clips", "leave_out"), None, None)[0]).data
+    assert not {"clip-3", "clip-5"} & {clip.name for clip in left.clips}
+    assert "a tone" in next(one.seen for one in left.refused if one.name == "clip-5")
     after = {path.name: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
     assert after == before
 
 
-def test_a_run_names_the_worst_clips_that_it_keeps(
-    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog):
     """Before its first step; of brown noise, which no later figure of a run betrays."""
-    folder = make_dataset(tmp_path / "data", clips=9)
     steps = np.random.default_rng(0).standard_normal((5, 24_000))
     for number, brown in enumerate(np.cumsum(steps, axis=1)):
         samples = 0.3 * (brown - brown.mean()) / np.abs(brown - brown.mean()).max()
-        soundfile.write(folder / "wavs" / f"clip-{number}.wav", samples, 24_000, subtype="PCM_16")
-    settings, _ = load(
-        ("--base-model", str(base_folder), "--dataset-dir", str(folder), "--device", "cpu",
-         "--cache-dir", str(tmp_path / "cache"), "--output-dir", str(tmp_path / "output"),
-         "--runs-dir", str(tmp_path / "runs"), "--sample-device", "off", "--tensorboard", "off",
-         "--stall-seconds", "off"), None, None,
-    )  # fmt: skip
-    with caplog.at_level(logging.INFO), open_trainer(settings):
+        path = workshop.dataset / "wavs" / f"clip-{number}.wav"
+        soundfile.write(path, samples, 24_000, subtype="PCM_16")
+    settings, _ = load(workshop.arguments("run", STALL_SECONDS="off"), None, None)
+    with open_trainer(settings):
         pass
     (said,) = [message for message in caplog.messages if message.startswith("Suspect clips")]
-    counts = re.match(r"Suspect clips: (\d) of 9", said)
+    counts = re.match(r"Suspect clips: (\d) of 12", said)
     assert counts and int(counts[1]) >= 5
-    named = re.findall(r"^  (clip-\d): .+", said, re.MULTILINE)
+    named = re.findall(r"^  (clip-\d+): .+", said, re.MULTILINE)
     assert len(named) == 3 and set(named) <= {f"clip-{number}" for number in range(5)}
-    assert not list((tmp_path / "cache").glob("inspection.csv"))
+    assert not list((workshop.folder / "cache").glob("inspection.csv"))
     # A model to look with that is not there costs the look, not the run.
-    absent = replace(settings, speaker_model=str(tmp_path / "absent.onnx"))
+    absent = replace(settings, speaker_model=str(workshop.folder / "absent.onnx"))
     with open_trainer(absent):
         pass
     assert "SPEAKER_MODEL" in caplog.text and "is no file" in caplog.text
 
 
-def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path, monkeypatch):
+def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path, monkeypatch):
     spoiled(tmp_path / "data")
     (first,) = re.findall(r"clip-5 .*", check()[1])
     for name in ("measure", "likelihood", "load_speaker_encoder"):
@@ -123,21 +98,20 @@ def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path: Path,
     assert re.findall(r"clip-5 .*", check()[1]) == [first]
 
 
-def test_without_likelihood_no_features_are_computed(check, tmp_path: Path):
+def test_without_likelihood_no_features_are_computed(check, tmp_path):
     spoiled(tmp_path / "data")
     code, said = check("--no-likelihood")
     assert code == 0 and "clip-5" in said
     assert not list((tmp_path / "cache").glob("features-*"))
 
 
-def test_models_of_ones_own_are_asked(check, tmp_path: Path):
+def test_models_of_ones_own_are_asked(check, tmp_path):
     spoiled(tmp_path / "data")
     speaker = saved(tmp_path / "ecapa.onnx", ["batch", "frames", 80], 192)
     spoof = saved(tmp_path / "aasist.onnx", [1, 64_600], 2)
     code, _ = check("--no-likelihood", SPEAKER_MODEL=str(speaker), SPOOF_MODEL=str(spoof))
     assert code == 0
-    with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:
-        scores = {row["spoof_score"] for row in csv.DictReader(file)}
+    scores = {row["spoof_score"] for row in inspected(tmp_path)}
     assert len(scores) > 10 and "" not in scores
     code, said = check(SPEAKER_MODEL=str(tmp_path / "absent.onnx"))
     assert code == 2 and "is no file" in said
@@ -145,25 +119,24 @@ def test_models_of_ones_own_are_asked(check, tmp_path: Path):
 
 @pytest.mark.slow
 @pytest.mark.system  # flite speaks the sentences in which the faults are planted
-def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path: Path):
+def test_two_of_each_fault_are_named_and_good_clips_are_not(check, tmp_path):
     """Limits were chosen on slt; these are awb's clips, whom the base never heard."""
     folder, fresh = tmp_path / "data", tmp_path / "fresh"
     for place in (folder, fresh):
         (place / "wavs").mkdir(parents=True)
-    for path in (make_demo.DEMO / "wavs").iterdir():
+    for path in (DEMO / "wavs").iterdir():
         (folder / "wavs" / path.name).symlink_to(path)
-    (folder / "metadata.csv").write_bytes((make_demo.DEMO / "metadata.csv").read_bytes())
+    (folder / "metadata.csv").write_bytes((DEMO / "metadata.csv").read_bytes())
     texts = [line.strip() for line in SHARED_SENTENCES.read_text().splitlines() if line.strip()]
     for number, text in enumerate(texts[:22]):
         path = fresh / "wavs" / f"f{number:02}.wav"
         subprocess.run(["flite", "-voice", "awb", "-t", text, "-o", str(path)], check=True)
     rows = [f"f{number:02}|{text}\n" for number, text in enumerate(texts[:22])]
     (fresh / "metadata.csv").write_text("".join(rows), encoding="utf-8")
-    planted = plant([*read_good(fresh), *read_good(make_demo.DEMO)[-2:]])
+    planted = plant([*read_good(fresh), *read_good(DEMO)[-2:]])
     write(folder, planted)
     assert check(BASE_MODEL="demo")[0] == 0
-    with (tmp_path / "cache" / "inspection.csv").open(newline="") as file:
-        kinds = {row["clip"]: row["kinds"].split() for row in csv.DictReader(file)}
+    kinds = {row["clip"]: row["kinds"].split() for row in inspected(tmp_path)}
     named = [one.name for one in planted if set(one.kinds) & set(kinds[one.name])]
     alarms = [name for name, found in kinds.items() if name.startswith("demo-") and found]
     assert len(named) >= FEWEST_NAMED, (named, kinds)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tests.train.test_run import Workshop, assert_same_end, content, losses
+from tests.train.test_run import assert_same_end, content, losses
 from train import trainer
 from train.dataset.batches import Batch, Batches
 from train.learner import Learner
@@ -15,11 +15,6 @@ from xtts.voices.run_folder import RunFolder
 
 EPOCHS = 3
 SETTINGS = {"BATCH_SECONDS": "2.4"}
-
-
-@pytest.fixture(scope="module")
-def workshop(base_folder, tmp_path_factory):
-    return Workshop(base_folder, tmp_path_factory.mktemp("workshop"))
 
 
 def short_memory(at: int, times: int = 2) -> Callable[..., Any]:
@@ -116,7 +111,6 @@ def test_a_single_clip_that_does_not_fit_ends_the_run_in_words(workshop, monkeyp
 
 
 def test_auto_is_told_with_its_reason_and_kept(workshop, caplog, monkeypatch):
-    caplog.set_level("INFO")
     run = workshop.run("auto", 1, BATCH_SECONDS="auto")
     assert "fits into half of" in caplog.text
     budget = content(run.state_path(1))["trainer"]["batch_seconds"]

@@ -25,29 +25,24 @@ def bob(tmp_path: Path) -> RunFolder:
     return RunFolder(tmp_path / "bob" / "output")
 
 
-def test_nothing_is_made_by_looking(anna: RunFolder, runs_dir: Path) -> None:
+def test_two_output_dirs_of_one_name_have_two_folders(anna, bob, runs_dir):
     assert curve_folder.find(anna, runs_dir) is None
-    assert not runs_dir.exists() and not anna.folder.exists()
-
-
-def test_two_output_dirs_of_one_name_have_two_folders(
-    anna: RunFolder, bob: RunFolder, runs_dir: Path
-) -> None:
+    assert not runs_dir.exists() and not anna.folder.exists()  # nothing is made by looking
     first = curve_folder.claim(anna, runs_dir)
     assert first == runs_dir / "output"
     assert curve_folder.claim(bob, runs_dir) == runs_dir / "output-2"
     assert curve_folder.claim(anna, runs_dir) == curve_folder.find(anna, runs_dir) == first
 
 
-def test_a_folder_that_somebody_else_made_is_left_alone(anna: RunFolder, runs_dir: Path) -> None:
+def test_a_folder_that_somebody_else_made_is_left_alone(anna, runs_dir):
     (runs_dir / "output").mkdir(parents=True)
     assert curve_folder.claim(anna, runs_dir) == runs_dir / "output-2"
     assert not list((runs_dir / "output").iterdir())
 
 
 def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(
-    tmp_path: Path, anna: RunFolder, bob: RunFolder, runs_dir: Path
-) -> None:
+    tmp_path, anna, bob, runs_dir
+):
     """The mount is another one, its path is the same."""
     mounted = tmp_path / "data" / "output"
     names = []
@@ -60,9 +55,7 @@ def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(
     assert names == ["output", "output-2", "output"]
 
 
-def test_a_run_that_was_moved_keeps_its_curves(
-    anna: RunFolder, bob: RunFolder, runs_dir: Path
-) -> None:
+def test_a_run_that_was_moved_keeps_its_curves(anna, bob, runs_dir):
     first = curve_folder.claim(anna, runs_dir)
     bob.folder.parent.mkdir()
     anna.folder.rename(bob.folder)
@@ -70,7 +63,7 @@ def test_a_run_that_was_moved_keeps_its_curves(
     assert json.loads((first / "run.json").read_text())["output_dir"] == str(bob.folder)
 
 
-def test_a_copy_of_a_run_is_another_run(anna: RunFolder, bob: RunFolder, runs_dir: Path) -> None:
+def test_a_copy_of_a_run_is_another_run(anna, bob, runs_dir):
     first = curve_folder.claim(anna, runs_dir)
     shutil.copytree(anna.folder, bob.folder)
     assert curve_folder.find(bob, runs_dir) is None
@@ -80,26 +73,24 @@ def test_a_copy_of_a_run_is_another_run(anna: RunFolder, bob: RunFolder, runs_di
     assert curve_folder.claim(bob, runs_dir) == second
 
 
-def test_another_runs_dir_begins_anew(anna: RunFolder, runs_dir: Path, tmp_path: Path) -> None:
+def test_another_runs_dir_begins_anew(anna, runs_dir, tmp_path):
     curve_folder.claim(anna, runs_dir)
     assert curve_folder.claim(anna, tmp_path / "others") == tmp_path / "others" / "output"
     assert curve_folder.find(anna, runs_dir) == runs_dir / "output"
 
 
-def test_curves_of_an_earlier_version_stay_and_are_told(
-    anna: RunFolder, runs_dir: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", logger="train")
+def test_curves_of_an_earlier_version_stay_and_are_told(anna, runs_dir, caplog):
     runs_dir.mkdir()
-    (runs_dir / "events.out.tfevents.1.host").write_bytes(b"events")
+    earlier = runs_dir / "events.out.tfevents.1.host"
+    earlier.write_bytes(b"events")
     for _ in range(2):
         assert curve_folder.claim(anna, runs_dir) == runs_dir / "output"
     assert caplog.text.count("curves of an earlier version") == 1
-    assert (runs_dir / "events.out.tfevents.1.host").read_bytes() == b"events"
+    assert earlier.read_bytes() == b"events"
 
 
 @pytest.mark.parametrize("damage", ["", "[]", "{", "{}"])
-def test_a_damaged_mark_is_another_folder(anna: RunFolder, runs_dir: Path, damage: str) -> None:
+def test_a_damaged_mark_is_another_folder(anna, runs_dir, damage):
     first = curve_folder.claim(anna, runs_dir)
     (first / "run.json").write_text(damage)
     assert curve_folder.claim(anna, runs_dir) == runs_dir / "output-2"

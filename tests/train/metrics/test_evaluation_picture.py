@@ -1,7 +1,6 @@
 """The picture shows what the figures say: where each interval ends, and which one is best."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import torch
 from torch import Tensor
@@ -29,11 +28,11 @@ def pixels(image: Tensor, colour: tuple[int, int, int]) -> Tensor:
     return ((image * 255).round() == wanted).all(0).nonzero()
 
 
-def test_the_interval_of_the_best_one_stands_where_its_figures_are() -> None:
+def test_the_interval_of_the_best_one_stands_where_its_figures_are():
     found = evaluation()
     image = drawn.picture(found)
     assert image.shape == (3, 2 * drawn.PANEL_HEIGHT, drawn.WIDTH)
-    assert found.verdict is not None and found.verdict.epoch == 1
+    assert found.verdict.epoch == 1
     voices = [one.judges[VOICE] for one in found.candidates]
     low, high = min(one.low for one in voices), max(one.high for one in voices)
     green = pixels(image, drawn.BEST)
@@ -46,17 +45,17 @@ def test_the_interval_of_the_best_one_stands_where_its_figures_are() -> None:
     assert abs(float(green[:, 1].float().mean()) - (drawn.LEFT + 1.5 * third)) < 2
 
 
-def test_what_is_ruled_out_is_red_and_further_to_the_right() -> None:
+def test_what_is_ruled_out_is_red_and_further_to_the_right():
     image = drawn.picture(evaluation())
     red, green = pixels(image, drawn.OUT), pixels(image, drawn.BEST)
     assert len(red) and int(red[:, 1].min()) > int(green[:, 1].max())
 
 
-def test_what_was_not_judged_has_no_panel() -> None:
+def test_what_was_not_judged_has_no_panel():
     assert drawn.picture(evaluation(with_voice=False)).shape[1] == drawn.PANEL_HEIGHT
 
 
-def test_tensorboard_has_it_beside_the_curves(tmp_path: Path) -> None:
+def test_tensorboard_has_it_beside_the_curves(tmp_path):
     found = evaluation()
     first = replace(found, candidates=found.candidates[:2])
     with logs(tmp_path) as told:
@@ -67,9 +66,7 @@ def test_tensorboard_has_it_beside_the_curves(tmp_path: Path) -> None:
     assert "evaluation/voice" in shown.Tags()["scalars"]
 
 
-def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(
-    tmp_path: Path,
-) -> None:
+def test_the_base_is_the_first_point_of_a_curve_whichever_epoch_is_judged_first(tmp_path):
     """With SAVE_EVERY=2 epoch 1 never is."""
     found = evaluation()
     with logs(tmp_path) as told:

@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import json
-import logging
 import math
 import socket
 import subprocess
@@ -14,6 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,11 +24,12 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from machine.storage.atomic import WriteError
 from tests.machine.storage.test_atomic import full_after
+from tests.train.test_learner import a_batch
 from tests.xtts.workers.test_file_worker import gone
 from train.dataset.batches import Batch
-from train.learner import StepResult, Validation
+from train.learner import DeferredStepResult, StepResult
 from train.metrics.event_files import spectrogram
-from train.metrics.logs import Logs, TrainedStep
+from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
 from train.metrics.metrics_file import cut_back
 from train.metrics.tensorboard_server import TensorBoard, free_port
 from train.sampling.sample_files import SampleSidecar
@@ -44,7 +45,8 @@ def batch() -> Batch:
 
 
 def result(step: int, loss: float = 2.0) -> StepResult:
-    return StepResult(3.0, loss / step, loss, 1.5, 1e-4, math.isfinite(loss))
+    losses = {"text_loss": 3.0, "audio_loss": loss / step}
+    return StepResult(losses, loss, 1.5, 1e-4, math.isfinite(loss))
 
 
 def a_step(result: StepResult, waited: float = 0.0, **changes: Any) -> TrainedStep:
@@ -79,10 +81,10 @@ def curves(folder: Path) -> EventAccumulator:
     return found
 
 
-def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -> None:
+def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 4)
-        found.epoch(1, 4, Validation(2.5, 1.25))
+        found.epoch(1, 4, {"text_loss": 2.5, "audio_loss": 1.25})
     *steps, validation = records(tmp_path)
     assert [record["step"] for record in steps] == [1, 2, 3, 4]
     assert steps[1] == {
@@ -107,17 +109,14 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path: Path) -
                 assert points[record["step"]] == pytest.approx(value, rel=1e-6)
 
 
-def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path: Path) -> None:
+def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
     with logs(tmp_path, peak_flops=10e12) as found:
         found.step(a_step(result(1), 0.5, flops=4e12), result(1), 2.0)
     (record,) = records(tmp_path)
     assert record["tflops"] == 2.0 and record["mfu"] == pytest.approx(0.2)
 
 
-def test_the_console_tells_first_last_and_what_is_left(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, logger="train")
+def test_the_console_tells_first_last_and_what_is_left(tmp_path, caplog):
     with logs(tmp_path) as found:
         found.remaining.judging = lambda: 100.0
         found.remaining.epoch_end = lambda: 3.0
@@ -129,9 +128,7 @@ def test_the_console_tells_first_last_and_what_is_left(
     assert "step 4/4" in lines[1]
 
 
-def test_a_skipped_step_names_its_clips_and_writes_no_nan(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_skipped_step_names_its_clips_and_writes_no_nan(tmp_path, caplog):
     with logs(tmp_path) as found:
         skipped = result(1, math.nan)
         found.step(a_step(skipped, names=["clip_7", "clip_9"]), skipped, 1.0)
@@ -141,7 +138,7 @@ def test_a_skipped_step_names_its_clips_and_writes_no_nan(
     assert "NaN" not in (tmp_path / "output" / "metrics.jsonl").read_text()
 
 
-def test_after_a_resume_no_step_stands_twice(tmp_path: Path) -> None:
+def test_after_a_resume_no_step_stands_twice(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 7)
     with (tmp_path / "output" / "metrics.jsonl").open("a") as file:
@@ -153,7 +150,7 @@ def test_after_a_resume_no_step_stands_twice(tmp_path: Path) -> None:
     assert [point.step for point in points] == list(range(1, 9))
 
 
-def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
+def test_cutting_back_leaves_a_sound_file_alone(tmp_path):
     path = tmp_path / "metrics.jsonl"
     cut_back(path, 5)
     assert not path.exists()
@@ -161,18 +158,12 @@ def test_cutting_back_leaves_a_sound_file_alone(tmp_path: Path) -> None:
     before = path.stat()
     cut_back(path, 5)
     after = path.stat()  # not the time of access, which reading moves on
-    assert (after.st_ino, after.st_mtime_ns, after.st_size) == (
-        before.st_ino,
-        before.st_mtime_ns,
-        before.st_size,
-    )
+    assert (after.st_ino, after.st_mtime_ns) == (before.st_ino, before.st_mtime_ns)
     cut_back(path, 1)
     assert path.read_text() == '{"step": 1}\n'
 
 
-def test_a_full_disk_costs_records_and_not_the_run(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_full_disk_costs_records_and_not_the_run(tmp_path, caplog, monkeypatch):
     with logs(tmp_path) as found:
         train(found, 1, 1)
         with monkeypatch.context() as patched:
@@ -185,9 +176,7 @@ def test_a_full_disk_costs_records_and_not_the_run(
     assert [record["step"] for record in records(tmp_path)] == [1, 4]
 
 
-def test_curves_come_back_with_the_space(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_curves_come_back_with_the_space(tmp_path, caplog, monkeypatch):
     monkeypatch.setattr("train.metrics.event_files.STEPS_BEFORE_ANOTHER", 3)
     with logs(tmp_path) as found:
         train(found, 1, 1)
@@ -206,24 +195,32 @@ def test_curves_come_back_with_the_space(
 
 
 @pytest.mark.parametrize("where", ["output", "runs"])
-def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path: Path, where: str) -> None:
+def test_a_place_that_cannot_be_written_is_told_at_the_start(tmp_path, where):
     (tmp_path / where).touch()
     with pytest.raises(WriteError, match="could not be written") as raised:
         logs(tmp_path)
     assert raised.value.exit_code == 2
 
 
-def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
+def sidecar(epoch: int, mode: str, similarity: float | None = None) -> SampleSidecar:
+    seconds = None if mode == "skipped" else 1.0
+    return SampleSidecar(
+        epoch, "abc", "hello", "cpu", mode, "", seconds, seconds, 24_000, similarity
+    )
+
+
+def tone(samples: int) -> torch.Tensor:
+    """3 kHz."""
+    return torch.sin(torch.arange(samples) * (2 * math.pi * 3000 / 24_000))
+
+
+def test_a_sample_is_heard_and_seen(tmp_path):
     run = RunFolder(tmp_path / "output")
-    tone = 0.5 * torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
     for what in ("output", "reference"):
-        audio.write_wav(run.samples / f"epoch_3_{what}.wav", tone)
-    spoken = SampleSidecar(3, "abc", "hello", "cpu", "cpu_subprocess", "", 1.0, 1.0, 24_000, 0.75)
+        audio.write_wav(run.samples / f"epoch_3_{what}.wav", 0.5 * tone(24_000))
     with logs(tmp_path) as found:
-        found.sample(3, spoken)
-        found.sample(
-            4, SampleSidecar(4, "abc", "hello", "cpu", "skipped", "", None, None, 24_000, None)
-        )
+        found.sample(3, sidecar(3, "cpu_subprocess", 0.75))
+        found.sample(4, sidecar(4, "skipped"))
     shown = curves(tmp_path)
     for what in ("output", "reference"):
         (heard,) = shown.Audio(f"sample/{what}")
@@ -234,9 +231,8 @@ def test_a_sample_is_heard_and_seen(tmp_path: Path) -> None:
     assert likeness.value == 0.75
 
 
-def test_a_spectrogram_is_brightest_where_the_tone_is() -> None:
-    tone = torch.sin(torch.arange(24_000) * (2 * math.pi * 3000 / 24_000))
-    picture = spectrogram(tone)
+def test_a_spectrogram_is_brightest_where_the_tone_is():
+    picture = spectrogram(tone(24_000))
     assert picture.shape[:2] == (3, 513)
     assert 0.0 <= float(picture.min()) and float(picture.max()) <= 1.0
     row = int(picture.sum(0).mean(1).argmax())
@@ -253,22 +249,10 @@ def board(tmp_path: Path) -> Iterator[TensorBoard]:
     server.close()
 
 
-def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(
-    tmp_path: Path, board: TensorBoard
-) -> None:
+def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(board):
     assert board.answers(60)
-    query = urllib.parse.urlencode({"run": ".", "tag": "train/audio_loss"})
-    direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    points: list[list[float]] = []
-    for _ in range(100):
-        try:
-            with direct.open(f"{board.address}/data/plugin/scalars/scalars?{query}") as answer:
-                points = json.load(answer)
-                break
-        except urllib.error.HTTPError as error:  # 404 until it has read the files
-            error.close()
-            time.sleep(0.1)
-    assert [(point[1], point[2]) for point in points] == [
+    points = _shown(board, "scalars", "train/audio_loss", 3)
+    assert [(step, loss) for _, step, loss in points] == [
         (1, 2.0), (2, 1.0), (3, pytest.approx(2 / 3)),
     ]  # fmt: skip
     pid = board._child.pid
@@ -279,41 +263,35 @@ def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(
         again.bind(("127.0.0.1", board.port))
 
 
-def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path: Path) -> None:
+def test_tensorboard_plays_every_sample_and_shows_every_picture(tmp_path):
     """With the loader that it takes by itself, which knows a tag by its first value."""
     epochs = 12  # more than the ten that TensorBoard keeps by itself
     run = RunFolder(tmp_path / "output")
-    tone = 0.5 * torch.sin(torch.arange(2_400) * (2 * math.pi * 3000 / 24_000))
     with logs(tmp_path) as found:
         for epoch in range(1, epochs + 1):
             for what in ("output", "reference"):
-                audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", tone)
-            spoken = SampleSidecar(
-                epoch, "abc", "hello", "cpu", "cpu_subprocess", "", 1, 1, 24_000, None
-            )
-            found.sample(epoch, spoken)
+                audio.write_wav(run.samples / f"epoch_{epoch}_{what}.wav", 0.5 * tone(2_400))
+            found.sample(epoch, sidecar(epoch, "cpu_subprocess"))
     server = TensorBoard(tmp_path / "runs", free_port(16_106, "127.0.0.1"))
-    try:
+    with contextlib.closing(server):
         assert server.answers(60)
         for what in ("output", "reference"):
-            heard = _shown(server, "audio", f"sample/{what}", epochs)
-            for one in heard:
+            for one in _shown(server, "audio", f"sample/{what}", epochs):
                 assert _fetched(server, f"audio/individualAudio?{one['query']}")[:4] == b"RIFF"
             for one in _shown(server, "images", f"sample/{what}_spectrogram", epochs):
                 assert _fetched(server, f"images/individualImage?{one['query']}")[1:4] == b"PNG"
         tags = json.loads(_fetched(server, "audio/tags"))["."]
         assert sorted(tags) == ["sample/output", "sample/reference"]
-    finally:
-        server.close()
 
 
-def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[dict[str, Any]]:
+def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[Any]:
     """What TensorBoard lists under a tag, once it has read the files."""
     query = urllib.parse.urlencode({"run": ".", "tag": tag, "sample": 0})
-    found: list[dict[str, Any]] = []
+    path = {"scalars": "scalars/scalars", "audio": "audio/audio", "images": "images/images"}[plugin]
+    found: list[Any] = []
     for _ in range(100):
         with contextlib.suppress(urllib.error.HTTPError):  # 404 until it has read the files
-            found = json.loads(_fetched(server, f"{plugin}/{plugin}?{query}"))
+            found = json.loads(_fetched(server, f"{path}?{query}"))
         if len(found) == count:
             break
         time.sleep(0.1)
@@ -324,12 +302,10 @@ def _shown(server: TensorBoard, plugin: str, tag: str, count: int) -> list[dict[
 def _fetched(server: TensorBoard, path: str) -> bytes:
     direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
     with direct.open(f"{server.address}/data/plugin/{path}") as answer:
-        content: bytes = answer.read()
-    return content
+        return answer.read()
 
 
-def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
-    caplog.set_level(logging.INFO, logger="train")
+def test_a_taken_port_is_not_waited_for(caplog, tmp_path):
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -341,7 +317,7 @@ def test_a_taken_port_is_not_waited_for(caplog: pytest.LogCaptureFixture, tmp_pa
 
 
 @pytest.mark.slow
-def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
+def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path):
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""
             import time
@@ -363,9 +339,72 @@ def test_tensorboard_dies_with_a_run_that_is_killed(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_logging_imports_neither_tensorflow_nor_matplotlib() -> None:
+def test_logging_imports_neither_tensorflow_nor_matplotlib():
     code = (
         "import sys, train.metrics.logs; from torch.utils.tensorboard import SummaryWriter; "
         "sys.exit(any(name in sys.modules for name in ('tensorflow', 'matplotlib')))"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# Steps are told at once where looking is free, else together at the log interval
+
+
+def taken(step: int, result: StepResult | DeferredStepResult) -> TrainedStep:
+    return TrainedStep(1, step, step, a_batch(), result, 0.0, 0.1, [])
+
+
+def deferred(step: int) -> DeferredStepResult:
+    return DeferredStepResult(torch.tensor([float(step), 0.5]), 1e-4)
+
+
+Told = list[tuple[int, float, float]]
+
+
+def some_metrics(log_every: int) -> tuple[DeferredMetrics, list[int], Told]:
+    """How many steps are looked at together each time; of each that is told: its number, loss and
+    seconds."""
+    looks: list[int] = []
+    told: Told = []
+
+    def read(steps: list[DeferredStepResult]) -> list[StepResult]:
+        looks.extend([len(steps)] if steps else [])
+        return [StepResult({}, *one.numbers.tolist(), one.learning_rate, True) for one in steps]
+
+    def step(one: TrainedStep, result: StepResult, took: float) -> None:
+        told.append((one.step, result.loss, took))
+
+    learner, logs = SimpleNamespace(read_deferred=read), SimpleNamespace(step=step)
+    return DeferredMetrics(learner, logs, log_every), looks, told
+
+
+def test_what_is_known_is_told_at_once():
+    metrics, looks, told = some_metrics(log_every=10)
+    metrics.add(taken(1, StepResult({}, 3.0, 0.5, 1e-4, True)))
+    assert [one[:2] for one in told] == [(1, 3.0)] and looks == []
+
+
+def test_the_device_is_looked_at_once_an_interval_and_no_step_is_lost():
+    metrics, looks, told = some_metrics(log_every=4)
+    for step in range(1, 11):
+        metrics.add(taken(step, deferred(step)))
+        assert len(told) == step // 4 * 4
+    for _ in range(2):
+        metrics.flush()  # an epoch ends, or somebody stops it
+        assert looks == [4, 4, 2]
+        assert [one[:2] for one in told] == [(step, float(step)) for step in range(1, 11)]
+
+
+def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
+    """A validation of 1,000 s behind the third of four steps of 2 s each."""
+    now = 0.0
+    monkeypatch.setattr("train.metrics.logs.time.perf_counter", lambda: now)
+    metrics, _, told = some_metrics(log_every=100)
+    for step in range(1, 5):
+        now += 2.0
+        metrics.add(replace(taken(step, deferred(step)), step_seconds=2.0))
+        if step == 3:
+            metrics.flush()
+            now += 1000.0
+    metrics.flush()
+    assert [seconds for *_, seconds in told] == [2.0] * 4

@@ -3,7 +3,7 @@
 from train.metrics.remaining import RemainingTime
 
 
-def test_steps_ends_of_epochs_and_judging_are_left() -> None:
+def test_steps_ends_of_epochs_and_judging_are_left():
     found = RemainingTime(2, 4, judging=lambda: 50.0, epoch_end=lambda: 10.0)
     found.step(2.0)
     assert found.left(1, 1) == 7 * 2 + 2 * 10 + 50
@@ -13,7 +13,7 @@ def test_steps_ends_of_epochs_and_judging_are_left() -> None:
     assert found.left(2, 4) == 10 + 50
 
 
-def test_a_slow_sample_makes_no_step_seem_slow() -> None:
+def test_a_slow_sample_makes_no_step_seem_slow():
     found = RemainingTime(3, 2)
     for _ in range(2):
         found.step(1.0)

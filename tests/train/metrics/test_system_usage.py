@@ -6,7 +6,6 @@ import logging
 import threading
 import time
 from collections.abc import Callable
-from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -33,7 +32,7 @@ def wait_until(true: Callable[[], bool]) -> None:
         time.sleep(0.01)
 
 
-def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path: Path) -> None:
+def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path):
     usage = Usage((GPU,), 25.0, 9_000_000_000, 64_000_000_000, 150.0, 3_000_000_000)
     with MachineMetrics(readings(usage), 0.01) as machine, logs(tmp_path, machine=machine) as found:
         wait_until(lambda: bool(machine._seen))
@@ -53,7 +52,7 @@ def test_what_is_told_stands_in_the_event_file_and_in_the_metrics(tmp_path: Path
     assert kept == {1: told, 2: None, 3: None, 4: told}
 
 
-def test_a_line_tells_the_mean_since_the_one_before() -> None:
+def test_a_line_tells_the_mean_since_the_one_before():
     busy = (Usage((GPU,), cpu_percent=10.0), Usage((), cpu_percent=30.0))
     machine = MachineMetrics(readings(*busy))
     machine._seen = [figures_of(one) for one in busy]
@@ -63,7 +62,7 @@ def test_a_line_tells_the_mean_since_the_one_before() -> None:
     assert machine.take() == {}
 
 
-def test_a_driver_that_hangs_costs_no_time(tmp_path: Path) -> None:
+def test_a_driver_that_hangs_costs_no_time(tmp_path):
     """Neither a step nor the end waits for it."""
     never = threading.Event()
 
@@ -80,7 +79,7 @@ def test_a_driver_that_hangs_costs_no_time(tmp_path: Path) -> None:
     machine._thread.join(5)
 
 
-def test_a_meter_that_fails_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_meter_that_fails_is_told_once(caplog):
     def broken() -> Callable[[], Usage]:
         raise OSError("no /proc")
 
@@ -92,7 +91,7 @@ def test_a_meter_that_fails_is_told_once(caplog: pytest.LogCaptureFixture) -> No
     assert len(caplog.messages) == 1
 
 
-def test_this_machine_is_read_for_real(tmp_path: Path) -> None:
+def test_this_machine_is_read_for_real(tmp_path):
     with MachineMetrics(every_seconds=0.05) as machine:
         wait_until(lambda: len(machine._seen) >= 2)
     found = machine.take()
@@ -102,7 +101,7 @@ def test_this_machine_is_read_for_real(tmp_path: Path) -> None:
     json.dumps(found, allow_nan=False)
 
 
-def test_a_run_numbers_gpus_as_its_cuda_does(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_run_numbers_gpus_as_its_cuda_does(monkeypatch):
     """CUDA_VISIBLE_DEVICES=1: the second card of the machine is cuda:0 of this run."""
     cards = (GpuState(0, "A", 1.0, uuid="GPU-aa"), GpuState(1, "B", 99.0, uuid="GPU-bb"))
     reader = SimpleNamespace(read=lambda: cards)

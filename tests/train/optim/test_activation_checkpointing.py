@@ -26,7 +26,7 @@ def kept_bytes(learner) -> int:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
-def test_gradients_and_steps_are_the_same_bits_with_dropout(precision: str):
+def test_gradients_and_steps_are_the_same_bits_with_dropout(precision):
     plain = a_learner(dropout=0.2, precision=precision)
     twice = a_learner(dropout=0.2, precision=precision, learning=TrainableParts(recompute=True))
     for seed in range(3):
@@ -56,7 +56,7 @@ def test_less_is_kept():
     [("on", None, True), ("off", 1, False), ("auto", None, False), ("auto", 14_000, True),
      ("auto", 15_000, False)],
 )  # fmt: skip
-def test_auto_looks_at_the_longest_clip_and_says_so(setting: str, room: int | None, on: bool):
+def test_auto_looks_at_the_longest_clip_and_says_so(setting, room, on):
     found, reason = chosen(setting, MemoryEstimate(2000, 2000, 4000, 2000), room)
     assert found is on
     assert reason

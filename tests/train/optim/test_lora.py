@@ -6,8 +6,9 @@ import sys
 import pytest
 import torch
 
+from machine.errors import SotaqueError
 from tests.train.test_learner import a_batch, a_learner, same, weights
-from train.optim.lora import LoraError, LoraShape
+from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
 from train.trainer import train_step
 from xtts.model.gpt import from_coqui, new_gpt
@@ -85,7 +86,7 @@ def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
 def test_another_rank_is_refused_in_words():
     first = learned(1)
     other = a_learner(learning=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
-    with pytest.raises(LoraError, match="adapters of rank 4, and LORA_RANK is 2"):
+    with pytest.raises(SotaqueError, match="adapters of rank 4, and LORA_RANK is 2"):
         other.resume(first.model_state(), first.trainer_state(), 1)
 
 
@@ -99,7 +100,7 @@ def test_the_same_seed_makes_the_same_adapters_and_disturbs_nothing():
 
 def test_without_peft_a_sentence_says_what_to_type(monkeypatch):
     monkeypatch.setitem(sys.modules, "peft", None)
-    with pytest.raises(LoraError, match=r"needs peft.*sotaque\[lora\].*LORA_RANK=0") as raised:
+    with pytest.raises(SotaqueError, match=r"needs peft.*sotaque\[lora\].*LORA_RANK=0") as raised:
         with_adapters()
     assert raised.value.exit_code == 2
 

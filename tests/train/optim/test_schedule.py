@@ -6,12 +6,12 @@ from train.optim.schedule import COSINE_END, HOLD_STEPS, Schedule
 
 
 @pytest.mark.parametrize("name", ["constant", "cosine", "inverse_sqrt"])
-def test_every_schedule_warms_up_evenly(name: str) -> None:
+def test_every_schedule_warms_up_evenly(name):
     found = Schedule(name, warmup_steps=4, total_steps=5_000)
     assert [found.share(step) for step in range(4)] == pytest.approx([0.25, 0.5, 0.75, 1.0])
 
 
-def test_what_comes_behind_the_warm_up() -> None:
+def test_what_comes_behind_the_warm_up():
     assert Schedule("constant").share(10**6) == 1.0
     cosine = Schedule("cosine", warmup_steps=10, total_steps=110)
     assert cosine.share(60) == pytest.approx((1 + COSINE_END) / 2)
@@ -21,7 +21,7 @@ def test_what_comes_behind_the_warm_up() -> None:
     assert root.share(4 * HOLD_STEPS - 1) == pytest.approx(0.5)
 
 
-def test_a_longer_run_continues_the_default_schedule() -> None:
+def test_a_longer_run_continues_the_default_schedule():
     short, long = (Schedule(warmup_steps=10, total_steps=steps) for steps in (100, 9_000))
     assert [short.share(step) for step in range(3_000)] == [
         long.share(step) for step in range(3_000)

@@ -20,9 +20,7 @@ from train.resilience.heartbeat import Heartbeat, allowed_seconds
         ([20, 30, 25, 4000], 275),  # one that hung for a while and came back is not the usual one
     ],
 )
-def test_ten_times_the_usual_step_and_never_less_than_the_setting(
-    steps: list[float], allowed: float
-) -> None:
+def test_ten_times_the_usual_step_and_never_less_than_the_setting(steps, allowed):
     assert allowed_seconds(steps, 120) == allowed
 
 
@@ -42,7 +40,7 @@ def lines(read_end: int) -> list[str]:
     return os.read(read_end, 65536).decode().splitlines()
 
 
-def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard: tuple[Heartbeat, int]) -> None:
+def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard):
     beating, read_end = heard
     assert list(beating.watch(range(4), "learning")) == [0, 1, 2, 3]
     assert lines(read_end) == [
@@ -56,29 +54,29 @@ def test_a_sign_at_each_item_and_at_both_ends_of_a_leave(heard: tuple[Heartbeat,
     assert lines(read_end) == ["2.000 writing a checkpoint ended"]
 
 
-def test_a_watchdog_that_does_not_read_holds_nobody_up(heard: tuple[Heartbeat, int]) -> None:
+def test_a_watchdog_that_does_not_read_holds_nobody_up(heard):
     beating, read_end = heard
     assert sum(1 for _ in beating.watch(range(20_000), "learning")) == 20_000
     assert 60_000 < len(os.read(read_end, 1 << 20)) <= 1 << 16
 
 
-def test_a_watchdog_that_has_died_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_watchdog_that_has_died_is_told_once(caplog):
     with Heartbeat(60.0) as beating:
         assert beating.pid is not None
         os.kill(beating.pid, 9)
-        beating._child.wait()  # type: ignore[union-attr]
+        beating._child.wait()
         assert list(beating.watch(range(3), "learning")) == [0, 1, 2]
     told = [message for message in caplog.messages if "watchdog has ended" in message]
     assert len(told) == 1
 
 
-def test_off_starts_nothing() -> None:
+def test_off_starts_nothing():
     with Heartbeat(None) as beating:
         assert beating.pid is None
         assert list(beating.watch(range(3), "learning")) == [0, 1, 2]
 
 
-def test_its_end_leaves_no_process_and_inherits_nothing_else(tmp_path: Path) -> None:
+def test_its_end_leaves_no_process_and_inherits_nothing_else(tmp_path):
     with (tmp_path / ".lock").open("w"), Heartbeat(60.0) as beating:
         pid = beating.pid
         held = open_files(pid)

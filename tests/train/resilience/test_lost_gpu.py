@@ -32,19 +32,11 @@ EPOCHS = 2
 
 def accelerator_error(code: int) -> Exception:
     error = torch.AcceleratorError(f"CUDA error: number {code}\nCUDA kernel errors might be …")
-    error.error_code = code  # type: ignore[attr-defined]
+    error.error_code = code
     return error
 
 
 # --- the sentence
-
-
-@pytest.fixture
-def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the GPU says when it is asked whether it still computes: nothing wrong."""
-    says = [""]
-    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
-    return says
 
 
 @pytest.mark.parametrize(
@@ -58,10 +50,8 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         (torch.OutOfMemoryError("CUDA out of memory."), "dead", "Nothing was saved from it", True),
     ],
 )
-def test_a_lost_gpu_says_how_to_go_on(
-    answers: list[str], error: Exception, says: str, words: str, reported: bool
-) -> None:
-    answers[0] = says
+def test_a_lost_gpu_says_how_to_go_on(gpu_says, error, says, words, reported):
+    gpu_says[0] = says
     told: list[tuple[str, str]] = []
     with pytest.raises(GpuLost) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
         raise error
@@ -76,24 +66,19 @@ def test_a_lost_gpu_says_how_to_go_on(
     [KeyError("gpt.x"), SotaqueError("A sentence."), GpuLost("Told already."), KeyboardInterrupt(),
      RuntimeError("Argument #4: Padding size should be less than the corresponding input")],
 )  # fmt: skip
-def test_what_is_no_fault_of_the_gpu_passes(answers: list[str], error: BaseException) -> None:
+def test_what_is_no_fault_of_the_gpu_passes(gpu_says, error):
     told: list[Any] = []
     with pytest.raises(type(error)) as found, lost_gpu("cuda:0", lambda *one: told.append(one)):
         raise error
     assert found.value is error and not told
 
 
-def test_the_cpu_is_not_lost_for_want_of_memory() -> None:
+def test_the_cpu_is_not_lost_for_want_of_memory():
     with pytest.raises(MemoryError), lost_gpu("cpu"):
         raise MemoryError
 
 
 # --- whole runs
-
-
-@pytest.fixture(scope="module")
-def workshop(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Workshop:
-    return Workshop(base_folder, tmp_path_factory.mktemp("lost-gpu"))
 
 
 @pytest.fixture(scope="module")
@@ -106,7 +91,7 @@ def straight(workshop: Workshop) -> RunFolder:
 def reports(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str]]:
     """Faults that are told to the cache of checks; none reaches the one of this machine."""
     told: list[tuple[str, str]] = []
-    for function in (Sampler.__init__, lost_gpu.__wrapped__):  # type: ignore[attr-defined]
+    for function in (Sampler.__init__, lost_gpu.__wrapped__):
         keywords = function.__kwdefaults__ or {}
         if "report" in keywords:
             monkeypatch.setitem(keywords, "report", lambda *one: told.append(one))
@@ -134,62 +119,45 @@ SAMPLER_FAULTS = {
 }
 
 
-def run_with_a_fault(
-    workshop: Workshop, monkeypatch: pytest.MonkeyPatch, name: str, fault: str
-) -> RunFolder:
+FAULTS = [
+    pytest.param(worker, fault, marks=pytest.mark.slow)
+    for worker, faults in (
+        ("quick", ("cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang")),
+        ("real", SAMPLER_FAULTS),
+    )
+    for fault in faults
+]
+
+
+@pytest.mark.parametrize(("worker", "fault"), FAULTS)
+def test_training_goes_on_bit_for_bit_when_samples_fail(
+    workshop, straight, monkeypatch, caplog, worker, fault
+):
+    """Those of a worker without a model, and of the real one."""
+
+    def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
+        return Worker(Path("base"), chosen.compute, module=QUICK)
+
+    if worker == "quick":
+        monkeypatch.setattr(sampler, "new_speaker", quick)
+    else:
+        monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
+    if fault == "hang":
+        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
-    return workshop.run(name, EPOCHS, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.")
-
-
-def assert_told(run: RunFolder, fault: str, logged: str) -> None:
+    name = f"{worker}-{list(SAMPLER_FAULTS).index(fault)}"
+    run = workshop.run(name, EPOCHS, SAMPLE_DEVICE="cpu", SAMPLE_TEXT="One.")
+    assert_same_end(straight, run, EPOCHS)
     code, words = SAMPLER_FAULTS[fault]
     for told in sidecars(run):
         assert told["mode"] == "skipped" and told["audio_seconds"] is None
         assert told["reason"].startswith(f"{code}: ") and words in told["reason"]
-    assert f"No sample of epoch 2 ({code})" in logged and words in logged
+    assert f"No sample of epoch 2 ({code})" in caplog.text and words in caplog.text
     assert not list(run.samples.glob("*_output.wav"))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("fault", ["cuFFT error: CUFFT_INVALID_SIZE", "710", "SIGKILL", "hang"])
-def test_training_goes_on_bit_for_bit_when_samples_fail(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture, fault: str,
-) -> None:  # fmt: skip
-    def quick(chosen: SamplingPlan, *_: object, **__: object) -> Worker:
-        return Worker(Path("base"), chosen.compute, module=QUICK)
-
-    monkeypatch.setattr(sampler, "new_speaker", quick)
-    if fault == "hang":
-        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
-    run = run_with_a_fault(
-        workshop, monkeypatch, f"quick-{list(SAMPLER_FAULTS).index(fault)}", fault
-    )
-    assert_same_end(straight, run, EPOCHS)
-    assert_told(run, fault, caplog.text)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("fault", SAMPLER_FAULTS)
-def test_the_same_with_the_real_worker(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture, fault: str,
-) -> None:  # fmt: skip
-    monkeypatch.setitem(Worker.__init__.__kwdefaults__, "module", FAULTY)
-    if fault == "hang":
-        monkeypatch.setattr(sampler, "SPEAK_SECONDS", 2.0)
-    run = run_with_a_fault(
-        workshop, monkeypatch, f"real-{list(SAMPLER_FAULTS).index(fault)}", fault
-    )
-    assert_same_end(straight, run, EPOCHS)
-    assert_told(run, fault, caplog.text)
-
-
-@pytest.mark.slow
-def test_after_a_fault_the_next_sample_is_spoken(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    reports: list[tuple[str, str]],
-) -> None:  # fmt: skip
+def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch, reports):
     """In process the FFT fails once: the mel moves, the same epoch is heard, nothing else moves."""
     mel_devices: list[str] = []
 
@@ -221,9 +189,8 @@ def test_after_a_fault_the_next_sample_is_spoken(
 
 @pytest.mark.parametrize("code", [700, 710])
 def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, capfd, reports, code
+):
     def dies(*_: object) -> None:
         raise accelerator_error(code)
 
@@ -236,7 +203,7 @@ def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
         told = capfd.readouterr().err
         assert f"number {code}" in told and "Give the same command again" in told
         # What was saved before the sample is whole; the epoch's sidecar tells why it is silent.
-        assert run.epochs() == [1] and run.newest_verified().epoch == 1  # type: ignore[union-attr]
+        assert run.epochs() == [1] and run.newest_verified().epoch == 1
         sidecar = json.loads((run.samples / "epoch_1_output.json").read_text())
         assert sidecar["mode"] == "skipped" and f"number {code}" in sidecar["reason"]
     assert_same_end(straight, workshop.run(name, EPOCHS), EPOCHS)
@@ -258,9 +225,8 @@ def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize("code", [700, 710])
 def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    capfd: pytest.CaptureFixture[str], reports: list[tuple[str, str]], code: int,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, capfd, reports, code
+):
     steps = [step for kind, _, step, *_ in losses(straight) if kind == "train"]
     name, at = f"step-{code}", len(steps) - 2
     with monkeypatch.context() as patched:
@@ -276,9 +242,8 @@ def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
 
 
 def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
-    workshop: Workshop, straight: RunFolder, monkeypatch: pytest.MonkeyPatch,
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+    workshop, straight, monkeypatch, caplog
+):
     errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
     monkeypatch.setattr(trainer, "forward_backward", failing_step(3, errors))
     run = workshop.run("short", EPOCHS)

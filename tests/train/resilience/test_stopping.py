@@ -34,7 +34,7 @@ def stop(**known: float) -> StopRequest:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_the_first_signal_asks(number: int, code: int) -> None:
+def test_the_first_signal_asks(number, code):
     found = stop(step_seconds=2.0, write_seconds=6.0)
     assert not found.requested
     found.receive(number)
@@ -48,15 +48,13 @@ def test_the_first_signal_asks(number: int, code: int) -> None:
         ({"step_seconds": 4.0, "write_seconds": 4.1}, "do not fit into STOP_SECONDS=8"),
     ],
 )
-def test_where_nothing_can_or_need_be_saved_it_exits_at_once(
-    left: list[tuple[int, str]], known: dict[str, float], words: str
-) -> None:
+def test_where_nothing_can_or_need_be_saved_it_exits_at_once(left, known, words):
     with pytest.raises(Left):
         stop(**known).receive(signal.SIGTERM)
     assert left[0][0] == 143 and words in left[0][1]
 
 
-def test_the_second_signal_exits_at_once(left: list[tuple[int, str]]) -> None:
+def test_the_second_signal_exits_at_once(left):
     found = stop()
     found.receive(signal.SIGTERM)
     with pytest.raises(Left):
@@ -64,13 +62,13 @@ def test_the_second_signal_exits_at_once(left: list[tuple[int, str]]) -> None:
     assert left == [(130, left[0][1])] and "Second signal" in left[0][1]
 
 
-def test_the_handler_does_nothing() -> None:
+def test_the_handler_does_nothing():
     """It may run inside a write, or inside the lock of a stream: no I/O, no lock, no name."""
     with stop_on_signals(8.0) as found:
         for number in SIGNALS:
             handler = signal.getsignal(number)
             assert callable(handler)
-            code = handler.__code__  # type: ignore[attr-defined]
+            code = handler.__code__
             assert code.co_names == () and code.co_consts in ((None,), ())
         found.learning = True
         os.kill(os.getpid(), signal.SIGTERM)
@@ -80,7 +78,7 @@ def test_the_handler_does_nothing() -> None:
         assert found.exit_code == 143
 
 
-def test_what_was_there_before_is_there_again() -> None:
+def test_what_was_there_before_is_there_again():
     before = [signal.getsignal(number) for number in SIGNALS]
     with stop_on_signals(8.0):
         pass

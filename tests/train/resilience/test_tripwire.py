@@ -5,8 +5,6 @@ import subprocess
 import sys
 import time
 
-import pytest
-
 from train.resilience.tripwire import tripwire
 
 # Sleeps inside C with the GIL held: no Python thread and no signal handler runs.
@@ -25,19 +23,19 @@ ctypes.PyDLL(None).sleep(60)
 """
 
 
-def test_a_byte_ends_a_process_whose_interpreter_is_held() -> None:
+def test_a_byte_ends_a_process_whose_interpreter_is_held():
     started = time.monotonic()
     done = subprocess.run([sys.executable, "-c", STALLED, "0.2"], timeout=50, check=False)
     assert done.returncode == 75 and time.monotonic() - started < 40
 
 
-def test_without_a_byte_nothing_happens() -> None:
+def test_without_a_byte_nothing_happens():
     code = "from train.resilience.tripwire import tripwire; assert tripwire(75) is not None"
     done = subprocess.run([sys.executable, "-c", code], timeout=50, check=False)
     assert done.returncode == 0
 
 
-def test_a_library_without_such_a_read_gives_no_wire(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_library_without_such_a_read_gives_no_wire(monkeypatch):
     monkeypatch.setattr("train.resilience.tripwire._with_aio", lambda: None)
     before = len(os.listdir("/proc/self/fd"))
     assert tripwire.__wrapped__(75) is None

@@ -57,12 +57,9 @@ def start() -> Iterator[Callable[[str, float], Run]]:
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"],
+    "kind", ["deadlock_with_the_gil", "sleep_with_the_gil", "a_lock_that_never_comes"]
 )
-def test_a_hang_is_told_with_its_place_and_ended_with_75(
-    start: Callable[[str], Run], kind: str
-) -> None:
+def test_a_hang_is_told_with_its_place_and_ended_with_75(start, kind):
     run = start(kind)
     code, told = run.end()
     assert code == 75
@@ -72,7 +69,7 @@ def test_a_hang_is_told_with_its_place_and_ended_with_75(
     assert gone(run.watchdog)
 
 
-def test_a_stopped_one_is_ended_with_75_and_not_asked(start: Callable[[str], Run]) -> None:
+def test_a_stopped_one_is_ended_with_75_and_not_asked(start):
     """Woken to tell its stacks, it would run on while they are read; that has crashed one."""
     run = start("stopped")
     code, told = run.end()
@@ -82,13 +79,11 @@ def test_a_stopped_one_is_ended_with_75_and_not_asked(start: Callable[[str], Run
     assert "most recent call first" not in told
 
 
-def test_one_that_takes_no_signal_is_ended_as_well(start: Callable[[str], Run]) -> None:
+def test_one_that_takes_no_signal_is_ended_as_well(start):
     assert start("deaf").end()[0] == 75
 
 
-def test_one_without_a_tripwire_is_killed(
-    start: Callable[[str, float], Run], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_without_a_tripwire_is_killed(start, monkeypatch):
     """Where the C library has no asynchronous read."""
     monkeypatch.setattr(watchdog, "DUMP_SECONDS", 0.3)
     run = start("a_lock_that_never_comes", 60.0)
@@ -105,7 +100,7 @@ def test_one_without_a_tripwire_is_killed(
 
 
 @pytest.mark.parametrize("kind", ["none", "slow", "saving"])
-def test_a_trainer_that_lives_is_left_alone(start: Callable[[str], Run], kind: str) -> None:
+def test_a_trainer_that_lives_is_left_alone(start, kind):
     """Steps as usual, one that is slow for a step, and a checkpoint that takes its time."""
     run = start(kind)
     code, told = run.end()
@@ -113,25 +108,19 @@ def test_a_trainer_that_lives_is_left_alone(start: Callable[[str], Run], kind: s
     assert gone(run.watchdog)
 
 
-def test_it_ends_with_a_trainer_that_is_killed(start: Callable[[str, float], Run]) -> None:
+@pytest.mark.parametrize("stopped", [False, True])
+def test_it_ends_with_a_trainer_that_is_killed(start, stopped):
+    """Even while it is stopped itself."""
     run = start("a_lock_that_never_comes", 60.0)
-    run.process.kill()
-    run.process.wait()
-    assert gone(run.watchdog)
-
-
-def test_it_ends_with_its_trainer_even_while_it_is_stopped_itself(
-    start: Callable[[str, float], Run],
-) -> None:
-    run = start("a_lock_that_never_comes", 60.0)
-    os.kill(run.watchdog, signal.SIGSTOP)
+    if stopped:
+        os.kill(run.watchdog, signal.SIGSTOP)
     run.process.kill()
     run.process.wait()
     assert gone(run.watchdog)
 
 
 @pytest.mark.slow
-def test_ctrl_z_is_no_hang(start: Callable[[str], Run]) -> None:
+def test_ctrl_z_is_no_hang(start):
     """The terminal stops trainer and watchdog together, and lets them go on together."""
     run = start("going_on")
     os.killpg(run.process.pid, signal.SIGSTOP)
@@ -140,7 +129,7 @@ def test_ctrl_z_is_no_hang(start: Callable[[str], Run]) -> None:
     assert run.end() == (0, "")
 
 
-def test_ctrl_c_is_for_the_trainer(start: Callable[[str], Run]) -> None:
+def test_ctrl_c_is_for_the_trainer(start):
     """The terminal sends it to both; a trainer that saves is still watched."""
     run = start("a_lock_that_never_comes")
     os.kill(run.watchdog, signal.SIGINT)

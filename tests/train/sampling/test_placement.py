@@ -52,14 +52,14 @@ def changed(chosen: SamplingPlan, mode: str = "", **compute: Any) -> SamplingPla
     return replace(chosen, mode=mode or chosen.mode, compute=replace(chosen.compute, **compute))
 
 
-def test_the_table_has_every_state() -> None:
+def test_the_table_has_every_state():
     assert PLACES.keys() == GPUS.keys()
 
 
 @pytest.mark.parametrize("training", ["cuda:0", "cpu"])
 @pytest.mark.parametrize("wish", ["auto", "gpu", "cpu", "off"])
 @pytest.mark.parametrize("state", GPUS)
-def test_plan(state: str, wish: str, training: str) -> None:
+def test_plan(state, wish, training):
     gpu, beside = GPUS[state], training == "cuda:0"
     found = plan(machine(gpu), wish, training, ASKED)
     assert (found.compute.precision, found.compute.guard) == ("bf16", False)
@@ -83,7 +83,7 @@ def test_plan(state: str, wish: str, training: str) -> None:
 
 
 @pytest.mark.parametrize("wish", ["auto", "gpu"])
-def test_no_gpu_is_told(wish: str) -> None:
+def test_no_gpu_is_told(wish):
     found = plan(machine(), wish, "cpu", ASKED)
     assert (found.mode, found.overlap) == ("cpu_subprocess", False) and "no GPU" in found.reason
     hint = "Write DOCKER_RUNTIME=nvidia into .env."
@@ -105,9 +105,7 @@ SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
          "cuda:0", "gpu_subprocess", False),
     ],
 )  # fmt: skip
-def test_of_two_gpus(
-    first: GpuHealth, second: GpuHealth, training: str, device: str, mode: str, overlap: bool
-) -> None:
+def test_of_two_gpus(first, second, training, device, mode, overlap):
     found = plan(machine(first, second), "auto", training, ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
 
@@ -159,9 +157,7 @@ REFUSED = WorkerFailed("refused", "The reference is silent.")
         *((chosen, REFUSED, None) for chosen in (IN, ALONE, BESIDE, GPU)),
     ],
 )
-def test_where_to_speak_after_a_fault(
-    chosen: SamplingPlan, failure: WorkerFailed, changes: dict[str, Any] | str | None
-) -> None:
+def test_where_to_speak_after_a_fault(chosen, failure, changes):
     found = after_fault(chosen, failure)
     if changes is None:
         assert found is None
@@ -180,7 +176,7 @@ def test_where_to_speak_after_a_fault(
 
 @pytest.mark.parametrize("failure", [FFT, DNN, FULL, DEAD, CRASH, HANG, NAN])
 @pytest.mark.parametrize("chosen", [IN, ALONE, BESIDE, GPU])
-def test_faults_end_somewhere(chosen: SamplingPlan, failure: WorkerFailed) -> None:
+def test_faults_end_somewhere(chosen, failure):
     """Down a step at a time, to the CPU in at most four, and there it stays."""
     steps = [chosen]
     while (following := after_fault(steps[-1], failure)) is not None:
@@ -190,7 +186,7 @@ def test_faults_end_somewhere(chosen: SamplingPlan, failure: WorkerFailed) -> No
 
 def sticky() -> Exception:
     error = torch.AcceleratorError("CUDA error: device-side assert triggered\nmore")
-    error.error_code = 710  # type: ignore[attr-defined]
+    error.error_code = 710
     return error
 
 
@@ -212,16 +208,14 @@ def sticky() -> Exception:
         (WorkerFailed("interrupted", "…"), "", "interrupted", None, False),
     ],
 )  # fmt: skip
-def test_what_an_error_is(
-    error: Exception, poison: str, code: str, outcome: Outcome | None, elsewhere: bool
-) -> None:
+def test_what_an_error_is(error, poison, code, outcome, elsewhere):
     found = failure_of(error, poison)
     assert (found.reason_code, found.elsewhere) == (code, elsewhere)
     assert (found.fault.outcome if found.fault else None) is outcome
     assert str(found) == str(error)
 
 
-def test_what_the_check_should_have_foretold() -> None:
+def test_what_the_check_should_have_foretold():
     assert all(surprising(GPU, failure) for failure in (FFT, DNN, DEAD, CRASH, HANG, NAN))
     assert not surprising(GPU, FULL) and not surprising(GPU, REFUSED)
     assert not any(surprising(CPU, failure) for failure in (FFT, DEAD, CRASH))
@@ -229,6 +223,6 @@ def test_what_the_check_should_have_foretold() -> None:
     assert not surprising(GPU, data)
 
 
-def test_a_gpu_with_several_faults_loses_each() -> None:
+def test_a_gpu_with_several_faults_loses_each():
     found = plan(machine(failing("fft", "attention_bf16", "train_step")), "auto", "cpu", ASKED)
     assert (found.mode, found.compute.mel_device) == ("gpu_subprocess", "cpu")

@@ -14,7 +14,6 @@ import pytest
 import soundfile
 import torch
 
-from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
@@ -83,18 +82,18 @@ class Heard:
             return self.in_process
         return Worker(Path("base"), chosen.compute, module=QUICK)
 
+    def speak(self, *epochs: int) -> None:
+        for epoch in epochs:
+            self.sampler.sample(epoch, Path(f"checkpoint_epoch_{epoch}.pt"), "abc")
+
     def sidecar(self, epoch: int) -> dict[str, Any]:
-        path = self.run.samples / f"epoch_{epoch}_output.json"
-        found: dict[str, Any] = json.loads(path.read_text())
-        return found
+        return json.loads((self.run.samples / f"epoch_{epoch}_output.json").read_text())
 
 
-def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
-    tmp_path: Path, reference: SampleReference
-) -> None:
+def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(tmp_path, reference):
     heard = Heard(tmp_path, reference)
-    with heard.sampler as sampler:
-        sampler.sample(10, tmp_path / "checkpoint_epoch_10.pt", "abc")
+    with heard.sampler:
+        heard.speak(10)
     told = heard.sidecar(10)
     assert list(told) == [
         "epoch", "checkpoint_sha256", "text", "device", "mode", "reason", "seconds",
@@ -108,10 +107,8 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
         header = soundfile.info(heard.run.samples / f"epoch_10_{what}.wav")
         assert (header.samplerate, header.subtype, header.channels) == (24_000, "PCM_16", 1)
         assert header.duration == pytest.approx(seconds, abs=1e-3)
-    assert not sample_is_missing(heard.run, 10, "abc")
-    assert sample_is_missing(heard.run, 10, "other weights") and sample_is_missing(
-        heard.run, 11, "abc"
-    )
+    others = [(10, "abc"), (10, "other weights"), (11, "abc")]
+    assert [sample_is_missing(heard.run, *one) for one in others] == [False, True, True]
 
 
 @pytest.mark.parametrize(
@@ -123,13 +120,7 @@ def test_a_sample_is_two_wavs_and_a_sidecar_as_promised(
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault"),
     ],
 )
-def test_a_fault_is_told_and_the_run_goes_on(
-    monkeypatch: pytest.MonkeyPatch,
-    tmp_path: Path,
-    reference: SampleReference,
-    fault: str,
-    code: str,
-) -> None:
+def test_a_fault_is_told_and_the_run_goes_on(monkeypatch, tmp_path, reference, fault, code):
     heard = Heard(tmp_path, reference)
     stale = heard.run.samples / "epoch_1_output.wav"
     stale.parent.mkdir(parents=True)
@@ -137,73 +128,59 @@ def test_a_fault_is_told_and_the_run_goes_on(
     with heard.sampler as sampler:
         monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
         sampler.worker.close()  # it was started without the fault
-        sampler.sample(1, tmp_path / "1.pt", "one")
-        assert heard.sidecar(1)["mode"] == "skipped"
-        assert heard.sidecar(1)["reason"].startswith(f"{code}: The worker")
-        assert heard.sidecar(1)["audio_seconds"] is None
-        assert not stale.exists()
+        heard.speak(1)
+        told = heard.sidecar(1)
+        assert (told["mode"], told["audio_seconds"]) == ("skipped", None)
+        assert told["reason"].startswith(f"{code}: The worker") and not stale.exists()
         monkeypatch.delenv("SOTAQUE_WORKER_FAULT")
-        sampler.sample(2, tmp_path / "2.pt", "two")
+        heard.speak(2)
     assert heard.sidecar(2)["mode"] == "cpu_subprocess"
 
 
-def test_three_failures_in_a_row_end_the_attempts_with_one_message(
-    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
-) -> None:
-    heard = Heard(tmp_path, SampleReference(reference.path, "refuse", "en"))
+def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, reference, caplog):
+    refused = SampleReference(reference.path, "refuse", "en")
+    heard = Heard(tmp_path, refused)
     with heard.sampler as sampler:
-        for epoch in (1, 2):
-            sampler.sample(epoch, tmp_path / "1.pt", "one")
+        heard.speak(1, 2)
         sampler.reference = reference
-        sampler.sample(3, tmp_path / "1.pt", "one")  # a success in between starts the count again
+        heard.speak(3)  # a success in between starts the count again
         assert sampler.failures_in_a_row == 0
-        sampler.reference = SampleReference(reference.path, "refuse", "en")
-        for epoch in range(4, 9):
-            sampler.sample(epoch, tmp_path / "1.pt", "one")
+        sampler.reference = refused
+        heard.speak(*range(4, 9))
         assert sampler.worker.pid is None
-    ends = [record for record in caplog.messages if record.startswith("Sampling ends")]
-    assert len(ends) == 1 and "The reference is silent." in ends[0]
+    (end,) = [record for record in caplog.messages if record.startswith("Sampling ends")]
+    assert "The reference is silent." in end
     assert "3 samples in a row failed" in heard.sidecar(8)["reason"]
     assert [told.mode for told in heard.told].count("skipped") == 7
 
 
-def test_sampling_off_starts_nothing_and_says_so(
-    tmp_path: Path, reference: SampleReference
-) -> None:
+def test_sampling_off_starts_nothing_and_says_so(tmp_path, reference):
     heard = Heard(tmp_path, reference, SamplingPlan("skipped", ON_CPU, "SAMPLE_DEVICE=off"))
     with heard.sampler as sampler:
-        sampler.sample(1, tmp_path / "1.pt", "one")
+        heard.speak(1)
         assert sampler.worker.pid is None
     assert heard.sidecar(1)["reason"] == "SAMPLE_DEVICE=off"
     # Who speaks with the epoch, or exports it, finds the person there.
-    assert reference_beside(heard.run.checkpoint_path(1)) == (
-        heard.run.samples / "epoch_1_reference.wav"
-    )
+    own = heard.run.samples / "epoch_1_reference.wav"
+    assert reference_beside(heard.run.checkpoint_path(1)) == own
 
 
-def test_a_reference_that_is_gone_costs_the_sample_only(
-    tmp_path: Path, reference: SampleReference, caplog: pytest.LogCaptureFixture
-) -> None:
+@pytest.mark.parametrize("mode", ["cpu_subprocess", "skipped"])
+def test_a_reference_that_is_gone_costs_the_sample_only(tmp_path, reference, caplog, mode):
     reference.path.unlink()
-    for mode in ("cpu_subprocess", "skipped"):
-        heard = Heard(tmp_path, reference, SamplingPlan(mode, ON_CPU, "a reason"))
-        with heard.sampler as sampler:
-            sampler.sample(1, tmp_path / "1.pt", "one")
-        told = heard.sidecar(1)["reason"]
-        assert ("does not exist" in told) is (mode != "skipped")
+    heard = Heard(tmp_path, reference, SamplingPlan(mode, ON_CPU, "a reason"))
+    with heard.sampler:
+        heard.speak(1)
+    assert ("does not exist" in heard.sidecar(1)["reason"]) is (mode != "skipped")
     assert "cannot be kept: " in caplog.text
 
 
-def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
-    tmp_path: Path, reference: SampleReference
-) -> None:
+def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, reference):
     go = tmp_path / "go"
-    heard = Heard(
-        tmp_path, SampleReference(reference.path, f"when {go}", "en"),
-        SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlap=True),
-    )  # fmt: skip
+    chosen = SamplingPlan("cpu_subprocess", ON_CPU, "SAMPLE_DEVICE=cpu", overlap=True)
+    heard = Heard(tmp_path, SampleReference(reference.path, f"when {go}", "en"), chosen)
     with heard.sampler as sampler:
-        sampler.sample(1, tmp_path / "1.pt", "one")  # returns although nothing was spoken yet
+        heard.speak(1)  # returns although nothing was spoken yet
         assert heard.told == []
         go.touch()
         sampler.finish()
@@ -211,27 +188,16 @@ def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(
 
 
 @pytest.mark.parametrize("overlap", [False, True])
-def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(
-    tmp_path: Path, reference: SampleReference, overlap: bool
-) -> None:
+def test_a_stop_gives_the_sample_up_and_leaves_it_for_the_next_start(tmp_path, reference, overlap):
     stop = threading.Event()
     never = SampleReference(reference.path, f"when {tmp_path / 'never'}", "en")
     chosen = SamplingPlan("cpu_subprocess", ON_CPU, "", overlap=overlap)
     heard = Heard(tmp_path, never, chosen, interrupted=stop.is_set)
     with heard.sampler as sampler:
         threading.Timer(0.5, stop.set).start()
-        sampler.sample(1, tmp_path / "1.pt", "one")
+        heard.speak(1)
     assert sampler.worker.pid is None
-    assert heard.told == [] and sample_is_missing(heard.run, 1, "one")
-
-
-@pytest.fixture
-def no_gpu_is_asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What the GPU that is not there says when it is asked whether it still computes."""
-    says = [""]
-    monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
-    monkeypatch.setattr(cuda_errors, "free_after_fault", lambda _device: None)
-    return says
+    assert heard.told == [] and sample_is_missing(heard.run, 1, "abc")
 
 
 class Fails:
@@ -252,37 +218,31 @@ class Fails:
     def close(self) -> None: ...
 
 
-def test_a_bad_fft_moves_the_mel_and_nothing_else(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
-    caplog: pytest.LogCaptureFixture,
-) -> None:  # fmt: skip
+def test_a_bad_fft_moves_the_mel_and_nothing_else(tmp_path, reference, gpu_says, caplog):
     fails = Fails(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"), None, None)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
-    with heard.sampler as sampler:
-        for epoch in (1, 2):
-            sampler.sample(epoch, tmp_path / "1.pt", "one")
+    with heard.sampler:
+        heard.speak(1, 2)
     assert [plan.compute.mel_device for plan in fails.plans] == ["cuda:0", "cpu", "cpu"]
-    for epoch in (1, 2):
-        told = heard.sidecar(epoch)
+    for told in (heard.sidecar(1), heard.sidecar(2)):
         assert (told["mode"], told["device"]) == ("in_process", "cuda:0")
         assert "CUFFT_INVALID_SIZE; the speaker's mel is on the CPU" in told["reason"]
     assert heard.surprises == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
-    assert any("CUFFT_INVALID_SIZE" in message for message in caplog.messages)
+    assert "CUFFT_INVALID_SIZE" in caplog.text
 
 
 def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    tmp_path, reference, gpu_says, monkeypatch
+):
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=Fails(ValueError("wrong shape")))
     with heard.sampler as sampler:
-        sampler.sample(1, tmp_path / "1.pt", "one")
+        heard.speak(1)
         told = heard.sidecar(1)
         assert (told["mode"], told["device"]) == ("gpu_subprocess", "cuda:0")
         assert "cuda:0 (in_process) failed: wrong shape" in told["reason"]
         monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "SIGSEGV")
         sampler.worker.close()  # it was started without the fault
-        sampler.sample(2, tmp_path / "2.pt", "two")
+        heard.speak(2)
     told = heard.sidecar(2)  # on the CPU it dies as well: the sidecar tells of both
     assert told["mode"] == "skipped" and told["reason"].startswith("crashed: The worker ended by")
     assert "Before that, speaking on cuda:0 (gpu_subprocess) failed" in told["reason"]
@@ -291,39 +251,30 @@ def test_a_gpu_that_fails_while_speaking_is_left_a_step_at_a_time(
     assert len(heard.surprises) == 2
 
 
-def test_short_memory_is_tried_once_more_in_the_same_place(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str]
-) -> None:
+def test_short_memory_is_tried_once_more_in_the_same_place(tmp_path, reference, gpu_says):
     full = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
     fails = Fails(full, None, full, full)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
-    with heard.sampler as sampler:
-        sampler.sample(1, tmp_path / "1.pt", "one")
-        assert heard.sidecar(1)["mode"] == "in_process"
-        assert heard.sidecar(1)["reason"] == IN_PROCESS.reason
-        sampler.sample(2, tmp_path / "1.pt", "one")
+    with heard.sampler:
+        heard.speak(1, 2)
+    one, other = heard.sidecar(1), heard.sidecar(2)
+    assert (one["mode"], one["reason"]) == ("in_process", IN_PROCESS.reason)
     assert len(fails.plans) == 4
-    assert heard.sidecar(2)["mode"] == "cpu_subprocess"
-    assert "CUDA out of memory" in heard.sidecar(2)["reason"]
+    assert other["mode"] == "cpu_subprocess" and "CUDA out of memory" in other["reason"]
     assert heard.surprises == []  # a full GPU says nothing of how it computes
 
 
 @pytest.mark.parametrize("code", [700, 710, None])
-def test_a_dead_context_ends_the_run_and_is_never_asked_again(
-    tmp_path: Path, reference: SampleReference, no_gpu_is_asked: list[str], code: int | None
-) -> None:
+def test_a_dead_context_ends_the_run_and_is_never_asked_again(tmp_path, reference, gpu_says, code):
     """Whatever the error was that left it dead."""
     words = "CUDA error: the words of tomorrow\nmore lines"
-    error: Exception = ValueError(words)
-    if code is None:
-        no_gpu_is_asked[0] = "CUDA error: unspecified launch failure"
-    else:
-        error = torch.AcceleratorError(words)
-        error.error_code = code  # type: ignore[attr-defined]
+    error: Any = torch.AcceleratorError(words) if code else ValueError(words)
+    error.error_code = code
+    gpu_says[0] = "" if code else "CUDA error: unspecified launch failure"
     fails = Fails(error)
     heard = Heard(tmp_path, reference, IN_PROCESS, in_process=fails)
-    with heard.sampler as sampler, pytest.raises(GpuLost, match="tomorrow") as lost:
-        sampler.sample(1, tmp_path / "1.pt", "one")
+    with heard.sampler, pytest.raises(GpuLost, match="tomorrow") as lost:
+        heard.speak(1)
     assert lost.value.exit_code == 70 and "Give the same command again" in str(lost.value)
     assert len(fails.plans) == 1
     told = heard.sidecar(1)
@@ -335,7 +286,7 @@ def clip(name: str, seconds: float) -> Clip:
     return Clip(name, Path(name), f"text of {name}", "ana", "pt", seconds, name * 8, (1,))
 
 
-def test_the_reference_is_held_out_and_chosen_by_content() -> None:
+def test_the_reference_is_held_out_and_chosen_by_content():
     clips = (*(clip(name, 4.0) for name in "abcdef"), clip("g", 11.0))
     for order in range(3):
         held_out = [4, 5, 6]
@@ -361,18 +312,13 @@ def state_of(module: torch.nn.Module) -> str:
 
 
 def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoint(
-    base_folder: Path, tmp_path: Path, reference: SampleReference
-) -> None:
-    weights = {
-        name: tensor
-        for name, tensor in model.read_tensors(base_folder / "model.pth").items()
-        if name.startswith("gpt.")
-    }
-    paths = []
-    for number, change in enumerate((0.0, 0.02), start=1):
-        paths.append(tmp_path / f"checkpoint_epoch_{number}.pt")
-        moved = {name: tensor + change for name, tensor in weights.items()}
-        torch.save({"model": moved, "provenance": {}}, paths[-1])
+    base_folder, tmp_path, reference
+):
+    tensors = model.read_tensors(base_folder / "model.pth").items()
+    paths = [tmp_path / f"checkpoint_epoch_{number}.pt" for number in (1, 2)]
+    for path, change in zip(paths, (0.0, 0.02)):
+        moved = {name: one + change for name, one in tensors if name.startswith("gpt.")}
+        torch.save({"model": moved, "provenance": {}}, path)
     chosen = SamplingPlan("in_process", ON_CPU, "a test")
     learning = model.load_model(base_folder).gpt.requires_grad_(True).train()
     sum(parameter.sum() for parameter in learning.parameters()).backward()
@@ -397,9 +343,7 @@ def test_speaking_in_process_changes_no_bit_of_training_and_speaks_the_checkpoin
         ("in_process", False, None, 0),
     ],
 )
-def test_a_speaker_computes_as_its_plan_says(
-    monkeypatch: pytest.MonkeyPatch, mode: str, overlap: bool, threads: int | None, niceness: int
-) -> None:
+def test_a_speaker_computes_as_its_plan_says(monkeypatch, mode, overlap, threads, niceness):
     """GUARD and SPEAK_PRECISION among them; a worker leaves a core to the training beside it."""
     made: list[tuple[Path, ComputeConfig]] = []
 
@@ -423,7 +367,7 @@ def test_a_speaker_computes_as_its_plan_says(
     assert made == [(Path("base"), replace(asked, threads=threads))]
 
 
-def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path: Path) -> None:
+def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
     """The run, `train sample` and `train evaluate`: GUARD as well, which the last one ignored."""
     context: Any = SimpleNamespace(
         machine=CORES, device=Choice("cpu", ""), base=tmp_path,
@@ -440,10 +384,7 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path: Path
 
 
 @pytest.mark.slow
-def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(
-    base_folder: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level("INFO", logger="train")
+def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(base_folder, tmp_path, caplog):
     for number in range(2):
         noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
         audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)

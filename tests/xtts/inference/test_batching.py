@@ -15,8 +15,8 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice
 from xtts.model.loading import Model, load_model
-from xtts.workers import protocol
-from xtts.workers.protocol import FrameError
+from xtts.workers import server_main
+from xtts.workers.server_main import FrameError
 
 TEXT = "hello there. " + "and one more sentence that is rather long, with words in it. " * 12
 
@@ -98,14 +98,14 @@ def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder) -> None:
 
 @given(st.dictionaries(st.text(), st.one_of(st.integers(), st.text(), st.none())), st.binary())
 def test_a_frame_comes_out_as_it_went_in(header: dict[str, object], body: bytes) -> None:
-    stream = io.BytesIO(protocol.packed(header, body) * 2)
-    assert protocol.read(stream) == protocol.read(stream) == (header, body)
-    assert protocol.read(stream) is None
+    stream = io.BytesIO(server_main.packed(header, body) * 2)
+    assert server_main.read(stream) == server_main.read(stream) == (header, body)
+    assert server_main.read(stream) is None
 
 
 @given(st.binary(max_size=60))
 def test_what_is_no_frame_is_an_error_or_an_end(data: bytes) -> None:
     try:
-        protocol.read(io.BytesIO(data))
+        server_main.read(io.BytesIO(data))
     except FrameError as error:
         assert str(error)

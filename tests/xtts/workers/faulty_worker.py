@@ -7,7 +7,7 @@ import time
 from typing import Any
 
 from machine.devices.cuda_errors import exit_after_fault
-from xtts.workers import file_worker_main
+from xtts.workers import file_worker
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import Answer, ReportProgress, Request, no_progress
 
@@ -55,4 +55,4 @@ class FaultySpeaker(FileSpeaker):
 
 
 if __name__ == "__main__":
-    exit_after_fault(file_worker_main.main(FaultySpeaker))
+    exit_after_fault(file_worker.main(FaultySpeaker))

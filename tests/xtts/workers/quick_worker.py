@@ -1,5 +1,5 @@
 """A worker child without a model: started by the tests in the place of
-`xtts.workers.file_worker_main`.
+`xtts.workers.file_worker`.
 
 The text of a request says what happens; anything else is "spoken" as a short wav.
 """
@@ -16,7 +16,7 @@ import soundfile
 
 from machine.errors import SotaqueError
 from tests.xtts.workers.faulty_worker import injected_fault
-from xtts.workers import file_worker_main
+from xtts.workers import file_worker
 from xtts.workers.requests import ReportProgress, SpeakRequest, SpokenFile
 
 
@@ -62,4 +62,4 @@ class QuickSpeaker:
 
 
 if __name__ == "__main__":
-    sys.exit(file_worker_main.main(QuickSpeaker))
+    sys.exit(file_worker.main(QuickSpeaker))

@@ -215,7 +215,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
             from xtts.inference.compute_config import ComputeConfig
             worker = Worker(Path("base"), ComputeConfig(), module={QUICK!r})
             worker.start()
-            worker._received("getting ready", 30, lambda: False)
+            worker._received("getting ready", 30, lambda: False, print)
             print(worker.pid, flush=True)
             time.sleep(60)
         """)],

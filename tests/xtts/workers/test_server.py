@@ -12,8 +12,7 @@ import torch
 from xtts.inference.compute_config import ComputeConfig
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, TokenizerSpec
-from xtts.workers import protocol
-from xtts.workers.server import SpeechServer
+from xtts.workers.server import Frame, SpeechServer
 
 
 class Written:
@@ -34,14 +33,10 @@ OPEN = {"do": "open", "id": "a1", "key": "v1", "voice": {"name": "demo"}}
 
 
 def answer(ensemble: SpeechServer) -> dict[str, Any]:
-    list(ensemble.take(OPEN, b""))
+    list(ensemble.take(OPEN))
     while ensemble.waiting:
-        for frame in ensemble.step():
-            header, _ = protocol.lengths(frame[: protocol.PREFIX.size])
-            found: dict[str, Any] = protocol.header_of(
-                frame[protocol.PREFIX.size : protocol.PREFIX.size + header]
-            )
-            return found
+        for header, _ in ensemble.step():
+            return header
         time.sleep(0.01)
     raise AssertionError("no answer")
 
@@ -72,7 +67,7 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(
         message = {
             "do": "speak", "id": name, "key": "v", "recording": str(recording), "ask": ASK,
         }  # fmt: skip
-        list(ensemble.take(message, b""))
+        list(ensemble.take(message))
         while ensemble.waiting:
             list(ensemble.step())
             time.sleep(0.001)
@@ -128,14 +123,8 @@ class Failing(Refusing):
         return True
 
 
-def messages(frames: Iterable[bytes]) -> list[dict[str, Any]]:
-    found = []
-    for frame in frames:
-        header, _ = protocol.lengths(frame[: protocol.PREFIX.size])
-        found.append(
-            protocol.header_of(frame[protocol.PREFIX.size : protocol.PREFIX.size + header])
-        )
-    return found
+def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
+    return [header for header, _ in frames]
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
@@ -148,7 +137,7 @@ def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins: bool)
         asked = {"id": "s1", "key": "v", "ask": ASK}
         (said,) = messages(server._enter(asked, Mute()))  # type: ignore[arg-type]
     else:
-        (said,) = messages(server.take({"do": "go_on", "id": "s1"}, b""))
+        (said,) = messages(server.take({"do": "go_on", "id": "s1"}))
         assert crowd.left == ["s1"] and server._began == {}
     assert (said["say"], said["id"], said["reason_code"]) == ("failed", "s1", "internal")
     assert "IndexError in test_server.py:" in said["reason"] and "secret" not in said["reason"]

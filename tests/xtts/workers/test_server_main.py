@@ -14,7 +14,7 @@ import soundfile
 
 from tests.models import tiny_base
 from xtts.inference.compute_config import ComputeConfig
-from xtts.workers import protocol
+from xtts.workers import server_main
 
 ASK = {"text": "hello there", "language": "en", "max_codes": 20}
 
@@ -31,13 +31,13 @@ class Talk:
         assert self.until("ready")
 
     def send(self, **message: Any) -> None:
-        self.child.stdin.write(protocol.packed(message))
+        self.child.stdin.write(server_main.packed(message))
         self.child.stdin.flush()
 
     def until(self, say: str, name: str = "") -> dict[str, Any]:
         """The next frame of that kind; the sound until then under `pcm`, by id."""
         pcm: dict[str, bytes] = {}
-        while (found := protocol.read(self.child.stdout)) is not None:
+        while (found := server_main.read(self.child.stdout)) is not None:
             header, body = found
             if header["say"] == "sound":
                 pcm[header["id"]] = pcm.get(header["id"], b"") + body
@@ -90,7 +90,7 @@ def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
 
 def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
     while True:
-        header, body = protocol.read(talk.child.stdout)
+        header, body = server_main.read(talk.child.stdout)
         if header["say"] == "sound":
             pcm[header["id"]] = pcm.get(header["id"], b"") + body
         elif header["say"] != "alive":

@@ -115,13 +115,13 @@ def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(
 def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path) -> None:
     """A normaliser that never ends: the processor's time counts, and the process goes on."""
     slow = """
-        import xtts.text.tokenizer, xtts.workers.text_worker_main, sys
+        import xtts.text.tokenizer, xtts.workers.text_worker, sys
         def endless(self, text, short, spoken=False):
             while text == "slow": pass
             return text, text
         xtts.text.tokenizer.Tokenizer._normalised = endless
-        xtts.workers.text_worker_main.CPU_SECONDS = 0.2
-        sys.exit(xtts.workers.text_worker_main.main())
+        xtts.workers.text_worker.CPU_SECONDS = 0.2
+        sys.exit(xtts.workers.text_worker.main())
     """
     worker = TextWorker((sys.executable, "-c", textwrap.dedent(slow)))
     worker.open(spec(folder))

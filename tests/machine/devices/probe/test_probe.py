@@ -30,12 +30,14 @@ from machine.devices.probe import runner
 from machine.devices.probe.cache import DAY_SECONDS, ProbeMoment
 from machine.devices.probe.runner import ProbeChild, probe, report_surprise, run
 from machine.devices.probe.verdict import gpu_of, of_ending
-from machine.process import ProcessResult
+from machine.process import ProcessResult, module_command
+from tests.machine.devices.probe.faulty_child import with_fault
 
 DEVICE = {
     "event": "device", "count": 1, "name": "RTX 3090", "capability": [8, 6],
     "total_bytes": 24 << 30, "free_bytes": 20 << 30, "exclusive": False,
 }  # fmt: skip
+FAULTY = "tests.machine.devices.probe.faulty_child"
 DONE = ProcessResult(0, "", "", 1.0)
 END = {"event": "end", "libraries": {"libcufft.so.12": "/opt/libcufft.so.12"}}
 
@@ -93,7 +95,7 @@ def checked(monkeypatch: pytest.MonkeyPatch) -> Any:
     """One operation of the real child, in this process, with a fault."""
 
     def check(names: list[str], fault: str = "", cudnn: bool = True) -> list[dict[str, Any]]:
-        monkeypatch.setenv("SOTAQUE_PROBE_FAULT", fault)
+        monkeypatch.setattr(probe_operations, "operations", with_fault(fault))
         import torch
 
         before = torch.backends.cudnn.enabled
@@ -171,10 +173,9 @@ def test_a_device_that_cannot_be_had_is_refused_with_its_words() -> None:
 def test_the_real_child_dies_or_hangs(
     tmp_path: Path, fault: str, limit_seconds: float, outcome: Outcome, words: str
 ) -> None:
-    environ = {**os.environ, "SOTAQUE_PROBE_FAULT": fault}
     child = ProbeChild(
-        devices="cpu", cold_seconds=limit_seconds, warm_seconds=limit_seconds, environ=environ,
-        operations=("fft",),
+        module_command(FAULTY, fault), devices="cpu", cold_seconds=limit_seconds,
+        warm_seconds=limit_seconds, operations=("fft",),
     )  # fmt: skip
     begun = time.monotonic()
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
@@ -463,9 +464,12 @@ def test_the_whole_check_on_the_cpu_with_a_wrong_library(tmp_path: Path) -> None
     """The real child, end to end: a fault that a clean library path cures."""
     environ = {
         **os.environ, "LD_LIBRARY_PATH": "/opt/of/somebody/else", "OMP_NUM_THREADS": "1",
-        "SOTAQUE_PROBE_FAULT": "fft:cuFFT error: CUFFT_INVALID_SIZE@LD_LIBRARY_PATH",
     }  # fmt: skip
-    child = ProbeChild(devices="cpu", cold_seconds=240, warm_seconds=240, environ=environ)
+    fault = "fft:cuFFT error: CUFFT_INVALID_SIZE@LD_LIBRARY_PATH"
+    child = ProbeChild(
+        module_command(FAULTY, fault), devices="cpu", cold_seconds=240, warm_seconds=240,
+        environ=environ,
+    )  # fmt: skip
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
     assert gpu.outcome is Outcome.DEGRADED and gpu.failed == {"fft"}
     assert "CUFFT_INVALID_SIZE" in gpu.verdict and "env -u LD_LIBRARY_PATH" in gpu.verdict

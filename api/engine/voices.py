@@ -1,4 +1,5 @@
-"""The one voice that may be open beside the served one: an epoch that somebody wants to hear.
+"""Voices to open; and the one that may be open beside the served one, an epoch that somebody wants
+to hear.
 
 One at a time, so that memory is bounded: whoever wants another one waits until nobody speaks with
 this one. It is closed when nobody has asked for it for a while.
@@ -7,13 +8,53 @@ this one. It is closed when nobody has asked for it for a while.
 import asyncio
 import itertools
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Any
 
-from api.engine.options import EngineLimits, OpenedVoiceState, VoiceTarget
+from api.engine.queue import EngineLimits
 from api.errors import APIError
 
 _LOOK_SECONDS = 0.05
+
+
+@dataclass(frozen=True)
+class VoiceTarget:
+    """A voice on disk, as `xtts.voices.voice_files.VoiceSpec` takes it, and the name it goes
+    by. decoder: the digest of the one that was learned for it, and is opened with it
+    (`xtts.voices.learned_decoder`); "" for none."""
+
+    name: str
+    wanted: Mapping[str, Any]
+    decoder: str = ""
+
+
+DEMO = VoiceTarget("demo", {"name": "demo"})
+
+
+@dataclass(frozen=True)
+class OpenedVoiceState:
+    """The voice that speaks, and what the child said of it. placed: where ONNX Runtime computes it
+    and why there, as `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer
+    than were asked for, where a GPU's memory decides."""
+
+    key: str
+    voice: VoiceTarget
+    licence: str = ""
+    languages: tuple[str, ...] = ()
+    sha256: str = ""
+    own_voice: bool = True
+    precision: str = ""
+    placed: Mapping[str, Any] = field(default_factory=dict)
+    slots: int | None = None
+
+    @property
+    def trouble(self) -> tuple[str, str]:
+        """Why it speaks but not as itself, and the code of that; empty where it does."""
+        if self.own_voice:
+            return "", ""
+        return "This voice has no recording of its own: ask for an uploaded voice", "no_reference"
 
 
 class PreviewSlot:
