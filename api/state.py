@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable
 from importlib import metadata
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
@@ -15,7 +15,7 @@ from api import encoding
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.dialects.memory import KeptSounds, TtsSettings
-from api.engine.child import ChildOptions, SpeechStream
+from api.engine.child import ChildOptions
 from api.engine.engine import Engine
 from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter, Recent
 from api.errors import APIError, without_paths
@@ -45,7 +45,7 @@ class AppState:
         self.metrics = ServiceMetrics()
         self.events = Events()
         self.rate = RateLimiter(settings.api_requests_per_minute)
-        self.engine = Engine(how, limits, self._on_event)
+        self.engine = Engine(how, limits, self.metrics, self._tell_status)
         self.follower = VoiceFollower(settings, self.engine, self.events)
         self.voices = Voices(settings.voices_dir)
         self.decoding = asyncio.Semaphore(_DECODERS)
@@ -146,24 +146,9 @@ class AppState:
             found = engine.condition.placement
             metrics.device.labels(found["device"], found["execution_provider"]).set(1)
 
-    def _on_event(self, kind: str, **facts: Any) -> None:
-        """What the engine tells."""
-        metrics = self.metrics
-        if kind == "waited":
-            metrics.queue_wait.observe(facts["seconds"])
-        elif kind == "spoken":
-            self._measure_spoken(facts["spoken"])
-        elif kind == "fell_back":
-            metrics.fallbacks.labels(facts["before"], facts["after"], facts["code"]).inc()
-        if kind in ("status", "queue", "spoken") and self.events.listeners:
+    def _tell_status(self) -> None:
+        if self.events.listeners:
             self.events.tell("status", self.status())
-
-    def _measure_spoken(self, spoken: SpeechStream) -> None:
-        seconds = spoken.bytes / 2 / encoding.RATE
-        if not spoken.job.micro:
-            self.metrics.audio_seconds.inc(seconds)
-            if seconds and spoken.seconds is not None:
-                self.metrics.rtf.set(spoken.seconds / seconds)
 
 
 def key_of(settings: ApiSettings) -> str | None:

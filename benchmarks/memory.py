@@ -147,7 +147,7 @@ def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
     on_gpu = torch.cuda.is_available()
     (learning, optimizer), device = MODES[mode], "cuda" if on_gpu else "cpu"
     learner = synthetic.new_learner(
-        shape, precision, device, optimizer=optimizer, learning=learning
+        shape, precision, device, optimizer=optimizer, trainable=learning
     )
     codes = int(CLIP_SECONDS * CODE_RATE / SAMPLES_PER_CODE)
     batch = synthetic.noise_batch(shape, [(TEXT_IDS, codes, CONDITIONING_FRAMES)], CLIP_SECONDS)
@@ -162,7 +162,7 @@ def measure(shape: GPTShape, mode: str, precision: str) -> Measured:
         peak = counted.peak_bytes
     return Measured(
         settings=mode,
-        learning=sum(weight.numel() for weight in learner.weights.learning),
+        learning=sum(weight.numel() for weight in learner.weights.trainable),
         weights_bytes=sum(tensor.nbytes for tensor in learner.gpt.state_dict().values()),
         states_bytes=tensor_bytes(learner.optimizer.state_dict()),
         peak_bytes=peak,

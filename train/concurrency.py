@@ -11,7 +11,7 @@ T = TypeVar("T")
 
 def lookahead(begun: Iterable[T], ahead: int) -> Iterator[T]:
     """The same items in their order; of an iterable that begins each as it is taken, such as
-    `pool.submit(…)`, `ahead` are begun behind the one that is handed out."""
+    `pool.submit(…)`, `ahead` more are begun before one is handed out."""
     waiting = deque[T]()
     for one in begun:
         waiting.append(one)

@@ -96,8 +96,8 @@ ALONE = World()
 
 
 class Agreement:
-    """What the ranks tell each other of one step: how many targets it has, and whether anybody
-    wants to stop behind it. Asked for at once; reading it waits for the others."""
+    """What the ranks tell each other of one step: how many targets it has, and whether any of
+    them is to stop after it. Asked for at once; reading it waits for the others."""
 
     def __init__(self, world: World, rows: PackedBatch, stop: bool = False) -> None:
         self._size = world.size

@@ -34,7 +34,7 @@ MAX_LOW_SCALE_IN_A_ROW = 10
 @dataclass(frozen=True)
 class OptimizationConfig:
     """The choices of one run: peak rate per step, warm-up in steps, clipping norm; loss_weights: in
-    the order of `LOSS_TERMS`; schedule and total_steps: how the rate falls; learning: what learns
+    the order of `LOSS_TERMS`; schedule and total_steps: how the rate falls; trainable: what learns
     at all."""
 
     learning_rate: float
@@ -47,7 +47,7 @@ class OptimizationConfig:
     optimizer: str = "adamw"
     schedule: str = "inverse_sqrt"
     total_steps: int = 0
-    learning: TrainableParts = field(default_factory=TrainableParts)
+    trainable: TrainableParts = field(default_factory=TrainableParts)
     compiled: bool = False
 
 
@@ -87,7 +87,7 @@ class Learner:
         self.device = torch.device(device)
         self.gpt = gpt.to(self.device)
         self.world = world
-        self.weights = TrainableWeights(self.gpt, config.learning, config.seed)
+        self.weights = TrainableWeights(self.gpt, config.trainable, config.seed)
         if config.compiled:
             _compile_blocks(self.gpt)
         self.losses = world.forward(self.gpt)
@@ -119,7 +119,7 @@ class Learner:
     def start_step(self, batch: Batch) -> float:
         """Sets and returns the learning rate of this step."""
         self.gpt.train()
-        rate = self.config.learning_rate * self.schedule.share(self.step)
+        rate = self.config.learning_rate * self.schedule.factor(self.step)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         if not self.world.is_single_process:
@@ -145,7 +145,7 @@ class Learner:
     def gradient_norm(self) -> Tensor:
         """The 2-norm over all gradients, before clipping, on their device."""
         self.scaler.unscale_(self.optimizer)
-        gradients = [one.grad for one in self.weights.learning if one.grad is not None]
+        gradients = [one.grad for one in self.weights.trainable if one.grad is not None]
         return torch.nn.utils.get_total_norm(gradients)
 
     def over_all_ranks(self, numbers: Tensor) -> Tensor:
@@ -168,7 +168,7 @@ class Learner:
 
     def clip_gradients(self, norm: Tensor) -> None:
         """GRADIENT_CLIP, inside the optimizer's kernel where that is possible."""
-        weights, largest = self.weights.learning, self.config.gradient_clip
+        weights, largest = self.weights.trainable, self.config.gradient_clip
         if self.scaler.is_enabled():  # it keeps its own number where the kernel would take ours
             torch.nn.utils.clip_grads_with_norm_(weights, largest, norm)
         else:
@@ -297,7 +297,7 @@ class NonFiniteTally:
             )
 
     def judge_scale(self, scale: float, step: int) -> None:
-        """The scale of fp16 behind a step. Raises NonFiniteError when it stays below 1."""
+        """The scale of fp16 after a step. Raises NonFiniteError when it stays below 1."""
         self.low_scale_in_a_row = self.low_scale_in_a_row + 1 if scale < 1.0 else 0
         if self.low_scale_in_a_row >= MAX_LOW_SCALE_IN_A_ROW:
             raise NonFiniteError(
@@ -327,6 +327,6 @@ def _result(numbers: Sequence[float], learning_rate: float) -> StepResult:
 
 def mix_seed(seed: int, step: int, rank: int = 0) -> int:
     """One 63-bit number from all, so that neighbouring seeds share no step, and no two ranks."""
-    behind = f"/{rank}" if rank else ""
-    digest = hashlib.sha256(f"{seed}/{step}{behind}".encode()).digest()
+    own = f"/{rank}" if rank else ""
+    digest = hashlib.sha256(f"{seed}/{step}{own}".encode()).digest()
     return int.from_bytes(digest[:8], "big") >> 1

@@ -106,7 +106,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         sampler = enter(
             sampler_of(
                 settings, context, run, "" if world.is_main else "off",
-                heard=logs.sample if logs else None, interrupted=lambda: stop.requested,
+                on_sample=logs.sample if logs else None, interrupted=lambda: stop.requested,
             )
         )  # fmt: skip
         log.info("Samples: %s (%s)", sampler.plan.mode, sampler.plan.reason)
@@ -353,7 +353,7 @@ def build_learner(
             seed=settings.seed,
             optimizer=settings.optimizer,
             schedule=settings.schedule,
-            learning=_trainable_parts(settings, context, gpt, batches),
+            trainable=_trainable_parts(settings, context, gpt, batches),
             compiled=settings.compile and runtime.can_compile(context.device.value),
         ),
         context.device.value,

@@ -138,7 +138,7 @@ class Trainer:
     epoch_seconds: dict[int, float] = field(default_factory=dict)
 
     @cached_property
-    def metrics(self) -> DeferredMetrics:
+    def unlogged(self) -> DeferredMetrics:
         """Steps whose numbers are not logged yet."""
         return DeferredMetrics(self.learner, self.logs, self.settings.log_every)
 
@@ -180,7 +180,7 @@ class Trainer:
             NonFiniteError: (65) what was saved before stays.
             DiskFull: (74) likewise.
         """
-        self.stop.learning = True
+        self.stop.has_state = True
         for epoch in range(self.first_epoch, self.num_epochs + 1):
             if not self._learn(epoch):
                 return self.stop.exit_code
@@ -217,7 +217,7 @@ class Trainer:
             if not self._stop_requested():
                 self.unsampled.append(epoch)
                 self._sample_saved()
-            # An epoch that SAVE_EVERY leaves unsaved is saved behind the next one's first step.
+            # An epoch that SAVE_EVERY leaves unsaved is saved after the next one's first step.
             if self._stop_requested():
                 return False
         if self.logs:  # what is judged in another process overlaps the steps
@@ -228,7 +228,7 @@ class Trainer:
     # Batches and steps
 
     def _batches(self, epoch: int, done: int) -> Iterator[tuple[int, Batch]]:
-        """The batches of the epoch behind the first `done`, under the watchdog's eyes; each with
+        """The batches of the epoch after the first `done`, under the watchdog's eyes; each with
         how many of the plan are done with it. Planned again where the budget is halved."""
         copier = copier_for(self.learner.device)
         halvings = -1
@@ -280,16 +280,16 @@ class Trainer:
         waited: float,
     ) -> None:  # fmt: skip
         names = [self.batches.clips[clip].name for clip in batch.clips]
-        flops = step_flops(batch.rows, self.learner.gpt.shape, self.learner.weights.share)
+        flops = step_flops(batch.rows, self.learner.gpt.shape, self.learner.weights.trainable_share)
         took = self.stop.step_seconds
-        self.metrics.add(
+        self.unlogged.add(
             TrainedStep(epoch, number, self.learner.step, batch, result, waited, took, names, flops)
         )
 
     # Decisions
 
     def _stop_requested(self, batch: Batch | None = None) -> bool:
-        """Whether a signal came, to this process or to any other of the run. Behind a step of
+        """Whether a signal came, to this process or to any other of the run. After a step of
         several processes: as they agreed on it with its batch, at most two steps before."""
         if self.world.is_single_process:
             return self.stop.requested
@@ -302,7 +302,7 @@ class Trainer:
         return wanted
 
     def _stops_early(self, trained: int) -> bool:
-        """EARLY_STOPPING behind epoch `trained`, logged with its reason. Of several processes only
+        """EARLY_STOPPING after epoch `trained`, logged with its reason. Of several processes only
         one knows the verdict: they go by the loss, which all of them know."""
         if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
             known = self.evaluator.run.evaluation()
@@ -329,7 +329,7 @@ class Trainer:
     def _validate(self, epoch: int) -> dict[str, float] | None:
         """The losses on the validation clips, where they are due: VALIDATION_EVERY, and always the
         last epoch. Of no worth after a stop."""
-        self.metrics.flush()
+        self.unlogged.flush()
         due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
         if self.validation is None or not due:
             return None
@@ -368,14 +368,14 @@ class Trainer:
                     ),
                 )  # fmt: skip
             self.world.barrier()
-        # Gradients and the copies just written are gone; whoever speaks the sample needs the room.
+        # Gradients and the copies just written are gone; speaking the sample needs the room.
         trim_heap()
         self.stop.write_seconds = self.writer.seconds
 
     def _save_interrupted(self, epoch: int, batch: int) -> Literal[False]:
         """Writes the state inside an epoch, `batch` of whose batches are done."""
         with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
-            self.metrics.flush()
+            self.unlogged.flush()
             self.writer.finish()
             saved = None
             if self.world.is_main:
@@ -401,7 +401,7 @@ class Trainer:
         Raises what writing it raised."""
         if not self.unsampled or not self.writer.idle:
             return
-        self.metrics.flush()  # a sample is no part of an interval's steps
+        self.unlogged.flush()  # a sample is no part of an interval's steps
         epoch = self.unsampled.pop()
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():

@@ -201,40 +201,36 @@ class SpeakingProcess:
             self._process.stdin.close()
 
 
-class SpeechStream:
-    """The sound of one request, to be iterated once: PCM16 at 24 kHz, in chunks. cut_pieces: how
-    many pieces ran to the model's code limit without a stop code; pieces: what became of each
-    (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are known at the end.
-    words: (word, start, end) in seconds, as far as pieces have ended; timed: whether every piece
-    had them, known at the end.
-    voice: None for the one that is served when it is this request's turn.
-    on_read: called after each chunk that the caller has taken.
+@dataclass(eq=False, kw_only=True)
+class SpeechStream(QueuedRequest):
+    """A request and its sound, to be iterated once: PCM16 at 24 kHz, in chunks.
+
+    Attributes:
+        voice: None for the one that is served when it is this request's turn.
+        on_read: Called after each chunk that the caller has taken.
+        num_bytes: Of sound, so far; seconds: that it took.
+        cut_pieces: How many pieces ran to the model's code limit without a stop code; pieces: what
+            became of each (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are
+            known at the end.
+        words: (word, start, end) in seconds, as far as pieces have ended; timed: whether every
+            piece had them, known at the end.
 
     Raises APIError where it ends otherwise than by being spoken.
     """
 
-    def __init__(
-        self,
-        job: QueuedRequest,
-        ask: SynthesisRequest,
-        recording: str | None,
-        voice: OpenedVoiceState | None = None,
-        on_read: "Callable[[SpeechStream], None]" = lambda _: None,
-    ) -> None:
-        self.job = job
-        self.voice = voice
-        self.ask = ask
-        self.recording = recording
-        self.bytes = 0
-        self.seconds: float | None = None
-        self.cut_pieces = 0
-        self.pieces: list[dict[str, Any]] = []
-        self.words: list[list[Any]] = []
-        self.timed = False
-        self._queue: asyncio.Queue[bytes | APIError | None] = asyncio.Queue()
-        self._unread = 0
-        self._on_read = on_read
-        self.over = False
+    ask: SynthesisRequest
+    recording: str | None = None
+    voice: OpenedVoiceState | None = None
+    on_read: "Callable[[SpeechStream], None]" = lambda _: None
+    num_bytes: int = 0
+    seconds: float | None = None
+    cut_pieces: int = 0
+    pieces: list[dict[str, Any]] = field(default_factory=list)
+    words: list[list[Any]] = field(default_factory=list)
+    timed: bool = False
+    over: bool = False
+    _chunks: "asyncio.Queue[Any]" = field(default_factory=asyncio.Queue)
+    _unread: int = 0
 
     @property
     def faults(self) -> list[str]:
@@ -258,25 +254,25 @@ class SpeechStream:
     def put(self, chunk: bytes) -> None:
         """More sound, for a caller who is still there."""
         if not self.over:
-            self.bytes += len(chunk)
+            self.num_bytes += len(chunk)
             self._unread += len(chunk)
-            self._queue.put_nowait(chunk)
+            self._chunks.put_nowait(chunk)
 
     def end(self, refusal: APIError | None = None) -> None:
         """No more sound, and why if it is not all."""
         if not self.over:
             self.over = True
-            self._queue.put_nowait(refusal)
+            self._chunks.put_nowait(refusal)
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
-            found = await self._queue.get()
+            found = await self._chunks.get()
             if isinstance(found, APIError):
                 raise found
             if found is None:
                 return
             self._unread -= len(found)
-            self._on_read(self)
+            self.on_read(self)
             yield found
 
 

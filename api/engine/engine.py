@@ -13,12 +13,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
+from api.encoding import RATE
 from api.engine import supervision
 from api.engine.child import ChildOptions, SpeakingProcess, SpeechStream, refusal_of
 from api.engine.queue import (
     DEADLY,
     EngineLimits,
-    QueuedRequest,
     RequestQueue,
     digest_of,
     no_refusal,
@@ -26,6 +26,7 @@ from api.engine.queue import (
 from api.engine.supervision import ComputePlacement, EngineCondition, RestartHistory
 from api.engine.voices import DEMO, OpenedVoiceState, PreviewSlot, VoiceTarget
 from api.errors import APIError, closing, starting, without_paths
+from api.metrics import ServiceMetrics
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
@@ -45,15 +46,17 @@ class Engine:
         problem, problem_code: Why the wanted voice is not the one that speaks; "" where it is.
         last_spoken: When the served voice last gave sound.
         spoken: Every request that has not ended, by name.
-        on_event: Called with `status`, `queue`, `waited`, `spoken` or `fell_back`, and its facts.
+        changed: Called when the status is another.
     """
 
     def __init__(
-        self, how: ChildOptions, limits: EngineLimits, on_event: Callable[..., None]
-    ) -> None:
+        self, how: ChildOptions, limits: EngineLimits, metrics: ServiceMetrics,
+        changed: Callable[[], None],
+    ) -> None:  # fmt: skip
         self.how = how
         self.limits = limits
-        self.on_event = on_event
+        self.metrics = metrics
+        self.changed = changed
         self.waiting = RequestQueue(limits.slots or 4, limits.queue)
         self.wanted: VoiceTarget = DEMO
         self.standing: OpenedVoiceState | None = None
@@ -119,13 +122,13 @@ class Engine:
         if spoken.over:
             return
         spoken.end(APIError(503, "cancelled", "The caller has gone."))
-        speaks = spoken.job.name in self.waiting.speaking
-        if self.child and (speaks or spoken.job.paused):
-            self.child.send({"do": "cancel", "id": spoken.job.name})
+        speaks = spoken.name in self.waiting.speaking
+        if self.child and (speaks or spoken.paused):
+            self.child.send({"do": "cancel", "id": spoken.name})
         if not speaks:
-            self.spoken.pop(spoken.job.name, None)
-            self.waiting.leave(spoken.job.name)
-        self.on_event("queue")
+            self.spoken.pop(spoken.name, None)
+            self.waiting.leave(spoken.name)
+        self.changed()
 
     async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
         """Opens a voice beside the one that speaks, and speaks with it from then on.
@@ -221,7 +224,7 @@ class Engine:
         self.waiting.slots = opened.slots or self.waiting.slots
         self.standing = opened
         self.started_once = True
-        self.on_event("status")
+        self.changed()
         self._dispatch()
 
     # ---- requests ----
@@ -242,8 +245,8 @@ class Engine:
                 "ask": asdict(spoken.ask) | {"language": language},
             })  # fmt: skip
             if not job.micro:
-                self.on_event("waited", seconds=time.monotonic() - job.arrived)
-        self.on_event("queue")
+                self.metrics.queue_wait.observe(time.monotonic() - job.arrived)
+        self.changed()
 
     def _heard(self, header: dict[str, Any], body: bytes) -> None:
         """One frame of the child."""
@@ -252,7 +255,7 @@ class Engine:
         if say == "sound" and spoken is not None:
             # Its own word is a check: passed when it is whole. Another voice's says nothing of the
             # served one.
-            if not spoken.job.micro and spoken.voice is None:
+            if not spoken.micro and spoken.voice is None:
                 self.last_spoken = time.monotonic()
             spoken.put(body)
         elif say == "words" and spoken is not None:
@@ -296,7 +299,7 @@ class Engine:
         """Speaks a word by itself when there was no request for a while (the self-test)."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
-        trying = any(one.job.micro for one in self.spoken.values())
+        trying = any(one.micro for one in self.spoken.values())
         idle = not trying and not self.waiting.speaking and not self.closing
         if self.standing and silent and idle:
             self._take_in(MICRO, None, "")
@@ -311,19 +314,19 @@ class Engine:
     ) -> SpeechStream:
         now, micro = time.monotonic(), ask is MICRO
         deadline = now + (self.limits.ready if micro else self.limits.turn)
-        job = QueuedRequest(
-            f"s{next(self._names)}", digest, now, deadline, micro, caller, len(ask.text)
-        )
-        spoken = SpeechStream(job, ask, recording, voice, on_read=self._read)
-        self.spoken[job.name] = spoken
-        self.waiting.enter(job)
+        spoken = SpeechStream(
+            f"s{next(self._names)}", digest, now, deadline, micro, caller, len(ask.text),
+            ask=ask, recording=recording, voice=voice, on_read=self._read,
+        )  # fmt: skip
+        self.spoken[spoken.name] = spoken
+        self.waiting.enter(spoken)
         self._dispatch()
         return spoken
 
     def _read(self, spoken: SpeechStream) -> None:
         """A caller has taken sound: one who was too far behind may go on."""
-        if spoken.job.held and not spoken.is_behind:
-            spoken.job.held = False
+        if spoken.held and not spoken.is_behind:
+            spoken.held = False
             self._dispatch()
 
     def _ended(self, header: Mapping[str, Any], spoken: SpeechStream | None) -> None:
@@ -339,7 +342,8 @@ class Engine:
                 spoken.pieces = header.get("pieces", [])
                 spoken.timed = header.get("timed", False)
                 spoken.end()
-                self.on_event("spoken", spoken=spoken)
+                self._measure(spoken)
+                self.changed()
         else:
             self.waiting.leave(name)
             if spoken is not None and header["say"] == "failed":
@@ -347,14 +351,21 @@ class Engine:
                 self._doubt(header, spoken)
         self._dispatch()
 
+    def _measure(self, spoken: SpeechStream) -> None:
+        seconds = spoken.num_bytes / 2 / RATE
+        if not spoken.micro:
+            self.metrics.audio_seconds.inc(seconds)
+            if seconds and spoken.seconds is not None:
+                self.metrics.rtf.set(spoken.seconds / seconds)
+
     def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
         """Non-finite output, or an error that nobody expected: one input, or the process? The
         service's own word tells."""
         if header["reason_code"] == "internal":
-            log.error("%s: %s", spoken.job.name, header["reason"])
+            log.error("%s: %s", spoken.name, header["reason"])
         if header["reason_code"] in ("not_finite", "internal") and spoken.voice is None:
             self.last_spoken = None
-            if spoken.job.micro and self.child is not None:
+            if spoken.micro and self.child is not None:
                 asyncio.get_running_loop().create_task(self.child.kill())
 
     # ---- its processes, one after another ----
@@ -388,9 +399,7 @@ class Engine:
             machine, how.compute, self.happened, time.monotonic()
         )
         if before is not None and before.device != found.device:
-            self.on_event(
-                "fell_back", before=before.device, after=found.device, code=found.reason_code
-            )
+            self.metrics.fallbacks.labels(before.device, found.device, found.reason_code).inc()
         slots = self.limits.slots or (4 if found.device == "cpu" else 16)
         self.waiting.slots = slots
         log.info("Starts to speak: %s", self.condition.message)
@@ -461,4 +470,4 @@ class Engine:
             self._refuse(name, told)  # waited to speak with a voice that is gone
         if child is not None:
             child.refuse_asked(told)
-        self.on_event("status")
+        self.changed()

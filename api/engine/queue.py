@@ -159,7 +159,7 @@ class ReturnTimes:
 class QueuedRequest:
     """One request. digest: of all that makes its sound; micro: the service's own try-out;
     characters: of its text; began: its present turn; paused: it has spoken, and waits for the turn
-    of its next piece; held: no turn now, because its caller does not read; pieces, left: how many
+    of its next piece; held: no turn now, because its caller does not read; turns, left: how many
     have been spoken, and how many are to come, which is known from the first pause on."""
 
     name: str
@@ -172,7 +172,7 @@ class QueuedRequest:
     began: float | None = None
     paused: bool = False
     held: bool = False
-    pieces: int = 0
+    turns: int = 0
     left: int | None = None
 
 
@@ -263,7 +263,7 @@ class RequestQueue:
     def _turns_until(self, ended: int, jobs: Sequence[QueuedRequest]) -> int:
         """How many turns it takes until so many have been spoken, each in its turn, when behind
         each that ends another one of usual length comes in."""
-        usual = round(fmean([job.pieces + self._left(job) for job in jobs] or [1]))
+        usual = round(fmean([job.turns + self._left(job) for job in jobs] or [1]))
         left, turns = deque(map(self._left, jobs)), 0
         while left and ended > 0 and turns < _MOST_TURNS:
             turns += 1
@@ -380,8 +380,8 @@ class RequestQueue:
             self.mean_seconds += _FORGETTING * (now - job.began - self.mean_seconds)
 
     def _learn_length(self, job: QueuedRequest, left: int) -> None:
-        job.pieces += 1
-        characters = job.characters / (job.pieces + left)
+        job.turns += 1
+        characters = job.characters / (job.turns + left)
         self.piece_characters += _FORGETTING * (characters - self.piece_characters)
 
     def died(self) -> list[QueuedRequest]:

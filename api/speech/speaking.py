@@ -171,7 +171,7 @@ class SpeechResponse(Response):
         if form.sending == "events":
             for event in self._word_events():
                 yield event
-            said, heard = len(self.spoken.ask.text), self.spoken.bytes // (2 * RATE // 50)
+            said, heard = len(self.spoken.ask.text), self.spoken.num_bytes // (2 * RATE // 50)
             usage = {
                 "input_tokens": said, "output_tokens": heard, "total_tokens": said + heard
             }  # fmt: skip

@@ -3,7 +3,7 @@
     the step    -> a copy of everything in the CPU's memory -> a thread that writes -> the sample
 
 The copy goes into pinned memory that is kept from one epoch to the next, and the host does not wait
-for it: the next step's kernels stand behind it, and the writing thread waits for its end. Where so
+for it: the next step's kernels wait for it, and the writing thread waits for its end. Where so
 much memory cannot be pinned it is copied as it is, which takes seconds. Writing and hashing take
 many. On a CPU there is no copy and no thread: memory is what is short there, and the cores that
 would write are those that learn.

@@ -1,6 +1,6 @@
 """Which old checkpoints are deleted; never the newest verified or the best.
 
-Called by `train.checkpointing.checkpoints` behind every save. A failure to remove never stops a
+Called by `train.checkpointing.checkpoints` after every save. A failure to remove never stops a
 run.
 """
 
@@ -17,7 +17,7 @@ log = logging.getLogger(__name__)
 
 # With two, a damaged newest epoch still leaves one to go on from exactly.
 KEPT_TRAINER_STATES = 2
-# Damaged epochs are kept for whoever wants to know why; so many, since each takes gigabytes.
+# Damaged epochs are kept to find out why; so many, since each takes gigabytes.
 KEPT_CORRUPT_FILES = 3
 
 

@@ -1,6 +1,6 @@
 """Which piece of a text is said in which span of a recording, by the base model's own GPT.
 
-Teacher-forced: the log-likelihood of the span's codes with the text, and of STOP behind them, less
+Teacher-forced: the log-likelihood of the span's codes with the text, and of STOP after them, less
 that of the codes with other words. One pass tells it for all ends of a span, as each code depends
 on those before it only. Any language of the base is aligned so, XTTS-v2's seventeen for one.
 
@@ -39,14 +39,14 @@ _BLOCK_CODES, _CONTEXT_CODES = 640, 16
 _SHORTEST_SHARE, _LONGEST_SHARE = 0.4, 2.2
 # By so much the logarithm of a sentence's pace deviates from the whole text's.
 _PACE_DEVIATION = 0.25
-# STOP is said so many codes behind a breath's end, wherever it is likeliest.
+# STOP is said so many codes after a breath's end, wherever it is likeliest.
 _STOP_REACH = 5
 _BEFORE_SECONDS = 0.06
 _WINDOW_CODES = 16
 # Longer silence inside a piece is not one breath.
 _LONGEST_GAP_SECONDS = 1.2
 # A piece that is said makes its codes likelier by tens of nats. A model may well stop before a text
-# is over, so that nothing else tells of a last piece that nobody says.
+# is over, so that nothing else shows that a last piece is not said.
 _LEAST_ADDED = 20.0
 # Of many groups those that begin as the first seconds do are asked about in full.
 _MANY, _KEPT, _FIRST_CODES = 6, 2, 56
@@ -233,7 +233,7 @@ class BaseScorer:
     def _ask(
         self, begin: int, count: int, groups: Sequence[range]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Nats of each code with each group, `[groups, count]`; of STOP before each code and behind
+        """Nats of each code with each group, `[groups, count]`; of STOP before each code and after
         the last, `[groups, count + 1]`; of each code with other words, `[count]`."""
         codes = self._codes[begin : begin + count]
         texts = [self._tokens(group) for group in groups]
@@ -269,7 +269,7 @@ class BaseScorer:
         return found
 
     def _stops(self, begin: int, last: int) -> range:
-        """Where STOP may be said behind a breath, counted from the first code."""
+        """Where STOP may be said after a breath, counted from the first code."""
         end = int(np.ceil(self._breaths[last - 1].end * CODES_A_SECOND)) - begin
         following = len(self._codes) - begin
         if last < len(self._breaths):
@@ -309,7 +309,7 @@ def _weakest(evidence: np.ndarray) -> float:
 
 
 class _Reading(NamedTuple):
-    """A way to read what came before a moment. since: breaths passed over behind the last match."""
+    """A way to read what came before a moment. since: breaths passed over since the last match."""
 
     nats: float
     since: int

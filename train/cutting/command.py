@@ -61,7 +61,7 @@ def run(
     opened = [
         open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))
     ]
-    speech_by = find_detector().told
+    speech_by = find_detector().description
     log.info("Speech is found by %s.", speech_by)
     fingerprint = cutter.fingerprint_of(opened, manuscript, method, speech_by)
     if not writing.claim(to, fingerprint):
@@ -113,8 +113,8 @@ def _with_text(
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
         return "en by words", lambda job: cut_by_words(job, text)
     if short == "en":
-        told = "placed by its times alone" if text.is_timed else "aligned by the base model"
-        log.info("pocketsphinx is not installed: the text is %s.", told)
+        how = "placed by its times alone" if text.is_timed else "aligned by the base model"
+        log.info("pocketsphinx is not installed: the text is %s.", how)
     if not text.is_timed:
         base = base_that_aligns(settings, language)
         method = f"{short} by the base {base.sha256}"

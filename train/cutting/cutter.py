@@ -49,8 +49,8 @@ _NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
 
 @dataclass(frozen=True)
 class CutJob:
-    """What is cut, and with what. speech_by: what finds speech (its `told`); journal: of what was
-    heard before a stop; steps: where the steps are computed."""
+    """What is cut, and with what. speech_by: what finds speech; journal: of what was heard before a
+    stop; steps: where the steps are computed."""
 
     recordings: Sequence[SourceRecording]
     speech_by: str
@@ -142,7 +142,7 @@ def cut_one(
 
 
 def cut_by_speech(job: CutJob) -> CutResult:
-    """Cuts where nobody speaks; the clips have no text."""
+    """Cuts at pauses; the clips have no text."""
     done = []
     for recording, profile in zip(job.recordings, measured_all(job)):
         spans = speech_spans(profile.speech)

@@ -26,7 +26,7 @@ _HTK_PER_SECOND = 1e7
 _SILENT_LABELS = {"", "sil", "sp", "pau", "spn", "<eps>", "<sil>", "#"}
 
 # Closing quotes and brackets, at most two, belong to the sentence before. Chinese and Japanese
-# leave no space behind a sentence.
+# leave no space after a sentence.
 _CLOSING = '["”’»)\\]]'
 _SENTENCE_END = re.compile(
     rf"(?<=[.!?…])\s+|(?<=[.!?…]{_CLOSING})\s+|(?<=[.!?…]{_CLOSING}{_CLOSING})\s+"

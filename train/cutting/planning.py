@@ -32,7 +32,7 @@ _JOIN_COST = (0.0, 0.0, 0.3, 2.5)
 _SENTENCE_END, _PARAGRAPH_END = 2, 3
 _LOSS_COST = 20.0
 _CLIPPED_SHARE = 0.01
-# Quiet before the first word and behind the last: where nothing is said, this far at most.
+# Quiet before the first word and after the last: where nothing is said, this far at most.
 _EDGE_SECONDS = 0.6
 UNSURE = "unsure words"
 TOO_LONG = "too long without a pause"
@@ -41,7 +41,7 @@ CLIPPED = "clipped"
 IN_A_CLIP, SILENCE, NOISE = "in a clip", "silence", "music or noise"
 _ABOVE_BACKGROUND_DB = 12.0
 _LOUDEST_SILENCE_DB = -45.0
-# Shorter changes between silence, noise and speech are told as what is around them.
+# Shorter changes between silence, noise and speech count as what is around them.
 _SHORTEST_FRAMES = 30
 
 
@@ -134,11 +134,11 @@ def _reason(
 
 
 def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | None]:
-    """The pause before each unit, and the one behind the last."""
+    """The pause before each unit, and the one after the last."""
     found = list[Pause | None]()
     for place, unit in enumerate(units):
         before = units[place - 1].end if place else max(unit.before, unit.start - _EDGE_SECONDS)
-        # Where the text begins a paragraph, the speaker paused or was recorded anew.
+        # Where the text begins a paragraph, the speaker paused or was recorded again.
         is_edge = unit.begins and (place == 0 or units[place - 1].ends == _PARAGRAPH_END)
         shortest = SHORTEST_EDGE_SECONDS if is_edge else SHORTEST_PAUSE_SECONDS
         found.append(pause_between(profile, before, unit.start, unit.reach, shortest))

@@ -1,4 +1,4 @@
-"""What is measured along a recording in one pass: its level, where somebody speaks, its pauses.
+"""What is measured along a recording in one pass: its level, where there is speech, its pauses.
 
 The sound is held for at most two blocks; what stays is a few bytes for each 10 ms. Speech is found
 by Silero VAD (https://github.com/snakers4/silero-vad) in ONNX Runtime, or by the level where that
@@ -37,7 +37,7 @@ _ABOVE_QUIET_DB = 12.0
 _SHORTEST_GAP_SECONDS = 0.3
 _SPAN_MARGIN_SECONDS = 0.1
 SHORTEST_PAUSE_SECONDS = 0.12
-# Before the first word of a breath and behind its last one, where no word can be cut in two.
+# Before the first word of a breath and after its last one, where no word can be cut in two.
 SHORTEST_EDGE_SECONDS = 0.04
 # A recogniser's word ends are that far off.
 _REACH_SECONDS = 0.12
@@ -45,7 +45,7 @@ MARGIN_SECONDS, WIDE_MARGINS_SECONDS = 0.15, (0.3, 0.45)
 # Quiet is nearer to the background than to speech.
 _ABOVE_BACKGROUND_DB, _BELOW_SPEECH_DB = 9.0, 24.0
 _SURELY_NO_SPEECH = 0.15
-# What is quiet is judged anew every 5 s.
+# What is quiet is judged again every 5 s.
 _WINDOW = 500
 _LONGEST_CHUNK, _SHORTEST_CHUNK = int(20 / VAD_SECONDS), int(6 / VAD_SECONDS)
 _SPEECH, _PAUSE = 0.5, 0.35
@@ -54,8 +54,8 @@ _FULL_SCALE = 0.999
 
 
 def find_detector() -> "SileroDetector | LevelDetector":
-    """Silero VAD where it and ONNX Runtime are installed, else by level; `told` says which. It is
-    told blocks one after the other."""
+    """Silero VAD where it and ONNX Runtime are installed, else by level; `description` says which.
+    It takes blocks one after the other."""
     package = importlib.util.find_spec("silero_vad")
     if package is None or package.origin is None:
         return LevelDetector("package silero-vad is not installed")
@@ -75,7 +75,7 @@ class SileroDetector:
         self._session = open_session(model, "cpu", OnnxSessionOptions(threads=1)).session
         self._context = np.zeros(_VAD_CONTEXT, np.float32)
         self._state = [np.zeros((1, 1, 128), np.float32)] * 2
-        self.told = "Silero VAD"
+        self.description = "Silero VAD"
 
     def listen(self, block: np.ndarray) -> np.ndarray:
         """[samples] at 16 kHz -> [frames]; the last frame of a recording is padded with zeros."""
@@ -92,7 +92,7 @@ class LevelDetector:
     """1 where it is 12 dB louder than the quietest tenth of the last block, else 0."""
 
     def __init__(self, reason: str) -> None:
-        self.told = f"the level alone, because {reason} (extra `cut`)"
+        self.description = f"the level alone, because {reason} (extra `cut`)"
 
     def listen(self, block: np.ndarray) -> np.ndarray:
         """[samples] at 16 kHz -> [frames]."""
@@ -233,26 +233,26 @@ def runs_of(flags: np.ndarray) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class SpokenChunk:
-    """At most 20 s of sound at 16 kHz, cut where nobody speaks; start in seconds."""
+    """At most 20 s of sound at 16 kHz, cut at pauses; start in seconds."""
 
     start: float
     samples: np.ndarray
 
 
 def measured(
-    recording: SourceRecording, told: str, progress: Progress | None = None
+    recording: SourceRecording, speech_by: str, progress: Progress | None = None
 ) -> SoundProfile:
     """A recording measured without hearing words in it: a step by itself.
 
     progress: in seconds of sound; None where it is counted elsewhere.
 
-    Raises CuttingError where speech is found otherwise here than `told`, or the file changed.
+    Raises CuttingError where speech is not found by `speech_by` here, or the file changed.
     """
     detector = find_detector()
-    if detector.told != told:
+    if detector.description != speech_by:
         raise CuttingError(
-            f"A worker finds speech by {detector.told}, and the others by {told}: install the same "
-            "packages on every machine."
+            f"A worker finds speech by {detector.description}, and the others by {speech_by}: "
+            "install the same packages on every machine."
         )
     profile = listen(recording, detector, None, progress)
     check_unchanged(recording)
@@ -297,10 +297,10 @@ def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenCh
 
 
 def _chunk_end(speech: np.ndarray) -> int:
-    """The middle of the longest pause behind the first 6 s, else where speech is least likely."""
-    behind = speech[_SHORTEST_CHUNK:]
-    pauses = [(last - first, (last + first) // 2) for first, last in runs_of(behind < _PAUSE)]
-    return _SHORTEST_CHUNK + (max(pauses)[1] if pauses else int(behind.argmin()))
+    """The middle of the longest pause after the first 6 s, else where speech is least likely."""
+    later = speech[_SHORTEST_CHUNK:]
+    pauses = [(last - first, (last + first) // 2) for first, last in runs_of(later < _PAUSE)]
+    return _SHORTEST_CHUNK + (max(pauses)[1] if pauses else int(later.argmin()))
 
 
 def _spoken(samples: np.ndarray, speech: np.ndarray, first: int) -> Iterator[SpokenChunk]:

@@ -33,7 +33,7 @@ _LOUDNESS = 0.7
 
 class HeardWord(NamedTuple):
     """A word with its start and end in seconds; certainty: nats a frame against any phones, nearer
-    to 0 is surer, None where nobody asked."""
+    to 0 is surer, None where it was not computed."""
 
     text: str
     start: float

@@ -1,6 +1,6 @@
 """Which words of a text are heard, and when: from heard words to units of the text with times.
 
-The heard words are aligned with the written ones in sections, each against the text behind the last
+The heard words are aligned with the written ones in sections, each against the text after the last
 word that was found, so that time and memory do not grow with the length of a book. Text that is not
 spoken and speech that is not written cost little each, so that what follows them is found again.
 Doubtful sentences, of which some words were heard and others not, are aligned on their own and
@@ -90,7 +90,7 @@ class TextFollower:
 
 
 def matched(heard: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
-    """(heard, written) of equal words by the best alignment; text before and behind costs nearly
+    """(heard, written) of equal words by the best alignment; text before and after costs nearly
     nothing. Needleman and Wunsch (1970), a row a step."""
     width = len(text)
     steps = np.arange(width + 1) * -_UNSPOKEN
@@ -251,7 +251,7 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
             strangers: Sequence[HeardWord]) -> Iterator[PlacedUnit]:  # fmt: skip
     ends = [times[text.units[number].last_word].end for number in sure]
     starts = [times[text.units[number].first_word].start for number in sure]
-    # Before each unit, and behind the last one.
+    # Before each unit, and after the last one.
     between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
     for one in strangers:
         between[bisect.bisect_right(starts, one.start)].append(one)

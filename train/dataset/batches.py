@@ -52,7 +52,7 @@ Group = tuple[int, ...]
 
 
 class OomBackoff(NamedTuple):
-    """From epoch `epoch` (from 1), behind `batch` of its batches, the budget is `seconds`."""
+    """From epoch `epoch` (from 1), after `batch` of its batches, the budget is `seconds`."""
 
     epoch: int
     batch: int
@@ -124,7 +124,7 @@ class Batches:
         self._places = {clip: place for known in lists for place, clip in enumerate(known)}
 
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
-        """This rank's batches of `epoch`, behind the first `first` of `plan(epoch)`.
+        """This rank's batches of `epoch`, after the first `first` of `plan(epoch)`.
 
         The plan is the same for every world size, so that a run goes on at another one; each step
         takes `world_size` batches of it.

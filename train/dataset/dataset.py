@@ -26,7 +26,7 @@ from xtts.text.languages import NAMES, other_language
 from xtts.text.tokenizer import Tokenizer
 
 SHORTEST_SECONDS = 0.5
-# -60 dB below full scale: nothing that anybody recorded on purpose.
+# -60 dB below full scale: nothing that was recorded on purpose.
 SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
 LOUDEST_PEAK = 8.0
@@ -87,7 +87,7 @@ class Dataset:
     def of(
         cls, train: Sequence[Clip], validation: Sequence[Clip], refused: Sequence[RejectedClip]
     ) -> "Dataset":
-        """The clips to learn from, and behind them those that validate."""
+        """The clips to learn from, and after them those that validate."""
         count, total = len(train), len(train) + len(validation)
         return cls(
             (*train, *validation), tuple(refused), tuple(range(count)), tuple(range(count, total))
@@ -170,8 +170,8 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
             lines.append(f"… and {len(table) - len(lines)} more lines")
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
         raise DatasetError("\n".join(lines))
-    told = {entry.name for entry in entries if entry.validation}
-    return split(list(clips.values()), refused, told, settings.max_train_samples)
+    named = {entry.name for entry in entries if entry.validation}
+    return split(list(clips.values()), refused, named, settings.max_train_samples)
 
 
 def _refuse_language(
@@ -209,15 +209,15 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
 def split(
     clips: Sequence[Clip],
     refused: Sequence[RejectedClip],
-    told: set[str],
+    named: set[str],
     max_train_samples: int | None,
 ) -> Dataset:
-    """Which clips validate: those the dataset names (`told`), else 5 % by their content.
+    """Which clips validate: those the dataset names (`named`), else 5 % by their content.
 
     The order of rows decides nothing; a speaker keeps at least one clip to learn from. Then the
     first `max_train_samples` of the others, in the order of the transcript.
     """
-    held_out = told or _by_content(clips)
+    held_out = named or _by_content(clips)
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
     validation = [clip for clip in clips if clip.name in held_out]
     if not train:
@@ -245,13 +245,13 @@ def _table(refused: Sequence[RejectedClip]) -> Iterator[str]:
     width = max(len("refused clip"), *(len(one.name) for one in refused))
     seen = min(60, max(len("seen"), *(len(one.seen) for one in refused)))
     yield f"{'refused clip':{width}}  {'seen':{seen}}  allowed"
-    told = Counter[tuple[str, str]]()
+    shown = Counter[tuple[str, str]]()
     for one in refused:
         kind = (one.seen, one.allowed)
-        told[kind] += 1
-        if told[kind] <= _MOST_ALIKE:
+        shown[kind] += 1
+        if shown[kind] <= _MOST_ALIKE:
             yield f"{one.name:{width}}  {one.seen:{seen}}  {one.allowed}"
-        elif told[kind] == alike[kind]:
+        elif shown[kind] == alike[kind]:
             more = f"… and {alike[kind] - _MOST_ALIKE} more"
             yield f"{more:{width}}  {one.seen:{seen}}  {one.allowed}"
 

@@ -79,8 +79,8 @@ def delimiter_of(line: str) -> str:
     if "|" in line:
         return "|"
     quoted = re.match(r'\s*"(?:[^"]|"")*"', line)
-    behind = line[quoted.end() :] if quoted else line
-    return next((character for character in behind if character in _DELIMITERS), "|")
+    rest = line[quoted.end() :] if quoted else line
+    return next((character for character in rest if character in _DELIMITERS), "|")
 
 
 def fields(line: str, delimiter: str) -> list[str]:

@@ -3,13 +3,13 @@
 DVAE and mels are frozen, so what they say of a recording is a constant. Recipes that compute it
 again at every step decode each clip twice and run two mel front-ends and a DVAE for nothing.
 
-    CACHE_DIR/features-<key>/<shard>.bin    records behind each other: codes int16, mel float16
+    CACHE_DIR/features-<key>/<shard>.bin    records end to end: codes int16, mel float16
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
 Offsets are in bytes. The key holds the hash of DVAE and mel statistics and the version of this
 code; new clips add shards. It does not hold the device: a GPU rounds in another way than a CPU, as
 two CPUs do, and one that is farther off computes no features (`_Extractor`). A shard's JSON is
-written behind its data, so a build may be killed at any time, and two trainers may build at once:
+written after its data, so a build may be killed at any time, and two trainers may build at once:
 what both made is there twice and equal. Every record is held against its hash before a run learns
 from it (a day of audio: 1.2 GB, read once in any case).
 """

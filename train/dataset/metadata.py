@@ -208,8 +208,8 @@ def _rows(path: Path, widths: tuple[int, ...], allowed: str) -> list[list[str]]:
 
 
 def _columns(path: Path, language: str) -> list[TranscriptEntry]:
-    """Every row of a table whose header names its columns, in any order; other columns are left
-    alone, and told. A table of two columns may go without the header: recording, then text."""
+    """Every row of a table whose header names its columns, in any order; other columns are logged
+    and left alone. A table of two columns may go without the header: recording, then text."""
     rows = list(lines(path))
     if not rows:
         return []

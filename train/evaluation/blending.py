@@ -62,8 +62,8 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
     """
     run = checkpoints.run
     if verdict.kind == "blend" and (fault := run.fault_of_best(verdict)):
-        told = run.read_best()
-        if (told.get("kind"), told.get("epoch")) == ("blend", verdict.epoch):  # it was there
+        best = run.read_best()
+        if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it was there
             log.warning("%s It is made again from epoch %d.", fault, verdict.epoch)
         tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
         state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share)

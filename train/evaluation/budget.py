@@ -143,14 +143,14 @@ class JudgingBudget:
     def sentence(self) -> str:
         """The whole cost of what is to come, what is allowed and what is left out for it."""
         assert self.plan is not None
-        told = (
+        cost = (
             f"Judging will take about {self.plan.seconds:.0f} s; {self.room_seconds:.0f} s are "
             f"allowed ({TIME_SHARE:.0%} of learning, at least {LEAST_SECONDS:.0f} s)."
         )
         if not self.limits:
-            return told
+            return cost
         limits = ", ".join(self.limits.values())
-        return f"{told} To stay within: {limits}. `python -m train evaluate` has no limit."
+        return f"{cost} To stay within: {limits}. `python -m train evaluate` has no limit."
 
     def know(self, known: Evaluation | None) -> None:
         """What an earlier start of the run has judged and spent."""
@@ -225,7 +225,7 @@ class JudgingBudget:
         return min(MOST_LEARNING_SECONDS, self._correction * (steps + 2 * self.speed.loading))
 
     def learning_room(self) -> float:
-        """What may go into it, with the look at its words behind it; 0 where that is too little."""
+        """What may go into it, with the look at its words after it; 0 where that is too little."""
         known = len(self._known.candidates[0].sentences) if self._known else 0
         room = self.room_seconds - (self.candidate_seconds(known) if self.heard else 0.0)
         return room if room >= LEAST_LEARNING_SHARE * self.learning_seconds() else 0.0

@@ -1,6 +1,6 @@
 """Has the base and every saved epoch speak the sentences, judges them, and keeps evaluation.json.
 
-It works where samples are spoken, behind them, and like a sample it never stops a run and changes
+It works where samples are spoken, after them, and like a sample it never stops a run and changes
 no bit of it: what cannot be measured is left for the next epoch or the next start, with a line.
 """
 
@@ -56,8 +56,8 @@ MOST_FAILURES = 3
 class Evaluator:
     """Judges by the plan, inside the sampler's turn.
 
-    told: hears of every evaluation and the candidate that is new in it. budget: what it may cost;
-    None is unlimited, and speaks all sentences.
+    on_evaluation: called with every evaluation and the candidate that is new in it. budget: what it
+    may cost; None is unlimited, and speaks all sentences.
     """
 
     def __init__(
@@ -65,7 +65,7 @@ class Evaluator:
         plan: EvaluationPlan,
         sampler: Sampler,
         checkpoints: Checkpoints,
-        told: Callable[[Evaluation, Candidate], None] | None = None,
+        on_evaluation: Callable[[Evaluation, Candidate], None] | None = None,
         *,
         budget: JudgingBudget | None = None,
     ) -> None:
@@ -76,7 +76,7 @@ class Evaluator:
         self.failures = 0
         self.budget = budget
         self.progress: Progress | None = None
-        self._told = told
+        self._on_evaluation = on_evaluation
 
     @property
     def working(self) -> bool:
@@ -177,8 +177,10 @@ class Evaluator:
             budget.epoch_seconds = max(budget.epoch_seconds, epoch_seconds)
             self._plan_rest(budget, max(1, budget.coming(epoch.epoch)), epoch_seconds)
             if not budget.judges_epoch(epoch.epoch):
-                told = "Epoch %d is not judged, to save time; `python -m train evaluate` judges it."
-                log.info(told, epoch.epoch)
+                log.info(
+                    "Epoch %d is not judged, to save time; `python -m train evaluate` judges it.",
+                    epoch.epoch,
+                )
                 return
         self._judge(epoch, epoch_seconds)
 
@@ -313,8 +315,8 @@ class Evaluator:
         crash_point("after evaluation")
         if found.verdict and found.verdict.kind != "blend":
             self.checkpoints.publish_best()
-        if self._told:
-            self._told(found, found.candidates[-1])
+        if self._on_evaluation:
+            self._on_evaluation(found, found.candidates[-1])
         return found
 
     def _decided(self, known: Evaluation) -> Evaluation:
@@ -327,10 +329,10 @@ class Evaluator:
             if one.kind != "base" and one.epoch not in there
             and (one.kind, one.epoch, one.share) != ("blend", kept.get("epoch"), kept.get("share"))
         }  # fmt: skip
-        told, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
+        judged, verdict = decide(candidates, gone, sum(clip.seconds for clip in self.plan.clips))
         return replace(
-            known, made_at=_now(), candidates=told, verdict=verdict,
-            smallest_difference=judges.smallest_differences(told),
+            known, made_at=_now(), candidates=judged, verdict=verdict,
+            smallest_difference=judges.smallest_differences(judged),
         )  # fmt: skip
 
     def _known(self) -> Evaluation | None:

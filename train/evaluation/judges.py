@@ -1,7 +1,7 @@
 """A candidate's entry in evaluation.json, from what the worker measured of its sentences. Pure.
 
 Judges share one form: a figure a sentence, or None where there is nothing to judge. Sentences that
-went astray are counted and judged by nobody: a mean over them would be a lottery.
+went astray are counted and not judged: a mean over them would be chance.
 
 Means have bootstrap intervals: sentences are what is drawn again (Efron 1979), as the next text is
 another sentence. Two candidates spoke the same sentences with the same seeds, so their difference

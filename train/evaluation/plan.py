@@ -94,7 +94,7 @@ def plan_of(
 
 
 def warn_of_few_clips(data: Dataset) -> None:
-    """A loss of one or two clips is a lottery; what helps is told."""
+    """A loss of one or two clips is chance; says what helps."""
     if len(data.validation) < FEWEST_VALIDATION_CLIPS:
         log.warning(
             "Validation has %d clips, fewer than %d: its loss says little about an epoch. Add "
@@ -164,9 +164,9 @@ def set_sha256(
 ) -> str:
     """What makes two evaluations comparable: the same sentences, seeds, recording and recogniser
     ("" is none)."""
-    told = [[one.text, one.language, one.seed] for one in (each.request for each in sentences)]
+    spoken = [[one.text, one.language, one.seed] for one in (each.request for each in sentences)]
     heard = [recogniser] if recogniser else []
-    return hashlib.sha256(json.dumps([reference_sha256, told, *heard]).encode()).hexdigest()
+    return hashlib.sha256(json.dumps([reference_sha256, spoken, *heard]).encode()).hexdigest()
 
 
 def _lines(path: Path) -> list[str]:

@@ -23,8 +23,8 @@ def line(evaluation: Evaluation, one: Candidate) -> str:
             beside = f" (base {_mean(base, judge)})" if judge in base.judges else ""
             parts.append(f"{name} {_mean(one, judge)}{beside}")
     parts.append(f"astray {one.astray} of {len(one.sentences)} (base {base.astray})")
-    told = "  ".join(parts)
-    return f"{told}. {' '.join(one.remarks)}".rstrip()
+    shown = "  ".join(parts)
+    return f"{shown}. {' '.join(one.remarks)}".rstrip()
 
 
 def table(evaluation: Evaluation) -> str:

@@ -2,13 +2,14 @@
 
 In this order; docs/evaluation.md tells it to users:
 
-    1. finished   whoever has clearly more sentences astray than the one with the fewest is out
-    2. rate       whoever speaks clearly further from the person's rate than the base is out
-    3. words      whoever says its words worse than the base is out: by word errors where a
+    1. finished   one with clearly more sentences astray than the one with the fewest is out
+    2. rate       one that speaks clearly further from the person's rate than the base is out
+    3. words      one that says its words worse than the base is out: by word errors where a
                   recogniser listened, else by the words that were left out
     4. the base   stays the best unless one that is left is measurably better than it, or a blend
                   ties with it
-    5. words      of those, whoever a recogniser understands measurably worse than the best is out
+    5. words      of those, one that a recogniser understands measurably worse than the best is
+                  out
     6. voice      of those, the nearest to the person; of several that cannot be told apart the one
                   with more words where no recogniser listened, and then the smallest share
 
@@ -49,24 +50,24 @@ def decide(
 ) -> tuple[list[Candidate], Verdict | None]:  # fmt: skip
     """The candidates with what is wrong with each, and the best of them.
 
-    pruned: names of those whose checkpoints are gone, which are told of and cannot be chosen;
+    pruned: names of those whose checkpoints are gone, which are listed and cannot be chosen;
     speech_seconds: of the person's clips, for the advice. No verdict without the base, or without
     anything beside it.
     """
     base = next((one for one in candidates if one.kind == "base"), None)
     if base is None or len(candidates) < 2:
         return list(candidates), None
-    told = [_told(one, base, candidates) for one in candidates]
-    left = [one for one in told if one.ruled_out is None and one.name not in pruned]
-    own = next(one for one in told if one.kind == "base")
+    judged = [_with_remarks(one, base, candidates) for one in candidates]
+    left = [one for one in judged if one.ruled_out is None and one.name not in pruned]
+    own = next(one for one in judged if one.kind == "base")
     if not left:
         because = "no candidate, nor the base itself, can be relied on"
-        return told, _base_is_best(own, told, speech_seconds, because)
-    learned = [one for one in left if one.kind != "base" and _may_follow(one, own, told)]
+        return judged, _base_is_best(own, judged, speech_seconds, because)
+    learned = [one for one in left if one.kind != "base" and _may_follow(one, own, judged)]
     if not learned:
-        return told, _base_is_best(own, told, speech_seconds)
+        return judged, _base_is_best(own, judged, speech_seconds)
     best = _nearest(learned)
-    return told, Verdict(
+    return judged, Verdict(
         best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
     )
 
@@ -74,7 +75,7 @@ def decide(
 # What is wrong with one
 
 
-def _told(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
+def _with_remarks(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
     reasons = [
         reason
         for reason in (_astray(one, candidates), _drift(one, base), _loses_words(one, base))
@@ -98,8 +99,8 @@ def _astray(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
     if one.astray - fewest < allowed:
         return None
     counts = ((one.unfinished, "do not end"), (one.cut, "are cut"), (one.babbling, "babble"))
-    told = ", ".join(f"{count} {what}" for count, what in counts if count)
-    return f"Of {len(one.sentences)} sentences {told}; of the best only {fewest} go astray."
+    astray = ", ".join(f"{count} {what}" for count, what in counts if count)
+    return f"Of {len(one.sentences)} sentences {astray}; of the best only {fewest} go astray."
 
 
 def _drift(one: Candidate, base: Candidate) -> str | None:
@@ -191,11 +192,11 @@ def _alike(some: Sequence[Candidate], one: Candidate, judge: str) -> list[Candid
     ]
 
 
-def _may_follow(one: Candidate, base: Candidate, told: Sequence[Candidate]) -> bool:
+def _may_follow(one: Candidate, base: Candidate, judged: Sequence[Candidate]) -> bool:
     """Whether it may take the base's place."""
     if base.ruled_out is not None or _measurably_better(one, base):
         return True
-    return one.kind == "blend" and _ties(one, base) and _learned(one, told)
+    return one.kind == "blend" and _ties(one, base) and _learned(one, judged)
 
 
 def _measurably_better(one: Candidate, base: Candidate) -> bool:
@@ -219,11 +220,11 @@ def _ties(one: Candidate, base: Candidate) -> bool:
     return voice is not None and voice.high >= 0 and (errors is None or errors.mean <= TIE_MARGIN)
 
 
-def _learned(blend: Candidate, told: Sequence[Candidate]) -> bool:
+def _learned(blend: Candidate, judged: Sequence[Candidate]) -> bool:
     """Whether the epoch that is in a blend can be told from the base; what was not judged can."""
     return not any(
         one.indistinguishable_from_base
-        for one in told
+        for one in judged
         if one.kind == "epoch" and one.epoch == blend.epoch
     )
 
@@ -240,17 +241,17 @@ def _nearer_rate(best: Candidate, base: Candidate) -> bool:
 
 def _why(best: Candidate, base: Candidate) -> str:
     # What no judge tells from the base is no better than it.
-    told = "is taken" if best.indistinguishable_from_base else "is the best"
-    parts = [f"{best.name} {told}", _why_the_voice(best, base)]
+    verb = "is taken" if best.indistinguishable_from_base else "is the best"
+    parts = [f"{best.name} {verb}", _why_the_voice(best, base)]
     if WORD_ERRORS in best.judges and WORD_ERRORS in base.judges:
         own, usual = best.mean(WORD_ERRORS), base.mean(WORD_ERRORS)
         parts.append(f"with word errors of {own:.0%} (the base {usual:.0%})")
     elif WORDS in best.judges and WORDS in base.judges:
         own, usual = best.mean(WORDS), base.mean(WORDS)
         parts.append(f"with {own:.0%} of the words (the base {usual:.0%})")
-    told = f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
+    reason = f"{parts[0].capitalize()}: {', '.join(parts[1:])}."
     worse = ", ".join(_got_worse(best, base))
-    return f"{told} Measurably worse than the base: {worse}." if worse else told
+    return f"{reason} Measurably worse than the base: {worse}." if worse else reason
 
 
 def _got_worse(best: Candidate, base: Candidate) -> list[str]:
@@ -281,24 +282,24 @@ def _why_the_voice(best: Candidate, base: Candidate) -> str:
     voice = against(best, base, VOICE)
     if voice is None:
         return "with the lowest validation loss of those that speak as well as the base"
-    told = f"voice {best.mean(VOICE):.2f}, the base {base.mean(VOICE):.2f}"
+    voices = f"voice {best.mean(VOICE):.2f}, the base {base.mean(VOICE):.2f}"
     if voice.low > 0:
-        return f"nearest to the person ({told})"
+        return f"nearest to the person ({voices})"
     if _nearer_rate(best, base):
         own, usual = best.mean(RATE_DRIFT), base.mean(RATE_DRIFT)
         return (
-            f"not measurably further from the person than the base ({told}), and nearer to "
+            f"not measurably further from the person than the base ({voices}), and nearer to "
             f"their rate ({own:+.0f} %, the base {usual:+.0f} %)"
         )
     if base.ruled_out is None and not _measurably_better(best, base):
-        return f"a blend that speaks as well as the base ({told})"
-    return f"not measurably further from the person than the base ({told})"
+        return f"a blend that speaks as well as the base ({voices})"
+    return f"not measurably further from the person than the base ({voices})"
 
 
 def _base_is_best(
-    base: Candidate, told: Sequence[Candidate], speech_seconds: float | None, because: str = ""
+    base: Candidate, judged: Sequence[Candidate], speech_seconds: float | None, because: str = ""
 ) -> Verdict:
-    others = [one for one in told if one.kind != "base"]
+    others = [one for one in judged if one.kind != "base"]
     same = bool(others) and all(one.indistinguishable_from_base for one in others)
     if because:
         reason = f"The base is kept: {because}."

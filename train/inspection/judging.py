@@ -1,6 +1,6 @@
 """From measurements of all clips to findings: which clips are suspect, and why; who speaks. Pure.
 
-Some limits are absolute: nobody wants 3 s of silence around a sentence. Others go by the dataset
+Some limits are absolute: 3 s of silence are too many around a sentence. Others go by the dataset
 itself, as median and MAD (median absolute deviation), so that a slow speaker is not suspect among
 their own clips. Limits were chosen on flite's slt, those of voices with kal16; figures on other
 voices are in docs/benchmarks.md, "Suspect clips".

@@ -292,8 +292,8 @@ def _judge_voices(
                 likeness.setdefault(number, value)
             for place in groups.others:
                 value = groups.likeness[place]
-                told = f"It sounds like somebody else than most clips by {model} ({value:.2f})."
-                others.setdefault(own[place], told)
+                finding = f"It sounds like somebody else than most clips by {model} ({value:.2f})."
+                others.setdefault(own[place], finding)
             if groups.two_people:
                 notes.append(
                     f"The {len(own)} clips of {speaker!r} sound like two people by {model} "

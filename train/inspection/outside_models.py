@@ -1,6 +1,6 @@
 """Speaker and spoof models that a person names: ONNX files such as ECAPA-TDNN and AASIST.
 
-What a model takes is told from the shape of its one input: samples at 16 kHz, `[batch, samples]` or
+What a model takes follows from the shape of its one input: samples at 16 kHz, `[batch, samples]` or
 `[batch, 1, samples]`, or 80 log-mel bands, `[batch, frames, 80]` or `[batch, 80, frames]` (Kaldi's
 filterbanks, each band's mean taken off, as WeSpeaker's are). Others are refused by their shape.
 """
@@ -16,7 +16,7 @@ from machine.errors import SotaqueError
 from machine.onnxruntime import sessions
 from xtts.audio import MEL_BANDS, SPEAKER_RATE
 
-# A shorter vector tells hardly anybody from anybody: rather a class or a score.
+# A shorter vector hardly tells people apart: rather a class or a score.
 _FEWEST_DIMENSIONS = 16
 # Kaldi's unit is the 16-bit integer.
 _FULL_SCALE = 32_768.0
@@ -113,9 +113,9 @@ class OutsideModel:
         try:
             return [np.asarray(one) for one in self.session.run(None, {self.input: given})]
         except Exception as error:  # its own kinds derive from Exception alone
-            told = " ".join(str(error).split())[:300]
+            message = " ".join(str(error).split())[:300]
             raise OutsideModelError(
-                f"{self._named} fails on {_shown(given.shape)} ({self.kind}): {told}"
+                f"{self._named} fails on {_shown(given.shape)} ({self.kind}): {message}"
             ) from error
 
     def _prepared(self, waveform: torch.Tensor) -> np.ndarray:

@@ -12,7 +12,7 @@ import numpy as np
 _FRAME_SECONDS = 0.02
 _HOP_SECONDS = 0.01
 _FLOOR_DB = -100.0
-# Below the loud frames (95th percentile) by more than this, nobody speaks.
+# Below the loud frames (95th percentile) by more than this, there is no speech.
 _SPEECH_RANGE_DB = 30.0
 # So many active frames in a row are more than a click.
 _FRAMES_IN_A_ROW = 4
@@ -42,7 +42,7 @@ class SoundFacts:
 
     level_db: loud frames, against full scale; noise_db: quiet frames below them (larger is
     cleaner); clipped: share of samples at the peak; heard_hz: the highest frequency with sound;
-    lead_seconds, tail_seconds: before and behind what is spoken; start_db, end_db: the first and
+    lead_seconds, tail_seconds: before and after what is spoken; start_db, end_db: the first and
     last 30 ms, below the loud frames; flatness: 0 a tone to 1 noise; tone: share of a frame's
     energy in one narrow band.
     """
@@ -116,7 +116,7 @@ def _decibels(samples: np.ndarray) -> float:
 
 
 def _spoken(active: np.ndarray) -> tuple[int, int]:
-    """(first frame, behind the last) of what lies between the silences; everything if nothing."""
+    """(first frame, last + 1) of what lies between the silences; everything if nothing."""
     kernel = np.ones(_FRAMES_IN_A_ROW)
     runs = np.convolve(active, kernel, "valid") >= _FRAMES_IN_A_ROW
     (places,) = np.nonzero(runs)

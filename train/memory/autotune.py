@@ -26,7 +26,7 @@ log = logging.getLogger("train")
 
 # Fragments between blocks, other clips' longer texts, and samples spoken on the same card.
 HEADROOM = 0.15
-# Of a CPU's RAM: the rest is the worker that speaks, the file cache and whoever else is there.
+# Of a CPU's RAM: the rest is the worker that speaks, the file cache and what else runs.
 CPU_SHARE = 0.5
 
 
@@ -41,7 +41,7 @@ def fit_batches(
     if context.device.value.startswith("cuda"):
         seconds, reason = _tried_or_remembered(settings, context, learner, batches)
     else:
-        recomputed = learner.config.learning.recompute
+        recomputed = learner.config.trainable.recompute
         needed = longest_clip_memory(settings, context, learner.gpt, batches, recomputed=recomputed)
         ram = context.machine.memory_bytes // learner.world.local_size
         second = needed.activations / longest
@@ -64,7 +64,7 @@ def longest_clip_memory(
     return estimate_memory(
         shape,
         parameters=parameters,
-        learning=num_adapter_weights(settings.lora_rank, shape) or parameters,
+        trainable=num_adapter_weights(settings.lora_rank, shape) or parameters,
         audio_seconds=longest_seconds(batches),
         clips=1,
         precision=context.precision.value,
@@ -89,7 +89,7 @@ def _tried_or_remembered(
     name = torch.cuda.get_device_name(context.device.value)
     total = torch.cuda.get_device_properties(context.device.value).total_memory
     key = repr(
-        (torch.__version__, name, total, context.config.gpt, learner.config.learning, wanted,
+        (torch.__version__, name, total, context.config.gpt, learner.config.trainable, wanted,
          settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
     )  # fmt: skip
     if known := memory.get(key):
@@ -128,7 +128,7 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         if found is None or not found.transient:
             raise
     else:
-        numbers = sum(weight.numel() for weight in learner.weights.learning)
+        numbers = sum(weight.numel() for weight in learner.weights.trainable)
         coming = 0.0
         if not tensor_bytes(learner.optimizer.state):
             coming = STATE_BYTES[learner.config.optimizer] * numbers
@@ -179,7 +179,7 @@ def fitting_on_cpu(
     """
     room = ram_bytes * CPU_SHARE - held_bytes
     seconds = max(1.0, room / second_bytes)
-    told = f"{size_words(ram_bytes)} of RAM"
+    ram = f"{size_words(ram_bytes)} of RAM"
     if seconds >= wanted_seconds:
-        return wanted_seconds, f"fits into half of {told}"
-    return round(seconds, 1), f"what half of {told} has room for"
+        return wanted_seconds, f"fits into half of {ram}"
+    return round(seconds, 1), f"what half of {ram} has room for"

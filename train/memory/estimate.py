@@ -48,22 +48,22 @@ def estimate_memory(
     shape: GPTShape,
     *,
     parameters: int,
-    learning: int,
+    trainable: int,
     audio_seconds: float,
     clips: int,
     precision: str,
     optimizer: str,
     recomputed: bool,
 ) -> MemoryEstimate:
-    """parameters: of the model, learning: those that have a gradient; audio_seconds: of a batch."""
+    """parameters: of the model; trainable: those with a gradient; audio_seconds: of a batch."""
     position = _position_bytes(shape, precision, recomputed)
     heads = 4 * (shape.audio_ids + shape.text_ids) / 2
     second = (CODE_RATE / SAMPLES_PER_CODE + TEXT_IDS_A_SECOND) * (position + heads)
     conditioning = 4 * _CONDITIONING_FRAMES * _CONDITIONING_WIDTHS * shape.width
     return MemoryEstimate(
         weights=4 * parameters,
-        gradients=4 * learning,
-        states=int(STATE_BYTES[optimizer] * learning),
+        gradients=4 * trainable,
+        states=int(STATE_BYTES[optimizer] * trainable),
         activations=int(audio_seconds * second + clips * (conditioning + NUM_LATENTS * position)),
     )
 

@@ -6,7 +6,7 @@
 
 The name is the last one of OUTPUT_DIR, with a number where another run has it. Paths alone would
 not tell runs apart: in a container every OUTPUT_DIR is the same one. Event files directly in
-RUNS_DIR are of earlier versions and could be anybody's: they stay where they are.
+RUNS_DIR are of earlier versions and of an unknown run: they stay where they are.
 """
 
 import itertools
@@ -94,11 +94,11 @@ def _marks(runs_dir: Path, own: Any) -> list[Path]:
 
 def _of_the_original(mark: Path, run: RunFolder) -> bool:
     """Whether OUTPUT_DIR is a copy: the folder that the mark names is another one with its id."""
-    told = read_json(mark)
-    original = Path(str(told.get("output_dir")))
+    owner = read_json(mark)
+    original = Path(str(owner.get("output_dir")))
     if original == run.folder.resolve():
         return False
-    return bool(read_json(_id_file(RunFolder(original))).get("id") == told.get("id"))
+    return bool(read_json(_id_file(RunFolder(original))).get("id") == owner.get("id"))
 
 
 def _id_file(run: RunFolder) -> Path:

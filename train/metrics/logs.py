@@ -74,7 +74,7 @@ class Logs:
         self.log_every = log_every
         self.tensorboard = tensorboard
         self.machine = machine
-        self._told: set[str] = set()
+        self._reported: set[str] = set()
         self.remaining = RemainingTime(num_epochs, steps_per_epoch)
         self._first_step = first_step
         self._peak_flops = peak_flops
@@ -159,18 +159,18 @@ class Logs:
             self._curves.text("evaluation/table", report.markdown(evaluation), candidate.epoch)
             self._curves.image("evaluation/figure", picture(evaluation), candidate.epoch)
 
-    def sample(self, epoch: int, told: SampleSidecar) -> None:
+    def sample(self, epoch: int, sidecar: SampleSidecar) -> None:
         """A sample with its reference, as audio and as pictures; `epoch` is their step."""
         files = of_epoch(self.run, epoch)
         for what, path in (("output", files.output), ("reference", files.reference)):
-            if told.mode == "skipped" or not path.is_file():
+            if sidecar.mode == "skipped" or not path.is_file():
                 continue
             waveform = audio.read(path, audio.VOCODER_RATE)
             with self._forgiving("The curves"):
                 self._curves.sound(f"sample/{what}", waveform, epoch)
-        if told.similarity is not None:
+        if sidecar.similarity is not None:
             with self._forgiving("The curves"):
-                self._curves.numbers("sample", {"similarity": told.similarity}, epoch)
+                self._curves.numbers("sample", {"similarity": sidecar.similarity}, epoch)
 
     def _record(self, kind: str, record: dict[str, Any]) -> None:
         plain = {
@@ -188,11 +188,11 @@ class Logs:
         """A full disk costs curves; the next checkpoint decides whether training goes on."""
         try:
             yield
-            self._told.discard(what)
+            self._reported.discard(what)
         except OSError as error:
-            if what not in self._told:
+            if what not in self._reported:
                 log.warning("%s cannot be written (%s). Training goes on.", what, error)
-            self._told.add(what)
+            self._reported.add(what)
 
 
 @dataclass

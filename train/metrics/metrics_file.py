@@ -19,7 +19,7 @@ class MetricsFile:
     """The file of one run, open for its end. Raises WriteError where it cannot be opened."""
 
     def __init__(self, path: Path, step: int) -> None:
-        """Cuts the file back to `step`, the last one that the run goes on behind."""
+        """Cuts the file back to `step`, the last step that the run goes on after."""
         make_folder(path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with refused(path):
@@ -41,7 +41,7 @@ class MetricsFile:
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Removes what a killed run wrote behind its last checkpoint, and a half-written line."""
+    """Removes what a killed run wrote after its last checkpoint, and a half-written line."""
     if not path.is_file():
         return
     lines = path.read_bytes().split(b"\n")

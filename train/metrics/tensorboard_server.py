@@ -69,7 +69,7 @@ def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None
 
 
 def free_port(first: int, host: str) -> int:
-    """The first port from `first` on that nobody listens on; `first` itself when none is free."""
+    """The first port from `first` on that is free; `first` itself when none is free."""
     for port in range(first, min(first + MOST_PORTS_TRIED, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

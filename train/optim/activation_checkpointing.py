@@ -32,11 +32,11 @@ def chosen(setting: str, footprint: MemoryEstimate, room_bytes: int | None) -> t
     if room_bytes is None:
         return False, "nothing is known of the memory"
     share = footprint.total_bytes / room_bytes
-    told = (
+    reason = (
         f"the longest clip takes about {footprint.total_bytes / 1e9:.1f} of "
         f"{room_bytes / 1e9:.1f} GB"
     )
-    return share > LARGEST_SHARE, told
+    return share > LARGEST_SHARE, reason
 
 
 def _recomputed(block: nn.Module) -> None:

@@ -5,7 +5,7 @@ value is one of 256 levels. Small tensors (under 4,096 values) stay in float32. 
 arithmetic are float32 as before; at XTTS-v2's size 2.6 GB less. The numbers are those of torchao's
 AdamW8bit, and so are the states in checkpoints.
 
-Tensors stand behind each other and are worked on in chunks, so that a step starts as many kernels
+Tensors stand one after the other and are worked on in chunks, so that a step starts as many kernels
 as there are chunks to fill, however many tensors there are, and needs no more memory beside than a
 chunk's. A value's level is found by one search among the thresholds between levels.
 """
@@ -33,7 +33,7 @@ class AdamW8bit(torch.optim.Optimizer):
     ) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._rows = [row for group in self.param_groups for row in _rows(group)]
-        # Views of what is allocated, so that whoever asks sees how much it is.
+        # Views of what is allocated, so that `optimizer.state` shows how much it is.
         for row in self._rows:
             self.state |= {place.weight: row.averages_of(place) for place in row.places}
 
@@ -51,7 +51,7 @@ class AdamW8bit(torch.optim.Optimizer):
         return {"adamw8bit": [row.state_of(place) for row, place in found]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up what `state_dict` told."""
+        """Takes up what `state_dict` returned."""
         places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for weight, kept in zip(weights, state_dict["adamw8bit"], strict=True):
@@ -123,7 +123,7 @@ class _Averages:
 
 
 class _Row:
-    """Weights of one group behind each other, all with averages in 8 bits or none."""
+    """Weights of one group one after the other, all with averages in 8 bits or none."""
 
     def __init__(
         self, group: Mapping[str, Any], weights: Sequence[Tensor], *, quantised: bool
@@ -178,7 +178,7 @@ class _Row:
         }  # fmt: skip
 
     def take_up(self, place: _Place, kept: Mapping[str, Any]) -> None:
-        """What `state_of` told."""
+        """What `state_of` returned."""
         if kept:
             place.steps = int(kept["step"])
             self._first.take_up(place, kept["exp_avg"])
@@ -195,7 +195,7 @@ def _rows(group: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _chunks(places: Sequence[_Place]) -> Iterator[list[tuple[_Place, int, int]]]:
-    """Pieces of weights, (place, from, to), that stand behind each other, have taken the same
+    """Pieces of weights, (place, from, to), that follow each other, have taken the same
     number of steps and are at most `CHUNK` values together."""
     chunk, room = list[tuple[_Place, int, int]](), CHUNK
     for number, place in enumerate(places):

@@ -31,7 +31,7 @@ class ExponentialMovingAverage:
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the module has the averages for weights; behind, its own, bit for bit."""
+        """Inside, the module has the averages for weights; afterwards its own, bit for bit."""
         self._swap()
         try:
             yield

@@ -3,7 +3,7 @@
 Hu et al. 2021 (https://arxiv.org/abs/2106.09685) by peft's low-level way: y = Wx + (alpha/r) B A x,
 where only A and B learn. Everything else is frozen, the conditioning too, so that a voice is
 learned and other languages are not forgotten. Checkpoints hold W + (alpha/r) B A under the plain
-names: whoever reads them never sees that there were adapters.
+names: their readers never see that there were adapters.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-# Behind the warm-up the rate holds for so many steps, then falls with 1/sqrt(step). It depends on
+# After the warm-up the rate holds for so many steps, then falls with 1/sqrt(step). It depends on
 # the step alone, so that a longer NUM_EPOCHS continues a run instead of changing it.
 HOLD_STEPS = 1000
 # What is left of the rate at a cosine's end: at zero nothing would learn where a run goes on.
@@ -18,8 +18,8 @@ class Schedule:
     warmup_steps: int = 0
     total_steps: int = 0
 
-    def share(self, step: int) -> float:
-        """The share of the peak rate at `step` (from 0), behind a linear warm-up."""
+    def factor(self, step: int) -> float:
+        """What the peak rate is multiplied with at `step` (from 0), after a linear warm-up."""
         warm = min(1.0, (step + 1) / max(1, self.warmup_steps))
         if self.name == "constant":
             return warm

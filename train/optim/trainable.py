@@ -36,33 +36,31 @@ class TrainableWeights:
     Raises SotaqueError for FREEZE and LORA_RANK that do not fit.
     """
 
-    def __init__(self, gpt: GPT, learning: TrainableParts, seed: int) -> None:
+    def __init__(self, gpt: GPT, parts: TrainableParts, seed: int) -> None:
         self.gpt = gpt
-        if learning.lora and learning.freeze:
+        if parts.lora and parts.freeze:
             raise SotaqueError(
-                f"FREEZE={','.join(learning.freeze)} and LORA_RANK={learning.lora.rank} do not go "
+                f"FREEZE={','.join(parts.freeze)} and LORA_RANK={parts.lora.rank} do not go "
                 "together: with adapters everything else is frozen. Leave one of them empty."
             )
-        self.lora = LoraAdapters(gpt, learning.lora, seed) if learning.lora else None
-        self.frozen = freeze(gpt, learning.freeze) if learning.freeze else 0
-        if learning.recompute:
+        self.lora = LoraAdapters(gpt, parts.lora, seed) if parts.lora else None
+        self.frozen = freeze(gpt, parts.freeze) if parts.freeze else 0
+        if parts.recompute:
             checkpoint_activations(gpt)
         # What adapters stand on, where that is no longer the base model.
         self._ground: dict[str, Tensor] | None = None
-        self.averages = (
-            ExponentialMovingAverage(gpt, learning.ema_decay) if learning.ema_decay else None
-        )
+        self.averages = ExponentialMovingAverage(gpt, parts.ema_decay) if parts.ema_decay else None
 
     @property
-    def learning(self) -> list[Tensor]:
+    def trainable(self) -> list[Tensor]:
         """What has gradients."""
         return [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
 
     @property
-    def share(self) -> float:
+    def trainable_share(self) -> float:
         """The share of all numbers that learns."""
         every = sum(parameter.numel() for parameter in self.gpt.parameters())
-        return sum(weight.numel() for weight in self.learning) / every
+        return sum(weight.numel() for weight in self.trainable) / every
 
     def after_step(self, step: int) -> None:
         """After optimizer step `step` (from 1)."""
@@ -104,8 +102,8 @@ class TrainableWeights:
             state["lora"] = _on_cpu(self.lora.adapters())
             state["lora_ground"] = self._ground
         if self.averages:
-            learning = {n: p for n, p in self.gpt.named_parameters() if p.requires_grad}
-            state["raw"] = _on_cpu(learning)
+            trainable = {n: p for n, p in self.gpt.named_parameters() if p.requires_grad}
+            state["raw"] = _on_cpu(trainable)
             state["averages"] = _on_cpu(self.averages.values)
         return state
 

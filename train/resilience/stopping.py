@@ -21,14 +21,14 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 class StopRequest:
     """Whether to stop, and what the loop knows about how long that takes.
 
-    learning: there is something that could be saved. step_seconds: the latest step's;
+    has_state: there is something that could be saved. step_seconds: the latest step's;
     write_seconds: the latest checkpoint's (0 = not known yet).
     """
 
     allowed_seconds: float
     step_seconds: float = 0.0
     write_seconds: float = 0.0
-    learning: bool = False
+    has_state: bool = False
     signal_number: int | None = None
     _seen: int = field(default=0, repr=False)
 
@@ -53,7 +53,7 @@ class StopRequest:
         code = 128 + signal_number
         if self._seen > 1:
             _exit(code, "Second signal: exiting at once. The run goes on from its last epoch.")
-        if not self.learning:
+        if not self.has_state:
             _exit(code, "Stopped before the first step: there is nothing to save.")
         if not self.fits():
             _exit(

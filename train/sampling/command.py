@@ -21,9 +21,9 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     folder = RunFolder(settings.output_dir)
     found = _chosen(folder, epoch)
     context = context_of_run(settings, folder)
-    told: list[SampleSidecar] = []
+    sidecars: list[SampleSidecar] = []
     sampler = speaking_sampler(
-        settings, context, folder, heard=lambda _epoch, sidecar: told.append(sidecar)
+        settings, context, folder, on_sample=lambda _epoch, one: sidecars.append(one)
     )
     plan, reference = sampler.plan, sampler.reference
     files = on_demand(
@@ -34,7 +34,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     with sampler:
         sampler.sample(found.epoch, found.checkpoint, found.sha256, files)
         sampler.finish()
-    if not told or told[0].mode == "skipped":
+    if not sidecars or sidecars[0].mode == "skipped":
         raise RunError(f"Epoch {found.epoch} could not be spoken; the reason is above.")
     log.info("Epoch %d speaks in %s", found.epoch, files.output)
     return 0

@@ -22,7 +22,7 @@ from xtts.workers.failures import WorkerFailed
 class SamplingPlan:
     """Where and how samples are spoken, and why there.
 
-    overlap: the next epoch does not wait; beside_gpu: training runs on a GPU; is_single_process:
+    overlap: the next epoch does not wait; beside_gpu: training runs on a GPU; exclusive:
     that GPU lets no second process in.
     """
 
@@ -31,7 +31,7 @@ class SamplingPlan:
     reason: str
     overlap: bool = False
     beside_gpu: bool = False
-    is_single_process: bool = False
+    exclusive: bool = False
 
     @property
     def device(self) -> str:
@@ -80,7 +80,7 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
     # Not in process: training's own convolutions would be others from here on.
     if without != compute and plan.mode == "gpu_subprocess":
         return replace(plan, compute=without, reason=f"{why}; without cuDNN")
-    if plan.mode == "in_process" and not plan.is_single_process and not failure.transient:
+    if plan.mode == "in_process" and not plan.exclusive and not failure.transient:
         return replace(plan, mode="gpu_subprocess", compute=without, reason=why)
     return _on_cpu(compute, why, plan.beside_gpu)
 
@@ -128,7 +128,7 @@ def _on(
 ) -> SamplingPlan:
     return SamplingPlan(
         mode, asked.on(gpu), reason, overlap=own is not None and gpu is not own,
-        beside_gpu=own is not None, is_single_process=gpu is own and gpu.exclusive,
+        beside_gpu=own is not None, exclusive=gpu is own and gpu.exclusive,
     )  # fmt: skip
 
 

@@ -76,10 +76,10 @@ def of_best(run: RunFolder) -> SampleFiles:
 def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFiles:
     """A sample on demand: a file for each thing asked (what, how, where), so that
     neither the epoch's own sample nor another one on demand is written over."""
-    told = hashlib.sha256(repr(tuple(asked)).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(repr(tuple(asked)).encode()).hexdigest()[:8]
     folder = run.samples_on_demand
     return SampleFiles(
-        folder / f"epoch_{epoch}_{told}.wav", folder / f"epoch_{epoch}_{told}_reference.wav"
+        folder / f"epoch_{epoch}_{digest}.wav", folder / f"epoch_{epoch}_{digest}_reference.wav"
     )
 
 
@@ -97,5 +97,5 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
 
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
     """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
-    told = read_json(of_epoch(run, epoch).sidecar)
-    return bool(told.get("checkpoint_sha256") != sha256)
+    sidecar = read_json(of_epoch(run, epoch).sidecar)
+    return bool(sidecar.get("checkpoint_sha256") != sha256)

@@ -65,9 +65,9 @@ LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 class Sampler:
     """Speaks samples by the plan; `with` starts its worker and ends it.
 
-    new_speaker: what speaks by a plan. heard: called with every sidecar. interrupted: whether the
-    run is to stop; a sample is then given up at once. report: is told of a GPU's fault that its
-    check had not foretold.
+    new_speaker: what speaks by a plan. on_sample: called with every sidecar. interrupted: whether
+    the run is to stop; a sample is then given up at once. report: called with a GPU's fault that
+    its check had not foretold.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Sampler:
         new_speaker: "Callable[[SamplingPlan], Worker | InProcessSpeaker]",
         *,
         seed: int = 0,
-        heard: Callable[[int, SampleSidecar], None] | None = None,
+        on_sample: Callable[[int, SampleSidecar], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         report: Callable[[str, str], None] = report_surprise,
     ) -> None:
@@ -89,7 +89,7 @@ class Sampler:
         self.seed = seed
         self.failures_in_a_row = 0
         self._new_speaker = new_speaker
-        self._heard = heard
+        self._on_sample = on_sample
         self._interrupted = interrupted
         self._report = report
         self._closing = False
@@ -115,26 +115,26 @@ class Sampler:
         others than the epoch's own."""
         self.finish()
         to = files or of_epoch(self.run, epoch)
-        self.submit(lambda: self._sample(epoch, checkpoint, sha256, to, self._heard))
+        self.submit(lambda: self._sample(epoch, checkpoint, sha256, to, self._on_sample))
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
         decoder = learned_for(self.run, best.weights)
         learned = sha256_of(decoder) if decoder else ""
-        told = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
-        wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **told}
+        details = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
+        wanted = {"epoch": best.epoch, "checkpoint_sha256": best.sha256, **details}
         files = of_best(self.run)
         before = {"mode": "skipped", **read_json(files.sidecar)}
         same = before["mode"] != "skipped" and wanted.items() <= before.items()
         if self.plan.mode != "skipped" and not same:
             self.submit(
                 lambda: self._sample(
-                    best.epoch, best.weights, best.sha256, files, None, told, decoder
+                    best.epoch, best.weights, best.sha256, files, None, details, decoder
                 )
             )
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Does some work of speaking behind what is being spoken; beside a training GPU, without
+        """Does some work of speaking after what is being spoken; beside a training GPU, without
         waiting for it."""
         if self.plan.overlap:
             self._running.append(self._pool.submit(work))
@@ -168,18 +168,18 @@ class Sampler:
         checkpoint: Path | None,
         sha256: str,
         files: SampleFiles,
-        heard: Callable[[int, SampleSidecar], None] | None,
+        on_sample: Callable[[int, SampleSidecar], None] | None,
         more: Mapping[str, Any] = MappingProxyType({}),
         decoder: Path | None = None,
     ) -> None:
         person, plan, failure = self.reference, self.plan, None
         text = SynthesisRequest(person.text, person.language, self.seed)
         request = SpeakRequest(text, person.path, files.output, checkpoint, decoder)
-        told = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
-        # Also of a run that speaks no samples: whoever speaks with an epoch needs its person.
+        sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
+        # Also of a run that speaks no samples: who speaks with an epoch needs its person.
         unread = self._write_reference(files.reference)
         if plan.mode != "skipped":
-            told, failure = self._spoken(request, told, unread)
+            sidecar, failure = self._spoken(request, sidecar, unread)
         elif unread:
             log.warning("The recording %s cannot be kept: %s", person.path, unread)
         if self._stopping():
@@ -187,12 +187,12 @@ class Sampler:
             return
         crash_point("mid-sample")
         try:
-            if told.mode == "skipped":  # an older attempt's wav is not of these weights
+            if sidecar.mode == "skipped":  # an older attempt's wav is not of these weights
                 files.output.unlink(missing_ok=True)
             files.sidecar.parent.mkdir(parents=True, exist_ok=True)
-            write_json(files.sidecar, {**asdict(told), **more})
-            if heard:
-                heard(epoch, told)
+            write_json(files.sidecar, {**asdict(sidecar), **more})
+            if on_sample:
+                on_sample(epoch, sidecar)
         except Exception as error:
             log.warning("What is known of sample %d cannot be written: %s", epoch, error)
         if failure and self._lost(failure):

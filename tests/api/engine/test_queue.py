@@ -287,7 +287,7 @@ def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(
         else:
             name = min(ends, key=lambda one: ends[one])
             now, one = ends.pop(name), waiting.speaking[name]
-            if left := one.characters // 100 - one.pieces - 1:
+            if left := one.characters // 100 - one.turns - 1:
                 waiting.pause(name, now, left)
             else:
                 waiting.said(name, now)

@@ -27,13 +27,13 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
 
         async def stalled() -> tuple[httpx.Response, SpeechStream]:
             spoken = service.parts.engine.speak(SynthesisRequest(text, "en"), caller="127.0.0.1")
-            while not spoken.job.held:
+            while not spoken.held:
                 await asyncio.sleep(0.01)
             return await asyncio.to_thread(service.say, "hello"), spoken
 
         other, spoken = asyncio.run_coroutine_threadsafe(stalled(), loop).result(30)
         assert other.status_code == 200
-        assert spoken.bytes == 3 * 50 * 960 and spoken.job.held
+        assert spoken.num_bytes == 3 * 50 * 960 and spoken.held
 
         async def read() -> bytes:
             return b"".join([chunk async for chunk in spoken])

@@ -17,7 +17,6 @@ import pytest
 from api import gate
 from api.app import build
 from api.engine.child import SpeechStream
-from api.engine.queue import QueuedRequest
 from api.metrics import ServiceMetrics
 from api.speech.speaking import SoundForm, SpeechResponse
 from tests.api.conftest import QUICK, Running, running, settings_in
@@ -235,7 +234,7 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(
     parts = SimpleNamespace(
         engine=SimpleNamespace(cancel=cancelled.append), metrics=ServiceMetrics()
     )
-    spoken = SpeechStream(QueuedRequest("s1", "", 0.0, 9.0), SynthesisRequest("x", "en"), None)
+    spoken = SpeechStream("s1", "", 0.0, 9.0, ask=SynthesisRequest("x", "en"))
     spoken.put(b"\0\0")
 
     async def send(message: dict[str, Any]) -> None:

@@ -161,7 +161,7 @@ def test_no_more_is_pinned_than_the_machine_can_spare(monkeypatch):
     "parts", [TrainableParts(), TrainableParts(ema_decay=0.9), TrainableParts(lora=LoraShape(2, 4))]
 )
 def test_what_is_saved_beside_a_gpu_is_what_is_saved_on_a_cpu(parts):
-    learner = a_learner(learning=parts)
+    learner = a_learner(trainable=parts)
     train_step(learner, a_batch(0))
     wanted = {name: tensor.clone() for name, tensor in learner.model_state().items()}
     kept, _ = async_writer.PinnedStaging().copied(learner.weights.unsaved_state())

@@ -14,7 +14,7 @@ NUMBERS = [1, 2, 3]
 
 @pytest.mark.skipif(importlib.util.find_spec("silero_vad") is None, reason="make lock brings it")
 def test_an_installation_by_the_locks_takes_silero():
-    assert find_detector().told == "Silero VAD"
+    assert find_detector().description == "Silero VAD"
 
 
 @pytest.mark.parametrize("name", ["silero", "level"])

@@ -68,6 +68,8 @@ class Speaking:
         progress(1.0)
         if isinstance(request, TrialRequest):
             return self.speed
+        if self.fault is not None:
+            raise self.fault
         if isinstance(request, LearnDecoderRequest):
             return self.learn_decoder(request)
         return self.evaluate(request)
@@ -82,16 +84,12 @@ class Speaking:
         self.best.append(best)
 
     def learn_decoder(self, request: LearnDecoderRequest) -> DecoderLearned:
-        if self.fault is not None:
-            raise self.fault
         self.learned.append(request)
         self.now += request.budget_seconds if self.seconds_a_sentence else 0.0
         request.out.write_bytes(b"tensors")
         return DecoderLearned(2.0, self.distance_after, 40, self.steps, 1.0)
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
-        if self.fault is not None:
-            raise self.fault
         self.requests.append(request)
         self.asked.append(_asked(request))
         epoch = self.asked[-1][0]

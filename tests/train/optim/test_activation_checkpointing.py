@@ -28,7 +28,7 @@ def kept_bytes(learner) -> int:
 @pytest.mark.parametrize("precision", ["fp32", "bf16"])
 def test_gradients_and_steps_are_the_same_bits_with_dropout(precision):
     plain = a_learner(dropout=0.2, precision=precision)
-    twice = a_learner(dropout=0.2, precision=precision, learning=TrainableParts(recompute=True))
+    twice = a_learner(dropout=0.2, precision=precision, trainable=TrainableParts(recompute=True))
     for seed in range(3):
         one, other = train_step(plain, a_batch(seed)), train_step(twice, a_batch(seed))
         assert one == other
@@ -36,7 +36,7 @@ def test_gradients_and_steps_are_the_same_bits_with_dropout(precision):
 
 
 def test_blocks_really_run_twice_and_only_while_they_learn():
-    learner = a_learner(learning=TrainableParts(recompute=True))
+    learner = a_learner(trainable=TrainableParts(recompute=True))
     calls: list[bool] = []
     learner.gpt.gpt.h[0].attn.register_forward_hook(lambda *_: calls.append(True))
     train_step(learner, a_batch())
@@ -47,7 +47,8 @@ def test_blocks_really_run_twice_and_only_while_they_learn():
 
 def test_less_is_kept():
     assert (
-        kept_bytes(a_learner(learning=TrainableParts(recompute=True))) < kept_bytes(a_learner()) / 4
+        kept_bytes(a_learner(trainable=TrainableParts(recompute=True)))
+        < kept_bytes(a_learner()) / 4
     )
 
 

@@ -11,7 +11,7 @@ AVERAGED = TrainableParts(ema_decay=0.5)
 
 
 def test_the_average_is_what_the_formula_says():
-    learner = a_learner(learning=AVERAGED)
+    learner = a_learner(trainable=AVERAGED)
     name = "mel_head.weight"
     expected = learner.gpt.state_dict()[name].clone()
     for number in range(1, 5):
@@ -22,7 +22,7 @@ def test_the_average_is_what_the_formula_says():
 
 
 def test_the_run_itself_is_what_it_was():
-    plain, averaged = a_learner(), a_learner(learning=AVERAGED)
+    plain, averaged = a_learner(), a_learner(trainable=AVERAGED)
     for seed in range(3):
         assert train_step(plain, a_batch(seed)) == train_step(averaged, a_batch(seed))
         averaged.evaluate([a_batch(9)])
@@ -32,7 +32,7 @@ def test_the_run_itself_is_what_it_was():
 
 
 def test_what_is_validated_is_what_is_saved():
-    averaged, plain = a_learner(learning=AVERAGED), a_learner()
+    averaged, plain = a_learner(trainable=AVERAGED), a_learner()
     for seed in range(3):
         train_step(averaged, a_batch(seed))
     plain.resume(averaged.model_state(), None, 3)
@@ -40,7 +40,7 @@ def test_what_is_validated_is_what_is_saved():
 
 
 def test_a_saved_state_does_not_move_with_the_next_step():
-    learner = a_learner(learning=AVERAGED)
+    learner = a_learner(trainable=AVERAGED)
     train_step(learner, a_batch())
     state = learner.model_state()
     kept = {name: tensor.clone() for name, tensor in state.items()}
@@ -49,7 +49,7 @@ def test_a_saved_state_does_not_move_with_the_next_step():
 
 
 def test_a_run_that_had_none_begins_its_averages_where_it_is():
-    plain, averaged = a_learner(), a_learner(learning=AVERAGED)
+    plain, averaged = a_learner(), a_learner(trainable=AVERAGED)
     train_step(plain, a_batch())
     averaged.resume(plain.model_state(), plain.trainer_state(), 1)
     assert same(averaged.model_state(), plain.model_state())

@@ -17,7 +17,7 @@ SMALL = TrainableParts(lora=LoraShape(rank=4, alpha=8))
 
 
 def with_adapters(**changes):
-    return a_learner(learning=SMALL, learning_rate=1e-2, **changes)
+    return a_learner(trainable=SMALL, learning_rate=1e-2, **changes)
 
 
 def learned(steps: int = 3, **changes):
@@ -37,12 +37,6 @@ def test_only_adapters_learn_and_every_linear_layer_has_one():
     moved = {name for name, now in learner.gpt.state_dict().items() if not now.equal(before[name])}
     assert moved and all(".lora_" in name for name in moved)
     assert len(moved) == 2 * 8
-
-
-def test_a_start_is_the_base_model():
-    base = a_learner().model_state()
-    start = with_adapters().model_state()
-    assert start.keys() == base.keys() and same(start, base)
 
 
 def test_merged_says_what_was_learned():
@@ -85,17 +79,19 @@ def test_adapters_on_other_weights_than_the_base_keep_what_they_stand_on():
 
 def test_another_rank_is_refused_in_words():
     first = learned(1)
-    other = a_learner(learning=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
+    other = a_learner(trainable=TrainableParts(lora=LoraShape(rank=2, alpha=4)))
     with pytest.raises(SotaqueError, match="adapters of rank 4, and LORA_RANK is 2"):
         other.resume(first.model_state(), first.trainer_state(), 1)
 
 
-def test_the_same_seed_makes_the_same_adapters_and_disturbs_nothing():
+def test_the_same_seed_makes_the_same_adapters_that_start_as_the_base_and_disturb_nothing():
     torch.manual_seed(3)
     before = torch.get_rng_state()
     one = with_adapters()
     assert torch.equal(before, torch.get_rng_state())
     assert same(weights(one), weights(with_adapters()))
+    base, start = a_learner().model_state(), one.model_state()
+    assert start.keys() == base.keys() and same(start, base)
 
 
 def test_without_peft_a_sentence_says_what_to_type(monkeypatch):

@@ -51,7 +51,7 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
     ids=["bf16", "fp16", "fp32", "recomputed", "frozen", "lora"],
 )
 def test_a_step_is_the_same_bit_for_bit(precision: str, learning: TrainableParts) -> None:
-    recipe = dataclasses.replace(RECIPE, precision=precision, learning=learning)
+    recipe = dataclasses.replace(RECIPE, precision=precision, trainable=learning)
     learner = Learner(new_gpt(small_shape(2), seed=0), recipe)
     losses, wanted = gradients(learner, together=False)
     found_losses, found = gradients(learner, together=True)
