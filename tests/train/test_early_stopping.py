@@ -7,10 +7,10 @@ import pytest
 from train.early_stopping import EarlyStopping
 
 
-def after_losses(epochs: int | None, *losses: float) -> EarlyStopping:
+def after_losses(epochs: int | None, *losses: float, every: int = 1) -> EarlyStopping:
     patience = EarlyStopping(epochs)
-    for epoch, loss in enumerate(losses, start=1):
-        patience.record_loss(epoch, loss)
+    for number, loss in enumerate(losses, start=1):
+        patience.record_loss(every * number, loss)
     return patience
 
 
@@ -30,21 +30,13 @@ def test_over(epochs, losses, over):
     assert after_losses(epochs, *losses).over is over
 
 
-def test_epochs_without_a_validation_count():
-    patience = EarlyStopping(3)
-    patience.record_loss(2, 1.0)
-    patience.record_loss(4, 1.5)
-    assert not patience.over
-    patience.record_loss(6, 1.5)
-    assert patience.over and "since 2 (audio loss 1.000)" in patience.reason
-
-
-def test_a_resumed_run_waits_on():
-    first, second = after_losses(3, 1.0, 2.0, 2.0), EarlyStopping(3)
+def test_a_resumed_run_waits_on_and_epochs_without_a_validation_count():
+    first, second = after_losses(3, 1.0, 1.5, every=2), EarlyStopping(3)
     second.resume(first.state())
-    second.record_loss(4, 2.0)
-    assert second.over
-    second.epochs = 4
+    assert not first.over and not second.over
+    second.record_loss(6, 1.5)
+    assert second.over and "since 2 (audio loss 1.000)" in second.reason
+    second.epochs = 5
     assert not second.over
 
 

@@ -5,6 +5,7 @@ The method is RocksDB's (tools/db_crashtest.py): white box, at points that the c
 box, whenever the seed says. `make test-slow` kills 200 times; KILLS_SEED tries other moments.
 """
 
+import contextlib
 import json
 import os
 import random
@@ -54,8 +55,8 @@ def newest(run: RunFolder) -> int:
 def learned(run: RunFolder) -> list[int]:
     """The epoch of each step in the log, but for a line that was cut off."""
     text = run.metrics.read_text() if run.metrics.exists() else ""
-    records = [json.loads(line) for line in text.split("\n")[:-1]]
-    return [record["epoch"] for record in records if record["kind"] == "train"]
+    told = map(json.loads, text.split("\n")[:-1])
+    return [record["epoch"] for record in told if record["kind"] == "train"]
 
 
 def descendants(pid: int) -> list[int]:
@@ -69,10 +70,8 @@ def descendants(pid: int) -> list[int]:
 def kill(ground: Ground, pid: int) -> tuple[int, list[int]]:
     """(exit code, the processes that were there)."""
     there = descendants(pid)
-    try:
+    with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
-    except ProcessLookupError:
-        pass
     return ground.nursery.end(), there
 
 
@@ -157,8 +156,8 @@ def test_killed_while_an_epoch_is_judged(ground, whole, point):
     assert run.evaluation_file.exists() is (point == "after evaluation")
     assert ground.run(name, **heard) == 0, ground.told()
     found = run.evaluation()
-    assert found is not None and {0, 1, 2} <= {one.epoch for one in found.candidates}
-    assert found.verdict is not None and run.best_weights() is not None
+    assert {0, 1, 2} <= {one.epoch for one in found.candidates}
+    assert found.verdict and run.best_weights()
     assert_same_end(run, whole, EPOCHS)
 
 
@@ -216,10 +215,7 @@ def _wait(draw: random.Random, run: RunFolder, seconds: float) -> None:
 
 
 def _names(run: RunFolder) -> set[str]:
-    try:
-        return set(os.listdir(run.checkpoints))
-    except FileNotFoundError:
-        return set()
+    return set(os.listdir(run.checkpoints)) if run.checkpoints.exists() else set()
 
 
 def _seconds(ground: Ground) -> float:

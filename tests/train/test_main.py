@@ -4,7 +4,6 @@ import logging
 
 import pytest
 
-from machine.errors import SotaqueError
 from train import __main__ as program
 
 
@@ -39,9 +38,20 @@ def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_setting
         assert "docs/settings.md" in settings and len(told.splitlines()) < 25
 
 
-def test_another_verb_is_refused(capsys):
-    assert program.main(["teach"]) == SotaqueError.exit_code
-    assert "There is no verb 'teach'; the verbs are run, check" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["teach"], "There is no verb 'teach'; the verbs are run, check"),
+        (["export"], "export needs --to DIR"),
+        (["check", "--num-epochs", "many"], "NUM_EPOCHS is 'many'"),
+    ],
+)
+def test_what_is_asked_for_wrongly_is_refused_before_anything_is_done(
+    monkeypatch, capsys, words, told
+):
+    monkeypatch.setitem(program._VERBS, "check", lambda *_: pytest.fail("it was run"))
+    assert program.main(words) == 2
+    assert told in capsys.readouterr().err
 
 
 def test_without_a_verb_it_runs(monkeypatch):
@@ -50,23 +60,12 @@ def test_without_a_verb_it_runs(monkeypatch):
     assert program.main(["--seed", "5"]) == 7 and seen == [5]
 
 
-def test_a_setting_that_is_none_is_refused_before_anything_is_done(monkeypatch, capsys):
-    monkeypatch.setitem(program._VERBS, "check", lambda *_: pytest.fail("it was run"))
-    assert program.main(["check", "--num-epochs", "many"]) == 2
-    assert "NUM_EPOCHS is 'many'" in capsys.readouterr().err
-
-
 def test_ctrl_c_before_a_run_is_130(monkeypatch):
     def interrupted(*_: object) -> int:
         raise KeyboardInterrupt
 
     monkeypatch.setitem(program._VERBS, "check", interrupted)
     assert program.main(["check"]) == 130
-
-
-def test_an_export_needs_a_folder(capsys):
-    assert program.main(["export"]) == SotaqueError.exit_code
-    assert "export needs --to DIR" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", ["run", "evaluate", "sample", "export"])

@@ -23,9 +23,9 @@ def test_parts_of_any_size_count(monkeypatch, caplog):
         listening.add(60.0)
         listening.add(1740.0)
     assert caplog.messages == [
-        "Listening: 60 of 3600 s, left 0:19:40",
-        "Listening: 1800 of 3600 s, left 0:00:40",
-    ]
+        "Listening: 60 of 3600 s, left 0:19:40", "Listening: 1800 of 3600 s, left 0:00:40",
+    ]  # fmt: skip
+    assert [progress.clock(one) for one in (-3.0, 59.9, 3723)] == ["0:00:00", "0:00:59", "1:02:03"]
 
 
 def test_a_bar_on_a_terminal_after_some_patience(monkeypatch, capsys):
@@ -34,7 +34,3 @@ def test_a_bar_on_a_terminal_after_some_patience(monkeypatch, capsys):
     assert "Features: 100%" in capsys.readouterr().err
     assert list(progress.with_progress(range(3), 3, "Features", patience_seconds=60)) == [0, 1, 2]
     assert "Features" not in capsys.readouterr().err
-
-
-def test_a_time_is_hours_minutes_and_seconds():
-    assert [progress.clock(one) for one in (-3.0, 59.9, 3723)] == ["0:00:00", "0:00:59", "1:02:03"]

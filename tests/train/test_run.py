@@ -18,16 +18,6 @@ from train.__main__ import main
 from train.trainer import Trainer
 from xtts.voices.run_folder import RunFolder
 
-# A recogniser and a learned decoder have tests of their own, and take seconds a run.
-QUIET = {
-    "SAMPLE_DEVICE": "off",
-    "TENSORBOARD": "off",
-    "EVALUATE_RECOGNISER": "off",
-    "LEARN_DECODER": "off",
-}
-# Small batches: an epoch of 12 clips has 11 steps.
-COMMON = {"BATCH_SECONDS": "1.2", "SEED": "5", "NUM_THREADS": "1", "DEVICE": "cpu"}
-
 
 class Workshop:
     """A base, a dataset and a cache; each run gets folders of its own."""
@@ -37,16 +27,18 @@ class Workshop:
         self.folder = folder
         self.dataset = make_dataset(folder / "data", clips=12, seconds=0.6)
 
-    def arguments(self, name: str, **settings: str) -> list[str]:
+    def arguments(self, name: str, **settings: object) -> list[str]:
+        """The command line of a run. Batches are small: an epoch of 12 clips has 11 steps. A
+        recogniser and a learned decoder have tests of their own, and take seconds a run."""
         own = {
-            "BASE_MODEL": str(self.base),
-            "DATASET_DIR": str(self.dataset),
-            "CACHE_DIR": str(self.folder / "cache"),
-            "OUTPUT_DIR": str(self.folder / name),
-            "RUNS_DIR": str(self.folder / name / "events"),
-        }
-        merged = own | COMMON | QUIET | settings
-        return [f"--{key.lower().replace('_', '-')}={value}" for key, value in merged.items()]
+            "BASE_MODEL": self.base, "DATASET_DIR": self.dataset,
+            "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
+            "RUNS_DIR": self.folder / name / "events", "BATCH_SECONDS": 1.2, "SEED": 5,
+            "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off", "TENSORBOARD": "off",
+            "EVALUATE_RECOGNISER": "off", "LEARN_DECODER": "off",
+        }  # fmt: skip
+        given = (own | settings).items()
+        return [f"--{key.lower().replace('_', '-')}={value}" for key, value in given]
 
     def run(self, name: str, epochs: int, expect: int = 0, **settings: str) -> RunFolder:
         """Trains in this process."""
@@ -137,11 +129,7 @@ def test_a_run_writes_what_the_contract_names(straight):
     validations = {epoch: loss for kind, epoch, _, loss, _ in records if kind == "validation"}
     assert best == {"epoch": min(validations, key=validations.get),
                     "validation_audio_loss": min(validations.values())}  # fmt: skip
-
-
-def test_it_learns(straight):
-    validations = [loss for kind, _, _, loss, _ in losses(straight) if kind == "validation"]
-    assert validations[-1] < validations[0]
+    assert validations[4] < validations[1]  # it learns
 
 
 def test_two_and_two_epochs_are_four(workshop, straight):
@@ -283,7 +271,7 @@ def test_nothing_is_left_to_do(workshop, straight, caplog):
     assert "All 4 epochs are done" in caplog.text
 
 
-@pytest.mark.parametrize("verb", ["run", "evaluate", "sample"])
+@pytest.mark.parametrize("verb", ["run", "evaluate", "learn-decoder", "sample"])
 @pytest.mark.parametrize("other", ["MAX_TRAIN_SAMPLES", "BASE_MODEL"])
 def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
     workshop, straight, tmp_path, capsys, verb, other

@@ -193,14 +193,10 @@ def test_from_other_data_the_weights_are_taken_and_epochs_count_from_1(checkpoin
     assert "other data" in found.notes[0]
 
 
-def test_the_file_of_another_model_is_refused(checkpoints, fresh):
+def test_a_file_that_is_missing_damaged_or_of_another_model_is_named(checkpoints, fresh, tmp_path):
     path = save(checkpoints, 1).path
     with pytest.raises(SotaqueError, match="belongs to another model"):
         fresh.resume(str(path), replace(FINGERPRINT, base_sha256="x"))
-
-
-def test_a_file_that_is_missing_damaged_or_something_else_is_named(checkpoints, fresh, tmp_path):
-    path = save(checkpoints, 1).path
     with pytest.raises(RunError, match=r"none\.pt does not exist"):
         fresh.resume(str(tmp_path / "none.pt"), FINGERPRINT)
     damage(path)

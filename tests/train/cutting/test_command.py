@@ -67,19 +67,16 @@ def says_what_is_spoken(folder: Path) -> bool:
     return plain(said) == plain(" ".join(spoken_by(NUMBERS)))
 
 
-def test_the_clips_say_the_sentences_that_are_spoken(ground):
+def facts_of(folder: Path) -> dict[str, Any]:
+    return json.loads((folder / "cut.json").read_text())
+
+
+def test_the_clips_say_the_sentences_that_are_spoken_and_what_nobody_says_is_named(ground):
     assert says_what_is_spoken(ground.folder)
     for entry in read_entries(ground.folder, "auto", "en"):
         info = soundfile.info(str(entry.path))
         assert (info.samplerate, info.channels, info.subtype) == (16_000, 1, "PCM_16")
         assert 1 <= info.duration <= 11
-
-
-def facts_of(folder: Path) -> dict[str, Any]:
-    return json.loads((folder / "cut.json").read_text())
-
-
-def test_what_is_written_and_not_spoken_is_named(ground):
     assert facts_of(ground.folder)["unheard_sentences"] == [WRONG]
     assert WRONG in (ground.folder / "report.html").read_text()
 

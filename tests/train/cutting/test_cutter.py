@@ -38,20 +38,6 @@ def folder_of_weights(top: Path) -> Path:
     return top / "ear"
 
 
-def test_a_cut_says_how_far_it_is_and_what_is_left(tmp_path, monkeypatch, caplog):
-    join_demo(tmp_path / "fita.wav", NUMBERS)
-    seconds = soundfile.info(str(tmp_path / "fita.wav")).duration
-    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
-    monkeypatch.setattr("train.cutting.cutter.opened", lambda *_: Ear())
-    folder = folder_of_weights(tmp_path)
-    asked = ("--language", "pt", "--recogniser", folder)
-    assert cut(tmp_path / "fita.wav", tmp_path / "out", *asked) == 0
-    lines = [line for line in caplog.messages if ", left 0:0" in line]
-    assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
-    heard = [line for line in lines if line.startswith("Transcribing: ")]
-    assert len(heard) > 1 and heard[-1].endswith("clips, left 0:00:00")
-
-
 def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypatch, caplog):
     join_demo(tmp_path / "fita.wav", NUMBERS)
     ear, asked = Ear(), list[tuple[str, str]]()
@@ -61,9 +47,9 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
         return ear
 
     monkeypatch.setattr(cutter, "opened", opened)
+    monkeypatch.setattr("train.progress._TELL_EVERY_SECONDS", 0.0)
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
-    more = ("--language", "pt", "--recogniser", folder)
-    assert cut(tmp_path / "fita.wav", to, *more) == 0
+    assert cut(tmp_path / "fita.wav", to, "--language", "pt", "--recogniser", folder) == 0
     assert asked == [(str(folder), "pt")]
     assert "Their transcripts are what ear heard" in caplog.text
     entries = read_entries(to, "auto", "pt")
@@ -72,6 +58,11 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
     (unsure,) = [row for row in account_of(to) if row["text"] == "[Music]"]
     assert unsure["reason"] == "unsure words"
     assert float(unsure["seconds"]) == pytest.approx(ear.heard[1], abs=0.02)
+    # It says how far it is and what is left.
+    lines = [line for line in caplog.messages if ", left 0:0" in line]
+    seconds = soundfile.info(str(tmp_path / "fita.wav")).duration
+    assert f"Listening: {seconds:.0f} of {seconds:.0f} s, left 0:00:00" in lines
+    assert lines[-1].startswith("Transcribing: ") and lines[-1].endswith("clips, left 0:00:00")
 
 
 def test_what_was_heard_before_a_stop_is_not_heard_again(tmp_path, monkeypatch):

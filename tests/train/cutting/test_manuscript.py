@@ -43,19 +43,34 @@ item []:
 """
 
 
-@pytest.mark.parametrize(
-    ("name", "content"),
-    [("a.srt", SRT), ("a.vtt", VTT), ("a.lab", HTK), ("b.lab", AUDACITY), ("a.TextGrid", GRID)],
-)
 def test_timed_texts_say_what_is_said_when(tmp_path, name, content):
     (tmp_path / name).write_text(content, newline="")
     assert read_cues(tmp_path / name) == TIMED
+    # A plain text is its paragraphs.
+    (tmp_path / "a.txt").write_bytes("Good\nmorning.\n\nHow are you?\n".encode("utf-16"))
+    assert read_cues(tmp_path / "a.txt") == [Cue(cue.text) for cue in TIMED]
 
 
-def test_a_plain_text_is_its_paragraphs(tmp_path):
-    path = tmp_path / "a.txt"
-    path.write_bytes("Good\nmorning.\n\nHow are you?\n".encode("utf-16"))
-    assert read_cues(path) == [Cue("Good morning."), Cue("How are you?")]
+@pytest.mark.parametrize(
+    ("cues", "language", "sentences"),
+    [
+        (
+            [Cue("今日は晴れです。「本当？」と聞いた。散歩に行こう！")], "ja",
+            ("今日は晴れです。", "「本当？」と聞いた。", "散歩に行こう！"),
+        ),
+        ([Cue("Good. Morning.", 0.0, 1.0), Cue("Olá", 2.0, 3.0)], "pt", ("Good. Morning.", "Olá")),
+        (
+            [Cue('"Where are you?" she asked. (He slept.) “Yes!”) «Non.» It ended.')], "en",
+            ('"Where are you?"', "she asked.", "(He slept.)", "“Yes!”)", "«Non.»", "It ended."),
+        ),
+    ],
+    ids=["without spaces", "cues", "closing quotes"],
+)  # fmt: skip
+def test_where_sentences_end(cues, language, sentences):
+    text = manuscript_of(cues, language)
+    assert text.sentences == sentences and text.is_timed is (len(cues) > 1)
+    words = [unit.sentence for unit in text.units]
+    assert words == sorted(words) and set(words) == set(range(len(sentences)))
 
 
 @pytest.mark.parametrize(
@@ -94,23 +109,3 @@ def test_units_together_are_the_text_and_all_of_its_words():
     words = [word for unit in text.units for word in range(unit.first_word, unit.last_word + 1)]
     assert words == list(range(len(text.words)))
     assert all(word.isalpha() or "'" in word for word in text.words)
-
-
-def test_sentences_of_timed_texts_are_its_cues():
-    text = manuscript_of([Cue("Good. Morning.", 0.0, 1.0), Cue("Olá", 2.0, 3.0)], "pt")
-    assert text.is_timed
-    assert text.sentences == ("Good. Morning.", "Olá")
-    assert text.words_of_sentence == (range(2), range(2, 3))
-
-
-def test_chinese_and_japanese_sentences_end_without_a_space():
-    text = manuscript_of([Cue("今日は晴れです。「本当？」と聞いた。散歩に行こう！")], "ja")
-    assert text.sentences == ("今日は晴れです。", "「本当？」と聞いた。", "散歩に行こう！")
-    assert [unit.sentence for unit in text.units] == [0, 1, 2]
-
-
-def test_closing_quotes_stay_with_their_sentence():
-    written = '"Where are you?" she asked. (He slept.) “Yes!”) «Non.» It ended.'
-    text = manuscript_of([Cue(written)], "en")
-    assert text.sentences[:2] == ('"Where are you?"', "she asked.")
-    assert " ".join(text.sentences) == " ".join(unit.text for unit in text.units) == written

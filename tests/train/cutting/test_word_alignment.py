@@ -38,6 +38,14 @@ def heard(words: list[str]) -> list[HeardWord]:
     return [HeardWord(word, place, place + 1) for place, word in enumerate(words)]
 
 
+def followed(words: list[str], said: list[str], at_once: int) -> TextFollower:
+    follower = TextFollower(words)
+    for start in range(0, len(said), at_once):
+        follower.add(heard(said[start : start + at_once]))
+    follower.finish()
+    return follower
+
+
 def test_a_long_text_is_followed_over_insertions_and_losses():
     generator = random.Random(1)
     words = [f"w{generator.randrange(400)}" for _ in range(5000)]
@@ -52,29 +60,17 @@ def test_a_long_text_is_followed_over_insertions_and_losses():
             continue
         truth.append((place, len(said)))
         said.append(word)
-    follower = TextFollower(words)
-    for start in range(0, len(said), 17):
-        follower.add(heard(said[start : start + 17]))
-    follower.finish()
-    found = set(follower.matches)
+    found = set(followed(words, said, 17).matches)
     assert len(found & set(truth)) > 0.99 * len(truth)
     assert len(found - set(truth)) < 0.01 * len(truth)
 
 
-def test_a_reader_who_begins_in_the_middle_is_found():
+def test_a_reader_who_begins_in_the_middle_is_found_and_another_text_is_not():
     words = [f"w{place}" for place in range(6000)]
-    follower = TextFollower(words)
-    follower.add(heard(words[4000:5000]))
-    follower.finish()
-    assert [word for word, _ in follower.matches] == list(range(4000, 5000))
-
-
-def test_speech_of_another_text_matches_nothing_to_speak_of():
-    follower = TextFollower([f"w{place}" for place in range(1000)])
-    follower.add(heard([f"x{place}" for place in range(1000)]))
-    follower.finish()
-    assert follower.lost
-    assert follower.matches == []
+    found = followed(words, words[4000:5000], 1000)
+    assert [word for word, _ in found.matches] == list(range(4000, 5000))
+    other = followed(words[:1000], [f"x{place}" for place in range(1000)], 1000)
+    assert other.lost and other.matches == []
 
 
 def placed(starts: list[float], certainty: float) -> list[str]:

@@ -47,11 +47,13 @@ def test_the_next_copy_begins_before_a_batch_is_handed_out():
     assert all(one.rows.text is not two.rows.text for one, two in zip(found, batches, strict=True))
 
 
-def test_few_batches_and_none_without_a_copier_are_the_same():
+def test_few_batches_are_the_same_and_on_a_cpu_nothing_is_copied():
     batches = some(2)
     for few in (batches[:0], batches[:1]):
         assert all_same(list(prefetch(iter(few), Recorded())), few)
-    assert all(a is b for a, b in zip(prefetch(iter(batches), None), batches, strict=True))
+    none = copier_for(torch.device("cpu"))
+    assert none is None
+    assert all(a is b for a, b in zip(prefetch(iter(batches), none), batches, strict=True))
 
 
 def test_faults_of_the_data_come_through():
@@ -61,7 +63,3 @@ def test_faults_of_the_data_come_through():
 
     with pytest.raises(OSError, match="disk"):
         list(prefetch(failing(), Recorded()))
-
-
-def test_a_cpu_copies_nothing():
-    assert copier_for(torch.device("cpu")) is None

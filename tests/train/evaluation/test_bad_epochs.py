@@ -9,8 +9,8 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import soundfile
@@ -30,15 +30,12 @@ EPOCHS, SEEDS = 2, (1, 2, 3)
 FASTER = 1.2
 # Saved under this number, with this share of the last epoch.
 GOOD, GOOD_SHARE = 3, 0.3
-# Of a tensor's own spread.
-NOISES = (0.1, 0.2, 0.4)
 State = dict[str, Tensor]
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
-@dataclass(frozen=True)
-class BadEpoch:
+class BadEpoch(NamedTuple):
     """epoch: the number that it is saved under; named: any of these stands in its remarks."""
 
     epoch: int
@@ -47,8 +44,7 @@ class BadEpoch:
     loss: float = 3.5
 
 
-@dataclass(frozen=True)
-class Ground:
+class Ground(NamedTuple):
     """The demo's run, that of the faster clips, and the base's own weights."""
 
     folder: Path
@@ -56,21 +52,27 @@ class Ground:
     fast: RunFolder
     base: State
 
-    def noisy(self, seed: int, size: float) -> State:
-        """The first epoch's weights, all of them disturbed."""
+
+def noisy(size: float) -> Callable[[Ground, int], State]:
+    """The first epoch's weights, all of them disturbed by so much of their own spread."""
+
+    def made(ground: Ground, seed: int) -> State:
         draw = torch.Generator().manual_seed(seed)
         return {
             name: tensor
             + size * tensor.std(correction=0) * torch.randn(tensor.shape, generator=draw)
-            for name, tensor in _state(self.run, 1).items()
+            for name, tensor in _state(ground.run, 1).items()
         }
 
-    def endless(self) -> State:
-        """The last epoch's weights, which never say STOP."""
-        state = dict(_state(self.run, EPOCHS))
-        bias = state[f"{PREFIX}mel_head.bias"].clone()
-        bias[-1] = -1e4
-        return {**state, f"{PREFIX}mel_head.bias": bias}
+    return made
+
+
+def endless(ground: Ground, _: int) -> State:
+    """The last epoch's weights, which never say STOP."""
+    state = dict(_state(ground.run, EPOCHS))
+    bias = state[f"{PREFIX}mel_head.bias"].clone()
+    bias[-1] = -1e4
+    return {**state, f"{PREFIX}mel_head.bias": bias}
 
 
 ASTRAY = (
@@ -78,17 +80,17 @@ ASTRAY = (
     "further from the person's voice",
 )  # fmt: skip
 CASES: Mapping[str, BadEpoch] = {
-    "small noise": BadEpoch(11, lambda ground, seed: ground.noisy(seed, NOISES[0]), ASTRAY),
-    "noise": BadEpoch(12, lambda ground, seed: ground.noisy(seed, NOISES[1]), ASTRAY),
-    "large noise": BadEpoch(13, lambda ground, seed: ground.noisy(seed, NOISES[2]), ASTRAY),
+    "small noise": BadEpoch(11, noisy(0.1), ASTRAY),
+    "noise": BadEpoch(12, noisy(0.2), ASTRAY),
+    "large noise": BadEpoch(13, noisy(0.4), ASTRAY),
     "a loss that is not true": BadEpoch(
-        14, lambda ground, seed: ground.noisy(seed + 50, NOISES[1]),
+        14, lambda ground, seed: noisy(0.2)(ground, seed + 50),
         ("By validation loss alone it would have been the best.",), loss=0.01,
     ),
     "faster": BadEpoch(
         15, lambda ground, _: _state(ground.fast, EPOCHS), ("% faster than the person",)
     ),
-    "never stops": BadEpoch(16, lambda ground, _: ground.endless(), ("do not end",)),
+    "never stops": BadEpoch(16, endless, ("do not end",)),
     "the base relabelled": BadEpoch(
         17, lambda ground, _: ground.base, ("It cannot be told from the base.",)
     ),

@@ -81,17 +81,6 @@ def budget(num_epochs: int = 1, *, heard: bool = True) -> JudgingBudget:
     return JudgingBudget(plan, num_epochs, range(1, num_epochs + 1), SHARES, learns_decoder=True)
 
 
-def test_on_a_slow_machine_a_short_run_is_judged_by_less_and_says_so():
-    slow = budget()
-    slow.speed, slow.epoch_seconds = SLOW, 47.0
-    assert slow.allowed_seconds == LEAST_SECONDS
-    plan = slow.make_plan(1, 8)
-    assert 0 < plan.sentences < 8
-    assert plan.seconds <= LEAST_SECONDS and slow.seconds_left() == plan.seconds
-    assert slow.limits["sentences"] == f"{plan.sentences} sentences of 8"
-    assert f"about {plan.seconds:.0f} s" in slow.sentence()
-
-
 def test_on_a_fast_machine_nothing_is_left_out():
     fast = budget(num_epochs=4)
     fast.speed, fast.epoch_seconds = FAST, 20.0
@@ -144,11 +133,3 @@ def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out():
     assert many.limits["epochs"] == left
     many.make_plan(1, 8)
     assert "epochs" not in many.limits
-
-
-def test_what_an_evaluation_that_is_lost_was_made_with_is_planned():
-    lost = budget()
-    lost.speed = FAST
-    plan = lost.make_plan(1, 16, fixed=12)
-    assert plan.sentences == 12 and lost.limits == {}
-    assert plan.seconds > lost.candidate_seconds(12) + plan.learning_seconds  # with the base

@@ -55,12 +55,15 @@ def test_in_containers_where_every_output_dir_has_one_path_they_keep_apart(
     assert names == ["output", "output-2", "output"]
 
 
-def test_a_run_that_was_moved_keeps_its_curves(anna, bob, runs_dir):
+def test_a_run_that_was_moved_keeps_its_curves(anna, bob, runs_dir, tmp_path):
     first = curve_folder.claim(anna, runs_dir)
     bob.folder.parent.mkdir()
     anna.folder.rename(bob.folder)
     assert curve_folder.claim(bob, runs_dir) == first
     assert json.loads((first / "run.json").read_text())["output_dir"] == str(bob.folder)
+    # Another RUNS_DIR begins anew.
+    assert curve_folder.claim(bob, tmp_path / "others") == tmp_path / "others" / "output"
+    assert curve_folder.find(bob, runs_dir) == first
 
 
 def test_a_copy_of_a_run_is_another_run(anna, bob, runs_dir):
@@ -71,12 +74,6 @@ def test_a_copy_of_a_run_is_another_run(anna, bob, runs_dir):
     assert second == runs_dir / "output-2"
     assert curve_folder.claim(anna, runs_dir) == first
     assert curve_folder.claim(bob, runs_dir) == second
-
-
-def test_another_runs_dir_begins_anew(anna, runs_dir, tmp_path):
-    curve_folder.claim(anna, runs_dir)
-    assert curve_folder.claim(anna, tmp_path / "others") == tmp_path / "others" / "output"
-    assert curve_folder.find(anna, runs_dir) == runs_dir / "output"
 
 
 def test_curves_of_an_earlier_version_stay_and_are_told(anna, runs_dir, caplog):

@@ -12,14 +12,11 @@ from train.metrics import evaluation_picture as drawn
 from xtts.voices.evaluation_file import Evaluation
 
 
-def evaluation(*, with_voice: bool = True) -> Evaluation:
+def evaluation() -> Evaluation:
     told, verdict = verdict_of(
         base(), candidate(facts(1, voice=0.8), epoch=1), candidate(facts(2, lost=0.3), epoch=2)
     )
-    candidates = list(told.values())
-    if not with_voice:
-        candidates = [replace(one, judges={WORDS: one.judges[WORDS]}) for one in candidates]
-    return Evaluation("", "en", {}, "set", {}, {}, {}, candidates, verdict)
+    return Evaluation("", "en", {}, "set", {}, {}, {}, list(told.values()), verdict)
 
 
 def pixels(image: Tensor, colour: tuple[int, int, int]) -> Tensor:
@@ -40,19 +37,14 @@ def test_the_interval_of_the_best_one_stands_where_its_figures_are():
     best = voices[1]
     rows = [drawn.row(end, low, high, drawn.PANEL_HEIGHT) for end in (best.high, best.low)]
     assert abs(int(below.min()) - rows[0]) <= 2 and abs(int(below.max()) - rows[1]) <= 2
-    # The second of three columns.
+    # The second of three columns; what is ruled out is red, and further to the right.
     third = (drawn.WIDTH - drawn.LEFT) / 3
     assert abs(float(green[:, 1].float().mean()) - (drawn.LEFT + 1.5 * third)) < 2
-
-
-def test_what_is_ruled_out_is_red_and_further_to_the_right():
-    image = drawn.picture(evaluation())
-    red, green = pixels(image, drawn.OUT), pixels(image, drawn.BEST)
+    red = pixels(image, drawn.OUT)
     assert len(red) and int(red[:, 1].min()) > int(green[:, 1].max())
-
-
-def test_what_was_not_judged_has_no_panel():
-    assert drawn.picture(evaluation(with_voice=False)).shape[1] == drawn.PANEL_HEIGHT
+    # What was not judged has no panel.
+    words = [replace(one, judges={WORDS: one.judges[WORDS]}) for one in found.candidates]
+    assert drawn.picture(replace(found, candidates=words)).shape[1] == drawn.PANEL_HEIGHT
 
 
 def test_tensorboard_has_it_beside_the_curves(tmp_path):

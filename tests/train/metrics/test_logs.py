@@ -12,7 +12,6 @@ import time
 import urllib.error
 import urllib.parse
 import urllib.request
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -240,23 +239,16 @@ def test_a_spectrogram_is_brightest_where_the_tone_is():
     assert torch.isfinite(spectrogram(torch.zeros(10))).all()
 
 
-@pytest.fixture
-def board(tmp_path: Path) -> Iterator[TensorBoard]:
+def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(tmp_path):
     with logs(tmp_path) as found:
         train(found, 1, 3)
-    server = TensorBoard(tmp_path / "runs", free_port(16_006, "127.0.0.1"))
-    yield server
-    server.close()
-
-
-def test_tensorboard_answers_with_the_runs_scalars_and_ends_with_it(board):
-    assert board.answers(60)
-    points = _shown(board, "scalars", "train/audio_loss", 3)
+    board = TensorBoard(tmp_path / "runs", free_port(16_006, "127.0.0.1"))
+    with contextlib.closing(board):
+        assert board.answers(60)
+        points, pid = _shown(board, "scalars", "train/audio_loss", 3), board._child.pid
     assert [(step, loss) for _, step, loss in points] == [
         (1, 2.0), (2, 1.0), (3, pytest.approx(2 / 3)),
     ]  # fmt: skip
-    pid = board._child.pid
-    board.close()
     assert gone(pid)
     with socket.socket() as again:
         again.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

@@ -39,12 +39,6 @@ def test_only_adapters_learn_and_every_linear_layer_has_one():
     assert len(moved) == 2 * 8
 
 
-def test_a_start_is_the_base_model():
-    base = a_learner().model_state()
-    start = with_adapters().model_state()
-    assert start.keys() == base.keys() and same(start, base)
-
-
 def test_merged_says_what_was_learned():
     """The losses of merged weights in a plain GPT are those with adapters, to fp32's rounding."""
     learner = learned(dropout=0.0)
@@ -90,12 +84,14 @@ def test_another_rank_is_refused_in_words():
         other.resume(first.model_state(), first.trainer_state(), 1)
 
 
-def test_the_same_seed_makes_the_same_adapters_and_disturbs_nothing():
+def test_the_same_seed_makes_the_same_adapters_that_start_as_the_base_and_disturb_nothing():
     torch.manual_seed(3)
     before = torch.get_rng_state()
     one = with_adapters()
     assert torch.equal(before, torch.get_rng_state())
     assert same(weights(one), weights(with_adapters()))
+    base, start = a_learner().model_state(), one.model_state()
+    assert start.keys() == base.keys() and same(start, base)
 
 
 def test_without_peft_a_sentence_says_what_to_type(monkeypatch):

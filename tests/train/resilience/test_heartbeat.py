@@ -70,15 +70,11 @@ def test_a_watchdog_that_has_died_is_told_once(caplog):
     assert len(told) == 1
 
 
-def test_off_starts_nothing():
-    with Heartbeat(None) as beating:
-        assert beating.pid is None
-        assert list(beating.watch(range(3), "learning")) == [0, 1, 2]
-
-
 def test_its_end_leaves_no_process_and_inherits_nothing_else(tmp_path):
     with (tmp_path / ".lock").open("w"), Heartbeat(60.0) as beating:
         pid = beating.pid
         held = open_files(pid)
         assert not any("lock" in name or "socket" in name for name in held)
     assert beating.pid is None and not Path(f"/proc/{pid}").exists()
+    with Heartbeat(None) as off:
+        assert off.pid is None and list(off.watch(range(3), "learning")) == [0, 1, 2]

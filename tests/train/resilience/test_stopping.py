@@ -34,17 +34,20 @@ def stop(**known: float) -> StopRequest:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
-def test_the_first_signal_asks(number, code):
+def test_the_first_signal_asks_and_the_second_exits_at_once(left, number, code):
     found = stop(step_seconds=2.0, write_seconds=6.0)
     assert not found.requested
     found.receive(number)
-    assert found.requested and found.exit_code == code
+    assert found.requested and found.exit_code == code and not left
+    with pytest.raises(Left):
+        found.receive(signal.SIGINT)
+    assert left[0][0] == 130 and "Second signal" in left[0][1]
 
 
 @pytest.mark.parametrize(
     ("known", "words"),
     [
-        ({"learning": False}, "nothing to save"),
+        ({"has_state": False}, "nothing to save"),
         ({"step_seconds": 4.0, "write_seconds": 4.1}, "do not fit into STOP_SECONDS=8"),
     ],
 )
@@ -52,14 +55,6 @@ def test_where_nothing_can_or_need_be_saved_it_exits_at_once(left, known, words)
     with pytest.raises(Left):
         stop(**known).receive(signal.SIGTERM)
     assert left[0][0] == 143 and words in left[0][1]
-
-
-def test_the_second_signal_exits_at_once(left):
-    found = stop()
-    found.receive(signal.SIGTERM)
-    with pytest.raises(Left):
-        found.receive(signal.SIGINT)
-    assert left == [(130, left[0][1])] and "Second signal" in left[0][1]
 
 
 def test_the_handler_does_nothing():

@@ -17,8 +17,6 @@ import torch
 from machine.devices.cuda_errors import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
-from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.fingerprint import Fingerprint
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import command as listening
 from train.sampling import sampler as sampling
@@ -30,9 +28,7 @@ from train.sampling.sample_files import (
     sample_is_missing,
 )
 from train.sampling.sampler import Sampler, new_speaker, sampler_of, speaking_sampler
-from train.settings import TrainSettings
-from train.setup import build_context
-from xtts import audio
+from train.settings import TrainSettings, load
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
@@ -384,26 +380,11 @@ def test_every_command_that_speaks_asks_for_what_the_settings_say(tmp_path):
 
 
 @pytest.mark.slow
-def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(base_folder, tmp_path, caplog):
-    for number in range(2):
-        noise = torch.randn(40_000, generator=torch.Generator().manual_seed(number))
-        audio.write_wav(tmp_path / "data" / "wavs" / f"{number}.wav", 0.1 * noise)
-    (tmp_path / "data" / "metadata.csv").write_text("0|hello\n1|there\n")
-    run = RunFolder(tmp_path / "output")
-    run.checkpoints.mkdir(parents=True)
-    weights = model.read_tensors(base_folder / "model.pth")
-    state = {name: tensor for name, tensor in weights.items() if name.startswith("gpt.")}
-    settings = TrainSettings(
-        base_model=str(base_folder), dataset_dir=tmp_path / "data", output_dir=run.folder,
-        cache_dir=tmp_path / "cache", sample_text="again", device="cpu",
-    )  # fmt: skip
-    context = build_context(settings)
-    fingerprint = Fingerprint.of(
-        context.base, context.data.sha256, context.config.gpt, settings.cache_dir
-    )
-    checkpoints = Checkpoints(run, None, provenance={"fingerprint": fingerprint.as_dict()})
-    saved = checkpoints.save_epoch(2, 8, state, None, {})
-    run.samples.mkdir()
+def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplog):
+    run = workshop.run("spoken", 2)
+    words = workshop.arguments("spoken", SAMPLE_TEXT="again", SAMPLE_DEVICE="auto")
+    settings, _ = load(words, {}, None)
+    (run.samples / "epoch_2_reference.wav").unlink()
     own = [run.samples / f"epoch_2_{name}" for name in ("output.wav", "output.json")]
     for path in own:
         path.write_text("the run's")
@@ -412,15 +393,15 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(base_folder, tm
         assert listening.run(asked, epoch=None) == 0
         spoken.append(Path(caplog.messages[-1].removeprefix("Epoch 2 speaks in ")))
         told = json.loads(spoken[-1].with_suffix(".json").read_text())
-        assert (told["text"], told["checkpoint_sha256"]) == (asked.sample_text, saved.sha256)
+        assert told["text"] == asked.sample_text
+        assert told["checkpoint_sha256"] == sha256_of(run.checkpoint_path(2))
     assert all(path.read_text() == "the run's" for path in own)
     first, again, other = spoken
     assert first == again != other  # the same asked again is the same file
     assert {path.parent for path in spoken} == {run.samples / "on_demand"}
     assert len(list(first.parent.glob("epoch_2_*.wav"))) == 4  # two samples, two references
-    beside = reference_beside(saved.path)
-    assert beside is not None and beside.parent == first.parent  # the run itself has none
-    with pytest.raises(RunError, match=r"has no epoch 3.*There are: 2"):
+    assert reference_beside(run.checkpoint_path(2)).parent == first.parent
+    with pytest.raises(RunError, match=r"has no epoch 3.*There are: 1, 2"):
         listening.run(settings, epoch=3)
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
     with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken"):
