@@ -8,7 +8,6 @@ import os
 import re
 import shlex
 import shutil
-import socket
 import subprocess
 import tempfile
 import tomllib
@@ -24,6 +23,7 @@ import yaml
 from api.settings import ApiSettings
 from machine.settings import names
 from machine.settings.types import fields
+from tests.ports import free_port
 from train.settings import TrainSettings
 
 ROOT = Path(__file__).parents[1]
@@ -227,9 +227,8 @@ def test_the_health_checks_ask_the_program_itself() -> None:
         python, option, code = shlex.split(command)
         assert (python, option) == ("python", "-c")
         compile(code, "healthcheck", "exec")
-    with socket.socket() as free, pytest.raises(OSError):  # as it tells a dead TensorBoard
-        free.bind(("127.0.0.1", 0))
-        exec(shlex.split(board)[-1].replace("6006", str(free.getsockname()[1])))
+    with pytest.raises(OSError):  # as it tells a dead TensorBoard
+        exec(shlex.split(board)[-1].replace("6006", str(free_port())))
 
 
 def test_the_trainer_is_healthy_while_something_is_written(tmp_path: Path) -> None:

@@ -25,6 +25,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from tests.ports import free_port
 from tests.test_containers import API, FIXED, TRAINING, program
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(3600)]
@@ -328,9 +329,7 @@ print(json.dumps({**told, "ended": service.wait(60)}))
 def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
     """With the environment and the mounts of docker-compose-gpu.yml; heard on loopback only, since
     this container has the machine's own network."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     config = images.image("sotaque-api")["OCIv1"]["config"]
     check = program(API)["healthcheck"]["test"].replace(":8005/", f":{port}/")
     assert str(port) in check

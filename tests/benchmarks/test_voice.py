@@ -26,7 +26,7 @@ def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     )
     monkeypatch.setattr(judges, "distance", lambda *pair: float(len(pair[0]) / 1000))
     spoken = [torch.ones(12_000), torch.zeros(8_000)]
-    source = [torch.ones(10_000), torch.zeros(10_000)]
+    source = [torch.ones(10_000), torch.linspace(0, 9, 10_000).sin()]
     found = voice.figures(spoken, source, ["One two.", "One two."], Deaf())  # type: ignore[arg-type]
     distortion = found.pop("distortion_db")
     assert distortion > 0

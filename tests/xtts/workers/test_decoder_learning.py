@@ -108,6 +108,30 @@ def test_what_was_not_learned_is_the_bases(tmp_path: Path) -> None:
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
 
 
+def test_it_tells_how_far_it_is_and_stops_when_told_so(
+    speaker: FileSpeaker, tmp_path: Path
+) -> None:
+    """What hears of it ends it, as `train.sampling.sampler.InProcessSpeaker` does at a stop."""
+    told: list[float] = []
+
+    def progress(done: float) -> None:
+        told.append(done)
+        if done >= 0.5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        speaker.ask(request(tmp_path / "none.safetensors", steps=4), progress)
+    assert told == [*10 * [0.0], 0.25, 0.5] and not (tmp_path / "none.safetensors").exists()
+
+
+def test_many_clips_take_no_more_than_a_quarter_of_the_time(
+    speaker: FileSpeaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(decoder_learning, "FEWEST_PREPARED", 8)
+    found = speaker.ask(request(tmp_path / "few.safetensors", 10, budget_seconds=1e-3))
+    assert found.clips == 7  # of eight that were prepared, one judges
+
+
 def test_no_time_leaves_the_bases_own(speaker: FileSpeaker, tmp_path: Path) -> None:
     found = speaker.ask(request(tmp_path / "none.safetensors", budget_seconds=0.0))
     assert found.steps == 0 and found.distance_after == found.distance_before

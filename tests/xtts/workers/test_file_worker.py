@@ -191,10 +191,17 @@ def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_pat
     assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
-def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path) -> None:
+def test_a_child_tells_how_far_it_is(worker: Worker, tmp_path: Path) -> None:
+    told: list[float] = []
+    found = worker.ask(request(tmp_path, "steps 4"), 30, progress=told.append)
+    assert told == [0.25, 0.5, 0.75, 1.0] and found.audio_seconds == 0.1
+
+
+@pytest.mark.parametrize("doing", ["when never", "steps 100000"])
+def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path, doing: str) -> None:
     begun = time.monotonic()
     with pytest.raises(WorkerFailed) as found:
-        worker.ask(request(tmp_path, f"when {tmp_path / 'never'}"), 30, lambda: True)
+        worker.ask(request(tmp_path, doing), 30, lambda: True)
     assert found.value.reason_code == "interrupted"
     assert time.monotonic() - begun < 5 and worker.pid is None
 
@@ -208,7 +215,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
             from xtts.inference.compute_config import ComputeConfig
             worker = Worker(Path("base"), ComputeConfig(), module={QUICK!r})
             worker.start()
-            worker._received("getting ready", 30, lambda: False)
+            worker._received("getting ready", 30, lambda: False, print)
             print(worker.pid, flush=True)
             time.sleep(60)
         """)],
