@@ -26,6 +26,7 @@ VOICES = ("awb", "rms", "kal16", "slt")
 FURTHER = ("lyubov", "evgeniy-eng")
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
+CLICK_DB = 18.0
 
 
 def teacher(voice: str, text: str) -> Tensor:
@@ -101,10 +102,27 @@ def _plain(text: str) -> str:
 
 
 def fundamental(waveform: Tensor) -> Tensor:
-    """F0 in Hz of the voiced frames (40 ms each) of [samples] at 16 kHz, by autocorrelation."""
+    """F0 in Hz of the voiced frames of [samples] at 16 kHz."""
+    pitch = pitch_track(waveform)
+    return pitch.hz[pitch.voiced]
+
+
+@dataclass(frozen=True)
+class PitchTrack:
+    """Of frames of 40 ms, 10 ms apart, each [frames]: F0 by autocorrelation, whether it is voiced,
+    and which part of its power repeats with that period, 0 to 1."""
+
+    hz: Tensor
+    voiced: Tensor
+    periodic: Tensor
+
+
+def pitch_track(waveform: Tensor) -> PitchTrack:
+    """Of [samples] at 16 kHz."""
     size = RATE // 25
     if len(waveform) < size:
-        return torch.zeros(0)
+        nothing = torch.zeros(0)
+        return PitchTrack(nothing, nothing.bool(), nothing)
     frames = waveform.unfold(0, size, RATE // 100)
     frames = frames - frames.mean(1, keepdim=True)
     power = torch.fft.rfft(frames, 2 * size).abs().square()
@@ -119,7 +137,55 @@ def fundamental(waveform: Tensor) -> Tensor:
     near = (part > 0.9 * best[:, None]).float().argmax(1)
     lag = torch.minimum(lag, near)
     voiced = (best > 0.5) & (energy > 0.02 * energy.max())
-    return RATE / (first + lag[voiced]).float()
+    return PitchTrack(RATE / (first + lag).float(), voiced, best)
+
+
+def heard_in_step(found: Tensor, wanted: Tensor) -> dict[str, float]:
+    """What an ear would blame in [samples] at 16 kHz that run in step with a recording.
+
+    f0_cents: median of the F0's distance where both are voiced; voicing_errors: share of frames of
+    which one is voiced and the other is not; hoarseness_db: how much less of the voiced power is
+    harmonic (harmonics-to-noise ratio by Boersma 1993), buzz_db: how much flatter the spectrum from
+    2 to 6 kHz is (spectral flatness), both against the recording; clicks: frames of a millisecond
+    whose second difference is louder by CLICK_DB than the 50 ms around them, in a second.
+    """
+    length = min(len(found), len(wanted))
+    one, other = pitch_track(found[:length]), pitch_track(wanted[:length])
+    both = one.voiced & other.voiced
+    cents = 1200 * (one.hz / other.hz).log2().abs()[both]
+    return {
+        "f0_cents": float(cents.median()) if len(cents) else math.nan,
+        "voicing_errors": float((one.voiced != other.voiced).float().mean()),
+        "hoarseness_db": float((_harmonics_db(other) - _harmonics_db(one))[both].mean()),
+        "buzz_db": float(
+            (_flatness_db(found[:length]) - _flatness_db(wanted[:length]))[both].mean()
+        ),
+        "clicks": clicks(found[:length]) / (length / RATE),
+    }
+
+
+def _harmonics_db(pitch: PitchTrack) -> Tensor:
+    share = pitch.periodic.clamp(1e-3, 1 - 1e-3)
+    return 10 * (share / (1 - share)).log10()
+
+
+def _flatness_db(waveform: Tensor) -> Tensor:
+    """[frames], as of `pitch_track`."""
+    size = RATE // 25
+    frames = waveform.unfold(0, size, RATE // 100) * torch.hann_window(size)
+    power = torch.fft.rfft(frames).abs().square().clamp(min=1e-10)
+    band = power[:, 2000 * size // RATE : 6000 * size // RATE]
+    return 10 * (band.log().mean(1).exp() / band.mean(1)).log10()
+
+
+def clicks(waveform: Tensor) -> int:
+    """Clicks in [samples] at 16 kHz, as of `heard_in_step`."""
+    high = waveform.double().diff(n=2)
+    frames = high[: len(high) // 16 * 16].view(-1, 16).square().mean(1)
+    levels = 10 * frames.clamp(min=1e-10).log10()
+    around = torch.nn.functional.pad(levels, (25, 25), value=-100.0).unfold(0, 51, 1)
+    usual = torch.cat((around[:, :24], around[:, 27:]), dim=1).amax(1)
+    return int((levels > usual + CLICK_DB).sum())
 
 
 def cepstra(waveform: Tensor) -> Tensor:

@@ -23,6 +23,7 @@ from typing import Any
 
 from benchmarks import measuring, synthetic
 from benchmarks.synthetic import TEXT
+from machine.errors import SotaqueError
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 
@@ -57,6 +58,11 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     """Medians of each row; or its growth."""
     wanted = (arguments.rows or "torch,onnx" + ",coqui" * arguments.coqui).split(",")
     names = [name for name in ROWS if any(word in name for word in wanted)]
+    if arguments.sentences and "coqui" in names:
+        raise SotaqueError(
+            "Coqui's Xtts cannot load the embedded voice, which --sentences speaks: the sizes of "
+            "its vocoder are fixed. Leave out --coqui."
+        )
     if arguments.sentences:
         return {name: growth(name, arguments.sentences, arguments.threads) for name in names}
     codes = arguments.codes or (151 if arguments.full else 12)

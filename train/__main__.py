@@ -1,4 +1,4 @@
-"""`python -m train [run | check | cut | sample | evaluate | export | prepare]`: the command line.
+"""`python -m train VERB`: the command line; without a verb, `run`.
 
 run      fine-tune, from the beginning or from where it stopped
 check    read and judge the dataset, sound and text; train nothing   (--verify, --repair: the
@@ -8,6 +8,8 @@ cut      make a dataset of long recordings: RECORDING… --to DIR [--text FILE] 
 prepare  compute the feature cache, train nothing
 sample   speak the newest epoch again, or --epoch N
 evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
+learn-decoder
+         learn the decoder of what is best again: more clips, more time  (--minutes M)
 export   write a voice: --to DIR [--checkpoint PATH] [--base DIR] [--onnx [all|fp32|int8]]
          (--force: in the place of the voice that DIR holds)
 """
@@ -105,7 +107,13 @@ def _sample(settings: TrainSettings, own: argparse.Namespace) -> int:
 def _evaluate(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.evaluation import command as evaluating
 
-    return evaluating.run(settings, as_json=own.json)
+    return evaluating.evaluate(settings, as_json=own.json)
+
+
+def _learn_decoder(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.evaluation import command as evaluating
+
+    return evaluating.learn_decoder(settings, minutes=own.minutes)
 
 
 def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
@@ -126,6 +134,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "prepare": _prepare,
     "sample": _sample,
     "evaluate": _evaluate,
+    "learn-decoder": _learn_decoder,
     "export": _export,
 }
 
@@ -141,6 +150,7 @@ _PURPOSES = {
     "prepare": "Computes the feature cache; trains nothing.",
     "sample": "Speaks a saved epoch again.",
     "evaluate": "Judges the base, every saved epoch and blends; says which is best, and why.",
+    "learn-decoder": "Learns the decoder of the best weights again, from DECODER_CLIPS clips.",
     "export": "Writes the voice of a checkpoint.",
 }
 
@@ -178,6 +188,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--epoch", type=int, metavar="N", help="which epoch; without it, the newest")
     if verb == "evaluate":
         add("--json", action="store_true", help="print evaluation.json; the log goes to stderr")
+    if verb == "learn-decoder":
+        add("--minutes", type=float, metavar="M", help="learn so long at most; else ten")
     if verb == "export":
         add("--checkpoint", type=Path, metavar="FILE", help="what to export; else what is best")
         add("--to", type=Path, metavar="DIR", help="the folder to write")

@@ -61,6 +61,10 @@ class Progress:
                 clock(left),
             )  # fmt: skip
 
+    def reach(self, share: float) -> None:
+        """This share of the total is done, of 1."""
+        self.add(share * self.total - self.done)
+
 
 class CountingFile:
     """A file whose bytes are counted as they are written; for who only writes into it."""

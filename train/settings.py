@@ -125,6 +125,9 @@ class TrainSettings(SharedSettings):
     """auto learns, when the run ends, the vocoder that speaks the best weights most as the person's
     own clips sound, in the time that judging may take; on takes up to ten minutes; off leaves the
     base's."""
+    decoder_clips: Count = 64
+    """How many of the person's clips it learns from, and is judged by, at most. Each is spoken once
+    before; where that takes more than a quarter of the time, fewer are used."""
     save_every: Count = 1
     """Epochs from one checkpoint to the next, and the last one."""
     keep_checkpoints: Annotated[

@@ -433,10 +433,7 @@ class Trainer:
             self.sampler.finish()
         if self.evaluator and not self.stop.requested:
             with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
-                conclude(
-                    self.evaluator, self.settings.blend, self.base,
-                    learn_decoder=self.settings.learn_decoder,
-                )  # fmt: skip
+                conclude(self.evaluator, self.settings, self.base)
         # All is saved; what was not judged yet is left for the next start.
         return self.stop.exit_code if self.stop.requested else 0
 

@@ -1,5 +1,4 @@
-"""The speaking process as asyncio sees it: start, ask, read frames until its end, kill; and the
-sound of one request."""
+"""The speaking process as asyncio sees it, from start to end, and the sound of one request."""
 
 import asyncio
 import contextlib

@@ -1,5 +1,4 @@
-"""Who speaks when: rate limits by caller; the request queue, bounded, with deadlines, shared by
-caller; inputs that killed a process.
+"""Who speaks when: rate limits and a bounded queue, shared by caller; inputs that killed a process.
 
 Pure: the time is given, nothing is waited for.
 """

@@ -1,6 +1,7 @@
 """A real uvicorn on a free port of loopback, with a fake child or the embedded voice."""
 
 import contextlib
+import re
 import socket
 import sys
 import threading
@@ -37,6 +38,23 @@ class Running:
     client: httpx.Client
     server: Server
 
+    @property
+    def port(self) -> int:
+        return int(self.address.rpartition(":")[2])
+
+    def status(self) -> Any:
+        return self.client.get("/status").json()
+
+    def metrics(self) -> str:
+        return self.client.get("/metrics").text
+
+    def counted(self, name: str, **labels: str) -> float:
+        """A number of /metrics; 0 where it has no such row."""
+        words = ",".join(f'{key}="{value}"' for key, value in sorted(labels.items()))
+        row = re.escape(f"{name}{{{words}}}" if words else name)
+        found = re.search(rf"^{row} (\S+)$", self.metrics(), re.MULTILINE)
+        return float(found[1]) if found else 0.0
+
     def wait_until(self, true: Callable[[], bool], seconds: float = 60.0) -> None:
         end = time.monotonic() + seconds
         while not true():
@@ -51,6 +69,16 @@ class Running:
         return self.client.post(
             "/v1/audio/speech", json={"input": text, "response_format": form, **more}
         )
+
+    def timed(self, text: str, **more: Any) -> tuple[float, float, bytes]:
+        """Seconds to the first sound and to the last, and all of it, as samples."""
+        started, first, sound = time.monotonic(), 0.0, b""
+        body = {"input": text, "response_format": "pcm", **more}
+        with self.client.stream("POST", "/v1/audio/speech", json=body) as answer:
+            for chunk in answer.iter_raw():
+                first = first or time.monotonic() - started
+                sound += chunk
+        return first, time.monotonic() - started, sound
 
 
 def fake_child(settings: ApiSettings) -> ChildOptions:

@@ -21,8 +21,7 @@ from schemathesis.core.parameters import ParameterLocation
 
 from api.dialects.xtts_streaming_server import handle_of
 from api.encoding import MEDIA_TYPES
-from tests.api.routes.test_voice_routes import file_of, speech
-from tests.api.voices.test_recordings_av import made
+from tests.api.sounds import file_of, made, speech
 
 # Where calls are noted: lines of operation, status and media type.
 NOTES = Path(os.environ["CONTRACT_NOTES"])

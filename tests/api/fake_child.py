@@ -193,8 +193,6 @@ class FakeEnsemble:
         if word == "!lingers":  # ends, but takes its time
             atexit.register(time.sleep, 1.0)
             raise KeyError("nothing of a GPU")
-        if word == "!garbage":
-            os.write(int(rest), b"\xff" * 64)
         if word in FAILURES:
             del self._speeches[name]
             code, reason = FAILURES[word]

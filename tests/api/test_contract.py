@@ -75,7 +75,7 @@ def alive_and_unhurt(service: Running) -> None:
     service.wait_ready()
     assert service.parts.engine.happened.restarts == 0
     assert service.say("hello").status_code == 200
-    assert 'code="500"' not in service.client.get("/metrics").text
+    assert 'code="500"' not in service.metrics()
 
 
 def declared(service: Running) -> set[tuple[str, str]]:
@@ -99,7 +99,7 @@ def reached(folder: Path) -> set[tuple[str, str]]:
     }  # fmt: skip
 
 
-def test_a_few_examples_of_each_operation(service: Running, tmp_path: Path) -> None:
+def test_a_few_examples_of_each_operation(service, tmp_path):
     """Few drawn ones; boundary cases and calls in a row take half a minute more."""
     done = judged(service, tmp_path, FEW, "examples,fuzzing")
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]
@@ -107,7 +107,7 @@ def test_a_few_examples_of_each_operation(service: Running, tmp_path: Path) -> N
 
 
 @pytest.mark.slow
-def test_a_thousand_examples_of_each_operation(service: Running, tmp_path: Path) -> None:
+def test_a_thousand_examples_of_each_operation(service, tmp_path):
     only = ("--include-path-regex", PATHS) if PATHS else ()
     done = judged(service, tmp_path, EXAMPLES, "examples,coverage,fuzzing,stateful", *only)
     print(done.stdout[-2000:])

@@ -9,8 +9,8 @@ import soundfile
 
 from api import encoding
 from api.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
-from tests.api.conftest import Running
 from tests.api.decoding import decoded
+from tests.api.heard import refusal
 
 SAMPLES = (8000 * np.sin(np.arange(RATE) / RATE * 2 * np.pi * 330)).astype("<i2")
 PCM = SAMPLES.tobytes()
@@ -30,9 +30,10 @@ def heard(data: bytes) -> np.ndarray:
     return sound
 
 
-@pytest.mark.parametrize("form", ["wav", "flac"])
-def test_what_loses_nothing_holds_every_sample(form: str) -> None:
-    assert np.array_equal(heard(whole(form, PCM)), SAMPLES)
+@pytest.mark.parametrize("found", [whole("wav", PCM), whole("flac", PCM)])
+def test_what_loses_nothing_holds_every_sample(found):
+    assert np.array_equal(heard(found), SAMPLES)
+    assert streamed("pcm") == whole("pcm", PCM) == PCM
 
 
 @pytest.mark.parametrize(
@@ -40,37 +41,30 @@ def test_what_loses_nothing_holds_every_sample(form: str) -> None:
     [whole("mp3", PCM), whole("opus", PCM), streamed("opus")],
     ids=["mp3", "opus", "stream"],
 )
-def test_what_loses_something_holds_the_sound(found: bytes) -> None:
+def test_what_loses_something_holds_the_sound(found):
     sound = heard(found).astype(float)
     assert abs(len(sound) - len(SAMPLES)) <= 0.1 * RATE
     strongest = np.abs(np.fft.rfft(sound)).argmax() * RATE / len(sound)
     assert strongest == pytest.approx(330, abs=5)
 
 
-def test_pcm_is_sent_as_it_is() -> None:
-    assert streamed("pcm") == whole("pcm", PCM) == PCM
-
-
-def test_a_header_says_how_long_a_wav_is_where_that_is_known() -> None:
+def test_a_header_says_how_long_a_wav_is_where_that_is_known():
     known, stream = whole("wav", PCM), streamed("wav")
     assert known[44:] == stream[44:] == PCM
     assert int.from_bytes(known[40:44], "little") == len(PCM)
     assert int.from_bytes(known[4:8], "little") == len(known) - 8
     assert stream[40:44] == stream[4:8] == b"\xff" * 4
-    assert stream[:44] == wav_header(None)
-
-
-def test_a_stream_without_sound_is_a_header() -> None:
-    assert Encoder("wav").end() == wav_header(None) and Encoder("pcm").end() == b""
+    # A stream without sound is a header.
+    assert stream[:44] == wav_header(None) == Encoder("wav").end() and Encoder("pcm").end() == b""
 
 
 @pytest.mark.parametrize("form", MEDIA_TYPES)
-def test_sound_is_sent_before_the_end(form: str) -> None:
+def test_sound_is_sent_before_the_end(form):
     encoder = Encoder(form)
     assert sum(len(encoder.add(PCM)) for _ in range(5)) > 500
 
 
-def test_an_mp3_stream_does_not_tell_a_length() -> None:
+def test_an_mp3_stream_does_not_tell_a_length():
     found = whole("mp3", PCM)
     assert b"Info" in found[:200] or b"Xing" in found[:200]
     cut = without_length(found)
@@ -83,14 +77,12 @@ def test_an_mp3_stream_does_not_tell_a_length() -> None:
 @pytest.mark.parametrize(
     "other", [b"", b"\xff", b"RIFF0000", b"\xff\xfb\x00\x00", b"\xff\xfb\xfc0"]
 )
-def test_what_is_no_frame_is_left_as_it_is(other: bytes) -> None:
+def test_what_is_no_frame_is_left_as_it_is(other):
     assert without_length(other) == other
 
 
 @pytest.mark.parametrize("installed", [False, True])
-def test_aac_is_offered_only_where_it_can_be_made(
-    monkeypatch: pytest.MonkeyPatch, installed: bool
-) -> None:
+def test_aac_is_offered_only_where_it_can_be_made(monkeypatch, installed):
     monkeypatch.setattr(encoding, "aac_is_installed", lambda: installed)
     aac = ["aac", "m4a"] if installed else []
     assert encoding.offered() == ["wav", "pcm", "flac", "mp3", "opus", *aac]
@@ -98,43 +90,33 @@ def test_aac_is_offered_only_where_it_can_be_made(
 
 @pytest.mark.parametrize("form", encoding.AAC_FORMATS)
 @pytest.mark.parametrize("step", [9602, 960_000, None])
-def test_aac_is_whole_and_the_same_sound(form: str, step: int | None) -> None:
+def test_aac_is_whole_and_the_same_sound(form, step):
     found = decoded(whole(form, PCM) if step is None else streamed(form, step))
     assert 0 <= len(found) - RATE <= MOST_PADDING
     shifts = [found[shift:][:RATE] for shift in (0, PRIMING) if shift + RATE <= len(found)]
     assert max(float(np.corrcoef(one, SAMPLES)[0, 1]) for one in shifts) > 0.99
 
 
-def test_a_whole_m4a_says_how_long_it_is() -> None:
+def test_a_whole_m4a_says_how_long_it_is():
     with av.open(io.BytesIO(whole("m4a", bytes(2 * RATE)))) as file:
         assert file.duration == pytest.approx(1_000_000, abs=1_000)
 
 
-@pytest.mark.parametrize(
-    ("form", "kind", "body"),
-    [
-        ("aac", "audio/aac", {}),
-        ("m4a", "audio/mp4", {}),
-        ("aac", "audio/aac", {"stream": False}),
-        ("m4a", "audio/mp4", {"stream": True}),
-    ],
-)
-def test_aac_is_answered(service: Running, form: str, kind: str, body: dict[str, bool]) -> None:
+@pytest.mark.parametrize(("form", "kind"), [("aac", "audio/aac"), ("m4a", "audio/mp4")])
+@pytest.mark.parametrize("stream", [None, True, False])
+def test_aac_is_answered(service, form, kind, stream):
     """m4a as a whole where nothing is said: its header holds its length."""
-    answer = service.say("hello " * 10, response_format=form, **body)
+    answer = service.say("hello " * 10, response_format=form, stream=stream)
     assert answer.status_code == 200 and answer.headers["content-type"] == kind
-    assert ("content-length" in answer.headers) == (not body.get("stream", form == "aac"))
+    streamed = form == "aac" if stream is None else stream
+    assert ("content-length" in answer.headers) is not streamed
     assert 0 <= len(decoded(answer.content)) - 60 * 480 <= MOST_PADDING
 
 
-def test_without_the_encoder_it_says_what_to_type(
-    service: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_encoder_it_says_what_to_type(service, monkeypatch):
     monkeypatch.setattr(encoding, "aac_is_installed", lambda: False)
     for form in encoding.AAC_FORMATS:
         answer = service.say("hello", response_format=form)
-        told = answer.json()
-        found = (answer.status_code, told["code"], told["param"])
-        assert found == (400, "unsupported", "response_format")
-        assert "sotaque[aac]" in told["detail"] and told["error"]["code"] == "unsupported"
+        assert refusal(answer) == (400, "unsupported", "response_format")
+        assert "sotaque[aac]" in answer.json()["detail"]
     assert service.say("hello", response_format="mp3").status_code == 200

@@ -1,12 +1,17 @@
-"""What a refusal looks like: RFC 9457, OpenAI's shape where its clients ask, and no path in it."""
+"""What a refusal looks like: RFC 9457, OpenAI's shape where its clients ask, no path in it, and
+words that its reader understands."""
 
 import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
 
-from api.errors import PROBLEM, APIError, response, without_paths
-from tests.api.conftest import Running
+from api.errors import PROBLEM, APIError, response, sentence, without_paths
+from api.routes.speech import SpeechRequest
+from xtts.arguments import SEED, SPEED, TEMPERATURE
 
 
 @pytest.mark.parametrize(
@@ -26,14 +31,8 @@ from tests.api.conftest import Running
         ("at ~/v1/x here", "at x here"),
     ],
 )
-def test_paths_are_cut_down_to_the_name_of_the_file(told: str, shown: str) -> None:
+def test_paths_are_cut_down_to_the_name_of_the_file(told, shown):
     assert without_paths(told) == shown
-
-
-def test_a_refusal_says_when_to_come_back_and_what_is_asked_for() -> None:
-    assert APIError(503, "queue_full", "Later.", retry_after=7).headers == {"Retry-After": "7"}
-    assert APIError(401, "unauthorized", "No.").headers == {"WWW-Authenticate": "Bearer"}
-    assert str(APIError(404, "no_run", "There is none.")) == "There is none."
 
 
 def body_of(refusal: APIError, path: str) -> dict[str, Any]:
@@ -43,13 +42,15 @@ def body_of(refusal: APIError, path: str) -> dict[str, Any]:
     return dict(json.loads(bytes(found.body)))
 
 
-def test_the_body_is_a_problem() -> None:
+def test_the_body_is_a_problem_and_headers_say_what_to_do():
     refusal = APIError(422, "invalid_request", "/x/y.wav is no sound.", param="file")
     assert body_of(refusal, "/v1/runs") == {
         "type": "about:blank#invalid_request", "title": "Not with this input", "status": 422,
         "detail": "y.wav is no sound.", "code": "invalid_request", "request_id": "r1",
         "param": "file",
     }  # fmt: skip
+    assert APIError(503, "queue_full", "Later.", retry_after=7).headers == {"Retry-After": "7"}
+    assert APIError(401, "unauthorized", "No.").headers == {"WWW-Authenticate": "Bearer"}
 
 
 @pytest.mark.parametrize(
@@ -57,7 +58,7 @@ def test_the_body_is_a_problem() -> None:
     [(401, "authentication_error"), (429, "rate_limit_error"), (503, "server_error"),
      (422, "invalid_request_error")],
 )  # fmt: skip
-def test_openais_clients_find_theirs_inside(status: int, kind: str) -> None:
+def test_openais_clients_find_theirs_inside(status, kind):
     found = body_of(APIError(status, "some", "Why.", param="voice"), "/v1/audio/speech")
     assert found["error"] == {"message": "Why.", "type": kind, "code": "some", "param": "voice"}
 
@@ -67,9 +68,7 @@ def test_openais_clients_find_theirs_inside(status: int, kind: str) -> None:
     [("POST", "/audio/speech", True), ("GET", "/models", True), ("GET", "/voices", True),
      ("GET", "/audio/speeches", False), ("POST", "/audio/speeches", False), ("GET", "/x", False)],
 )  # fmt: skip
-def test_an_address_without_v1_is_told_the_right_one(
-    service: Running, method: str, path: str, there: bool
-) -> None:
+def test_an_address_without_v1_is_told_the_right_one(service, method, path, there):
     """Many clients want the address with /v1, and are given it without."""
     answer = service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
     assert answer.status_code in (404, 405)
@@ -78,8 +77,60 @@ def test_an_address_without_v1_is_told_the_right_one(
 
 
 @pytest.mark.parametrize("path", ["/api/tts-generate", "/api/previewvoice/", "/v1/voices"])
-def test_json_where_a_form_is_taken_is_told_so(service: Running, path: str) -> None:
+def test_json_where_a_form_is_taken_is_told_so(service, path):
     answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
     assert answer.status_code == 415 and "takes no JSON" in answer.json()["detail"]
     as_form = service.client.post(path, data={"other": "x"})
     assert as_form.status_code == 422 and "is missing" in as_form.json()["detail"]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "status", "words"),
+    [
+        (b"{input: x}", "application/json", 400, "The body is no JSON: expecting property name"),
+        (b"", "application/json", 422, "The request has no body."),
+        (b'["x"]', "application/json", 422, "The body must be a JSON object, such as"),
+        (b'{"input": "x"}', "application/x-www-form-urlencoded", 415, "Send JSON, and say so:"),
+        (b'{"input": "x"}', "text/plain", 415, "Send JSON, and say so: `Content-Type: applicat"),
+        (b"\xff\xfe\x00", "application/json", 400, "The body is not what its Content-Type says."),
+        (b"null", "application/json", 422, "The body must be a JSON object, such as"),
+        (b"[" * 50_000, "application/json", 400, "The body is not what its Content-Type says."),
+    ],
+)
+def test_a_body_that_is_none_is_told_why(service, content, kind, status, words):
+    answer = service.client.post(
+        "/v1/audio/speech", content=content, headers={"content-type": kind}
+    )
+    assert (answer.status_code, answer.json()["detail"][: len(words)]) == (status, words)
+
+
+def test_an_address_is_told_what_it_takes(service):
+    for method, path, words in (
+        ("GET", "/v1/audio/speech", "This address takes POST."),
+        ("PUT", "/v1/voices/default", "This address takes DELETE and GET and HEAD and PATCH."),
+        ("GET", "/nothing", "/openapi.json lists what there is"),
+        ("GET", "/v1/runs/current/metrics?since=x", "since must be a whole number, and is 'x'."),
+    ):
+        assert words in service.client.request(method, path).json()["detail"]
+    assert service.client.get("/v1/audio/speech").headers["allow"] == "POST"
+
+
+def test_numbers_have_the_bounds_of_python():
+    fields = SpeechRequest.model_json_schema()["properties"]
+    for name, bounds in (("seed", SEED), ("speed", SPEED), ("temperature", TEMPERATURE)):
+        (said,) = [one for one in fields[name]["anyOf"] if one["type"] != "null"]
+        assert (said["minimum"], said["maximum"]) == (bounds.least, bounds.most)
+
+
+VALUES = st.none() | st.booleans() | st.floats() | st.integers() | st.text()
+VALUES |= st.lists(st.integers(), max_size=2) | st.dictionaries(st.just("id"), st.text())
+
+
+@given(st.dictionaries(st.sampled_from([*SpeechRequest.model_fields, "more"]), VALUES))
+def test_every_fault_is_one_short_sentence(body):
+    try:
+        SpeechRequest.model_validate(body)
+    except ValidationError as error:
+        for fault in error.errors():
+            said = sentence(fault, str(fault["loc"][0]))
+            assert said.endswith(".") and len(said) < 300 and "Input should" not in said, said

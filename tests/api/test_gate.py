@@ -15,7 +15,7 @@ SCALE_OUT = Path(__file__).parents[2] / "docs" / "scale-out.md"
 
 
 @pytest.mark.parametrize("sent", [f"Bearer {KEY}", f"bearer {KEY}", f"Bearer  {KEY} "])
-def test_the_key_opens(sent: str) -> None:
+def test_the_key_opens(sent):
     assert refuse_key(KEY, Headers({"authorization": sent})) is None
 
 
@@ -25,24 +25,21 @@ def test_the_key_opens(sent: str) -> None:
      f"Bearer {KEY.upper()}", f"Basic {KEY}", f"Token {KEY}", KEY, f" {KEY}",
      f"Bearer Bearer {KEY}", "Bearer ü"],
 )  # fmt: skip
-def test_nothing_else_opens(sent: str) -> None:
+def test_nothing_else_opens(sent):
     """No part of the key, nothing more than it, and no other scheme."""
     refusal = refuse_key(KEY, Headers({"authorization": sent}))
     assert refusal is not None and refusal.status == 401
 
 
-def test_a_wrong_key_is_told_from_none() -> None:
-    wrong = refuse_key(KEY, Headers({"authorization": "Bearer x"}))
-    none = refuse_key(KEY, Headers({}))
-    assert wrong and "not the service's key" in wrong.detail
-    assert none and "Send the key" in none.detail
+def test_a_wrong_key_is_told_from_none():
+    wrong, none = (refuse_key(KEY, Headers(sent)) for sent in ({"authorization": "Bearer x"}, {}))
+    assert wrong and none and wrong.detail != none.detail
 
 
 @pytest.mark.parametrize("key", ["schlüssel", "key\u200b", "clé", "鍵"])
-def test_a_key_that_not_every_client_can_send_is_refused_at_the_start(key: str) -> None:
-    with pytest.raises(SettingsError) as caught:
+def test_a_key_that_not_every_client_can_send_is_refused_at_the_start(key):
+    with pytest.raises(SettingsError, match="API_KEY has a character") as caught:
         load([], {"API_KEY": key}, None)
-    assert "API_KEY has a character that not every client can send" in str(caught.value)
     assert key not in str(caught.value)
 
 
@@ -57,6 +54,6 @@ def proxied(example: str, browser: str) -> Headers:
 
 
 @pytest.mark.parametrize("browser", ["sotaque.example:8005", "sotaque.example", "localhost:8005"])
-def test_the_page_works_behind_the_documented_nginx(browser: str) -> None:
+def test_the_page_works_behind_the_documented_nginx(browser):
     headers = proxied(SCALE_OUT.read_text(encoding="utf-8"), browser)
     assert refuse_origin(headers, "POST", "/v1/audio/speech", OriginRules(has_key=True)) is None

@@ -7,7 +7,6 @@ Slow: it takes a minute, and wants the machine to itself.
 import asyncio
 import contextlib
 import gc
-import json
 import re
 import resource
 import time
@@ -20,13 +19,15 @@ import httpx
 import pytest
 
 from tests.api.conftest import running, settings_in
-from tests.api.test_service_stopping import free_port, process
+from tests.api.raw import process, request
+from tests.ports import free_port
 
 pytestmark = pytest.mark.slow
 
 # 25 chunks of 5 ms and more, four at once: some 20 requests a second.
 STEP, TEXT, SLOTS = 0.005, "load " * 5, 4
 DEADLINE, SECONDS = 3.0, 15.0
+PAGE = resource.getpagesize()
 BUSY = ("waiting", "speaking")
 
 
@@ -47,18 +48,13 @@ def without_pauses() -> Iterator[None]:
     gc.unfreeze()
 
 
-async def ask(address: str, seed: int) -> Answered:
+async def ask(port: int, seed: int) -> Answered:
     """One request, and when its answer began. By hand: a pool of httpx's takes longer to find a
     connection than the service to answer."""
-    host, port = address.removeprefix("http://").split(":")
-    body = json.dumps({"input": TEXT, "response_format": "pcm", "seed": seed}).encode()
-    head = (
-        f"POST /v1/audio/speech HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n"
-        f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
-    )
+    body = {"input": TEXT, "response_format": "pcm", "seed": seed}
     started = time.monotonic()
-    reader, writer = await asyncio.open_connection(host, int(port))
-    writer.write(head.encode() + body)
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(request("POST /v1/audio/speech", body, connection="close"))
     answer = (await reader.readuntil(b"\r\n\r\n")).decode()
     first = time.monotonic() - started
     await reader.read()
@@ -67,30 +63,30 @@ async def ask(address: str, seed: int) -> Answered:
     return Answered(int(answer.split()[1]), first, retry and retry[1])
 
 
-async def loaded(address: str) -> list[Answered]:
+async def loaded(port: int) -> list[Answered]:
     """What came of three times as many requests as it can answer, evenly."""
     started = time.monotonic()
     for number in range(10):
-        await asyncio.gather(*(ask(address, 4 * number + seed) for seed in range(SLOTS)))
+        await asyncio.gather(*(ask(port, 4 * number + seed) for seed in range(SLOTS)))
     rate = 3 * 10 * SLOTS / (time.monotonic() - started)
     tasks, begun = [], time.monotonic()
     for number in range(int(rate * SECONDS)):
         await asyncio.sleep(max(0.0, begun + number / rate - time.monotonic()))
-        tasks.append(asyncio.create_task(ask(address, number)))
+        tasks.append(asyncio.create_task(ask(port, number)))
     return list(await asyncio.gather(*tasks))
 
 
-def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_three_times_too_much(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", str(STEP))
     port = free_port()
     limits = (str(SLOTS), "200", str(DEADLINE))
     command = ("tests.api.stopped_service", str(tmp_path), str(port), *limits)
     with process(*command, port=port, folder=tmp_path) as service, without_pauses():
-        address = f"http://127.0.0.1:{port}"
         before = _peak_kilobytes(service.pid)
-        found = asyncio.run(loaded(address))
+        status = f"http://127.0.0.1:{port}/status"
+        found = asyncio.run(loaded(port))
         ended = time.monotonic()
-        while any(httpx.get(f"{address}/status").json()["queue"][one] for one in BUSY):
+        while any(httpx.get(status).json()["queue"][one] for one in BUSY):
             assert time.monotonic() - ended < 5
             time.sleep(0.05)
         grown = _peak_kilobytes(service.pid) - before
@@ -106,14 +102,14 @@ def test_three_times_too_much(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert grown < 50 << 10
 
 
-def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
+def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path):
     with running(settings_in(tmp_path)) as service:
         odd = [b"{", b"[]", b'{"input": ""}', b'{"input": "\\ud800"}', b'{"input": "\\u0000"}',
                b'{"input": "x", "voice": "../x"}', b'{"input": 1e999}', b"\xff" * 100]  # fmt: skip
         sizes = []
         headers = {"content-type": "application/json"}
 
-        def send(number: int) -> int:
+        def send(number):
             content = odd[number % len(odd)]
             answer = service.client.post("/v1/audio/speech", content=content, headers=headers)
             return answer.status_code
@@ -122,7 +118,7 @@ def test_ten_thousand_odd_inputs_cost_no_memory(tmp_path: Path) -> None:
             with ThreadPoolExecutor(8) as pool:
                 statuses = set(pool.map(send, range(5_000)))
             assert max(statuses) < 500, statuses
-            sizes.append(_resident())
+            sizes.append(int(Path("/proc/self/statm").read_text().split()[1]) * PAGE)
         assert sizes[1] - sizes[0] < 20 << 20
         assert service.parts.engine.happened.restarts == 0
 
@@ -131,8 +127,3 @@ def _peak_kilobytes(process: int) -> int:
     found = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
     assert found is not None
     return int(found[1])
-
-
-def _resident() -> int:
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * resource.getpagesize()

@@ -1,18 +1,16 @@
 """docs/scale-out.md on loopback: two replicas behind a proxy share voices and promotion."""
 
-import io
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import httpx
 import pytest
-import soundfile
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.routes.test_voice_routes import speech
 from tests.api.run_folders import write_epoch
+from tests.api.sounds import file_of, speech, upload
 
 
 @pytest.fixture
@@ -22,6 +20,22 @@ def replicas(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[
         write_epoch(tmp_path / "output", epoch)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as two:
         yield one, two
+
+
+@pytest.fixture
+def proxied(replicas: tuple[Running, Running]) -> Iterator[Callable[[str], int]]:
+    """proxied(text): the status of speaking it, by a proxy in front of the two."""
+    proxy = Proxy([one.address for one in replicas])
+    threading.Thread(target=proxy.serve_forever, daemon=True).start()
+    address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
+
+    def say(text: str) -> int:
+        body = {"input": text, "response_format": "wav"}
+        return httpx.post(address, json=body, timeout=60, trust_env=False).status_code
+
+    yield say
+    proxy.shutdown()
+    proxy.server_close()
 
 
 class Proxy(ThreadingHTTPServer):
@@ -62,18 +76,9 @@ class Passing(BaseHTTPRequestHandler):
         """Nothing."""
 
 
-def recording() -> bytes:
-    out = io.BytesIO()
-    soundfile.write(out, speech(), 22_050, format="WAV")
-    return out.getvalue()
-
-
-def test_a_voice_and_a_promotion_at_one_are_the_others_too(
-    replicas: tuple[Running, Running],
-) -> None:
+def test_a_voice_and_a_promotion_at_one_are_the_others_too(replicas):
     one, two = replicas
-    files = {"file": ("anna.wav", recording())}
-    made = one.client.post("/v1/voices", files=files, data={"name": "Anna"}).json()
+    made = upload(one, file_of(speech())).json()
     assert two.client.get(f"/v1/voices/{made['id']}").json() == made
     assert two.say("hello", voice=made["id"]).status_code == 200
     one.client.post("/v1/runs/current/epochs/1/promote")
@@ -85,42 +90,22 @@ def test_a_voice_and_a_promotion_at_one_are_the_others_too(
     assert one.say("hello", voice=made["id"]).status_code == 404
 
 
-def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(
-    replicas: tuple[Running, Running],
-) -> None:
+def test_a_child_that_dies_at_one_is_not_noticed_behind_the_proxy(replicas, proxied):
     one, two = replicas
-    proxy = Proxy([one.address, two.address])
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
-    statuses = []
-    for number in range(10):
-        if number == 3:
-            assert one.say("!signal SIGKILL").status_code == 503
-        body = {"input": f"number {number}", "response_format": "wav"}
-        statuses.append(httpx.post(address, json=body, timeout=60, trust_env=False).status_code)
-    proxy.shutdown()
-    proxy.server_close()
+    statuses = [proxied(f"number {number}") for number in range(3)]
+    assert one.say("!signal SIGKILL").status_code == 503
+    statuses += [proxied(f"number {number}") for number in range(3, 10)]
     assert statuses == [200] * 10
     assert one.parts.engine.happened.restarts == 1 and two.parts.engine.happened.restarts == 0
 
 
-def test_an_input_that_ends_the_process_visits_one_replica(
-    replicas: tuple[Running, Running],
-) -> None:
+def test_an_input_that_ends_the_process_visits_one_replica(replicas, proxied):
     """With `non_idempotent` and http_503 it was sent to each in turn."""
-    one, two = replicas
-    proxy = Proxy([one.address, two.address])
-    threading.Thread(target=proxy.serve_forever, daemon=True).start()
-    address = f"http://127.0.0.1:{proxy.server_port}/v1/audio/speech"
-    body = {"input": "!signal SIGSEGV", "response_format": "wav"}
-    assert httpx.post(address, json=body, timeout=60, trust_env=False).status_code == 503
-    proxy.shutdown()
-    proxy.server_close()
-    restarts = [replica.parts.engine.happened.restarts for replica in replicas]
-    assert sorted(restarts) == [0, 1]
+    assert proxied("!signal SIGSEGV") == 503
+    assert sorted(one.parts.engine.happened.restarts for one in replicas) == [0, 1]
 
 
-def test_the_documented_proxy_passes_no_request_on_that_was_sent() -> None:
+def test_the_documented_proxy_passes_no_request_on_that_was_sent():
     text = (Path(__file__).parents[2] / "docs/scale-out.md").read_text(encoding="utf-8")
     (line,) = [line for line in text.splitlines() if "proxy_next_upstream" in line]
     assert line.split("#")[0].split() == ["proxy_next_upstream", "error", "timeout;"]

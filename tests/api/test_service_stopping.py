@@ -3,59 +3,20 @@
 import contextlib
 import os
 import signal
-import socket
 import subprocess
-import sys
 import threading
 import time
-from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
 
+from tests.api.heard import refused
+from tests.api.raw import connected, process, request
+from tests.ports import free_port
+
 TEN_SECONDS = 10.0
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
-
-
-@contextlib.contextmanager
-def process(*command: str, port: int, folder: Path) -> Iterator[subprocess.Popen[str]]:
-    """Ready to speak. Its log is in `folder`."""
-    with (
-        (folder / "log").open("w") as log,
-        subprocess.Popen(
-            (sys.executable, "-m", *command), stdout=log, stderr=subprocess.STDOUT, text=True
-        ) as found,
-    ):
-        try:
-            end = time.monotonic() + 120
-            while not ready(port):
-                assert found.poll() is None and time.monotonic() < end, (folder / "log").read_text()
-                time.sleep(0.1)
-            yield found
-        finally:
-            found.kill()
-
-
-def ready(port: int) -> bool:
-    try:
-        answer = httpx.get(f"http://127.0.0.1:{port}/readyz", timeout=5, trust_env=False)
-    except httpx.HTTPError:
-        return False
-    return answer.status_code == 200
-
-
-def open_page(port: int) -> socket.socket:
-    found = socket.create_connection(("127.0.0.1", port), timeout=30)
-    found.sendall(b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    assert found.recv(64).startswith(b"HTTP/1.1 200")
-    return found
+OK = b"HTTP/1.1 200"
+PAGE = request("GET /events")
 
 
 def seconds_to_end(service: subprocess.Popen[str]) -> float:
@@ -66,15 +27,13 @@ def seconds_to_end(service: subprocess.Popen[str]) -> float:
 
 
 @pytest.mark.slow
-def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(tmp_path, monkeypatch):
     """Three pages, one who speaks for longer than there is time, and two who wait for his slot."""
     monkeypatch.setenv("FAKE_STEP", "0.05")
     port = free_port()
     answers: list[httpx.Response] = []
 
-    def ask(text: str, form: str) -> None:
+    def ask(text, form):
         url = f"http://127.0.0.1:{port}/v1/audio/speech"
         body = {"input": text, "response_format": form}
         with contextlib.suppress(httpx.RemoteProtocolError):  # a stream is cut
@@ -89,7 +48,7 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
             time.sleep(0.3)
         with contextlib.ExitStack() as pages:
             for _ in range(3):
-                pages.enter_context(open_page(port))
+                assert pages.enter_context(connected(port, PAGE)).recv(64).startswith(OK)
             seconds = seconds_to_end(service)
         for one in asking:
             one.join()
@@ -98,14 +57,12 @@ def test_open_pages_do_not_hold_the_end_and_who_waits_is_told(
     assert seconds < TEN_SECONDS and "Traceback" not in log, log
     assert len(answers) == 2
     for answer in answers:
-        assert (answer.status_code, answer.json()["code"]) == (503, "closing")
+        assert refused(answer) == (503, "closing")
         assert int(answer.headers["retry-after"]) >= 1
 
 
 @pytest.mark.parametrize("embedded", [False, pytest.param(True, marks=pytest.mark.slow)])
-def test_with_nothing_but_open_pages_it_ends_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, embedded: bool
-) -> None:
+def test_with_nothing_but_open_pages_it_ends_at_once(tmp_path, monkeypatch, embedded):
     """And with a client that has sent half of a head. embedded: `python -m api` as it is, with the
     voice in the package: docker's ten seconds hold."""
     port = free_port()
@@ -115,9 +72,8 @@ def test_with_nothing_but_open_pages_it_ends_at_once(
     command = ("api",) if embedded else ("tests.api.stopped_service", str(tmp_path), str(port), "1")
     with process(*command, port=port, folder=tmp_path) as service, contextlib.ExitStack() as pages:
         for _ in range(3):
-            pages.enter_context(open_page(port))
-        half = pages.enter_context(socket.create_connection(("127.0.0.1", port), timeout=30))
-        half.sendall(b"GET /livez HTTP/1.1\r\n")
+            assert pages.enter_context(connected(port, PAGE)).recv(64).startswith(OK)
+        pages.enter_context(connected(port, b"GET /livez HTTP/1.1\r\n"))
         time.sleep(0.1)
         assert seconds_to_end(service) < (TEN_SECONDS if embedded else 5)
         assert service.returncode in (0, -signal.SIGTERM)

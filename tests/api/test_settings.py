@@ -10,9 +10,12 @@ def loaded(*given: str) -> settings.ApiSettings:
     return settings.load((), dict(one.split("=") for one in given), None)[0]
 
 
-def test_wyoming_is_off_where_nothing_is_said() -> None:
+def test_wyoming_is_off_where_nothing_is_said_and_on_without_keys_where_that_is_allowed():
     assert loaded().wyoming_port is None and loaded("WYOMING_PORT=off").wyoming_port is None
     assert loaded("WYOMING_PORT=10200").wyoming_port == 10200
+    found = loaded("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on",
+                   "WYOMING_ANNOUNCE=on")  # fmt: skip
+    assert (found.wyoming_port, found.wyoming_announce) == (10200, True)
 
 
 @pytest.mark.parametrize(
@@ -26,19 +29,13 @@ def test_wyoming_is_off_where_nothing_is_said() -> None:
         (("WYOMING_PORT=10200", "WYOMING_ANNOUNCE=on"), "no other machine can reach"),
     ],
 )
-def test_a_port_of_wyoming_that_is_refused(given: tuple[str, ...], told: str) -> None:
+def test_a_port_of_wyoming_that_is_refused(given, told):
     with pytest.raises(SettingsError, match=told):
         loaded(*given)
 
 
-def test_wyoming_beyond_this_machine_without_keys_where_that_is_allowed() -> None:
-    found = loaded("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=x", "API_ALLOW_NO_KEY=on",
-                   "WYOMING_ANNOUNCE=on")  # fmt: skip
-    assert (found.wyoming_port, found.wyoming_announce) == (10200, True)
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "nas.lan"])
-def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
+def test_an_address_that_others_reach_wants_a_key(host):
     with pytest.raises(SettingsError, match="set API_KEY, or API_ALLOW_NO_KEY=on"):
         loaded(f"API_HOST={host}")
     assert loaded(f"API_HOST={host}", "API_KEY=secret").api_host == host
@@ -46,11 +43,11 @@ def test_an_address_that_others_reach_wants_a_key(host: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "127.8.8.8", "::1", "localhost", "LOCALHOST"])
-def test_this_machine_alone_needs_none(host: str) -> None:
+def test_this_machine_alone_needs_none(host):
     assert loaded(f"API_HOST={host}").api_key is None
 
 
-def test_origins_and_hosts_are_lists_as_browsers_write_them() -> None:
+def test_origins_and_hosts_are_lists_as_browsers_write_them():
     given = {
         "API_ALLOWED_ORIGINS": " HTTP://Localhost:3000/ ,chrome-extension://abc, ",
         "API_ALLOWED_HOSTS": "NAS.lan.,pi-4",
@@ -69,7 +66,7 @@ def test_origins_and_hosts_are_lists_as_browsers_write_them() -> None:
      ("ORIGINS", "http://user@a.example"), ("HOSTS", "*"), ("HOSTS", "http://nas.lan"),
      ("HOSTS", "nas.lan:8005"), ("HOSTS", "a..b")],
 )  # fmt: skip
-def test_what_is_no_origin_or_host_name_is_refused_by_name(name: str, value: str) -> None:
+def test_what_is_no_origin_or_host_name_is_refused_by_name(name, value):
     with pytest.raises(SettingsError, match=f"API_ALLOWED_{name} is .*; allowed: ") as caught:
         loaded(f"API_ALLOWED_{name}={value}")
     assert value in str(caught.value)

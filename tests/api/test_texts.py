@@ -4,22 +4,26 @@ The real child with a tiny model of all languages; nothing that it says is liste
 what is timed wants the machine to itself.
 """
 
+import contextlib
 import json
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 
 import httpx
-import numpy as np
 import pytest
-import soundfile
 
 from api.engine.queue import digest_of
 from tests.api.conftest import QUICK, Running, running, settings_in
+from tests.api.heard import refused
+from tests.api.sounds import tone_reference
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
 from tests.xtts.workers.test_text_worker import NUMBERED
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.config import naming_normalizer
+from xtts.text.normalization.registry import COQUI
 
 pytestmark = pytest.mark.slow
 
@@ -31,14 +35,23 @@ HURTING = [
 ]  # fmt: skip
 
 
+@contextlib.contextmanager
+def speaking(folder: Path, normalizer: str = "") -> Iterator[Running]:
+    """With a tiny model of all languages, and of another normaliser where one is named."""
+    voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
+    tone_reference(voice)
+    if normalizer:
+        config = voice / "config.json"
+        named = naming_normalizer(json.loads(config.read_text()), normalizer)
+        config.write_text(json.dumps(named))
+    limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
+    with running(settings_in(folder, voice=str(voice)), limits=limits, threads=1) as found:
+        yield found
+
+
 @pytest.fixture(scope="module")
 def service(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
-    folder = tmp_path_factory.mktemp("texts")
-    voice = tiny_base(folder / "voice", languages=ALL_LANGUAGES, characters=ALL_CHARACTERS)
-    soundfile.write(voice / "reference.wav", 0.3 * np.sin(np.arange(88_200) / 25), 22_050)
-    settings = settings_in(folder, voice=str(voice))
-    limits = replace(QUICK, deadline=60.0, hang=60.0, queue=64)
-    with running(settings, limits=limits, threads=1) as found:
+    with speaking(tmp_path_factory.mktemp("texts")) as found:
         yield found
 
 
@@ -56,7 +69,7 @@ def first_byte(service: Running, language: str, text: str) -> tuple[int, str, fl
     return refused.status_code, refused.json()["code"], seconds
 
 
-def test_no_text_hurts_the_speaking_process_or_a_bystander(service: Running) -> None:
+def test_no_text_hurts_the_speaking_process_or_a_bystander(service):
     engine = service.parts.engine
     alone = service.say(LONG, seed=7, response_format="pcm").content
     before = engine.child.pid
@@ -77,9 +90,7 @@ def test_no_text_hurts_the_speaking_process_or_a_bystander(service: Running) -> 
     assert engine.child.pid == before and engine.happened.restarts == 0
 
 
-def test_a_callers_text_stands_in_no_status_and_no_log(
-    service: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_callers_text_stands_in_no_status_and_no_log(service, caplog):
     secret = "geheimnis" + "7" * 40
     answer = service.say(f"the password is {secret}", language="de")
     assert answer.status_code == 422 and "40 digits" in answer.json()["detail"]
@@ -88,14 +99,23 @@ def test_a_callers_text_stands_in_no_status_and_no_log(
     assert "7" * 8 not in json.dumps(told) + caplog.text
 
 
-def test_a_refused_word_is_named_to_who_sent_it(service: Running) -> None:
+def test_a_refused_word_is_named_to_who_sent_it(service):
     answer = service.say("dnes je \u03be prosince", language="cs")
     assert answer.status_code == 422 and "'\u03be' in language cs" in answer.json()["detail"]
 
 
-def test_another_digit_or_seed_is_the_same_deadly_input() -> None:
+def test_another_digit_or_seed_is_the_same_deadly_input():
     known = digest_of(SynthesisRequest("Call 555 1234, now!", "en"), "")
     assert digest_of(SynthesisRequest("call 555 1235 now", "en", seed=4, speed=1.5), "") == known
     assert digest_of(SynthesisRequest("Call us, now!", "en"), "") != known
     assert digest_of(SynthesisRequest("Call 555 1234, now!", "en"), "anna.wav") != known
     assert digest_of(SynthesisRequest("!", "en"), "") != digest_of(SynthesisRequest("?", "en"), "")
+
+
+def test_an_old_voice_keeps_coquis_normaliser(service, tmp_path):
+    """It began with it, and a newer one with ours: Coqui's rules for Czech know no ordinals."""
+    assert service.say("5. května", language="cs").status_code == 200
+    with speaking(tmp_path, COQUI) as old:
+        answer = old.say("5. května", language="cs")
+        assert refused(answer) == (422, "refused") and "5." in answer.json()["detail"]
+        assert old.say("pátého května", language="cs").status_code == 200

@@ -2,7 +2,6 @@
 
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -14,7 +13,7 @@ import api.__main__
 from api.app import how_of
 from tests.api.conftest import FAKE, NO_GPU, running, settings_in
 from tests.api.run_folders import write_epoch
-from tests.api.routes.test_voice_routes import file_of, speech, upload
+from tests.api.sounds import file_of, speech, upload
 
 folder = Path(sys.argv[1])
 write_epoch(folder / "output", 1)
@@ -34,7 +33,7 @@ print(*sorted({name.partition(".")[0] for name in sys.modules}))
 
 
 @pytest.mark.parametrize("backend", ["onnx", pytest.param("torch", marks=pytest.mark.slow)])
-def test_the_service_itself_imports_no_torch(tmp_path: Path, backend: str) -> None:
+def test_the_service_itself_imports_no_torch(tmp_path, backend):
     done = subprocess.run(
         [sys.executable, "-c", PROGRAM, str(tmp_path), backend],
         capture_output=True, text=True, timeout=280, check=False,

@@ -271,7 +271,7 @@ def test_nothing_is_left_to_do(workshop, straight, caplog):
     assert "All 4 epochs are done" in caplog.text
 
 
-@pytest.mark.parametrize("verb", ["run", "evaluate", "sample"])
+@pytest.mark.parametrize("verb", ["run", "evaluate", "learn-decoder", "sample"])
 @pytest.mark.parametrize("other", ["MAX_TRAIN_SAMPLES", "BASE_MODEL"])
 def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
     workshop, straight, tmp_path, capsys, verb, other

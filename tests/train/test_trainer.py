@@ -60,7 +60,7 @@ class Surroundings:
         settings = {"validation_every": 1, "sample_every": 1, "save_every": 1, "log_every": 1}
         settings |= {name: changes.pop(name) for name in list(changes) if name in settings}
         self.settings = SimpleNamespace(
-            **settings, early_stopping=None, blend="auto", learn_decoder="off"
+            **settings, early_stopping=None, blend="auto", learn_decoder="off", decoder_clips=64
         )
         self.learner = changes.pop("learner", None) or a_learner()
         self.learner.evaluate = self._evaluate

@@ -4,7 +4,6 @@
 """
 
 import os
-import socket
 import sys
 import traceback
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import torch
 
+from tests.ports import free_port
 from train import distributed
 from train.distributed import World
 
@@ -29,9 +29,7 @@ def unjoined(size: int, work: Callable[[World], object], expect: int = 0) -> Non
 
 def started(size: int, work: Callable[[], object]) -> list[int]:
     """`work` in `size` processes with torchrun's names in their environment; their exit codes."""
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    port = free_port()
     children = [_forked(rank, size, port, work) for rank in range(size)]
     return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
 

@@ -26,6 +26,7 @@ from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, MEL_BANDS, SAMPLES_PER_CODE, VOCODER_RATE
 from xtts.model.gpt import from_coqui
 from xtts.model.loading import read_tensors
+from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
@@ -93,6 +94,7 @@ def parts(
     states: int = 0,
     judged: int = 0,
     blended: bool = False,
+    decoder: int = 0,
 ) -> list[Part]:
     """What the run still takes, at its fullest: while an epoch is saved, the old ones stand too.
 
@@ -102,7 +104,8 @@ def parts(
         saves: Epochs that are still to be saved; likewise samples and steps.
         keep: KEEP_CHECKPOINTS; best_stays: whether there is a best epoch to keep besides.
         saved: Checkpoints that stand there already; states: trainer states.
-        judged: Candidates whose sentences are kept; blended: whether best.pt may come.
+        judged: Candidates whose sentences are kept; blended: whether best.pt may come; decoder:
+            bytes of the one that is learned, 0 for none.
     """
     if not saves:
         return []
@@ -119,6 +122,7 @@ def parts(
         Part("optimizer state", output_dir, new_states * state, first_state, new_states),
         Part("sample", output_dir, samples * SAMPLE_BYTES, count=samples),
         Part("best blend", output_dir, blended * one),
+        Part("learned decoder", output_dir, decoder),
         Part("judged sentences", output_dir, judged * KEPT_SOUNDS * SENTENCE_BYTES),
         Part("metrics.jsonl", output_dir, steps * METRICS_BYTES_A_STEP),
         Part("feature cache", cache_dir, cache, cache),
@@ -208,6 +212,7 @@ def check(
         # The base, every epoch, and at most three blends.
         judged=(1 + len(saves) + 3 * blended) if speaks else 0,
         blended=speaks and blended and not run.best_blend.exists(),
+        decoder=_decoder_bytes(context.base) if speaks and settings.learn_decoder != "off" else 0,
     )
     disks = by_disk(of_run)
     for disk in disks:
@@ -230,6 +235,13 @@ def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]
         kept_twice += 8.0
     state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
     return 4 * sum(tensor.numel() for tensor in tensors.values()), state
+
+
+def _decoder_bytes(base: Path) -> int:
+    tensors = read_tensors(base / "model.pth")
+    return 4 * sum(
+        tensor.numel() for name, tensor in tensors.items() if name.startswith(WAVEFORM_DECODER)
+    )
 
 
 def _cache_bytes(settings: TrainSettings, context: RunContext) -> int:

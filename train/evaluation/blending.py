@@ -15,6 +15,7 @@ from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.person_decoder import keep_best_decoder
 from train.progress import Progress
+from train.settings import TrainSettings
 from xtts.model.loading import blend, read_tensors
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import read_checkpoint
@@ -22,17 +23,14 @@ from xtts.voices.run_folder import read_checkpoint
 log = logging.getLogger("train")
 
 
-def conclude(
-    evaluator: Evaluator, blend_setting: float | str, base: Path, *, learn_decoder: str = "auto"
-) -> None:
+def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     """Judges what is missing and the blends, keeps and speaks the best, prints the table.
 
-    blend_setting: BLEND; base: the base model's folder; learn_decoder: LEARN_DECODER. Never raises
-    but for a lost GPU.
+    base: the base model's folder. Never raises but for a lost GPU.
     """
     if not evaluator.working:
         return
-    shares = shares_of(blend_setting)
+    shares = shares_of(settings.blend)
     # A run says what is left by its budget.
     count = 0 if evaluator.budget else evaluator.num_left(shares)
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
@@ -45,7 +43,7 @@ def conclude(
         return
     try:
         # Before best.json names the weights: who serves them takes both at once.
-        keep_best_decoder(evaluator, known.verdict, how=learn_decoder)
+        keep_best_decoder(evaluator, known.verdict, settings)
         keep_best_blend(evaluator.checkpoints, known.verdict, base)
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)

@@ -1,15 +1,20 @@
-"""`python -m train evaluate`: judges a run that is there already, or what a run left out.
+"""`python -m train evaluate` and `learn-decoder`: judging for a run that is there already.
 
-Without a time limit: a run whose first evaluation is this one speaks every sentence of the set. Any
-later one speaks as many as the first.
+`evaluate` judges what is not judged yet, without a time limit: a run whose first evaluation is this
+one speaks every sentence of the set, any later one as many as the first. `learn-decoder` learns the
+decoder of what is best anew, with other clips or more time.
 """
 
+import contextlib
 import json
 import logging
 import sys
+from collections.abc import Iterator
 from dataclasses import asdict
+from pathlib import Path
 
 from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation import person_decoder
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of, warn_of_few_clips
@@ -22,9 +27,42 @@ from xtts.voices.run_folder import RunError, RunFolder
 log = logging.getLogger("train")
 
 
-def run(settings: TrainSettings, *, as_json: bool) -> int:
+def evaluate(settings: TrainSettings, *, as_json: bool) -> int:
     """Judges what is not judged yet, prints the table, or JSON. Raises RunError where there is
     nothing to judge or a trainer is at work, SotaqueError for a run of another dataset or base."""
+    with _opened(settings) as (evaluator, base):
+        conclude(evaluator, settings, base)
+    known = evaluator.run.evaluation()
+    if known is None:
+        raise RunError("Nothing could be judged; the reason stands above.")
+    if as_json:
+        sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")
+    return 0
+
+
+def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
+    """Learns a decoder for the best weights, from DECODER_CLIPS clips in so many minutes at most,
+    and has them speak with it. Raises as `evaluate`, and RunError where nothing was judged yet."""
+    seconds = person_decoder.UNBOUNDED_SECONDS if minutes is None else 60 * minutes
+    with _opened(settings) as (evaluator, _):
+        known = evaluator.run.evaluation()
+        if known is None or known.verdict is None:
+            raise RunError(
+                f"{evaluator.run.folder} was not judged yet, so that nobody knows which of its "
+                "weights are best; `python -m train evaluate` judges them, and learns a decoder."
+            )
+        clips = settings.decoder_clips
+        if not person_decoder.learn_best_decoder(evaluator, known.verdict, clips, seconds):
+            raise RunError(f"{seconds / 60:g} minutes were not enough; --minutes gives more.")
+        if best := evaluator.run.best_weights():
+            evaluator.sampler.sample_best(best)
+            evaluator.sampler.finish()
+    return 0
+
+
+@contextlib.contextmanager
+def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
+    """A run's evaluator without a budget, and its base; no trainer begins meanwhile."""
     folder = RunFolder(settings.output_dir)
     newest = folder.newest_whole()
     if newest is None:
@@ -34,16 +72,12 @@ def run(settings: TrainSettings, *, as_json: bool) -> int:
         sampler = speaking_sampler(settings, context, folder)
         warn_of_few_clips(context.data)
         with sampler:
-            evaluator = Evaluator(
-                plan_of(settings, context.data, sampler.reference, dict(newest.manifest.base)),
-                sampler,
-                Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
-                lambda evaluation, candidate: log.info(line(evaluation, candidate)),
+            yield (
+                Evaluator(
+                    plan_of(settings, context.data, sampler.reference, dict(newest.manifest.base)),
+                    sampler,
+                    Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
+                    lambda evaluation, candidate: log.info(line(evaluation, candidate)),
+                ),
+                context.base,
             )
-            conclude(evaluator, settings.blend, context.base, learn_decoder=settings.learn_decoder)
-    known = folder.evaluation()
-    if known is None:
-        raise RunError("Nothing could be judged; the reason stands above.")
-    if as_json:
-        sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")
-    return 0

@@ -19,29 +19,26 @@ from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
+from train.progress import Progress
+from train.settings import TrainSettings
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError
+from xtts.voices.run_folder import RunError, RunFolder
 from xtts.workers.decoder_learning import STEPS
 from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
 
 log = logging.getLogger("train")
 
-# Where no budget bounds it; the process that learns has to answer within SPEAK_SECONDS.
+# Where no budget bounds it.
 UNBOUNDED_SECONDS = 600.0
-# More say nothing new about one person, and each is spoken once by the GPT.
-MOST_CLIPS = 64
 
 
-def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> None:
+def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSettings) -> None:
     """Writes best_decoder.json and its tensors for the verdict's weights where they are not there
     yet, and removes those of other weights or where none are wanted. Raises GpuLost alone: a fault
-    costs the decoder.
-
-    how: LEARN_DECODER.
-    """
-    run = evaluator.run
+    costs the decoder."""
+    run, how = evaluator.run, settings.learn_decoder
     known = learned_decoder.read(run)
     if how != "off" and known is not None and known.weights == verdict.weights:
         # One that ran out of time is learned again where there is no limit: `train evaluate`.
@@ -49,34 +46,50 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, *, how: str) -> No
         if whole:
             return
     try:
-        # The record first: without it nobody takes the tensors.
-        run.best_decoder_record.unlink(missing_ok=True)
-        run.best_decoder.unlink(missing_ok=True)
-        if how != "off":
-            _learn(evaluator, verdict, within_budget=how == "auto")
+        _remove(run)
+        seconds = _seconds(evaluator, how)
+        if how != "off" and not seconds:
+            log.info("No decoder is learned: there is no time left for judging.")
+        elif how != "off":
+            learn_best_decoder(evaluator, verdict, settings.decoder_clips, seconds)
     except GpuLost:
         raise
     except Exception as error:
         log.warning("No decoder was learned: %s", error)
+
+
+def learn_best_decoder(
+    evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float = UNBOUNDED_SECONDS
+) -> bool:
+    """Learns a decoder for the verdict's weights, judges it and takes it into the place of what was
+    learned before, whatever came of it. False where there was no time for a step. seconds: no more
+    for learning.
+
+    Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError; what was learned before stays.
+    """
+    try:
+        return _learn(evaluator, verdict, most_clips, seconds)
     finally:
         with contextlib.suppress(OSError):
             _candidate(evaluator).unlink(missing_ok=True)
 
 
-def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> None:
-    """Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError."""
-    seconds, budget = UNBOUNDED_SECONDS, evaluator.budget
-    if budget and within_budget:
-        seconds = min(MOST_LEARNING_SECONDS, budget.learning_room())
-        if seconds <= 0:
-            log.info("No decoder is learned: there is no time left for judging.")
-            return
-    run = evaluator.run
+def _seconds(evaluator: Evaluator, how: str) -> float:
+    """How long a run may learn."""
+    if how == "auto" and evaluator.budget:
+        return min(MOST_LEARNING_SECONDS, evaluator.budget.learning_room())
+    return UNBOUNDED_SECONDS
+
+
+def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float) -> bool:
+    run, budget = evaluator.run, evaluator.budget
     started = time.perf_counter()
-    found = evaluator.sampler.ask(_request(evaluator, verdict, seconds))
+    request = _request(evaluator, verdict, most_clips, seconds)
+    with Progress("Learning a decoder", request.steps, "steps") as progress:
+        found = evaluator.sampler.ask(request, progress.reach)
     if not found.steps:
         log.info("No decoder is learned: the time went into preparing it.")
-        return
+        return False
     learned = LearnedDecoder(
         **verdict.weights,
         distance_before=found.distance_before,
@@ -89,12 +102,20 @@ def _learn(evaluator: Evaluator, verdict: Verdict, *, within_budget: bool) -> No
     if budget:
         budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
+    _remove(run)
     if learned.better:
         os.replace(_candidate(evaluator), run.best_decoder)
         written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
         learned = replace(learned, file=written)
     learned_decoder.write(run, learned)
     log.info("%s", _told(learned, found.seconds))
+    return True
+
+
+def _remove(run: RunFolder) -> None:
+    """The record first: without it nobody takes the tensors."""
+    run.best_decoder_record.unlink(missing_ok=True)
+    run.best_decoder.unlink(missing_ok=True)
 
 
 def _candidate(evaluator: Evaluator) -> Path:
@@ -115,13 +136,15 @@ def _told(learned: LearnedDecoder, seconds: float) -> str:
     return f"{told}. It is harder to understand and is left out." if learned.harder else f"{told}."
 
 
-def _request(evaluator: Evaluator, verdict: Verdict, seconds: float) -> LearnDecoderRequest:
+def _request(
+    evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float
+) -> LearnDecoderRequest:
     found = evaluator.weights_of(verdict)
     if found is None:
         raise RunError("The weights that it is for are gone.")
     weights, share = found
     # By content, so that the same clips are taken whatever they are called and however they stand.
-    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:MOST_CLIPS]
+    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:most_clips]
     return LearnDecoderRequest(
         clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
         reference=evaluator.plan.reference.path,

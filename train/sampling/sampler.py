@@ -42,7 +42,15 @@ from xtts.voices.run_folder import BestWeights, RunError, RunFolder
 from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.file_worker import START_SECONDS, Worker
-from xtts.workers.requests import Answer, Request, SpeakRequest, SpokenFile
+from xtts.workers.requests import (
+    Answer,
+    LearnDecoderRequest,
+    ReportProgress,
+    Request,
+    SpeakRequest,
+    SpokenFile,
+    no_progress,
+)
 
 log = logging.getLogger("train")
 
@@ -133,14 +141,14 @@ class Sampler:
         else:
             work()
 
-    def ask(self, request: Request[Answer]) -> Answer:
+    def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
         """Has something measured or learned where samples are spoken, inside `submit`.
 
         Raises WorkerFailed (`interrupted` where the run is to stop), and GpuLost as a sample.
         """
-        if self._stopping():  # in this process nothing looks again until it is done
+        if self._stopping():
             raise WorkerFailed("interrupted", "The run is to stop.")
-        found = self._asked(request)
+        found = self._asked(request, progress)
         if not isinstance(found, WorkerFailed):
             return found
         if self._stopping():
@@ -220,10 +228,14 @@ class Sampler:
             ],
         ), None  # fmt: skip
 
-    def _asked(self, request: Request[Answer]) -> Answer | WorkerFailed:
+    def _asked(
+        self, request: Request[Answer], progress: ReportProgress = no_progress
+    ) -> Answer | WorkerFailed:
         """Asks by one plan after another; a failure is the one that ended it."""
         tried_again = False
-        while isinstance(found := self._try(request), WorkerFailed) and not self._stopping():
+        while (
+            isinstance(found := self._try(request, progress), WorkerFailed) and not self._stopping()
+        ):
             if found.transient and not tried_again:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
@@ -240,10 +252,11 @@ class Sampler:
             tried_again = False
         return found
 
-    def _try(self, request: Request[Answer]) -> Answer | WorkerFailed:
+    def _try(self, request: Request[Answer], progress: ReportProgress) -> Answer | WorkerFailed:
         """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
+        learning = request.budget_seconds if isinstance(request, LearnDecoderRequest) else 0.0
         try:
-            return self.worker.ask(request, SPEAK_SECONDS, self._stopping)
+            return self.worker.ask(request, SPEAK_SECONDS + learning, self._stopping, progress)
         except Exception as error:  # whatever it is, it costs a sample and not the run
             here = self.plan.mode == "in_process"
             return failure_of(error, cuda_errors.poisoned(self.plan.device) if here else "")
@@ -295,17 +308,24 @@ class InProcessSpeaker:
         """Waits for the first request: training wants the room."""
 
     def ask(
-        self, request: Request[Answer], _timeout_seconds: float, _interrupted: Callable[[], bool]
-    ) -> Answer:
-        """As `Worker.ask`, but nothing ends it early. Raises what `FileSpeaker.ask` raises."""
+        self, request: Request[Answer], _timeout_seconds: float, interrupted: Callable[[], bool],
+        progress: ReportProgress = no_progress,
+    ) -> Answer:  # fmt: skip
+        """As `Worker.ask`, but it is interrupted only where it tells how far it is. Raises what
+        `FileSpeaker.ask` raises."""
         import torch
+
+        def told(done: float) -> None:
+            if interrupted():
+                raise WorkerFailed("interrupted", f"Stopped while {request.doing}.")
+            progress(done)
 
         device = torch.device(self._compute.device)
         with torch.random.fork_rng(devices=[device] if device.type == "cuda" else []):
             if self._speaker is None:
                 # Training wants the room between samples, and other weights come anyway.
                 self._speaker = FileSpeaker(self._base, self._compute, keep_weights=False)
-            return self._speaker.ask(request)
+            return self._speaker.ask(request, told)
 
     def close(self) -> None:
         """Frees its copy of the model."""

@@ -19,7 +19,13 @@ from statistics import fmean
 from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
-from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import (
+    DecoderLearned,
+    LearnDecoderRequest,
+    ReportProgress,
+    TranscribedClip,
+    no_progress,
+)
 from xtts.workers.tuned_model import TunedModel
 
 if TYPE_CHECKING:
@@ -45,6 +51,9 @@ ROW_CODES = SEGMENT_CODES + 2 * CONTEXT_CODES
 # Of the clips that are given, one in so many only judges.
 HELD_OUT_EVERY = 8
 FEWEST_CLIPS = 4
+# Of the time that is given, so much at most goes into preparing clips, but for the first ones.
+MOST_PREPARING = 0.25
+FEWEST_PREPARED = 16
 
 
 class DecoderLearningError(SotaqueError):
@@ -65,7 +74,9 @@ class SpokenLatents:
         return self.latents.shape[1]
 
 
-def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
+def learn(
+    tuned: TunedModel, request: LearnDecoderRequest, progress: ReportProgress = no_progress
+) -> DecoderLearned:
     """Learns a decoder for some weights and writes it to `request.out`. Draws from no global random
     state.
 
@@ -84,9 +95,14 @@ def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
     model, whose = tuned.speaking(reading, reference, request.weights, request.share)
     with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
         dvae = vocoder.load_dvae(tuned.base, model.config)
-    spoken = [
-        found for clip in request.clips if (found := _latents(model, whose, dvae, clip)) is not None
-    ]
+    until = started + MOST_PREPARING * request.budget_seconds
+    spoken = []
+    for number, clip in enumerate(request.clips):
+        if number >= FEWEST_PREPARED and time.perf_counter() > until:
+            break
+        progress(0.0)
+        if (found := spoken_latents(model, whose, dvae, clip)) is not None:
+            spoken.append(found)
     held_out = spoken[::HELD_OUT_EVERY]
     learned_from = [one for number, one in enumerate(spoken) if number % HELD_OUT_EVERY]
     if len(learned_from) < FEWEST_CLIPS:
@@ -100,7 +116,7 @@ def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
     # The distance is FFTs: taken where a mel is, the CPU for a GPU whose FFT failed its check.
     distance = partial(_distance, learning, speaker, torch.device(tuned.compute.mel_device))
     before = _mean_distance(distance, held_out)
-    steps = _descend(learning, distance, learned_from, request, started)
+    steps = _descend(learning, distance, learned_from, request, started, progress)
     after = _mean_distance(distance, held_out)
     learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
     return DecoderLearned(
@@ -112,7 +128,7 @@ def learn(tuned: TunedModel, request: LearnDecoderRequest) -> DecoderLearned:
     )
 
 
-def _latents(
+def spoken_latents(
     model: "Model", whose: "Voice", dvae: "nn.Module", clip: TranscribedClip
 ) -> SpokenLatents | None:
     """None for a clip that is too short, or longer than the model has learned from. Its text is
@@ -156,6 +172,7 @@ def _descend(
     clips: Sequence[SpokenLatents],
     request: LearnDecoderRequest,
     started: float,
+    progress: ReportProgress,
 ) -> int:
     """Adam with a rate that falls to nothing, from the published weights, and back a part of the
     way. How many steps it took: fewer than asked for where no more fit into the budget, and the
@@ -183,6 +200,7 @@ def _descend(
         torch.nn.utils.clip_grad_norm_(weights, MOST_NORM)
         optimizer.step()
         step += 1
+        progress(step / steps)
     learning.requires_grad_(False)
     for learned, before in zip(weights, published, strict=True):
         learned.copy_(torch.lerp(before, learned, SHARE))

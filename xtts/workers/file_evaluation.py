@@ -20,12 +20,14 @@ from xtts.workers.requests import (
     HeardRecordings,
     ListenRequest,
     RecordingFacts,
+    ReportProgress,
     SentenceTask,
     SpeakingRate,
     SpeakingSpeed,
     SpokenFacts,
     SpokenSet,
     TrialRequest,
+    no_progress,
 )
 from xtts.workers.tuned_model import TunedModel
 
@@ -111,7 +113,9 @@ class BackgroundHearing:
         return found
 
 
-def evaluate(tuned: TunedModel, request: EvaluateRequest) -> SpokenSet:
+def evaluate(
+    tuned: TunedModel, request: EvaluateRequest, progress: ReportProgress = no_progress
+) -> SpokenSet:
     """Speaks the sentences with some weights, a group at once, as far as the budget goes, and
     measures them; the words by the base's own, and a recogniser where one is asked for."""
     import torch
@@ -126,7 +130,7 @@ def evaluate(tuned: TunedModel, request: EvaluateRequest) -> SpokenSet:
     with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
         weights = None if request.of_base else request.weights
         model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
-        facts, spoken = _speak_all(model, whose, request, started, hearing)
+        facts, spoken = _speak_all(model, whose, request, started, hearing, progress)
         if not request.of_base:
             base, heard = tuned.speaking(reading, reference, None)
             facts = [
@@ -209,6 +213,7 @@ def _speak_all(
     request: EvaluateRequest,
     started: float,
     hearing: BackgroundHearing,
+    progress: ReportProgress,
 ) -> tuple[list[SpokenFacts], list[DecodedSentence]]:
     """Measurements of what fits into the budget, and what was decoded. `words` are measured where
     the base itself speaks, and are to be measured by it elsewhere (`evidence`)."""
@@ -232,6 +237,7 @@ def _speak_all(
             ]
         facts += measured
         spoken += said
+        progress(len(facts) / len(request.sentences))
     return facts, spoken
 
 

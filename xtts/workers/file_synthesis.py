@@ -6,6 +6,7 @@ trainer's, on a GPU that passed the check. Importing this module imports no torc
 
 import time
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from xtts.workers import decoder_learning, file_evaluation
@@ -14,10 +15,12 @@ from xtts.workers.requests import (
     EvaluateRequest,
     LearnDecoderRequest,
     ListenRequest,
+    ReportProgress,
     Request,
     SpeakRequest,
     SpokenFile,
     TrialRequest,
+    no_progress,
 )
 from xtts.workers.tuned_model import TunedModel
 
@@ -29,16 +32,20 @@ if TYPE_CHECKING:
 class FileSpeaker(TunedModel):
     """A model that answers one request after another."""
 
-    def ask(self, request: Request[Answer]) -> Answer:
+    def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
         """Does what a request asks; draws from no global random state.
+
+        progress: hears it of a set of sentences and of a decoder that learns.
 
         Raises the errors of audio, voice, text, decoding, runs, model and recogniser.
         """
         doing: dict[type[Request[Any]], Any] = {
-            SpeakRequest: speak, EvaluateRequest: file_evaluation.evaluate,
-            ListenRequest: file_evaluation.listen, TrialRequest: file_evaluation.trial,
-            LearnDecoderRequest: decoder_learning.learn,
-        }  # fmt: skip
+            SpeakRequest: speak,
+            EvaluateRequest: partial(file_evaluation.evaluate, progress=progress),
+            ListenRequest: file_evaluation.listen,
+            TrialRequest: file_evaluation.trial,
+            LearnDecoderRequest: partial(decoder_learning.learn, progress=progress),
+        }
         found: Answer = doing[type(request)](self, request)
         self.let_go()
         return found

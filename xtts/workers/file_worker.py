@@ -28,7 +28,7 @@ from machine.threads import set_omp_passive
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
 from xtts.workers.file_synthesis import FileSpeaker
-from xtts.workers.requests import Answer, Request, request_types
+from xtts.workers.requests import Answer, ReportProgress, Request, no_progress, request_types
 
 START_SECONDS = 180.0
 _LOOK_SECONDS = 0.2
@@ -84,6 +84,7 @@ class Worker:
         request: Request[Answer],
         timeout_seconds: float,
         interrupted: Callable[[], bool] = lambda: False,
+        progress: ReportProgress = no_progress,
     ) -> Answer:
         """Has the child do what a request asks. A dead child is started again first.
 
@@ -92,12 +93,12 @@ class Worker:
         """
         self.start()
         if not self._ready:
-            self._answer("getting ready", self.start_seconds, interrupted)
+            self._answer("getting ready", self.start_seconds, interrupted, progress)
             self._ready = True
         plain = TypeAdapter(type(request)).dump_python(request, mode="json")
         hashed = _hashed(getattr(request, "weights", None))
         message = {"asked": type(request).__name__, "hashed": hashed, "request": plain}
-        answer = self._answer(request.doing, timeout_seconds, interrupted, message)
+        answer = self._answer(request.doing, timeout_seconds, interrupted, progress, message)
         return TypeAdapter(request.answer_type()).validate_python(answer)
 
     def close(self) -> None:
@@ -108,14 +109,14 @@ class Worker:
 
     def _answer(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
-        message: dict[str, Any] | None = None,
+        progress: ReportProgress, message: dict[str, Any] | None = None,
     ) -> dict[str, Any]:  # fmt: skip
         """The child's answer to a message; None where it is to speak unasked."""
         assert self._child is not None
         try:
             if message is not None:
                 self._child.send(message)
-            found = self._received(doing, timeout_seconds, interrupted)
+            found = self._received(doing, timeout_seconds, interrupted, progress)
         except EOFError as error:
             code, last = self._child.wait(_EXIT_SECONDS), self._child.last_error()
             self.close()
@@ -128,14 +129,18 @@ class Worker:
         return found
 
     def _received(
-        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool]
-    ) -> dict[str, Any]:
+        self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
+        progress: ReportProgress,
+    ) -> dict[str, Any]:  # fmt: skip
         """The child's next answer. Raises EOFError when it has ended."""
         assert self._child is not None
         end = time.monotonic() + timeout_seconds
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
-                return self._child.receive(min(_LOOK_SECONDS, left))
+                found = self._child.receive(min(_LOOK_SECONDS, left))
+                if "done" not in found:
+                    return found
+                progress(found["done"])
             if interrupted():
                 self.close()
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")
@@ -182,8 +187,13 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
 
 
 def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: str) -> int:
-    """One answer per request. A refusal is an answer; a fault of the device is the last one: the
-    next process has a context of its own. Any other error ends the process."""
+    """One answer per request, and before it how far it is. A refusal is an answer; a fault of the
+    device is the last one: the next process has a context of its own. Any other error ends the
+    process."""
+
+    def progress(done: float) -> None:
+        write_json_line(answers, {"done": done})
+
     for line in requests:
         asked = json.loads(line)
         if told := asked["hashed"]:
@@ -191,7 +201,7 @@ def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: st
         try:
             kind = request_types()[asked["asked"]]
             request = TypeAdapter(kind).validate_python(asked["request"])
-            answer = {"ok": True, **asdict(speaker.ask(request))}
+            answer = {"ok": True, **asdict(speaker.ask(request, progress))}
         except Exception as error:
             told = answer_of(error, device)
             if told is None:

@@ -4,6 +4,7 @@
 `xtts.workers.file_worker.Worker.ask` has a child answer. Importing this module imports no torch.
 """
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
@@ -14,6 +15,12 @@ from xtts.inference.synthesis_request import SynthesisRequest
 SLOTS = 8
 
 Answer = TypeVar("Answer", covariant=True)
+# Hears which share of a request is done, from 0 to 1; what it raises ends the request.
+ReportProgress = Callable[[float], None]
+
+
+def no_progress(_: float) -> None:
+    """For who does not ask how far a request is."""
 
 
 class Request(Generic[Answer]):

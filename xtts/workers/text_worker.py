@@ -68,7 +68,8 @@ class TextWorker:
         self._command = command or module_command("xtts.workers.text_worker")
         self._limit_seconds = limit_seconds
         self._process: JsonLineProcess | None = None
-        self._loaded: dict[TokenizerSpec, None] = {}
+        # By what its child knows each tokenizer.
+        self._loaded: dict[TokenizerSpec, dict[str, Any]] = {}
 
     @property
     def pid(self) -> int | None:
@@ -92,8 +93,7 @@ class TextWorker:
             TextError: The text cannot be read, or two fresh processes in a row crashed at it.
             WorkerFailed: The process was killed, hung or crashed, and so did a fresh one.
         """
-        asked = {"read": text, "language": language, "tokenizer": tokenizer.as_dict()}
-        answer = self._answered(tokenizer, asked)
+        answer = self._answered(tokenizer, {"read": text, "language": language})
         if "refused" in answer:
             raise TextError(answer["refused"])
         return [
@@ -117,7 +117,8 @@ class TextWorker:
             if fresh or tokenizer not in self._loaded:
                 self._load(tokenizer)
             try:
-                return self._ask(asked, self._limit_seconds)
+                known = {"tokenizer": self._loaded[tokenizer]}
+                return self._ask({**asked, **known}, self._limit_seconds)
             except _ProcessEnded as end:
                 if end.at_work:
                     raise TextError(TOO_LONG) from None
@@ -138,7 +139,8 @@ class TextWorker:
                 )
 
     def _load(self, tokenizer: TokenizerSpec) -> None:
-        fresh, asked = self._process is None, {"load": tokenizer.as_dict()}
+        fresh, known = self._process is None, tokenizer.as_dict()
+        asked = {"load": known}
         try:
             try:
                 answer = self._ask(asked, START_SECONDS)
@@ -154,7 +156,7 @@ class TextWorker:
             ) from end
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
-        self._loaded[tokenizer] = None
+        self._loaded[tokenizer] = known
 
     def _ask(self, message: Mapping[str, Any], limit_seconds: float) -> dict[str, Any]:
         """Raises _ProcessEnded, after which the process is gone."""

@@ -11,10 +11,10 @@ import json
 import os
 import sys
 import time
-import wave
 from pathlib import Path
 
 import numpy as np
+import soundfile
 
 RATE = 16_000
 
@@ -86,11 +86,7 @@ def wav(seed: bytes, number: int) -> bytes:
     out = io.BytesIO()
     generator = np.random.default_rng([*seed, number])
     samples = (3_000 * generator.standard_normal(RATE * 3 // 2)).astype("<i2")
-    with wave.open(out, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(RATE)
-        file.writeframes(samples.tobytes())
+    soundfile.write(out, samples, RATE, format="WAV")
     return out.getvalue()
 
 

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.routes.test_voice_routes import file_of, speech, upload
+from tests.api.sounds import file_of, speech, upload
 
 
 @pytest.fixture(scope="module")

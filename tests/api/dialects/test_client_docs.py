@@ -27,12 +27,12 @@ def library_rows() -> list[str]:
     return [f"| {', '.join(one.packages)} | {one.what} |" for one in LIBRARIES]
 
 
-def test_the_page_has_a_row_for_each() -> None:
+def test_the_page_has_a_row_for_each():
     lines = PAGE.read_text(encoding="utf-8").splitlines()
     assert [row for row in (*client_rows(), *library_rows()) if row not in lines] == []
 
 
-def test_there_are_fifteen_clients_and_more() -> None:
+def test_there_are_fifteen_clients_and_more():
     repositories = {row.source.split(" ")[0] for row in TABLE}
     assert len(TABLE) >= 15 and len(repositories) >= 12
 

@@ -16,9 +16,8 @@ import httpx
 import numpy as np
 import pytest
 
-from tests.api.conftest import Running
 from tests.api.decoding import correlation, decoded
-from tests.api.dialects.heard import asked, said, samples
+from tests.api.heard import asked, said, samples
 
 TEXT = "Good morning, how did you sleep?"
 
@@ -290,11 +289,9 @@ def by_name(row: TableRow) -> str:
 
 
 @pytest.mark.parametrize("row", TABLE, ids=by_name)
-def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(
-    row: TableRow, dialect: Running, anna: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(row, dialect, anna):
     """Sample for sample where its format is lossless."""
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         sound = row.ask(Talk(dialect.client, "Anna", anna))
     (params, recording), voices = orders[0], dialect.parts.voices
     assert len(orders) == 1 and params.text == TEXT
@@ -307,7 +304,7 @@ def test_a_client_hears_the_whole_text_in_the_voice_it_asked_for(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("row", TABLE, ids=by_name)
-def test_a_client_hears_the_embedded_voice(row: TableRow, real: Running) -> None:
+def test_a_client_hears_the_embedded_voice(row, real):
     """The same samples as from /v1/audio/speech, where the format is lossless."""
     body = {"input": TEXT, "response_format": "pcm"}
     whole = real.client.post("/v1/audio/speech", json=body).raise_for_status().content

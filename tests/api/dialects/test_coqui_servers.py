@@ -1,15 +1,12 @@
 """Coqui's two servers: where they look for a text, and what is no voice; their clients are in
 test_clients."""
 
-from typing import Any
-
 import numpy as np
 import pytest
 
 from api.dialects.xtts_streaming_server import handle_of, voice_of
-from tests.api.conftest import Running
-from tests.api.dialects.heard import asked, refusal, said, samples
-from tests.api.routes.test_voice_routes import file_of, speech
+from tests.api.heard import asked, refusal, said, samples
+from tests.api.sounds import file_of, speech
 
 
 @pytest.mark.parametrize(
@@ -22,27 +19,25 @@ from tests.api.routes.test_voice_routes import file_of, speech
         {"params": {"text": "hello"}, "data": {"text": "no", "speaker_id": "Élodie"}},
     ],
 )  # fmt: skip
-def test_a_text_stands_in_a_header_in_the_address_or_in_a_form(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch, sent: dict[str, Any]
-) -> None:
+def test_a_text_stands_in_a_header_in_the_address_or_in_a_form(dialect, sent):
     """In this order: idiap/coqui-ai-TTS 7cde79ec TTS/server/server.py, tts()."""
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         answer = dialect.client.post("/api/tts", **sent)
     assert samples(answer.content) == said("hello")
-    (params, recording), = orders  # fmt: skip
+    ((params, recording),) = orders
     assert params.text == "hello" and recording is not None
     if "data" not in sent:
         answer = dialect.client.get("/api/tts", **sent)
         assert samples(answer.content) == said("hello")
 
 
-def test_a_header_is_no_way_round_the_longest_text(dialect: Running) -> None:
+def test_a_header_is_no_way_round_the_longest_text(dialect):
     answer = dialect.client.get("/api/tts", headers={"text": "x" * 4097})
     assert refusal(answer) == (422, "invalid_request", "text")
 
 
 @pytest.mark.parametrize("voice", ["default", "0123456789ab"])
-def test_a_handle_outlives_json_and_half_precision(voice: str) -> None:
+def test_a_handle_outlives_json_and_half_precision(voice):
     """Coqui's demo keeps the arrays in files, pipecat in memory."""
     handle = handle_of(voice)
     halves = np.asarray(handle.speaker_embedding, "float16").tolist()
@@ -51,34 +46,24 @@ def test_a_handle_outlives_json_and_half_precision(voice: str) -> None:
 
 @pytest.mark.parametrize(
     "numbers",
-    [
-        [],
-        [0.0] * 512,
-        [1e300],
-        [1e308],
-        [-0.5],
-        [0.1, 0.2],
-        list(np.linspace(-3, 3, 512)),
-        [0.5] * 100,
-    ],
-)
-def test_latents_of_another_server_are_refused(dialect: Running, numbers: list[float]) -> None:
+    [[], [0.0] * 512, [1e300], [1e308], [-0.5], [0.1, 0.2], list(np.linspace(-3, 3, 512)),
+     [0.5] * 100],
+)  # fmt: skip
+def test_latents_of_another_server_are_refused(dialect, numbers):
     body = {"text": "x", "language": "en", "speaker_embedding": numbers, "gpt_cond_latent": [[0.1]]}
     for path in ("/tts_stream", "/tts"):
         answer = dialect.client.post(path, json=body)
         assert refusal(answer) == (400, "foreign_latents", "speaker_embedding")
 
 
-def test_a_handle_names_only_voices_that_there_are(dialect: Running) -> None:
+def test_a_handle_names_only_voices_that_there_are(dialect):
     for voice in ("0123456789ab", "../../etc/passwd"):
         body = {"text": "x", "language": "en", **handle_of(voice).model_dump()}
         answer = dialect.client.post("/tts_stream", json=body)
         assert refusal(answer) == (404, "no_voice", "speaker_embedding")
 
 
-def test_a_speaker_is_cloned_once_and_kept(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_speaker_is_cloned_once_and_kept(dialect):
     """coqui-ai/xtts-streaming-server 99286c10 test/test_streaming.py, get_speaker()"""
     files = {"wav_file": ("../bea.wav", file_of(speech(3.0)))}
     first, again = (
@@ -88,15 +73,14 @@ def test_a_speaker_is_cloned_once_and_kept(
     assert first == again
     names = [voice["name"] for voice in dialect.client.get("/v1/voices").json()["voices"]]
     assert names.count("bea") == 1
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         body = {"text": "hello", "language": "en", **first}
         assert samples(dialect.client.post("/tts_stream", json=body).content) == said("hello")
-    assert (
-        orders[0][1] is not None and first == dialect.client.get("/studio_speakers").json()["bea"]
-    )
+    assert orders[0][1] is not None
+    assert first == dialect.client.get("/studio_speakers").json()["bea"]
 
 
 @pytest.mark.parametrize("data", [b"", b"nothing", b"RIFF" + bytes(100)])
-def test_what_is_no_recording_clones_nobody(dialect: Running, data: bytes) -> None:
+def test_what_is_no_recording_clones_nobody(dialect, data):
     answer = dialect.client.post("/clone_speaker", files={"wav_file": ("x.wav", data)})
     assert answer.status_code == 422

@@ -1,14 +1,12 @@
 """Every dialect is counted and limited as /v1/audio/speech; key, foreign pages and sizes are in
 test_every_route."""
 
-from pathlib import Path
-
 import httpx
 import pytest
 
 from api.app import build
 from tests.api.conftest import Running, running, settings_in
-from tests.api.dialects.heard import refusal
+from tests.api.heard import refusal
 
 LATENTS = {"speaker_embedding": [0.1], "gpt_cond_latent": [[0.1]]}
 # A request to each path that a dialect adds; those of SPEAKING speak.
@@ -31,7 +29,7 @@ def ask(service: Running, one: tuple[str, str], **headers: str) -> httpx.Respons
     return service.client.request(*one, **{"headers": named, **SPEAKING[one]})  # type: ignore[arg-type]
 
 
-def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path: Path) -> None:
+def test_the_table_has_every_route_of_a_dialect_that_speaks(tmp_path):
     """A route that is added comes into the table, and so before the gates."""
     routes = [one for one in build(settings_in(tmp_path)).state.routes if "speech" in one.tags]
     found = {
@@ -48,9 +46,7 @@ def counts(service: Running) -> dict[str, float]:
 
 
 @pytest.mark.parametrize("one", SPEAKING, ids=" ".join)
-def test_what_speaks_is_counted_whatever_becomes_of_it(
-    dialect: Running, one: tuple[str, str]
-) -> None:
+def test_what_speaks_is_counted_whatever_becomes_of_it(dialect, one):
     for sent in ({"origin": "null"}, {}):
         before = counts(dialect)
         status = str(ask(dialect, one, **sent).status_code)
@@ -60,7 +56,7 @@ def test_what_speaks_is_counted_whatever_becomes_of_it(
         dialect.wait_until(lambda wanted=wanted: counts(dialect) == wanted, 5)
 
 
-def test_every_dialect_draws_on_one_limit(tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_every_dialect_draws_on_one_limit(tmp_path_factory):
     settings = settings_in(
         tmp_path_factory.mktemp("limited"), api_requests_per_minute=len(SPEAKING)
     )

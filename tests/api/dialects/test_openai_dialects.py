@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
+from api.encoding import MEDIA_TYPES
 from tests.api.conftest import Running, running, settings_in
-from tests.api.dialects.heard import asked, refusal, said, samples
+from tests.api.heard import asked, refusal, said, samples
 
 
 @pytest.fixture(scope="module")
@@ -17,7 +18,7 @@ def strict(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
         yield found
 
 
-def test_the_voices_are_listed_by_id_and_name(dialect: Running, anna: str) -> None:
+def test_the_voices_are_listed_by_id_and_name(dialect, anna):
     voices = dialect.client.get("/v1/audio/voices").json()["voices"]
     assert voices[0] == {"id": "default", "name": "demo"}
     assert {"id": anna, "name": "Anna"} in voices and len(voices) >= 3
@@ -26,26 +27,20 @@ def test_the_voices_are_listed_by_id_and_name(dialect: Running, anna: str) -> No
 
 
 @pytest.mark.parametrize("model", ["sotaque", "tts-1", "tts-1-1106", "gpt-4o-mini-tts-2025-03-20"])
-def test_a_model_is_retrieved_by_name(dialect: Running, model: str) -> None:
-    told = dialect.client.get(f"/v1/models/{model}").json()
+def test_a_model_is_retrieved_by_name(dialect, model):
     listed = dialect.client.get("/v1/models").json()["data"][0]
-    assert told == {**listed, "id": model}
+    assert dialect.client.get(f"/v1/models/{model}").json() == {**listed, "id": model}
 
 
 @pytest.mark.parametrize("model", ["whisper-1", "tts-2", "tts-1-", "gpt-4o", "tts-1.x"])
-def test_a_model_that_there_is_not_is_refused_as_openais_clients_read_it(
-    dialect: Running, model: str
-) -> None:
+def test_a_model_that_there_is_not_is_refused(dialect, model):
     answer = dialect.client.get(f"/v1/models/{model}")
     assert refusal(answer) == (404, "model_not_found", "model")
-    assert answer.json()["error"]["code"] == "model_not_found"
 
 
 @pytest.mark.parametrize("voice", ["Anna", "anna", {"id": "Anna"}, " anna "])
-def test_a_voice_is_asked_for_by_name(
-    dialect: Running, anna: str, voice: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with asked(monkeypatch) as orders:
+def test_a_voice_is_asked_for_by_name(dialect, anna, voice):
+    with asked() as orders:
         assert dialect.say("hello", voice=voice).status_code == 200
         assert dialect.say("hello", voice={"id": anna, "name": "Anna"}).status_code == 200
     recordings = [recording for _, recording in orders]
@@ -59,34 +54,28 @@ def test_a_voice_is_asked_for_by_name(
      ({"language": "pt-BR", "lang_code": "a"}, "pt"), ({"language": "Auto"}, ""),
      ({"language": None, "lang_code": None}, "")],
 )  # fmt: skip
-def test_a_language_is_asked_for_in_every_clients_way(
-    dialect: Running, fields: dict[str, Any], language: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    with asked(monkeypatch) as orders:
+def test_a_language_is_asked_for_in_every_clients_way(dialect, fields, language):
+    with asked() as orders:
         assert dialect.say("hello", **fields).status_code == 200
     assert orders[0][0].language == language
 
 
-def test_null_counts_as_left_out(dialect: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_null_counts_as_left_out(dialect):
     names = ("model", "voice", "response_format", "speed", "stream", "stream_format", "language",
              "lang_code", "temperature", "seed", "instructions")  # fmt: skip
     nulls = dict.fromkeys(names) | {"input": "hello"}
     bodies: list[dict[str, Any]] = [{"input": "hello"}, nulls]
-    with asked(monkeypatch) as orders:
-        types = [
-            dialect.client.post("/v1/audio/speech", json=body).headers["content-type"]
-            for body in bodies
-        ]
-    assert orders[0] == orders[1] and types == ["audio/mpeg"] * 2
+    with asked() as orders:
+        answers = [dialect.client.post("/v1/audio/speech", json=body) for body in bodies]
+    assert orders[0] == orders[1]
+    assert [one.headers["content-type"] for one in answers] == ["audio/mpeg"] * 2
 
 
 @pytest.mark.parametrize("form", ["wav", "flac", "mp3", "opus", "pcm"])
 @pytest.mark.parametrize("stream", [True, False])
-def test_stream_says_whether_it_is_sent_while_it_is_made(
-    dialect: Running, form: str, stream: bool
-) -> None:
+def test_stream_says_whether_it_is_sent_while_it_is_made(dialect, form, stream):
     answer = dialect.say("hello", response_format=form, stream=stream)
-    assert answer.status_code == 200
+    assert answer.status_code == 200 and answer.headers["content-type"] == MEDIA_TYPES[form]
     assert ("content-length" in answer.headers) is not stream
     assert ("x-cut-pieces" in answer.headers) is not stream
     if form == "wav":
@@ -96,23 +85,21 @@ def test_stream_says_whether_it_is_sent_while_it_is_made(
         assert answer.content == said("hello")
 
 
-def test_openais_stream_format_counts_before_stream(dialect: Running) -> None:
+def test_openais_stream_format_counts_before_stream(dialect):
     events = dialect.say("hello", stream=False, stream_format="sse")
     assert events.headers["content-type"].startswith("text/event-stream")
     audio = dialect.say("hello", stream=False, stream_format="audio")
     assert "content-length" not in audio.headers
 
 
-def test_a_streamed_wav_has_one_header(dialect: Running) -> None:
+def test_a_streamed_wav_has_one_header(dialect):
     """remsky/Kokoro-FastAPI, pull request 94: one for each chunk is heard as clicks."""
     text = "a sentence. " * 30  # two pieces
     answer = dialect.say(text, stream=True)
     assert answer.content.count(b"RIFF") == 1 and answer.content[44:] == said(text)
 
 
-def test_what_changes_nothing_is_named_in_a_header_and_once_in_the_log(
-    dialect: Running, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_changes_nothing_is_named_in_a_header_and_once_in_the_log(dialect, caplog):
     fields = {"volume_multiplier": 2, "instructions": "Whisper.", "é\r\nx: y": 1, "task_type": None}
     with caplog.at_level(logging.INFO, "api"):
         answers = [dialect.say("hello", model="kokoro-7", **fields) for _ in range(2)]
@@ -126,7 +113,7 @@ def test_what_changes_nothing_is_named_in_a_header_and_once_in_the_log(
     assert "x-ignored-fields" not in dialect.say("hello").headers
 
 
-def test_the_names_in_header_and_log_are_bounded(dialect: Running) -> None:
+def test_the_names_in_header_and_log_are_bounded(dialect):
     answer = dialect.say("hello", **{f"field{number}": 1 for number in range(500)})
     assert len(answer.headers["x-ignored-fields"].split(", ")) == 20
     for number in range(30):
@@ -142,9 +129,7 @@ def test_the_names_in_header_and_log_are_bounded(dialect: Running) -> None:
         ({"model": "gpt-9"}, (404, "model_not_found", "model"), "There is no model 'gpt-9'"),
     ],
 )
-def test_strictness_refuses_what_changes_nothing(
-    strict: Running, fields: dict[str, Any], found: tuple[int, str, str], words: str
-) -> None:
+def test_strictness_refuses_what_changes_nothing(strict, fields, found, words):
     answer = strict.say("hello", **fields)
     assert refusal(answer) == found and words in answer.json()["detail"]
     # What does nothing and says nothing is fine.

@@ -1,11 +1,8 @@
 """What the dialects refuse, and how: as /v1/audio/speech does, with the name of their own field."""
 
-from typing import Any
-
 import pytest
 
-from tests.api.conftest import Running
-from tests.api.dialects.heard import refusal
+from tests.api.heard import refusal
 
 GENERATE, SETTINGS = ("POST /api/tts-generate data",), ("POST /set_tts_settings json",)
 TO_AUDIO = ("POST /tts_to_audio/ json", "GET /tts_stream params")
@@ -52,10 +49,7 @@ def invalid(field: str) -> tuple[int, str, str]:
         )),
     ],
 )  # fmt: skip
-def test_what_is_refused_and_how(
-    dialect: Running, ways: tuple[str, ...], fields: dict[str, Any],
-    found: tuple[int, str, str | None],
-) -> None:  # fmt: skip
+def test_what_is_refused_and_how(dialect, ways, fields, found):
     for way in ways:
         method, path, place = way.split()
         assert refusal(dialect.client.request(method, path, **{place: fields})) == found

@@ -2,8 +2,7 @@
 
 import pytest
 
-from tests.api.conftest import Running
-from tests.api.dialects.heard import asked, refusal
+from tests.api.heard import asked, refusal
 
 # SillyTavern's defaults: SillyTavern/SillyTavern d72b5125 public/scripts/extensions/tts/xtts.js
 SLIDERS = {
@@ -12,28 +11,24 @@ SLIDERS = {
 }  # fmt: skip
 
 
-def test_settings_count_for_the_callers_later_requests_to_this_dialect(
-    dialect: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_settings_count_for_the_callers_later_requests_to_this_dialect(dialect):
     changed = {**SLIDERS, "temperature": "0.3", "speed": "1.25"}
     assert dialect.client.post("/set_tts_settings", json=changed).status_code == 200
     told = dialect.client.get("/get_tts_settings").json()
     assert told == {**SLIDERS, "temperature": 0.3, "speed": 1.25}
-    with asked(monkeypatch) as orders:
+    with asked() as orders:
         dialect.client.post("/tts_to_audio/", json={"text": "hi"})
         dialect.client.get("/tts_stream", params={"text": "hi"})
         dialect.client.get("/api/tts", params={"text": "hi"})
+    # A switch may be a number.
+    switched = {**SLIDERS, "enable_text_splitting": 0}
+    assert dialect.client.post("/set_tts_settings", json=switched).status_code == 200
+    assert dialect.client.get("/get_tts_settings").json()["enable_text_splitting"] == 0
     said = [(one.temperature, one.speed) for one, _ in orders]
     assert said == [(0.3, 1.25), (0.3, 1.25), (None, 1.0)]
 
 
-def test_a_switch_may_be_a_number(dialect: Running) -> None:
-    answer = dialect.client.post("/set_tts_settings", json={**SLIDERS, "enable_text_splitting": 0})
-    assert answer.status_code == 200
-    assert dialect.client.get("/get_tts_settings").json()["enable_text_splitting"] == 0
-
-
 @pytest.mark.parametrize("path", ["/get_folders", "/set_output", "/switch_model", "/tts_to_file"])
-def test_nothing_of_the_servers_own_disk_can_be_named(dialect: Running, path: str) -> None:
+def test_nothing_of_the_servers_own_disk_can_be_named(dialect, path):
     for method in ("GET", "POST"):
         assert refusal(dialect.client.request(method, path)) == (404, "not_found", None)

@@ -3,6 +3,7 @@
 import heapq
 import math
 import random
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,49 +12,44 @@ from hypothesis import strategies as st
 from api.engine.queue import QueuedRequest, Recent, Rejection, RequestQueue
 
 
-def job(
-    name: str,
-    *,
-    at: float = 0.0,
-    deadline: float = 30.0,
-    digest: str = "",
-    caller: str = "",
-    characters: int = 0,
-) -> QueuedRequest:
-    return QueuedRequest(name, digest or name, at, deadline, caller=caller, characters=characters)
+def job(name: str, *, at: float = 0.0, deadline: float = 30.0, **more: Any) -> QueuedRequest:
+    return QueuedRequest(name, more.pop("digest", name), at, deadline, **more)
 
 
-def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots() -> None:
-    waiting = RequestQueue(slots=2, most=5)
-    for name in "abc":
+def queue_of(*names: str, slots: int = 1, most: int = 5, mean: float = 1.0) -> RequestQueue:
+    """With a request of each name, none of which speaks."""
+    waiting = RequestQueue(slots, most, mean_seconds=mean)
+    for name in names:
         waiting.enter(job(name))
-    begun = [waiting.next(1.0), waiting.next(1.0), waiting.next(1.0)]
-    assert [one and one.name for one in begun] == ["a", "b", None]
-    assert waiting.said("a", 3.0) and (found := waiting.next(3.0)) and found.name == "c"
+    return waiting
 
 
-def test_a_full_queue_refuses_and_says_when_to_come_back() -> None:
-    waiting = RequestQueue(slots=1, most=2, mean_seconds=3.0)
-    waiting.enter(job("a"))
+def begins(waiting: RequestQueue, now: float = 0.0) -> str | None:
+    """Whose turn it is."""
+    found = waiting.next(now)
+    return found and found.name
+
+
+def test_they_speak_in_the_order_in_which_they_came_and_no_more_than_slots():
+    waiting = queue_of(*"abc", slots=2)
+    assert [begins(waiting, 1.0) for _ in range(3)] == ["a", "b", None]
+    assert waiting.said("a", 3.0) and begins(waiting, 3.0) == "c"
+
+
+def test_who_cannot_have_a_place_or_be_in_time_is_told_when_to_come_back():
+    waiting = queue_of("a", most=2, mean=3.0)
     waiting.next(0.0)
     for name in "bc":
         waiting.enter(job(name))
     assert waiting.refused("d", "", 0.0, 30.0) == Rejection("queue_full", 4)
-
-
-def test_who_cannot_be_in_time_is_refused_at_once() -> None:
-    waiting = RequestQueue(slots=1, most=20, mean_seconds=3.0)
-    for name in "abc":
-        waiting.enter(job(name))
+    waiting = queue_of(*"abc", most=20, mean=3.0)
     assert waiting.refused("d", "", 0.0, 8.9) == Rejection("too_late", 4)
     assert waiting.refused("d", "other", 0.0, 3.1) is None
 
 
-def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None:
+def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished():
     """Whoever is taken in meanwhile would be dropped when his time is up."""
-    waiting = RequestQueue(slots=2, most=20, mean_seconds=1.0)
-    for name in "abcd":
-        waiting.enter(job(name))
+    waiting = queue_of(*"abcd", slots=2, most=20)
     waiting.next(0.0)
     waiting.next(0.0)
     assert waiting.refused("e", "", 1.0, 9.0) is None
@@ -64,35 +60,30 @@ def test_a_machine_that_slows_down_is_seen_before_anybody_has_finished() -> None
     assert waiting.refused("e", "x", 6.0, 9.0) is None
 
 
-def test_expired_jobs_are_dropped_before_they_begin() -> None:
-    waiting = RequestQueue(slots=1, most=5)
+def test_expired_jobs_are_dropped_before_they_begin():
+    waiting = queue_of()
     waiting.enter(job("a", deadline=5.0))
     waiting.enter(job("b", deadline=9.0))
     assert [one.name for one in waiting.expired(5.0)] == ["a"]
-    assert (found := waiting.next(5.0)) and found.name == "b"
+    assert begins(waiting, 5.0) == "b"
 
 
-def test_the_next_piece_waits_behind_those_who_came_meanwhile() -> None:
+def test_the_next_piece_waits_behind_those_who_came_meanwhile():
     """Nobody waits for a whole text; whoever has begun is not dropped for his first deadline."""
-    waiting = RequestQueue(slots=1, most=5, mean_seconds=1.0)
-    for name in ("long", "short", "other"):
-        waiting.enter(job(name, deadline=5.0))
+    waiting = queue_of("long", "short", "other")
     order = []
     for now in (0.0, 1.0, 2.0, 3.0, 4.0):
-        found = waiting.next(now)
-        assert found is not None
-        order.append(found.name)
-        if found.name == "long":
+        order.append(begins(waiting, now))
+        if order[-1] == "long":
             waiting.pause("long", now + 0.9, 1)
         else:
-            waiting.said(found.name, now + 0.9)
+            waiting.said(str(order[-1]), now + 0.9)
     assert order == ["long", "short", "other", "long", "long"]
-    assert waiting.expired(9.0) == [] and [one.name for one in waiting.queue] == ["long"]
+    assert waiting.expired(31.0) == [] and [one.name for one in waiting.queue] == ["long"]
 
 
-def test_the_wait_is_counted_in_pieces() -> None:
-    waiting = RequestQueue(slots=1, most=5, mean_seconds=2.0)
-    waiting.enter(job("long"))
+def test_the_wait_is_counted_in_pieces():
+    waiting = queue_of("long", mean=2.0)
     waiting.next(0.0)
     for now in range(2, 40, 2):
         waiting.pause("long", float(now), 1)
@@ -100,10 +91,8 @@ def test_the_wait_is_counted_in_pieces() -> None:
     assert waiting.expected_wait(38.0) == 2.0
 
 
-def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies() -> None:
-    waiting = RequestQueue(slots=1, most=5)
-    for name in ("long", "killer", "fresh"):
-        waiting.enter(job(name))
+def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies():
+    waiting = queue_of("long", "killer", "fresh")
     waiting.next(0.0)
     waiting.pause("long", 1.0, 1)
     waiting.next(1.0)
@@ -112,15 +101,16 @@ def test_who_was_between_two_pieces_is_out_and_no_suspect_when_the_child_dies() 
     assert [one.name for one in waiting.queue] == ["fresh"]
 
 
-def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
-    waiting = RequestQueue(slots=2, most=5)
-    for number in (1, 2):
-        waiting.enter(job(f"k{number}", digest="killer"))
-        waiting.next(0.0)
-        if number == 1:
-            waiting.enter(job("bystander", digest="innocent"))
+def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking():
+    """One death counts once however many said the same, or two people who ask for the same
+    sentence would be refused it for ever."""
+    waiting = queue_of(slots=3)
+    for spoken in (("killer", "killer", "innocent"), ("killer",)):
+        assert waiting.refused("killer", "", 0.0, 9.0) is None
+        for number, digest in enumerate(spoken):
+            waiting.enter(job(f"{digest}{number}", digest=digest))
             waiting.next(0.0)
-        assert len(waiting.died()) == (2 if number == 1 else 1)
+        assert len(waiting.died()) == len(spoken)
     assert waiting.refused("killer", "", 0.0, 9.0) == Rejection("deadly_input")
     assert waiting.refused("innocent", "", 0.0, 9.0) is None
     waiting.enter(job("again", digest="innocent"))
@@ -129,39 +119,23 @@ def test_two_deaths_are_refused_and_one_is_forgiven_by_speaking() -> None:
     assert waiting.deaths == {"killer": 2}
 
 
-def test_one_death_counts_once_however_many_said_the_same() -> None:
-    """Two people who ask for the same sentence would be refused it for ever."""
-    waiting = RequestQueue(slots=3, most=5)
-    for name in ("first", "second", "third"):
-        waiting.enter(job(name, digest="same"))
-        waiting.next(0.0)
-    assert len(waiting.died()) == 3
-    assert waiting.deaths == {"same": 1}
-    assert waiting.refused("same", "", 0.0, 9.0) is None
-
-
-def test_a_suspect_speaks_alone_so_that_the_next_death_names_one() -> None:
-    waiting = RequestQueue(slots=3, most=5)
-    for name in "ab":
-        waiting.enter(job(name, digest=name))
-        waiting.next(0.0)
+def test_a_suspect_speaks_alone_so_that_the_next_death_names_one():
+    waiting = queue_of(*"ab", slots=3)
+    waiting.next(0.0)
+    waiting.next(0.0)
     waiting.died()
     for name in ("a2", "x", "b2"):
         waiting.enter(job(name, digest=name[0]))
-    assert waiting.next(0.0).name == "a2"
-    assert waiting.next(0.0) is None
-    waiting.said("a2", 1.0)
-    assert waiting.next(1.0).name == "x"
-    assert waiting.next(1.0) is None  # b2 waits until nobody else speaks
-    waiting.said("x", 2.0)
-    assert waiting.next(2.0).name == "b2"
+    for now, name in enumerate(("a2", "x", "b2")):  # each waits until nobody else speaks
+        assert [begins(waiting, now), begins(waiting, now)] == [name, None]
+        waiting.said(name, now + 1.0)
 
 
-def test_the_services_own_word_comes_first_and_counts_for_nothing() -> None:
-    waiting = RequestQueue(slots=1, most=5)
-    waiting.enter(job("a"))
-    waiting.enter(QueuedRequest("own", "", 0.0, 9.0, micro=True))
-    assert waiting.next(0.0).name == "own"
+def test_the_services_own_word_comes_first_and_counts_for_nothing():
+    waiting = queue_of("a")
+    own = QueuedRequest("own", "", 0.0, 9.0, micro=True)
+    waiting.enter(own)
+    assert begins(waiting) == "own"
     mean = waiting.mean_seconds
     waiting.said("own", 100.0)
     assert waiting.mean_seconds == mean
@@ -172,42 +146,35 @@ def test_the_services_own_word_comes_first_and_counts_for_nothing() -> None:
     assert waiting.deaths == {}
 
 
-def test_a_free_slot_goes_to_the_caller_who_has_the_fewest() -> None:
-    waiting = RequestQueue(slots=4, most=40)
+def test_a_free_slot_goes_to_the_caller_who_has_the_fewest():
+    waiting = queue_of(slots=4, most=40)
     for number in range(36):
         waiting.enter(job(f"greedy{number}", caller="greedy"))
     for _ in range(4):
         waiting.next(0.0)
-    for number in range(3):
-        waiting.enter(job(f"other{number}", caller="other"))
-    waiting.enter(job("last", caller="last"))
+    for name in ("other0", "other1", "other2", "last"):
+        waiting.enter(job(name, caller=name.rstrip("012")))
     begun = []
     for number in range(4):
         waiting.pause(f"greedy{number}", 1.0, 9)
-        found = waiting.next(1.0)
-        assert found is not None
-        begun.append(found.name)
+        begun.append(begins(waiting, 1.0))
     assert begun == ["other0", "last", "greedy4", "other1"]
 
 
-def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does_not() -> None:
-    waiting = RequestQueue(slots=1, most=6, mean_seconds=1.0)
-    for number in range(7):
-        assert waiting.refused("", "greedy", 0.0, 30.0) is None
-        waiting.enter(job(f"greedy{number}", caller="greedy"))
-        waiting.next(0.0)
-    refused = waiting.refused("", "greedy", 0.0, 30.0)
-    assert refused and refused.code == "queue_full"
-    for number in range(3):
-        assert waiting.refused("", "other", 0.0, 30.0) is None
-        waiting.enter(job(f"other{number}", caller="other"))
-    refused = waiting.refused("", "other", 0.0, 30.0)
-    assert refused and refused.code == "queue_full"
+def test_a_newcomer_finds_a_place_in_a_full_queue_and_the_one_who_filled_it_does_not():
+    waiting = queue_of(most=6)
+    for caller, count in (("greedy", 7), ("other", 3)):
+        for number in range(count):
+            assert waiting.refused("", caller, 0.0, 30.0) is None
+            waiting.enter(job(f"{caller}{number}", caller=caller))
+            waiting.next(0.0)
+        refused = waiting.refused("", caller, 0.0, 30.0)
+        assert refused and refused.code == "queue_full"
     assert waiting.refused("", "third", 0.0, 30.0) is None
 
 
-def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_waiting() -> None:
-    waiting = RequestQueue(slots=1, most=6, mean_seconds=1.0)
+def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_waiting():
+    waiting = queue_of(most=6)
     stalled = job("stalled", caller="a")
     waiting.enter(stalled)
     waiting.next(0.0)
@@ -218,9 +185,9 @@ def test_a_request_whose_caller_does_not_read_gets_no_turn_and_keeps_nobody_wait
     assert (found := waiting.next(2.0)) is stalled and found.left == 5
 
 
-def test_the_length_of_a_piece_is_learned_from_the_first_pauses() -> None:
+def test_the_length_of_a_piece_is_learned_from_the_first_pauses():
     """A place is free when a whole text is spoken, not one piece of it."""
-    waiting = RequestQueue(slots=1, most=1, mean_seconds=1.0)
+    waiting = queue_of(most=1)
     for name in "ab":
         waiting.enter(job(name, caller="a", characters=1_000))
         waiting.next(0.0)
@@ -233,9 +200,7 @@ def test_the_length_of_a_piece_is_learned_from_the_first_pauses() -> None:
 
 
 @given(st.integers(1, 4), st.integers(1, 12), st.integers(0, 2**32))
-def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(
-    slots: int, most: int, seed: int
-) -> None:
+def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(slots, most, seed):
     """However the others came, spoke and left; and the queue stays bounded."""
     draw = random.Random(seed)
     waiting, callers, now = RequestQueue(slots, most), 4, 0.0
@@ -259,13 +224,11 @@ def test_a_newcomer_is_next_and_is_never_refused_for_a_full_queue(
         assert waiting.next(now)
     if "new" not in waiting.speaking:
         waiting.said(next(iter(waiting.speaking)), now)
-        assert (found := waiting.next(now)) and found.name == "new"
+        assert begins(waiting, now) == "new"
 
 
 @pytest.mark.parametrize(("slots", "most", "callers"), [(4, 32, 1), (4, 16, 4), (1, 8, 2)])
-def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(
-    slots: int, most: int, callers: int
-) -> None:
+def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(slots, most, callers):
     """Three times more clients than there are places, all of which wait as long as they are asked
     to; a turn takes 0.7 to 1.3 s, a text one to five of them."""
     draw = random.Random(1)
@@ -298,12 +261,10 @@ def test_nine_of_ten_who_come_when_they_were_asked_to_are_taken_in(
     assert kept >= 9 * broken and kept > 0, (kept, broken)
 
 
-def test_who_asks_again_too_early_keeps_no_place_empty() -> None:
+def test_who_asks_again_too_early_keeps_no_place_empty():
     """Each was given a time; none waits for it, and the service is idle in the end."""
-    waiting = RequestQueue(slots=1, most=2, mean_seconds=1.0)
-    for name in "abc":
-        waiting.enter(job(name, characters=1_000))
-        waiting.next(0.0)
+    waiting = queue_of(*"abc", most=2)
+    waiting.next(0.0)
     for now in range(1, 30):
         assert waiting.refused("", "", float(now), 60.0)
     for name in "abc":
@@ -311,8 +272,17 @@ def test_who_asks_again_too_early_keeps_no_place_empty() -> None:
     assert waiting.refused("", "", 30.0, 60.0) is None
 
 
+def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back():
+    waiting = queue_of(slots=2, most=2, mean=0.2)
+    for number in range(4):
+        waiting.enter(job(f"{number}", caller="one"))
+    assert all(waiting.refused("x", "one", 0.0, 30.0) for _ in range(100))
+    waiting.queue.clear()
+    assert all(waiting.refused("x", "one", at / 10, 30.0) is None for at in range(100))
+
+
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
-def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> None:
+def test_nobody_is_lost_whatever_happens(slots, most, seed):
     """Everybody who comes in goes out exactly once."""
     draw = random.Random(seed)
     waiting, inside, now = RequestQueue(slots, most), set[str](), 0.0
@@ -343,7 +313,7 @@ def test_nobody_is_lost_whatever_happens(slots: int, most: int, seed: int) -> No
 
 
 @pytest.mark.parametrize(("slots", "others"), [(1, 2), (4, 5), (4, 9)])
-def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots: int, others: int) -> None:
+def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots, others):
     """Each of them has one short text at a time, and asks again when it is spoken."""
     waiting, turns = RequestQueue(slots=slots, most=32), 0
     waiting.enter(job("long", caller="long"))
@@ -362,20 +332,8 @@ def test_a_long_text_goes_on_beside_callers_who_come_and_go(slots: int, others: 
     assert turns >= 0.9 * 400 * min(1, slots / (others + 1))
 
 
-def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back() -> None:
-    waiting = RequestQueue(slots=2, most=2, mean_seconds=0.2)
-    for number in range(4):
-        waiting.enter(job(f"{number}", caller="one"))
-    times = [waiting.refused("x", "one", 0.0, 30.0) for _ in range(100)]
-    assert all(found is not None for found in times)
-    waiting.queue.clear()
-    assert all(waiting.refused("x", "one", at / 10, 30.0) is None for at in range(100))
-
-
-def test_what_was_set_longest_ago_is_forgotten() -> None:
+def test_of_callers_and_inputs_that_are_too_many_the_one_set_longest_ago_is_forgotten():
     known = Recent[str, int](3)
-    for name in "abc":
+    for name in "abcad":
         known[name] = 1
-    known["a"] = 2
-    known["d"] = 1
-    assert known == {"c": 1, "a": 2, "d": 1}
+    assert list(known) == ["c", "a", "d"]

@@ -2,21 +2,14 @@
 
 import asyncio
 from dataclasses import replace
-from pathlib import Path
-
-import httpx
-import pytest
 
 from api.engine import child
-from api.engine.child import SpeechStream
 from tests.api.conftest import QUICK, running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import said
 from xtts.inference.synthesis_request import SynthesisRequest
 
 
-def test_a_reader_who_stops_gets_no_turn_until_it_reads(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_reader_who_stops_gets_no_turn_until_it_reads(tmp_path, monkeypatch):
     """Its sound waits, so much and no more; the slot is another's."""
     monkeypatch.setenv("FAKE_PIECE", "50")
     monkeypatch.setenv("FAKE_STEP", "0.0005")
@@ -25,7 +18,7 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
         loop, text = service.parts.loop, "s" * 1_000
         assert loop is not None
 
-        async def stalled() -> tuple[httpx.Response, SpeechStream]:
+        async def stalled():
             spoken = service.parts.engine.speak(SynthesisRequest(text, "en"), caller="127.0.0.1")
             while not spoken.held:
                 await asyncio.sleep(0.01)
@@ -35,7 +28,7 @@ def test_a_reader_who_stops_gets_no_turn_until_it_reads(
         assert other.status_code == 200
         assert spoken.num_bytes == 3 * 50 * 960 and spoken.held
 
-        async def read() -> bytes:
+        async def read():
             return b"".join([chunk async for chunk in spoken])
 
         pcm = asyncio.run_coroutine_threadsafe(read(), loop).result(30)

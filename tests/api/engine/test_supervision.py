@@ -12,163 +12,127 @@ from api.engine.supervision import (
     back_off,
     place,
 )
-from machine.devices.health import GpuHealth as GpuFound
-from machine.devices.health import OperationVerdict, Outcome
+from machine.devices.health import GpuHealth, OperationVerdict, Outcome
 from machine.devices.selection import Environment
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import death
 
 CPU = Environment(4, False, 8 << 30, False)
-GOOD = GpuFound(0, "RTX", (8, 9), 24 << 30)
+GOOD = GpuHealth(0, "RTX", (8, 9), 24 << 30)
 AUTO = ComputeConfig("auto")
-# What ONNX Runtime says where it does not compute.
-TORCH: dict[str, str] = {}
-MACHINE = replace(CPU, gpus=(GOOD,))
+FRESH = RestartHistory()
 
 
 def condition(
-    found: ComputePlacement, asked: ComputeConfig = AUTO, placed: Any = TORCH, problem: str = "",
+    found: ComputePlacement, asked: ComputeConfig = AUTO, placed: Any = None, problem: str = "",
     once: bool = True,
 ) -> EngineCondition:  # fmt: skip
-    """Of a voice that stands, where `placed` is not None; problem: also its code."""
-    return EngineCondition(asked, found, placed, once, problem, problem, RestartHistory())
+    """placed: what ONNX Runtime says where it computes, {} of a voice that stands with torch;
+    problem: also its code."""
+    return EngineCondition(asked, found, placed, once, problem, problem, FRESH)
 
 
-def providers(found: ComputePlacement, asked: ComputeConfig = AUTO) -> tuple[str, str]:
-    told = condition(found, asked).placement
-    return told["requested_provider"], told["execution_provider"]
+def with_gpu(operation: str = "", outcome: Outcome = Outcome.OK) -> Environment:
+    """A machine whose GPU fails at this operation."""
+    verdicts = (OperationVerdict(operation, False, reason="bad"),) if operation else ()
+    gpu = replace(GOOD, outcome=outcome, reason="it is bad.", operations=verdicts)
+    return replace(CPU, gpus=(gpu if operation else GOOD,))
 
 
-def dead(times: int, *, at: float = 100.0) -> RestartHistory:
-    happened = RestartHistory()
+def dead(times: int, device: str = "cuda:0") -> RestartHistory:
+    happened = FRESH
     for _ in range(times):
-        happened = happened.died("cuda:0", "cuFFT error.", "gpu_fault", at)
+        happened = happened.died(device, "cuFFT error.", "gpu_fault", 100.0)
     return happened
 
 
-def test_a_good_gpu_is_used_until_it_died_four_times_in_ten_minutes() -> None:
-    for times in range(4):
-        assert place(MACHINE, AUTO, dead(times), 200.0).device == "cuda:0"
-    found = place(MACHINE, AUTO, dead(4), 200.0)
-    assert (found.device, found.reason_code) == ("cpu", "gpu_fault")
-    assert "4 times" in found.reason and "cuFFT" in found.reason
-    assert place(MACHINE, AUTO, dead(4), 701.0).device == "cuda:0"
+HINT = "DOCKER_RUNTIME=nvidia"
 
 
-def test_deaths_on_the_cpu_say_nothing_of_the_gpu() -> None:
-    happened = RestartHistory()
-    for _ in range(9):
-        happened = happened.died("cpu", "killed", "killed", 1.0)
-    assert place(MACHINE, AUTO, happened, 2.0).device == "cuda:0"
+@pytest.mark.parametrize(
+    ("machine", "wish", "happened", "now", "device", "code", "told"),
+    [
+        (with_gpu(), "auto", FRESH, 0.0, "cuda:0", "", ""),
+        # Until it died four times in ten minutes.
+        (with_gpu(), "auto", dead(3), 200.0, "cuda:0", "", ""),
+        (with_gpu(), "auto", dead(4), 200.0, "cpu", "gpu_fault", "4 times in 10 minutes"),
+        (with_gpu(), "auto", dead(4), 701.0, "cuda:0", "", ""),
+        # Deaths on the CPU say nothing of the GPU.
+        (with_gpu(), "auto", dead(9, "cpu"), 200.0, "cuda:0", "", ""),
+        (with_gpu("matrix_product", Outcome.STICKY), "auto", FRESH, 0.0, "cpu",
+         "gpu_failed_check", "it is bad"),
+        # Bad FFTs leave the GPU: the mel goes to the CPU.
+        (with_gpu("fft", Outcome.DEGRADED), "auto", FRESH, 0.0, "cuda:0", "", ""),
+        (CPU, "auto", FRESH, 0.0, "cpu", "", ""),
+        (CPU, "cuda", FRESH, 0.0, "cpu", "device_refused", ""),
+        (CPU, "cuda:3", FRESH, 0.0, "cpu", "device_refused", ""),
+        # A container that was given no GPU: which line is missing.
+        (replace(CPU, gpu_hint=f"Write {HINT} into .env."), "auto", FRESH, 0.0, "cpu",
+         "gpu_out_of_reach", HINT),
+    ],
+)  # fmt: skip
+def test_the_next_child_computes_on_a_good_gpu_and_elsewhere_with_the_reason(
+    machine, wish, happened, now, device, code, told
+):
+    asked = ComputeConfig(wish)
+    found = place(machine, asked, happened, now)
+    assert (found.device, found.reason_code) == (device, code)
+    assert found.compute.mel_device == ("cpu" if machine == with_gpu("fft", Outcome.DEGRADED)
+                                        else device)  # fmt: skip
+    speaks = condition(found, asked, {})
+    assert speaks.message and told in speaks.message
+    assert speaks.placement == {
+        "device": device, "execution_provider": f"torch:{device.partition(':')[0]}",
+        "requested_provider": "torch:cuda" if code or device != "cpu" else "torch:cpu",
+    }  # fmt: skip
 
 
-def test_a_gpu_that_fails_the_check_is_not_used_and_the_reason_is_told() -> None:
-    bad = replace(
-        GOOD, outcome=Outcome.STICKY, reason="the context is dead.",
-        operations=(OperationVerdict("matrix_product", False, reason="dead"),),
-    )  # fmt: skip
-    found = place(replace(CPU, gpus=(bad,)), AUTO, RestartHistory(), 0.0)
-    assert (found.device, found.reason_code) == ("cpu", "gpu_failed_check")
-    assert providers(found) == ("torch:cuda", "torch:cpu")
-    assert "the context is dead" in condition(found).message
-
-
-def test_bad_ffts_leave_the_gpu_and_the_mel_goes_to_the_cpu() -> None:
-    bad = replace(
-        GOOD, outcome=Outcome.DEGRADED, reason="cuFFT fails.",
-        operations=(OperationVerdict("fft", False, reason="cuFFT fails."),),
-    )  # fmt: skip
-    found = place(replace(CPU, gpus=(bad,)), AUTO, RestartHistory(), 0.0)
-    assert (found.device, found.compute.mel_device) == ("cuda:0", "cpu")
-
-
-def test_a_machine_without_a_gpu_has_what_was_asked_for() -> None:
-    found = place(CPU, AUTO, RestartHistory(), 0.0)
-    assert (found.device, found.reason_code) == ("cpu", "")
-    assert providers(found) == ("torch:cpu", "torch:cpu")
-
-
-@pytest.mark.parametrize("wish", ["cuda", "cuda:3"])
-def test_a_gpu_that_is_asked_for_and_not_there_is_told(wish: str) -> None:
-    found = place(CPU, ComputeConfig(wish), RestartHistory(), 0.0)
-    assert (found.device, found.reason_code) == ("cpu", "device_refused")
-    assert providers(found, ComputeConfig(wish)) == ("torch:cuda", "torch:cpu")
-    assert condition(found).message
-
-
-def test_a_container_that_was_given_no_gpu_says_which_line_is_missing() -> None:
-    machine = replace(CPU, gpu_hint="Write DOCKER_RUNTIME=nvidia into .env.")
-    found = place(machine, AUTO, RestartHistory(), 0.0)
-    assert found.reason_code == "gpu_out_of_reach"
-    assert "DOCKER_RUNTIME=nvidia" in condition(found).message
-
-
-def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that() -> None:
-    waits, happened = [], RestartHistory()
-    for _ in range(9):
-        waits.append(back_off(happened))
-        happened = happened.died("cpu", "", "crashed", 0.0)
+def test_starts_that_come_to_nothing_get_rarer_and_speaking_ends_that():
+    waits = [back_off(dead(times, "cpu")) for times in range(9)]
     assert waits == sorted(waits) and waits[0] == 0.0 and waits[-1] == 30.0
     assert sum(waits[:2]) < 1.0  # the first restart is at once: back within ten seconds
-    assert back_off(happened.spoke()) == 0.0
-    assert happened.spoke().restarts == 9
+    spoke = dead(9, "cpu").spoke()
+    assert back_off(spoke) == 0.0 and spoke.restarts == 9
 
 
 @pytest.mark.parametrize(
-    ("standing", "once", "code", "problem", "wanted"),
+    ("placed", "once", "problem", "of_place", "state", "code"),
     [
-        (False, False, "", "", "starting"),
-        (False, True, "", "", "restarting"),
-        (True, True, "", "", "ready"),
-        (True, True, "gpu_fault", "", "degraded"),
-        (True, True, "", "The voice is damaged.", "degraded"),
+        (None, False, "", "", "starting", "starting"),
+        (None, True, "", "", "restarting", "starting"),
+        (None, True, "voice_refused", "", "restarting", "starting"),
+        ({}, True, "", "", "ready", ""),
+        ({}, True, "", "gpu_fault", "degraded", "gpu_fault"),
+        ({"reason_code": "missing_library"}, True, "", "gpu_fault", "degraded", "missing_library"),
+        ({"reason_code": "missing_library"}, True, "voice_refused", "gpu_fault", "degraded",
+         "voice_refused"),
     ],
-)
-def test_the_state(standing: bool, once: bool, code: str, problem: str, wanted: str) -> None:
-    found = ComputePlacement(ComputeConfig(), "", code)
-    placed = {} if standing else None
-    assert condition(found, placed=placed, problem=problem, once=once).state == wanted
-
-
-def test_a_gpu_that_failed_is_told_also_where_onnx_runtime_was_only_given_the_cpu() -> None:
-    found = place(CPU, ComputeConfig("cuda"), RestartHistory(), 0.0)
-    placed = {"device": "cpu", "message": ""}
-    told = condition(found, placed=placed).message
-    assert found.reason.rstrip(".") in told and "what was asked for" not in told
-
-
-@pytest.mark.parametrize(
-    ("standing", "problem", "of_onnx", "of_place", "code"),
-    [
-        (True, "", "", "", ""),
-        (True, "", "", "gpu_fault", "gpu_fault"),
-        (True, "", "missing_library", "gpu_fault", "missing_library"),
-        (True, "voice_refused", "missing_library", "gpu_fault", "voice_refused"),
-        (False, "voice_refused", "", "", "starting"),
-    ],
-)
+)  # fmt: skip
 def test_of_several_reasons_the_code_is_that_of_the_voice_then_of_the_library_then_of_the_gpu(
-    standing: bool, problem: str, of_onnx: str, of_place: str, code: str
-) -> None:
+    placed, once, problem, of_place, state, code
+):
     found = ComputePlacement(ComputeConfig(), "", of_place)
-    placed = {"reason_code": of_onnx} if standing else None
-    assert condition(found, placed=placed, problem=problem).reason_code == code
+    told = condition(found, placed=placed, problem=problem, once=once)
+    assert (told.state, told.reason_code) == (state, code)
 
 
-def test_another_backend_than_asked_for_is_told() -> None:
-    found = place(CPU, AUTO, RestartHistory(), 0.0)
-    placed = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
-    told = condition(found, placed=placed).message
+def test_where_onnx_runtime_computes_is_told_with_its_reason_or_that_of_the_gpu():
+    found = place(CPU, ComputeConfig("cuda"), FRESH, 0.0)
+    missing = {"device": "cpu", "message": "The CUDA provider misses libcublasLt.so.13."}
+    told = condition(found, placed=missing).message
     assert "ONNX Runtime computes on cpu" in told and "libcublasLt.so.13" in told
-    assert condition(found, placed={"device": "cuda:0", "message": ""}).message
-    assert providers(found, ComputeConfig("auto", backend="onnx"))[0] == "onnx:cpu"
+    told = condition(found, placed={"device": "cpu", "message": ""}).message
+    assert found.reason.rstrip(".") in told
+    asked = ComputeConfig("auto", backend="onnx")
+    assert condition(place(CPU, asked, FRESH, 0.0), asked).placement["requested_provider"] == (
+        "onnx:cpu"
+    )
 
 
-def test_an_error_of_ours_is_no_fault_of_the_gpu() -> None:
+def test_an_error_of_ours_is_no_fault_of_the_gpu():
     """Four requests whose text raised had moved the service to the CPU."""
-    happened = RestartHistory()
+    happened, why = FRESH, death(1, "OverflowError in text.py:12")
     for at in range(10):
-        why = death(1, "OverflowError in text.py:12")
         happened = happened.died(
             "cuda:0", str(why), why.reason_code, float(at), of_device=why.of_device
         )

@@ -14,33 +14,30 @@ import pytest
 from api.http.connections import ConnectionLimits, network_of
 from api.http.server import limits_within, raise_open_files
 from tests.api.conftest import Running, running, settings_in
-from tests.api.test_service_stopping import free_port, process
+from tests.api.heard import refused
+from tests.api.raw import connected, everything, process, request
+from tests.ports import free_port
 
 FEW = ConnectionLimits(head_seconds=0.5, stall_seconds=0.5, most=40, most_per_address=20)
+LIVE = request("GET /livez")
+LAST = request("GET /livez", connection="close")
 HALF = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nX-Slow: "
 
 
-@contextlib.contextmanager
-def service_with(folder: Path, limits: ConnectionLimits | None) -> Iterator[Running]:
-    with running(settings_in(folder), connections=limits) as service:
-        yield service
+@pytest.fixture
+def strict(tmp_path: Path) -> Iterator[Running]:
+    with running(settings_in(tmp_path), connections=FEW) as found:
+        yield found
 
 
-def port_of(service: Running) -> int:
-    return int(service.address.rpartition(":")[2])
-
-
-def connected(port: int, first: bytes = b"") -> socket.socket:
-    found = socket.create_connection(("127.0.0.1", port), timeout=30)
-    found.sendall(first)
-    return found
+def closed_by_it(service: Running, reason: str) -> float:
+    return service.counted("tts_connections_closed_total", reason=reason)
 
 
 def alive_seconds(port: int) -> float:
     """How long `/livez` takes on a connection of its own, which has to answer 200."""
     started = time.monotonic()
-    request = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with connected(port, request) as probe:
+    with connected(port, LAST) as probe:
         answer = everything(probe)
     assert answer.startswith(b"HTTP/1.1 200"), answer
     return time.monotonic() - started
@@ -57,17 +54,16 @@ def closed_within(one: socket.socket, seconds: float) -> bool:
 
 
 @pytest.mark.parametrize("sent", [b"", HALF, b"G"])
-def test_a_head_that_does_not_come_is_given_up(tmp_path: Path, sent: bytes) -> None:
-    with service_with(tmp_path, FEW) as service, connected(port_of(service), sent) as slow:
+def test_a_head_that_does_not_come_is_given_up(strict, sent):
+    with connected(strict.port, sent) as slow:
         started = time.monotonic()
         assert closed_within(slow, 20) and time.monotonic() - started > 0.3
-        assert 'tts_connections_closed_total{reason="slow_head"}' in metrics(service)
+    assert closed_by_it(strict, "slow_head")
 
 
-def test_a_head_in_drops_is_given_up_too_also_the_second(tmp_path: Path) -> None:
+def test_a_head_in_drops_is_given_up_too_also_the_second(strict):
     """The time is counted from its beginning; a kept connection may wait before it."""
-    with service_with(tmp_path, FEW) as service, connected(port_of(service)) as slow:
-        slow.sendall(b"GET /livez HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    with connected(strict.port, LIVE) as slow:
         assert b"200" in slow.recv(4096)
         time.sleep(0.8)  # between two requests it is in nobody's way
         slow.sendall(HALF)
@@ -77,94 +73,69 @@ def test_a_head_in_drops_is_given_up_too_also_the_second(tmp_path: Path) -> None
                 time.sleep(0.1)
 
 
-def test_a_head_in_pieces_is_answered_with_what_came_behind_it(tmp_path: Path) -> None:
+def test_a_head_in_pieces_is_answered_with_what_came_behind_it(strict):
     """The body in the same packet, and the next request."""
-    body = b'{"input": "hello", "response_format": "wav"}'
-    head = (
-        b"POST /v1/audio/speech HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n"
-        + f"Content-Length: {len(body)}\r\n\r\n".encode()
-    )
-    last = b"GET /livez HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-    with service_with(tmp_path, FEW) as service, connected(port_of(service)) as one:
-        for start in range(0, len(head) - 1, 40):
-            one.sendall(head[start : min(start + 40, len(head) - 1)])
+    asked = request("POST /v1/audio/speech", {"input": "hello", "response_format": "wav"})
+    end = asked.index(b"\r\n\r\n") + 3
+    with connected(strict.port) as one:
+        for start in range(0, end, 40):
+            one.sendall(asked[start : min(start + 40, end)])
             time.sleep(0.01)
-        one.sendall(head[-1:] + body + last)
+        one.sendall(asked[end:] + LAST)
         assert everything(one).count(b"HTTP/1.1 200") == 2
 
 
 @pytest.mark.parametrize("sent", [HALF + b"a" * (20 << 10), b"\x16\x03\x01 is no HTTP"])
-def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path: Path, sent: bytes) -> None:
+def test_what_is_no_head_of_ours_is_refused_at_once(tmp_path, sent):
     patient = replace(FEW, head_seconds=60.0)
-    with service_with(tmp_path, patient) as service, connected(port_of(service), sent) as one:
-        assert everything(one).startswith(b"HTTP/1.1 400")
-        assert 'tts_connections_closed_total{reason="not_http"} 1.0' in metrics(service)
+    with running(settings_in(tmp_path), connections=patient) as service:
+        with connected(service.port, sent) as one:
+            assert everything(one).startswith(b"HTTP/1.1 400")
+        assert closed_by_it(service, "not_http") == 1
 
 
-def everything(one: socket.socket) -> bytes:
-    """What is answered until the other side closes."""
-    found = b""
-    while piece := one.recv(4096):
-        found += piece
-    return found
+def test_idle_connections_give_way_to_new_ones(strict):
+    with contextlib.ExitStack() as held:
+        for number in range(60):
+            held.enter_context(connected(strict.port, HALF if number % 2 else b""))
+        assert alive_seconds(strict.port) < 5
+        assert closed_by_it(strict, "too_many")
 
 
-def test_idle_connections_give_way_to_new_ones(tmp_path: Path) -> None:
-    with service_with(tmp_path, FEW) as service:
-        held = [connected(port_of(service), HALF if number % 2 else b"") for number in range(60)]
-        assert alive_seconds(port_of(service)) < 5
-        assert 'tts_connections_closed_total{reason="too_many"}' in metrics(service)
-        for one in held:
-            one.close()
-
-
-def test_beyond_the_cap_requests_are_refused_and_probes_are_not(tmp_path: Path) -> None:
+def test_beyond_the_cap_requests_are_refused_and_probes_are_not(strict):
     """As many as may be are answered: pages that listen."""
-    with service_with(tmp_path, FEW) as service:
-        listen = b"GET /events HTTP/1.1\r\nHost: localhost\r\n\r\n"
-        held = [connected(port_of(service), listen) for _ in range(20)]
-        for one in held:
+    with contextlib.ExitStack() as held:
+        for _ in range(20):
+            one = held.enter_context(connected(strict.port, request("GET /events")))
             assert one.recv(4096).startswith(b"HTTP/1.1 200")
         for path in ("/livez", "/readyz", "/metrics"):
-            answer = service.client.get(path)
+            answer = strict.client.get(path)
             assert answer.status_code == 200 and answer.headers["connection"] == "close", path
-        answer = service.client.get("/status")
-        assert (answer.status_code, answer.json()["code"]) == (503, "too_many_connections")
+        answer = strict.client.get("/status")
+        assert refused(answer) == (503, "too_many_connections")
         assert int(answer.headers["retry-after"]) >= 1
-        assert 'tts_refusals_total{code="too_many_connections",status="503"} 1.0' in metrics(
-            service
-        )
-        for one in held:
-            one.close()
-        service.wait_until(lambda: service.client.get("/status").status_code == 200, 20)
+        code = {"code": "too_many_connections", "status": "503"}
+        assert strict.counted("tts_refusals_total", **code) == 1
+    strict.wait_until(lambda: strict.client.get("/status").status_code == 200, 20)
 
 
-def test_whoever_takes_nothing_of_an_answer_is_let_go(tmp_path: Path) -> None:
-    with service_with(tmp_path, FEW) as service:
-        slow = connected(port_of(service))
+def test_whoever_takes_nothing_of_an_answer_is_let_go(strict):
+    with connected(strict.port) as slow:
         slow.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
-        asked = b"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\n\r\n"
         with contextlib.suppress(OSError):
             for _ in range(400):  # more than the buffers of both sides hold
-                slow.sendall(asked)
-        service.wait_until(
-            lambda: 'tts_connections_closed_total{reason="not_read"} 1.0' in metrics(service), 30
-        )
-        slow.close()
+                slow.sendall(request("GET /openapi.json"))
+        strict.wait_until(lambda: closed_by_it(strict, "not_read") == 1, 30)
 
 
-def metrics(service: Running) -> str:
-    return service.client.get("/metrics").text
-
-
-def test_a_network_of_ipv6_is_one_address() -> None:
+def test_a_network_of_ipv6_is_one_address():
     assert network_of("2001:db8::1") == network_of("2001:db8::ffff:1") != network_of("2001:db8:1::")
     assert network_of("::ffff:192.0.2.7") == network_of("192.0.2.7") == "192.0.2.7"
     assert network_of("fe80::1%eth0") == network_of("fe80::2%eth0")
     assert network_of("") == ""
 
 
-def test_open_files_are_raised_and_connections_stay_below_them() -> None:
+def test_open_files_are_raised_and_connections_stay_below_them():
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(1024, before[1]), before[1]))
@@ -178,7 +149,7 @@ def test_open_files_are_raised_and_connections_stay_below_them() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("sent", [b"", HALF])
-def test_two_thousand_held_connections_stop_nobody(tmp_path: Path, sent: bytes) -> None:
+def test_two_thousand_held_connections_stop_nobody(tmp_path, sent):
     """Kept up: who is closed comes again, for as long as `/livez` is asked. The service is another
     process: this one is busy with its sockets."""
     raise_open_files()
@@ -187,7 +158,7 @@ def test_two_thousand_held_connections_stop_nobody(tmp_path: Path, sent: bytes) 
     with process(*command, port=port, folder=tmp_path):
         stop, held = threading.Event(), list[socket.socket]()
 
-        def hold() -> None:
+        def hold():
             while not stop.is_set():
                 with contextlib.suppress(OSError):
                     held.append(connected(port, sent))

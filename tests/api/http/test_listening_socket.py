@@ -12,29 +12,26 @@ import pytest
 
 from api.http.listening_socket import listening
 from machine.errors import SotaqueError
+from tests.ports import free_port
 
 
-def test_a_free_port_is_bound_without_nagles_delay() -> None:
-    (found,) = listening("127.0.0.1", 0)
-    with found:
-        assert found.getsockname()[0] == "127.0.0.1"
-        # What asyncio looks at before it sets TCP_NODELAY.
-        assert found.proto == socket.IPPROTO_TCP
-
-
-def test_localhost_is_each_of_its_addresses_that_there_are() -> None:
-    found = listening("localhost", 0)
-    addresses = {one.getsockname()[0] for one in found}
+@pytest.mark.parametrize(
+    ("host", "addresses"), [("127.0.0.1", {"127.0.0.1"}), ("localhost", {"127.0.0.1", "::1"})]
+)
+def test_each_address_of_a_host_is_bound_without_nagles_delay(host, addresses):
+    found = listening(host, 0)
+    assert {"127.0.0.1"} <= {one.getsockname()[0] for one in found} <= addresses
+    # What asyncio looks at before it sets TCP_NODELAY.
+    assert {one.proto for one in found} == {socket.IPPROTO_TCP}
     for one in found:
         one.close()
-    assert "127.0.0.1" in addresses and addresses <= {"127.0.0.1", "::1"}
 
 
-def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_address_of_this_machine_is_said_so(monkeypatch):
     with pytest.raises(SotaqueError, match=r"192\.0\.2\.1 .* API_HOST must be an address"):
         listening("192.0.2.1", 0)
 
-    def unknown(*_: object, **__: object) -> None:
+    def unknown(*_, **__):
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr("socket.getaddrinfo", unknown)
@@ -55,7 +52,13 @@ def program(port: int, folder: Path) -> "subprocess.Popen[str]":
     )
 
 
-def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_named_by_its_setting():
+    with socket.create_server(("127.0.0.1", 0)) as one, pytest.raises(SotaqueError) as told:
+        listening("127.0.0.1", one.getsockname()[1], "WYOMING_PORT")
+    assert str(told.value).startswith("WYOMING_PORT=") and "API_PORT" not in str(told.value)
+
+
+def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path):
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]
         process = program(port, tmp_path)
@@ -66,10 +69,8 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path: Pa
     assert "Listens" not in said and "Starts" not in said
 
 
-def test_ctrl_c_ends_it_without_a_traceback(tmp_path: Path) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as other:
-        port = other.getsockname()[1]
-    process = program(port, tmp_path)
+def test_ctrl_c_ends_it_without_a_traceback(tmp_path):
+    process = program(free_port(), tmp_path)
     assert process.stdout is not None
     while "Starts to speak" not in (line := process.stdout.readline()):
         assert line, process.communicate()

@@ -1,23 +1,17 @@
 """Chromium, driven by Playwright; and a page that may neither complain nor leave its host."""
 
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
-from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
+from tests.api.page.desk import DESK, PATIENCE_MILLISECONDS
 from tests.api.page.fake import serving
 from tests.api.page.world import World
 
 Open = Callable[..., Any]
-# A loaded machine: what takes a second alone may take a minute beside a training.
-PATIENCE_MILLISECONDS = 120_000
-CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
-# The speak box has spoken.
-DONE = "!document.getElementById('again').disabled"
 
 
 @pytest.fixture
@@ -74,69 +68,4 @@ def opened(address: str, open_page: Open) -> Open:
 @pytest.fixture
 def page(opened: Open) -> Any:
     """The page on the fake server, with the newest epoch on its desk."""
-    return opened(ready="#desk-works:not([hidden])")
-
-
-def until(page: Any, expression: str) -> None:
-    """Waits until a JavaScript expression is true.
-
-    Asked from here: `page.wait_for_function` evaluates inside the page, whose policy forbids it.
-    """
-    end = time.monotonic() + PATIENCE_MILLISECONDS / 1000
-    while not page.evaluate(expression):
-        assert time.monotonic() < end, f"never came true: {expression}"
-        page.wait_for_timeout(25)
-
-
-def says(page: Any, element: str, text: str) -> None:
-    """Waits until the element with this id has this text."""
-    until(page, f"document.getElementById('{element}').textContent === {text!r}")
-
-
-def position(page: Any) -> float:
-    """Where the desk plays, in seconds."""
-    return float(page.evaluate("document.getElementById('position').valueAsNumber"))
-
-
-def say(page: Any, text: str) -> None:
-    """Has the speak box begin to speak."""
-    page.fill("#text", text)
-    page.click("#say")
-
-
-def speak(page: Any, text: str) -> None:
-    """Has the speak box speak, to the end."""
-    say(page, text)
-    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
-
-
-def add_voice(page: Any, recording: Path, name: str) -> None:
-    """Sends a recording by the form."""
-    page.set_input_files("[name=file]", recording)
-    page.fill("#voice-form [name=name]", name)
-    page.click("#voice-form [type=submit]")
-
-
-def faults(page: Any, width: int, least_texts: int) -> list[str]:
-    """What an accessibility checker would say, and what leaves a page of this width; it has looked
-    at more texts than `least_texts`."""
-    found = page.evaluate(CHECKS)
-    assert found["texts"] > least_texts
-    return found["faults"] + outside(page, width, "button, input, select, td, dd")
-
-
-def outside(page: Any, width: int, chosen: str) -> list[str]:
-    """Of these elements, those that leave a page of this width; and whether it scrolls sideways."""
-    found = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
-      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
-      .map((one) => one.id || one.textContent)""")
-    scrolls = page.evaluate("document.documentElement.scrollWidth") > width
-    return [*found, *(["the page scrolls sideways"] if scrolls else [])]
-
-
-def too_small(page: Any, chosen: str) -> list[str]:
-    """Of these elements, those that a finger does not hit (WCAG 2.5.5: 44 px)."""
-    return page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
-      .filter((one) => one.checkVisibility())
-      .map((one) => [one.id || one.textContent, one.getBoundingClientRect()])
-      .filter(([, box]) => Math.min(box.width, box.height) < 43.9).map(([name]) => name)""")
+    return opened(ready=DESK)

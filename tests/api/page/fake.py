@@ -5,31 +5,21 @@ The page's fast double. What it says is data: a test changes `world` and sees wh
 
 import base64
 import json
+import mimetypes
 import re
 import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from api import encoding
+from api.routes.status import POLICY
+from api.state import PAGE
 from tests.api.page.world import World, speech, wav
-
-PAGE = Path(__file__).parents[3] / "api" / "page"
-POLICY = (
-    "default-src 'self'; media-src 'self' blob:; img-src 'self' data:; "
-    "frame-ancestors 'none'; base-uri 'none'; form-action 'self'"
-)
-TYPES = {
-    ".html": "text/html",
-    ".css": "text/css",
-    ".js": "text/javascript",
-    ".svg": "image/svg+xml",
-}
 
 
 class Answers(BaseHTTPRequestHandler):
@@ -174,7 +164,7 @@ class Answers(BaseHTTPRequestHandler):
         path = PAGE / name
         if not path.is_file():
             return self.problem(404, f"There is no {name}.")
-        return self.body(path.read_bytes(), TYPES[path.suffix])
+        return self.body(path.read_bytes(), str(mimetypes.guess_type(name)[0]))
 
     def problem(self, status: int, detail: str) -> None:
         told = {"type": "about:blank", "title": "refused", "status": status, "detail": detail}

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import CHECKS, Open, outside, position, says, speak, until
+from tests.api.page import desk
+from tests.api.page.conftest import Open
+from tests.api.page.desk import says, until
 from tests.api.page.world import World, epoch
 
 pytestmark = pytest.mark.system
-DESK = "#desk-works:not([hidden])"
-POSITION = "document.getElementById('position').valueAsNumber"
 FOCUSED = """(() => {
   const at = document.activeElement;
   if (at === document.body) return ["body", true];
@@ -23,8 +23,8 @@ FOCUSED = """(() => {
 })()"""
 
 
-def full(world: World) -> None:
-    """Everything that the page can show, at once."""
+def full(world: World, opened: Open, **options: Any) -> Any:
+    """A page with everything that it can show, at once."""
     world.epochs = [
         epoch(1, checkpoint_state="pruned"), epoch(2), epoch(3, checkpoint_state="damaged"),
         epoch(4),
@@ -33,71 +33,66 @@ def full(world: World) -> None:
     world.message = "Asked for CUDA; there is no GPU, so the CPU speaks."
     world.voices.append({"id": "v1", "name": "Anna", "origin": "upload", "created": "2026-01-02",
                          "duration_seconds": 7.25})  # fmt: skip
+    page = opened(ready=desk.DESK, **options)
+    page.click("#numbers summary")
+    page.click("#speak summary")
+    return page
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_names_headings_and_contrast(world: World, opened: Open, scheme: str) -> None:
-    full(world)
-    page = opened(ready=DESK, color_scheme=scheme)
-    page.click("#numbers summary")
-    page.click("#speak summary")
-    speak(page, "Good morning.")
+def test_names_headings_and_contrast(world, opened, scheme):
+    page = full(world, opened, color_scheme=scheme)
+    desk.speak(page, "Good morning.")
     world.fault = {"status": 503, "detail": "Busy."}
     page.click("#follow")
     page.wait_for_selector("#epochs-fault:not([hidden])")
-    found = page.evaluate(CHECKS)
+    found = page.evaluate(desk.CHECKS)
     assert found["faults"] == []
     assert found["texts"] > 60  # It did look.
     page.provoked.append("503")
 
 
-def test_the_checks_find_what_is_wrong(page: Any) -> None:
+def test_the_checks_find_what_is_wrong(page):
     page.evaluate("""() => {
       const { style } = document.getElementById("say");
       style.color = style.backgroundColor = "#777";
       document.getElementById("loop").parentElement.replaceWith(document.getElementById("loop"));
       document.querySelector("#curves h2").outerHTML = "<h4>Curves</h4>";
     }""")
-    faults = " ".join(page.evaluate(CHECKS)["faults"])
+    faults = " ".join(page.evaluate(desk.CHECKS)["faults"])
     assert "contrast 1.00" in faults
     assert "id=loop" in faults and "has no name" in faults
     assert "Curves skips from level" in faults
 
 
-def test_the_question_for_the_key_has_names_and_contrast(world: World, opened: Open) -> None:
+def test_the_question_for_the_key_has_names_and_contrast(world, opened):
     world.key = "k"
     page = opened(ready="#key-dialog[open]")
-    assert page.evaluate(CHECKS)["faults"] == []
+    assert page.evaluate(desk.CHECKS)["faults"] == []
     page.provoked.append("401")
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
-def test_no_width_scrolls_sideways(world: World, opened: Open, width: int) -> None:
-    full(world)
-    page = opened(ready=DESK, viewport={"width": width, "height": 700})
-    page.click("#numbers summary")
-    page.click("#speak summary")
-    assert outside(page, width, "button, input, select, textarea") == []
+def test_no_width_scrolls_sideways(world, opened, width):
+    page = full(world, opened, viewport={"width": width, "height": 700})
+    assert desk.outside(page, width, "button, input, select, textarea") == []
     # What is pressed is what is on top: the slider lies over the lanes, not over their buttons.
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.1")
+    desk.play(page)
     page.click("#play-reference")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
 
 
 @pytest.mark.parametrize("width", [320, 390, 768, 1280])
 @pytest.mark.parametrize("name", ["W" * 100, "Dona Maria da Silva " * 5])
-def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(
-    world: World, opened: Open, width: int, name: str
-) -> None:
+def test_the_longest_voice_name_stays_in_its_card_and_covers_nothing(world, opened, width, name):
     world.voices.append({"id": "v9", "name": name, "origin": "upload", "duration_seconds": 6.0,
                          "preview": "/v1/voices/v9/preview.wav", "quality": None})  # fmt: skip
-    page = opened(ready=DESK, viewport={"width": width, "height": 844})
+    page = opened(ready=desk.DESK, viewport={"width": width, "height": 844})
     until(page, "!!document.querySelector('#voice option[value=v9]')")
     page.select_option("#voice", "v9")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
-    (card,) = page.evaluate(f"{RECTANGLES}('#speak')")
-    parts = page.evaluate(f"{RECTANGLES}('#speak :is(button, select), #voices button')")
+    (card,) = rectangles(page, "#speak")
+    parts = rectangles(page, "#speak :is(button, select), #voices button")
     assert {"voice", "say", "language"} <= {part[0] for part in parts}
     for part, left, _, right, _ in parts:
         if part in ("voice", "say", "language"):
@@ -115,35 +110,28 @@ RECTANGLES = """((chosen) => [...document.querySelectorAll(chosen)]
   }))"""
 
 
-def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world: World, opened: Open) -> None:
-    full(world)
-    size = {"width": 390, "height": 844}
-    page = opened(ready=DESK, viewport=size, has_touch=True)
-    page.click("#numbers summary")
-    page.click("#speak summary")
+def rectangles(page: Any, chosen: str) -> list[tuple[str, float, float, float, float]]:
+    """Name, left, top, right and bottom of what can be seen of it."""
+    return page.evaluate(f"{RECTANGLES}({chosen!r})")
 
-    def rectangles(chosen: str) -> list[tuple[str, float, float, float, float]]:
-        return page.evaluate(f"{RECTANGLES}({chosen!r})")
 
-    targets = rectangles("button, select, summary, .check, textarea, input[type=number], "
-                         "input[type=text], input[type=file]")  # fmt: skip
-    assert len(targets) > 20
-    small = [(name, right - left, bottom - top) for name, left, top, right, bottom in targets
-             if min(right - left, bottom - top) < 43.9]  # fmt: skip
-    assert small == []
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.05")
+def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
+    page = full(world, opened, viewport=desk.PHONE, has_touch=True)
+    targets = ("button, select, summary, .check, textarea, input[type=number], input[type=text], "
+               "input[type=file]")  # fmt: skip
+    assert len(rectangles(page, targets)) > 20 and desk.too_small(page, targets) == []
+    desk.play(page)
     page.click("#play-output")
     for over, under in ((".playhead", ".lane button, .track"), (".axis span", "canvas")):
-        seen = rectangles(f"#desk :is({over})")
+        seen = rectangles(page, f"#desk :is({over})")
         assert seen
         for name, left, top, right, bottom in seen:
-            for other, x0, y0, x1, y1 in rectangles(f"#desk :is({under})"):
+            for other, x0, y0, x1, y1 in rectangles(page, f"#desk :is({under})"):
                 beside = right <= x0 + 0.5 or left >= x1 - 0.5
                 assert beside or bottom <= y0 + 0.5 or top >= y1 - 0.5, f"{name} is over {other}"
 
 
-def test_all_of_it_by_keyboard(page: Any, world: World) -> None:
+def test_all_of_it_by_keyboard(page, world):
     """Tab alone, from the top: everything is reached in the order of reading, and seen."""
     seen = []
     for _ in range(60):
@@ -161,75 +149,67 @@ def test_all_of_it_by_keyboard(page: Any, world: World) -> None:
     assert [name for name in seen if name in order] == order
 
 
-def test_a_person_without_a_mouse_listens_serves_and_speaks(page: Any, world: World) -> None:
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")  # The skip link.
+def test_a_person_without_a_mouse_listens_serves_and_speaks(page, world):
+    desk.pressed(page, "Tab", "Enter")  # The skip link.
     assert page.evaluate("document.activeElement.id") == "desk"
     page.keyboard.press("Space")
-    until(page, f"{POSITION} > 0.3")
+    until(page, f"{desk.POSITION} > 0.3")
     page.keyboard.press("x")
     assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
     page.keyboard.press("Space")
     page.focus("#position")
-    stood = position(page)
+    stood = desk.position(page)
     page.keyboard.press("ArrowRight")
-    assert position(page) == pytest.approx(stood + 0.25, abs=0.02)
+    assert desk.position(page) == pytest.approx(stood + 0.25, abs=0.02)
     assert "reference" in page.get_attribute("#position", "aria-valuetext")
     page.keyboard.press("Home")
-    assert position(page) == 0
+    assert desk.position(page) == 0
     page.focus("tr[data-epoch='1'] .epoch")
     page.keyboard.press("Enter")
     says(page, "desk-title", "Epoch 1")
-    page.keyboard.press("Tab")
-    page.keyboard.press("Enter")
-    until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
+    desk.pressed(page, "Tab", "Enter")
+    desk.shows_serving(page, 1)
     assert world.promoted == 1
+    text = "Good morning, x and space are letters here."
     page.focus("#text")
-    page.keyboard.type("Good morning, x and space are letters here.")
+    page.keyboard.type(text)
     page.keyboard.press("Control+Enter")
-    until(page, "!document.getElementById('again').disabled")
-    assert world.said[0]["input"] == "Good morning, x and space are letters here."
+    until(page, desk.DONE)
+    assert world.said[0]["input"] == text
 
 
-def test_a_letter_outside_the_desk_does_nothing(page: Any) -> None:
+def test_a_letter_outside_the_desk_does_nothing_and_nothing_moves_where_that_is_wished(opened):
+    page = opened(ready=desk.DESK, reduced_motion="reduce")
     page.focus("tr[data-epoch='2'] .epoch")
     page.keyboard.press("x")
     assert page.text_content("#switch").startswith("Switch to reference")
-
-
-def test_whoever_wants_no_motion_gets_none(opened: Open) -> None:
-    page = opened(ready=DESK, reduced_motion="reduce")
     moving = "getComputedStyle(document.querySelector('.pulse')).animationName"
     assert page.evaluate(moving) == "none"
 
 
-def test_words_are_only_words(world: World, opened: Open) -> None:
+def test_words_are_only_words(world, opened):
     """Markup in anything that the server says stays text; the policy would stop what did not."""
-    evil = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
     one = epoch(1)
-    one["sample"] |= {"text": evil, "reason": evil, "device": evil}
-    world.epochs, world.message, world.state = [one], evil, "degraded"
-    world.voices = [{"id": evil, "name": evil, "origin": "upload", "created": evil,
+    one["sample"] |= {"text": desk.EVIL, "reason": desk.EVIL, "device": desk.EVIL}
+    world.epochs, world.message, world.state = [one], desk.EVIL, "degraded"
+    world.voices = [{"id": desk.EVIL, "name": desk.EVIL, "origin": "upload", "created": desk.EVIL,
                      "duration_seconds": None}]  # fmt: skip
-    page = opened(ready=DESK)
+    page = opened(ready=desk.DESK)
     page.wait_for_selector("#voice-list li")
-    assert page.text_content("#desk-text") == evil
-    assert page.text_content("#message") == evil
-    assert page.text_content("#voice-list .name") == evil
-    assert page.evaluate("document.querySelectorAll('img, b').length") == 0
-    assert page.title() == "Sotaque"
+    for place in ("#desk-text", "#message", "#voice-list .name"):
+        assert page.text_content(place) == desk.EVIL
+    desk.speak(page, desk.EVIL)
+    assert page.text_content("#spoken-text") == desk.EVIL and desk.is_only_words(page)
 
 
-def test_the_page_sets_no_markup_and_asks_nobody_else() -> None:
+def test_the_page_sets_no_markup_and_asks_nobody_else():
     folder = Path(__file__).parents[3] / "api" / "page"
     files = sorted(folder.iterdir())
     assert len(files) > 15
+    forbidden = ["innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(",
+                 "http://", "https://"]  # fmt: skip
+    of_html = ["<style", "style=", " onclick", " onload", "<script>"]
     for file in files:
-        text = file.read_text(encoding="utf-8")
-        for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
-            assert word not in text, f"{file.name} uses {word}"
-        outside = text.replace("http://www.w3.org/2000/svg", "")
-        assert "http://" not in outside and "https://" not in outside, file.name
-        if file.suffix == ".html":
-            for word in ("<style", "style=", " onclick", " onload", "<script>"):
-                assert word not in text, f"{file.name} has {word}: the policy forbids it"
+        text = file.read_text(encoding="utf-8").replace("http://www.w3.org/2000/svg", "")
+        words = forbidden + (of_html if file.suffix == ".html" else [])
+        assert [word for word in words if word in text] == [], file.name

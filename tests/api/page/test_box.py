@@ -2,18 +2,16 @@
 
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.api.page.conftest import Open, add_voice, speak, until
-from tests.api.page.world import World, speech, wav
+from tests.api.page.desk import PHONE, add_voice, speak, until
+from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
 
 
-def test_what_was_said_is_kept_in_this_browser_and_comes_back(page: Any, world: World) -> None:
+def test_what_was_said_is_kept_in_this_browser_and_comes_back(page, world):
     assert page.is_hidden("#history")
     page.click("#speak summary")
     page.fill("[name=speed]", "1.5")
@@ -35,7 +33,7 @@ def test_what_was_said_is_kept_in_this_browser_and_comes_back(page: Any, world: 
     assert page.evaluate("localStorage.getItem('sotaque-history')") == "[]"
 
 
-def test_the_request_runs_as_curl_and_as_python(page: Any, world: World, tmp_path: Path) -> None:
+def test_the_request_runs_as_curl_and_as_python(page, world, tmp_path):
     text = """It's "5 < 6" $HOME \\ é."""
     page.fill("#text", text)
     page.click("#request summary")
@@ -51,9 +49,7 @@ def test_the_request_runs_as_curl_and_as_python(page: Any, world: World, tmp_pat
         assert world.said[-1]["input"] == text and world.said[-1]["response_format"] == "wav"
 
 
-def test_a_voice_is_heard_renamed_and_its_quality_is_told(
-    page: Any, world: World, tmp_path: Path
-) -> None:
+def test_a_voice_is_heard_renamed_and_its_quality_is_told(page, world, tmp_path):
     (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
     add_voice(page, tmp_path / "anna.wav", "Anna")
     page.wait_for_selector("text=Quality: usable. It is quiet.")
@@ -72,8 +68,8 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(
     assert world.voices[-1]["name"] == "Ben"
 
 
-def test_speak_stands_near_the_top_of_a_phone(opened: Open) -> None:
-    phone = opened(viewport={"width": 390, "height": 844})
+def test_speak_stands_near_the_top_of_a_phone(opened):
+    phone = opened(viewport=PHONE)
     top = phone.evaluate("document.getElementById('say').getBoundingClientRect().bottom")
     assert top < 844
     assert phone.evaluate("document.documentElement.scrollWidth") <= 390

@@ -1,28 +1,26 @@
 """The desk: both recordings play, A/B keeps the position, and what cannot be heard is told."""
 
-from typing import Any
-
 import pytest
 
-from tests.api.page.conftest import Open, position, says, until
-from tests.api.page.world import TEXT, World, epoch
+from tests.api.page.desk import POSITION, WORKS, play, position, says, seek, until
+from tests.api.page.world import TEXT, epoch
 
 pytestmark = pytest.mark.system
 
-POSITION = "document.getElementById('position').valueAsNumber"
 
-
-def test_the_newest_epoch_is_on_the_desk_with_what_it_says(page: Any) -> None:
+def test_the_newest_epoch_is_on_the_desk_with_what_it_says_to_be_heard_and_saved(page):
     assert page.text_content("#desk-title") == "Epoch 3"
     assert page.text_content("#desk-text") == TEXT
     assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s (no GPU on this machine)."
     assert page.get_attribute("tr[data-epoch='3'] .epoch", "aria-pressed") == "true"
+    with page.expect_download() as saved:
+        page.click("#keep-output")
+    assert saved.value.suggested_filename == "current_epoch_3_output.wav"
 
 
 @pytest.mark.parametrize("track", ["output", "reference"])
-def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
-    page.click(f"#play-{track}")
-    until(page, f"{POSITION} > 0.3")
+def test_a_player_plays_and_pauses(page, track):
+    play(page, track)
     assert page.get_attribute(f"#play-{track}", "aria-label") == f"Pause {track}"
     page.click(f"#play-{track}")
     stood = position(page)
@@ -31,9 +29,8 @@ def test_a_player_plays_and_pauses(page: Any, track: str) -> None:
     assert page.get_attribute(f"#play-{track}", "aria-label") == f"Play {track}"
 
 
-def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.4")
+def test_switching_keeps_the_position_and_goes_on(page):
+    play(page, seconds=0.4)
     # Both within one task: whatever the machine is busy with, no time passes between.
     before, after = page.evaluate(
         f"(() => {{ const before = {POSITION}; document.getElementById('switch').click();"
@@ -46,26 +43,20 @@ def test_switching_keeps_the_position_and_goes_on(page: Any) -> None:
     assert page.get_attribute("#play-output", "aria-label") == "Play output"
 
 
-def test_it_ends_at_the_end_and_begins_again(page: Any) -> None:
-    page.evaluate("document.getElementById('position').value = 3.4")
-    page.dispatch_event("#position", "input")
+def test_it_ends_at_the_end_and_begins_again_by_itself_in_a_loop(page):
+    seek(page, 3.4)
     page.click("#play-reference")
     says(page, "now", "0:03.6")
     until(page, "!document.getElementById('play-reference').classList.contains('playing')")
     page.click("#play-reference")
     until(page, f"{POSITION} > 0.1 && {POSITION} < 3")
-
-
-def test_a_loop_goes_round(page: Any) -> None:
     page.check("#loop")
-    page.evaluate("document.getElementById('position').value = 3.3")
-    page.dispatch_event("#position", "input")
-    page.click("#play-output")
+    seek(page, 3.3)
     until(page, f"{POSITION} < 3")
-    assert page.get_attribute("#play-output", "aria-label") == "Pause output"
+    assert page.get_attribute("#play-reference", "aria-label") == "Pause reference"
 
 
-def test_what_is_heard_is_the_gain_that_says_so(page: Any) -> None:
+def test_what_is_heard_is_the_gain_that_says_so(page):
     """The graph itself: the audible source has a gain, the other none."""
     found = page.evaluate("""async () => {
       const { Transport } = await import("/page/transport.js");
@@ -103,7 +94,7 @@ def test_what_is_heard_is_the_gain_that_says_so(page: Any) -> None:
 
 
 @pytest.mark.parametrize("track", ["output", "reference"])
-def test_a_spectrogram_shows_sound_where_there_is_sound(page: Any, track: str) -> None:
+def test_a_spectrogram_shows_sound_where_there_is_sound(page, track):
     inks = page.evaluate(f"""(() => {{
       const sheet = document.getElementById("sheet-{track}");
       const {{ data }} = sheet.getContext("2d").getImageData(0, 0, sheet.width, sheet.height);
@@ -117,7 +108,7 @@ def test_a_spectrogram_shows_sound_where_there_is_sound(page: Any, track: str) -
     assert f"Spectrogram of the {track}, 3" in inks[2]
 
 
-def test_another_scale_is_another_picture(page: Any) -> None:
+def test_another_scale_is_another_picture(page):
     before = page.evaluate("document.getElementById('sheet-output').toDataURL()")
     page.select_option("#scale", "linear")
     assert page.evaluate("document.getElementById('sheet-output').toDataURL()") != before
@@ -125,7 +116,7 @@ def test_another_scale_is_another_picture(page: Any) -> None:
 
 
 @pytest.mark.parametrize("how", ["mouse", "keyboard"])
-def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None:
+def test_space_and_x_work_after_an_epoch_was_chosen(page, how):
     """The main loop of listening: choose, play, switch, choose the next."""
     if how == "mouse":
         page.click("tr[data-epoch='1'] .epoch")
@@ -133,7 +124,8 @@ def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None
         page.focus("tr[data-epoch='1'] .epoch")
         page.keyboard.press("Enter")
     says(page, "desk-title", "Epoch 1")
-    until(page, "!document.getElementById('desk-works').hidden")
+    until(page, WORKS)
+    assert position(page) == 0
     page.keyboard.press("Space")
     until(page, f"{POSITION} > 0.2")
     page.keyboard.press("x")
@@ -145,7 +137,7 @@ def test_space_and_x_work_after_an_epoch_was_chosen(page: Any, how: str) -> None
 
 
 @pytest.mark.parametrize("pressed", ["#switch", "#loop", "#match"])
-def test_space_and_x_work_after_a_press_on_the_desk(page: Any, pressed: str) -> None:
+def test_space_and_x_work_after_a_press_on_the_desk(page, pressed):
     page.click(pressed)
     told, looping = page.text_content("#switch"), page.is_checked("#loop")
     page.keyboard.press("Space")
@@ -155,7 +147,7 @@ def test_space_and_x_work_after_a_press_on_the_desk(page: Any, pressed: str) -> 
     assert page.text_content("#switch") != told
 
 
-def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
+def test_by_keyboard_a_button_of_the_desk_stays_a_button(page):
     page.focus("#switch")
     page.keyboard.press("Space")
     page.keyboard.press("Space")
@@ -163,15 +155,7 @@ def test_by_keyboard_a_button_of_the_desk_stays_a_button(page: Any) -> None:
     assert position(page) == 0
 
 
-def test_another_epoch_is_heard_at_a_click(page: Any) -> None:
-    with page.expect_response("**/epochs/1/output.wav"):
-        page.click("tr[data-epoch='1'] .epoch")
-    says(page, "desk-title", "Epoch 1")
-    until(page, "!document.getElementById('desk-works').hidden")
-    assert position(page) == 0
-
-
-def test_a_skipped_sample_is_told_with_its_reason(world: World, opened: Open) -> None:
+def test_a_skipped_sample_is_told_with_its_reason(world, opened):
     skipped = epoch(4)
     skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
     world.epochs = [skipped]
@@ -181,16 +165,15 @@ def test_a_skipped_sample_is_told_with_its_reason(world: World, opened: Open) ->
     assert page.is_hidden("#desk-works")
 
 
-def test_a_missing_reference_leaves_the_output_playable(world: World, opened: Open) -> None:
+def test_a_missing_reference_leaves_the_output_playable(world, opened):
     world.epochs[-1]["sample"]["reference"] = None
     page = opened(ready="#desk-works:not([hidden])")
     assert page.is_disabled("#play-reference")
     assert page.is_disabled("#switch")
-    page.click("#play-output")
-    until(page, f"{POSITION} > 0.2")
+    play(page)
 
 
-def test_no_run_is_told_with_what_to_type(world: World, opened: Open) -> None:
+def test_no_run_is_told_with_what_to_type(world, opened):
     world.epochs, world.records = [], []
     page = opened(ready="#epochs-empty:not([hidden])")
     assert "make train" in page.text_content("#epochs-empty")
@@ -199,21 +182,11 @@ def test_no_run_is_told_with_what_to_type(world: World, opened: Open) -> None:
     assert page.is_visible("#say")
 
 
-def test_the_output_can_be_saved(page: Any) -> None:
-    with page.expect_download() as saved:
-        page.click("#keep-output")
-    assert saved.value.suggested_filename == "current_epoch_3_output.wav"
-
-
-def test_the_word_of_the_sample_that_is_heard_is_marked(page: Any) -> None:
+def test_the_word_of_the_sample_that_is_heard_is_marked(page):
     marked = "document.querySelector('#desk-text .word.now')?.textContent"
     assert page.evaluate(marked) is None
     for seconds, word in ((0.3, "harbour"), (2.3, "in")):
-        page.evaluate(f"""() => {{
-          const slider = document.getElementById('position');
-          slider.value = '{seconds}';
-          slider.dispatchEvent(new Event('input'));
-        }}""")
+        seek(page, seconds)
         until(page, f"{marked} === '{word}'")
     page.click("#switch")
     # The person's recording has no words of its own.

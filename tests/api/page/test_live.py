@@ -1,16 +1,14 @@
 """The page while training runs: new epochs, curves, promotion, faults, and the key."""
 
-from typing import Any
-
 import pytest
 
-from tests.api.page.conftest import Open, says, until
-from tests.api.page.world import World, epoch
+from tests.api.page.desk import says, shows_serving, until
+from tests.api.page.world import epoch
 
 pytestmark = pytest.mark.system
 
 
-def test_an_epoch_appears_when_the_server_tells_of_it(page: Any, world: World) -> None:
+def test_an_epoch_appears_when_the_server_tells_of_it(page, world):
     says(page, "live", "Live")
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
@@ -26,7 +24,7 @@ def test_an_epoch_appears_when_the_server_tells_of_it(page: Any, world: World) -
     until(page, "document.querySelector('#loss-chart svg').ariaLabel.includes('step 160')")
 
 
-def test_an_epoch_appears_without_events_too(world: World, opened: Open) -> None:
+def test_an_epoch_appears_without_events_too(world, opened):
     world.events = False
     page = opened(ready="#epochs-table")
     world.add(epoch(4))
@@ -34,27 +32,26 @@ def test_an_epoch_appears_without_events_too(world: World, opened: Open) -> None
     page.provoked.append("404")
 
 
-def test_a_chosen_epoch_stays_when_a_newer_one_appears(page: Any, world: World) -> None:
+def test_what_was_chosen_or_is_heard_stays_when_a_newer_epoch_appears(page, world):
+    def comes(number):
+        world.add(epoch(number))
+        page.wait_for_selector(f"tr[data-epoch='{number}']")
+        assert page.text_content("#desk-title") == "Epoch 3"
+
+    page.check("#loop")
+    page.click("#play-output")
+    comes(4)
+    assert page.get_attribute("#play-output", "aria-label") == "Pause output"
+    page.click("#play-output")
+    comes(5)
     page.click("tr[data-epoch='2'] .epoch")
-    world.add(epoch(4))
-    page.wait_for_selector("tr[data-epoch='4']")
+    says(page, "desk-title", "Epoch 2")
+    world.add(epoch(6))
+    page.wait_for_selector("tr[data-epoch='6']")
     assert page.text_content("#desk-title") == "Epoch 2"
 
 
-def test_what_is_being_heard_is_not_taken_away(page: Any, world: World) -> None:
-    page.check("#loop")
-    page.click("#play-output")
-    world.add(epoch(4))
-    page.wait_for_selector("tr[data-epoch='4']")
-    assert page.text_content("#desk-title") == "Epoch 3"
-    assert page.get_attribute("#play-output", "aria-label") == "Pause output"
-    page.click("#play-output")
-    world.add(epoch(5))
-    page.wait_for_selector("tr[data-epoch='5']")
-    assert page.text_content("#desk-title") == "Epoch 3"
-
-
-def test_a_recording_that_could_not_be_read_is_asked_for_again(page: Any, world: World) -> None:
+def test_a_recording_that_could_not_be_read_is_asked_for_again(page, world):
     page.route("**/epochs/1/*.wav", lambda route: route.fulfill(status=503, body="busy"))
     page.click("tr[data-epoch='1'] .epoch")
     page.wait_for_selector("#desk-fault:not([hidden])")
@@ -67,20 +64,20 @@ def test_a_recording_that_could_not_be_read_is_asked_for_again(page: Any, world:
     page.provoked.append("503")
 
 
-def test_promoting_changes_what_is_served_and_can_be_taken_back(page: Any, world: World) -> None:
+def test_promoting_changes_what_is_served_and_can_be_taken_back(page, world):
     assert page.text_content("#served") == "Serving epoch 3; a newer one follows by itself."
     assert page.is_hidden("#follow")
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
-    until(page, "document.querySelector('tr[data-epoch=\"1\"] .serving').textContent === 'Serving'")
+    shows_serving(page, 1)
     assert world.promoted == 1
     assert page.text_content("#served") == "Serving epoch 1, as you chose."
     says(page, "fact-voice", "epoch 1")
     page.click("#follow")
-    until(page, "document.querySelector('tr[data-epoch=\"3\"] .serving').textContent === 'Serving'")
+    shows_serving(page, 3)
     assert world.promoted is None
 
 
-def test_what_cannot_be_served_has_no_button_and_says_why(world: World, opened: Open) -> None:
+def test_what_cannot_be_served_has_no_button_and_says_why(world, opened):
     world.epochs = [
         epoch(1, checkpoint_state="pruned"), epoch(2, checkpoint_state="damaged"), epoch(3),
     ]  # fmt: skip
@@ -92,20 +89,19 @@ def test_what_cannot_be_served_has_no_button_and_says_why(world: World, opened: 
         assert row.locator("button:has-text('Serve')").is_hidden()
 
 
-def test_the_strip_says_what_runs_where_and_why(world: World, opened: Open) -> None:
+def test_the_strip_says_what_runs_where_and_why(world, opened):
     world.state, world.message = "degraded", "Asked for CUDA; there is no GPU, so the CPU speaks."
     page = opened(ready="#message:not([hidden])")
-    assert page.text_content("#state") == "Ready, but not as asked"
-    assert page.text_content("#fact-device") == "CPU"
-    assert page.text_content("#fact-provider") == "torch"
-    assert page.text_content("#message") == world.message
+    for place, told in (("state", "Ready, but not as asked"), ("fact-device", "CPU"),
+                        ("fact-provider", "torch"), ("message", world.message)):  # fmt: skip
+        assert page.text_content(f"#{place}") == told
     world.state, world.message = "ready", ""
     world.tell("status")
     says(page, "state", "Ready")
     assert page.is_hidden("#message")
 
 
-def test_the_curves_are_a_table_too(page: Any) -> None:
+def test_the_curves_are_a_table_too(page):
     page.click("#numbers summary")
     page.wait_for_selector("#numbers tbody tr")
     rows = page.locator("#numbers tbody tr").all_text_contents()
@@ -116,7 +112,7 @@ def test_the_curves_are_a_table_too(page: Any) -> None:
     assert "validation: from 3.400 at step 40 to 2.686 at step 120" in label
 
 
-def test_a_fault_is_told_as_its_sentence(page: Any, world: World) -> None:
+def test_a_fault_is_told_as_its_sentence(page, world):
     world.fault = {"status": 503, "detail": "The voice is being changed; try again in 2 s."}
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     page.wait_for_selector("#epochs-fault:not([hidden])")
@@ -128,7 +124,7 @@ def test_a_fault_is_told_as_its_sentence(page: Any, world: World) -> None:
     page.provoked.append("503")
 
 
-def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World) -> None:
+def test_a_server_that_goes_away_is_told_and_found_again(page, world):
     says(page, "live", "Live")
     page.context.set_offline(True)
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
@@ -143,7 +139,7 @@ def test_a_server_that_goes_away_is_told_and_found_again(page: Any, world: World
     page.provoked.append("ERR_INTERNET")
 
 
-def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world: World, opened: Open) -> None:
+def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world, opened):
     world.key = "correct horse"
     page = opened(ready="#key-dialog[open]")
     assert page.evaluate("document.activeElement.id") == "key"

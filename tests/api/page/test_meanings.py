@@ -1,19 +1,14 @@
 """What the page says about itself: how far training is, what is a fault, and what figures mean."""
 
-from typing import Any
-
 import pytest
 
-from tests.api.page.conftest import Open, speak, until
-from tests.api.page.world import World
+from tests.api.page.desk import DESK, PHONE, speak, until
 
 pytestmark = pytest.mark.system
 CPU = "Speaks on the CPU: there is no GPU on this machine."
 
 
-def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(
-    page: Any, world: World
-) -> None:
+def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(page, world):
     """Three epochs of five are learned, then five steps of the fourth."""
     told = "document.getElementById('progress-told').textContent"
     share = "document.getElementById('progress-bar').value"
@@ -36,7 +31,7 @@ def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(
     page.wait_for_selector("#progress", state="hidden")
 
 
-def test_a_run_of_an_earlier_version_has_no_progress(world: World, opened: Open) -> None:
+def test_a_run_of_an_earlier_version_has_no_progress(world, opened):
     for row in world.records:
         row.pop("progress", None)
     page = opened(ready="#charts:not([hidden])")
@@ -48,9 +43,7 @@ def test_a_run_of_an_earlier_version_has_no_progress(world: World, opened: Open)
     [("ready", "", False), ("starting", "starting", False), ("starting", "out_of_memory", True),
      ("degraded", "gpu_failed_check", True), ("restarting", "gpu_fault", True)],
 )  # fmt: skip
-def test_an_ordinary_cpu_is_no_warning_and_a_fault_is_one(
-    world: World, opened: Open, state: str, code: str, banner: bool
-) -> None:
+def test_an_ordinary_cpu_is_no_warning_and_a_fault_is_one(world, opened, state, code, banner):
     world.state, world.reason_code, world.message = state, code, CPU
     page = opened(ready="#desk-works:not([hidden])")
     assert page.is_visible("#message") == banner
@@ -69,14 +62,14 @@ MEANINGS = {
 
 
 @pytest.mark.parametrize("by", ["keyboard", "touch"])
-def test_what_a_figure_means_is_told_without_a_pointer(opened: Open, by: str) -> None:
-    size = {"width": 390, "height": 844} if by == "touch" else {"width": 1280, "height": 900}
-    page = opened(ready="#desk-works:not([hidden])", viewport=size,
-                     has_touch=by == "touch")  # fmt: skip
+def test_what_a_figure_means_is_told_without_a_pointer(opened, by):
+    touch = by == "touch"
+    size = PHONE if touch else {"width": 1280, "height": 900}
+    page = opened(ready=DESK, viewport=size, has_touch=touch)
     speak(page, "Good morning.")
     for place, terms in MEANINGS.items():
         assert page.is_hidden(f"{place} dd >> nth=0")
-        if by == "touch":
+        if touch:
             page.tap(f"{place} summary")
         else:
             page.focus(f"{place} summary")
@@ -87,13 +80,10 @@ def test_what_a_figure_means_is_told_without_a_pointer(opened: Open, by: str) ->
     assert page.evaluate("document.documentElement.scrollWidth") <= size["width"]
 
 
-def test_a_similarity_is_told_with_what_is_much_and_what_is_little(page: Any) -> None:
+def test_figures_are_told_with_what_is_much_and_what_steers_the_speech(page):
     page.click("#epoch-figures summary")
     told = page.text_content("#epoch-figures dl")
     assert "one person have 0.8 to 0.9" in told and "different people 0 to 0.3" in told
-
-
-def test_what_steers_the_speech_is_explained_beside_it(page: Any) -> None:
     page.click("#speak summary")
     terms = page.locator("#decoding-figures dt").all_inner_texts()
     assert terms == ["Speed", "Temperature", "Seed"]

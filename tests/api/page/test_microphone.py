@@ -8,13 +8,13 @@ import re
 import shutil
 import wave
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from tests.api.page.conftest import Open, says, until
+from tests.api.page.conftest import Open
+from tests.api.page.desk import PHONE, says, until
 from tests.api.page.world import RATE, World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -72,7 +72,7 @@ def uploaded(world: World) -> np.ndarray:
         return np.frombuffer(file.readframes(file.getnframes()), "<i2") / 32_768
 
 
-def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing: Any, world: World) -> None:
+def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing, world):
     page = hearing
     recorded(page, 4.5)
     told = page.text_content("#trim-told")
@@ -103,9 +103,7 @@ def test_a_voice_is_recorded_cut_and_added_by_keyboard(hearing: Any, world: Worl
     assert page.evaluate("document.querySelector('[name=file]').required")
 
 
-def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(
-    hearing: Any, tmp_path: Path
-) -> None:
+def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(hearing, tmp_path):
     page = hearing
     recorded(page, 2.5)
     page.focus("#trim-start")
@@ -125,7 +123,7 @@ def test_at_least_a_second_is_kept_and_a_recording_can_be_discarded(
     assert page.is_hidden("#trim")
 
 
-def test_too_short_a_recording_is_told(hearing: Any) -> None:
+def test_too_short_a_recording_is_told(hearing):
     page = hearing
     page.click("#record")
     says(page, "record", "Stop recording")
@@ -136,7 +134,7 @@ def test_too_short_a_recording_is_told(hearing: Any) -> None:
     assert page.is_hidden("#trim")
 
 
-def test_where_no_microphone_may_be_had_it_says_why(page: Any) -> None:
+def test_where_no_microphone_may_be_had_it_says_why(page):
     """The ordinary headless browser, which nobody allowed anything."""
     page.click("#record")
     page.wait_for_selector("#microphone-fault:not([hidden])")
@@ -146,9 +144,7 @@ def test_where_no_microphone_may_be_had_it_says_why(page: Any) -> None:
     assert page.text_content("#record") == "Record with the microphone"
 
 
-def test_a_page_without_https_says_why_it_cannot_record(
-    with_microphone: Any, open_page: Open, address: str
-) -> None:
+def test_a_page_without_https_says_why_it_cannot_record(with_microphone, open_page, address):
     foreign = address.replace("127.0.0.1", "speech.test")
     page = open_page(foreign, browser=with_microphone)
     page.click("#record")
@@ -156,7 +152,7 @@ def test_a_page_without_https_says_why_it_cannot_record(
     assert "https" in page.text_content("#microphone-fault")
 
 
-def test_a_phone_shows_it_whole(opened: Open, with_microphone: Any) -> None:
-    page = opened(browser=with_microphone, viewport={"width": 390, "height": 844}, has_touch=True)
+def test_a_phone_shows_it_whole(opened, with_microphone):
+    page = opened(browser=with_microphone, viewport=PHONE, has_touch=True)
     recorded(page, 1.5)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

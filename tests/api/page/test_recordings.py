@@ -2,16 +2,15 @@
 is a double in most tests, and `python -m train cut` in one."""
 
 import re
-import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.api.conftest import Running, running, settings_in
-from tests.api.page.conftest import Open, faults, too_small, until
-from tests.api.routes.test_dataset_routes import announced, cut, details, made, sent, with_tape
+from tests.api.datasets.calls import Dataset, with_tape
+from tests.api.page.conftest import Open
+from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_small, until
 from tests.train.cutting.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
@@ -19,17 +18,17 @@ STATE = "document.getElementById('cut-told').textContent"
 
 
 @pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    with running(settings_in(tmp_path)) as found:
-        found.wait_ready()
-        yield found
+def tape(tmp_path: Path) -> Path:
+    """Three pieces."""
+    found = tmp_path / "tape.wav"
+    found.write_bytes(bytes(range(256)) * 20_000)
+    return found
 
 
-def with_clips(service: Running, name: str = "Anna") -> str:
-    dataset = with_tape(service, name)
-    service.client.put(f"/v1/datasets/{dataset}/text", content=b"Words.")
-    assert cut(service, dataset)["clips"]["total"] == 2
-    return dataset
+def with_clips(service: Running, name: str = "Anna") -> Dataset:
+    found = with_tape(service, name, text=b"Words.")
+    assert found.cut()["clips"]["total"] == 2
+    return found
 
 
 def opened(service: Running, open_page: Open, **options: Any) -> Any:
@@ -37,11 +36,8 @@ def opened(service: Running, open_page: Open, **options: Any) -> Any:
     return open_page(service.address, ready="#clip-list li", **options)
 
 
-def test_a_recording_becomes_a_dataset_by_keyboard_alone(
-    service: Running, open_page: Open, tmp_path: Path
-) -> None:
-    tape, text = tmp_path / "tape.wav", tmp_path / "tape.srt"
-    tape.write_bytes(bytes(range(256)) * 20_000)  # three pieces
+def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tape, tmp_path):
+    text = tmp_path / "tape.srt"
     text.write_text("Words.")
     page = open_page(service.address)
     until(page, "document.getElementById('dataset-language').value === 'en'")
@@ -92,14 +88,10 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(
     assert not (service.parts.datasets.folder / "anna").exists()
 
 
-def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
-    service: Running, open_page: Open, tmp_path: Path
-) -> None:
-    tape = tmp_path / "tape.wav"
-    tape.write_bytes(bytes(range(256)) * 20_000)
-    dataset = made(service)
-    row = announced(service, dataset, "tape.wav", tape.stat().st_size)
-    sent(service, dataset, row["id"], 0, tape.read_bytes()[:3_000_000])
+def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(service, open_page, tape):
+    dataset = Dataset(service)
+    row = dataset.announced("tape.wav", tape.stat().st_size)
+    dataset.send(row["id"], 0, tape.read_bytes()[:3_000_000])
     page = open_page(service.address)
     page.wait_for_selector("#recording-list li:has-text('3.0 MB of 5.1 MB; choose the file again')")
     pieces: list[str] = []
@@ -112,34 +104,25 @@ def test_an_upload_that_broke_off_goes_on_when_the_file_is_chosen_again(
     assert kept.read_bytes() == tape.read_bytes()
 
 
-def test_an_upload_survives_a_connection_that_is_lost(
-    service: Running, open_page: Open, tmp_path: Path
-) -> None:
-    tape = tmp_path / "tape.wav"
-    tape.write_bytes(bytes(range(256)) * 20_000)
-    made(service)
+def test_an_upload_survives_a_connection_that_is_lost(service, open_page, tape):
+    Dataset(service)
     page = open_page(service.address)
     page.wait_for_selector("#dataset-works:not([hidden])")
-    failures = [0]
+    pieces: list[str] = []
 
-    def lost(route: Any) -> None:
-        failures[0] += 1
-        route.abort() if failures[0] == 2 else route.continue_()
+    def lost(route):
+        pieces.append(route.request.url)
+        route.abort() if len(pieces) == 2 else route.continue_()
 
     page.route("**/recordings/*", lost)
     page.provoked.append("ERR_FAILED")
     page.set_input_files("#recording-files", tape)
     kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
-    end = time.monotonic() + 60
-    while not kept.is_file():
-        assert time.monotonic() < end
-        page.wait_for_timeout(50)
-    assert failures[0] > 3 and kept.read_bytes() == tape.read_bytes()
+    service.wait_until(lambda: page.wait_for_timeout(50) or kept.is_file())
+    assert len(pieces) > 3 and kept.read_bytes() == tape.read_bytes()
 
 
-def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(
-    service: Running, open_page: Open, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_page, monkeypatch):
     monkeypatch.setenv("FAKE_CUT", "hang")
     with_tape(service)
     page = open_page(service.address)
@@ -155,11 +138,8 @@ def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(
     assert page.text_content("#cut") == "Cut again"
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-@pytest.mark.parametrize("width", [390, 1280])
-def test_names_contrast_and_width(
-    service: Running, open_page: Open, scheme: str, width: int
-) -> None:
+@LOOKS
+def test_names_contrast_and_width(service, open_page, width, scheme):
     with_clips(service, "A name that is long enough to need more than one line of a phone")
     size = {"width": width, "height": 844}
     page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
@@ -172,27 +152,25 @@ def test_names_contrast_and_width(
         assert too_small(page, parts) == []
 
 
-def test_markup_in_a_name_or_a_text_stays_text(service: Running, open_page: Open) -> None:
-    evil = "<img src=x onerror=\"document.title='taken'\">"
-    dataset = with_clips(service, evil)
-    service.client.patch(f"/v1/datasets/{dataset}/clips/tape-0001", json={"text": evil})
+def test_markup_in_a_name_or_a_text_stays_text(service, open_page):
+    dataset = with_clips(service, EVIL)
+    dataset.correct("tape-0001", text=EVIL)
     page = opened(service, open_page)
-    assert page.input_value("[data-clip='tape-0001'] textarea") == evil
-    assert page.text_content("#dataset option") == evil
-    assert page.evaluate("document.querySelectorAll('img').length") == 0
-    assert page.title() == "Sotaque"
+    assert page.input_value("[data-clip='tape-0001'] textarea") == EVIL
+    assert page.text_content("#dataset option") == EVIL
+    assert is_only_words(page)
 
 
-def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Path) -> None:
+def test_with_a_key_recordings_are_sent_and_heard(open_page, tmp_path):
     with running(settings_in(tmp_path, api_key="secret")) as service:
         service.client.headers["authorization"] = "Bearer secret"
-        service.wait_ready()
         with_clips(service)
         page = open_page(service.address, ready="#key-dialog[open]")
         page.provoked.append("401")
         page.fill("#key", "secret")
         page.keyboard.press("Enter")
         page.wait_for_selector("#clip-list li")
+        says(page, "live", "Live")
         (tmp_path / "b.wav").write_bytes(b"b" * 1000)
         page.set_input_files("#recording-files", tmp_path / "b.wav")
         page.wait_for_selector("#recording-list li:has-text('b.wav'):has-text('1 kB')")
@@ -201,7 +179,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page: Open, tmp_path: Pat
 
 
 @pytest.mark.timeout(900)
-def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: Path) -> None:
+def test_a_true_recording_is_cut_by_the_true_command(open_page, tmp_path):
     """From a tape and its text to what training reads, and a picture of it."""
     pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
     numbers = [1, 2, 3, 5, 7, 8]
@@ -209,7 +187,6 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
     (tmp_path / "tape.txt").write_text(" ".join(demo_texts()[number - 1] for number in numbers))
     settings = settings_in(tmp_path, datasets_host_path="datasets")
     with running(settings, cut_module="train") as service:
-        service.wait_ready()
         page = open_page(service.address, viewport={"width": 1280, "height": 900})
         page.fill("#dataset-name", "Anna")
         page.click("#dataset-form button")
@@ -221,7 +198,7 @@ def test_a_true_recording_is_cut_by_the_true_command(open_page: Open, tmp_path: 
         page.click("#cut")
         # It has what others leave of the processor, which on a busy machine is little.
         page.wait_for_selector("#clip-list li canvas", timeout=600_000)
-        found = details(service, "anna")
+        found = service.client.get("/v1/datasets/anna").json()
         assert found["clips"]["kept"] == found["clips"]["total"] >= 3
         (row,) = found["account"]
         assert sum(row["seconds_by_reason"].values()) == pytest.approx(row["seconds"], abs=1e-4)

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import soundfile
 
-from tests.api.page.conftest import Open, speak, until
+from tests.api.page.conftest import Open
+from tests.api.page.desk import speak, until
 from tests.api.page.world import World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -36,7 +37,7 @@ def spoken(world: World, opened: Open) -> Any:
     return page
 
 
-def test_only_formats_that_the_service_makes_are_offered(spoken: Any, world: World) -> None:
+def test_only_formats_that_the_service_makes_are_offered(spoken, world):
     assert spoken.evaluate(FORMATS) == ["WAV", "MP3", "FLAC", "Opus"]
     spoken.select_option("#format", "flac")
     world.formats = (*world.formats, "aac", "m4a")
@@ -45,16 +46,14 @@ def test_only_formats_that_the_service_makes_are_offered(spoken: Any, world: Wor
     assert spoken.input_value("#format") == "flac"
 
 
-def test_a_wav_is_what_was_heard_and_asks_nobody(spoken: Any, world: World, tmp_path: Path) -> None:
+def test_a_wav_is_what_was_heard_and_asks_nobody(spoken, world, tmp_path):
     """Pieces of odd length, put together: the saved wav is the server's, byte for byte."""
     assert saved(spoken, tmp_path) == ("sotaque_Good-morning..wav", wav(speech(2.4, 150)))
     assert len(world.said) == 1
 
 
 @pytest.mark.parametrize("form", BEGINS)
-def test_another_format_is_the_same_request_once_more(
-    spoken: Any, world: World, tmp_path: Path, form: str
-) -> None:
+def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, form):
     spoken.fill("#text", "Something else, typed since.")
     spoken.select_option("#format", form)
     name, content = saved(spoken, tmp_path)
@@ -69,9 +68,7 @@ def test_another_format_is_the_same_request_once_more(
     assert spoken.is_hidden("#speak-fault")
 
 
-def test_a_file_by_another_voice_than_was_heard_says_so(
-    spoken: Any, world: World, tmp_path: Path
-) -> None:
+def test_a_file_by_another_voice_than_was_heard_says_so(spoken, world, tmp_path):
     world.spoken_by = "epoch 4"
     spoken.select_option("#format", "mp3")
     saved(spoken, tmp_path)
@@ -79,7 +76,7 @@ def test_a_file_by_another_voice_than_was_heard_says_so(
     assert "the file is spoken by epoch 4" in spoken.text_content("#speak-fault")
 
 
-def test_a_file_that_the_service_refuses_is_told(spoken: Any, world: World) -> None:
+def test_a_file_that_the_service_refuses_is_told(spoken, world):
     spoken.select_option("#format", "mp3")
     world.fault = {"status": 503, "detail": "Too many speak; try again in 2 s."}
     spoken.click("#keep-spoken")
@@ -89,7 +86,7 @@ def test_a_file_that_the_service_refuses_is_told(spoken: Any, world: World) -> N
     spoken.provoked.append("503")
 
 
-def test_the_request_elsewhere_names_the_chosen_format(spoken: Any) -> None:
+def test_the_request_elsewhere_names_the_chosen_format(spoken):
     spoken.click("#request summary")
     spoken.select_option("#format", "flac")
     until(spoken, "document.getElementById('as-python').textContent.includes('flac')")

@@ -1,19 +1,14 @@
 """The speak box plays while it is spoken; voices come and go."""
 
-from pathlib import Path
-from typing import Any
-
 import pytest
 
-from tests.api.page.conftest import DONE, Open, add_voice, say, says, speak, until
-from tests.api.page.world import World, speech, wav
+from tests.api.page.desk import DONE, SECONDS, add_voice, say, says, speak, until
+from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
 
-SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
 
-
-def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -> None:
+def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     assert page.text_content("#say") == "Stop"
@@ -27,22 +22,18 @@ def test_a_sentence_is_heard_while_it_is_still_spoken(page: Any, world: World) -
         "model": "sotaque", "input": "Good morning.", "voice": "default",
         "response_format": "pcm", "stream_format": "sse", "timestamp_granularities": ["word"],
     }  # fmt: skip
+    page.click("#again")
+    until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
 
 
-def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page: Any, world: World) -> None:
+def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page, world):
     world.pause_seconds = 1.5
     speak(page, "Good morning.")
     assert page.text_content("#spoken-told").endswith("It waited for more once.")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
 
 
-def test_it_plays_again(page: Any) -> None:
-    speak(page, "Good morning.")
-    page.click("#again")
-    until(page, f"{SECONDS} > 0.2 && {SECONDS} < 2.3")
-
-
-def test_it_stops_at_a_click(page: Any) -> None:
+def test_it_stops_at_a_click(page):
     say(page, "Good morning.")
     until(page, f"{SECONDS} > 0.1")
     page.click("#say")
@@ -53,9 +44,7 @@ def test_it_stops_at_a_click(page: Any) -> None:
     assert page.is_hidden("#speak-fault")
 
 
-def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(
-    page: Any, world: World
-) -> None:
+def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(page, world):
     """As when the speaking process is killed: the stream ends without its end."""
     world.breaks_off = True
     say(page, "Good morning.")
@@ -71,7 +60,7 @@ def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(
     page.provoked.append("ERR_INCOMPLETE_CHUNKED_ENCODING")
 
 
-def test_another_take_is_said_with_the_next_seed(page: Any, world: World) -> None:
+def test_another_take_is_said_with_the_next_seed(page, world):
     page.click("#speak summary")
     assert page.get_attribute("[name=seed]", "placeholder") == "0"
     speak(page, "Good morning.")
@@ -83,20 +72,18 @@ def test_another_take_is_said_with_the_next_seed(page: Any, world: World) -> Non
     assert {said["input"] for said in world.said} == {"Good morning."}
 
 
-def test_what_is_set_is_sent(page: Any, world: World) -> None:
+def test_what_is_set_is_sent(page, world):
     page.click("#speak summary")
     page.fill("[name=speed]", "1.5")
     page.fill("[name=temperature]", "0.65")
     page.fill("[name=seed]", "7")
     page.select_option("#language", "pt")
     speak(page, "Bom dia.")
-    (said,) = world.said
-    assert {name: said[name] for name in ("speed", "temperature", "seed", "language")} == {
-        "speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt",
-    }  # fmt: skip
+    wanted = {"speed": 1.5, "temperature": 0.65, "seed": 7, "language": "pt"}
+    assert wanted.items() <= world.said[0].items()
 
 
-def test_only_what_the_voice_speaks_is_offered(page: Any, world: World) -> None:
+def test_only_what_the_voice_speaks_is_offered(page, world):
     options = page.locator("#language option").all_text_contents()
     assert options == ["The voice's own", "English", "Portuguese"]
     page.select_option("#language", "pt")
@@ -107,7 +94,7 @@ def test_only_what_the_voice_speaks_is_offered(page: Any, world: World) -> None:
     assert page.input_value("#language") == "pt"
 
 
-def test_a_server_without_pcm_is_asked_for_wav(page: Any, world: World) -> None:
+def test_a_server_without_pcm_is_asked_for_wav(page, world):
     world.formats = ("wav",)
     speak(page, "Good morning.")
     assert [said["response_format"] for said in world.said] == ["pcm", "wav"]
@@ -115,7 +102,7 @@ def test_a_server_without_pcm_is_asked_for_wav(page: Any, world: World) -> None:
     page.provoked.append("400")
 
 
-def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page: Any, world: World) -> None:
+def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page, world):
     world.fault = {"status": 400, "detail": "temperature is 9.0; allowed is 0 to 2."}
     say(page, "Good morning.")
     page.wait_for_selector("#speak-fault:not([hidden])")
@@ -125,13 +112,15 @@ def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page: Any, world:
     page.provoked.append("400")
 
 
-def test_an_empty_text_is_not_sent(page: Any, world: World) -> None:
+def test_an_empty_text_is_not_sent(page, world):
     page.click("#say")
     assert page.evaluate("document.activeElement.id") == "text"
     assert world.said == []
 
 
-def test_a_voice_is_added_chosen_and_removed(page: Any, world: World, tmp_path: Path) -> None:
+def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, world, tmp_path):
+    assert page.locator("#voice-list li").count() == 1
+    assert page.locator("#voice-list button").count() == 0
     (tmp_path / "anna.wav").write_bytes(wav(speech(1, 200)))
     add_voice(page, tmp_path / "anna.wav", "Anna")
     page.wait_for_selector("#voice-list li:has-text('Anna')")
@@ -148,14 +137,7 @@ def test_a_voice_is_added_chosen_and_removed(page: Any, world: World, tmp_path: 
     assert page.evaluate("document.activeElement.id") == "voices"
 
 
-def test_the_served_voice_cannot_be_removed(page: Any) -> None:
-    assert page.locator("#voice-list li").count() == 1
-    assert page.locator("#voice-list button").count() == 0
-
-
-def test_a_refused_recording_is_told(
-    page: Any, world: World, tmp_path: Path, open_page: Open
-) -> None:
+def test_a_refused_recording_is_told(page, world, tmp_path):
     (tmp_path / "song.wav").write_bytes(b"no sound")
     world.fault = {"status": 400, "detail": "song.wav is no recording that can be read."}
     add_voice(page, tmp_path / "song.wav", "Song")
@@ -168,7 +150,7 @@ def test_a_refused_recording_is_told(
 MARKED = "document.querySelector('#spoken-text .word.now')?.textContent"
 
 
-def test_the_word_that_is_spoken_is_marked(page: Any, world: World) -> None:
+def test_the_word_that_is_spoken_is_marked(page, world):
     say(page, "One, two three four five.")
     seen = []
     until(page, f"{SECONDS} > 0.1")
@@ -189,9 +171,3 @@ def test_the_word_that_is_spoken_is_marked(page: Any, world: World) -> None:
     until(page, f"{MARKED} === 'two'")
     style = "getComputedStyle(document.querySelector('#spoken-text .word.now'))"
     assert "underline" in page.evaluate(f"{style}.textDecorationLine")
-
-
-def test_a_word_that_stands_in_the_text_as_markup_is_text(page: Any) -> None:
-    speak(page, "<b>bold</b> words")
-    assert page.text_content("#spoken-text") == "<b>bold</b> words"
-    assert page.locator("#spoken-text b").count() == 0

@@ -2,18 +2,14 @@
 says what the service says. (It once offered .mp3, which was refused, and named other lengths.)"""
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from api.routes.voices import MEDIA_TYPES
 from api.voices import decoding, recordings
-from tests.api.conftest import Running, running, settings_in
-from tests.api.page.conftest import Open, add_voice
-from tests.api.routes.test_voice_routes import file_of, speech
-from tests.api.voices.test_recordings_av import made
+from tests.api.page.desk import add_voice
+from tests.api.sounds import file_of, made, speech
 
 pytestmark = pytest.mark.system
 
@@ -30,17 +26,7 @@ FILES = {
 }
 
 
-@pytest.fixture
-def service(tmp_path: Path) -> Iterator[Running]:
-    """With a fake child, which speaks; what is uploaded is decoded as ever."""
-    with running(settings_in(tmp_path)) as found:
-        found.wait_ready()
-        yield found
-
-
-def test_every_type_that_the_picker_offers_becomes_a_voice(
-    service: Running, open_page: Open, tmp_path: Path
-) -> None:
+def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, tmp_path):
     page = open_page(service.address)
     offered = page.get_attribute("[name=file]", "accept").split(",")
     endings = [one for one in offered if one.startswith(".")]
@@ -56,9 +42,7 @@ def test_every_type_that_the_picker_offers_becomes_a_voice(
     assert all(1.9 < voice["duration_seconds"] < 2.1 for voice in voices)
 
 
-def test_the_hint_names_the_lengths_that_are_taken(
-    service: Running, open_page: Open, tmp_path: Path
-) -> None:
+def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path):
     page = open_page(service.address)
     hint = page.text_content("#consent")
     least, most, good, _ = map(float, re.findall(r"\d+", hint))

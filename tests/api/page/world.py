@@ -1,12 +1,12 @@
 """What the page's fake server knows: epochs, curves, voices, and wavs made by code."""
 
-import io
 import threading
-import wave
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+
+from api.encoding import whole
 
 RATE = 24_000
 TEXT = "The harbour was quiet when the first boats came in."
@@ -29,13 +29,7 @@ def speech(seconds: float, pitch_hertz: float, level: float = 0.3) -> np.ndarray
 
 
 def wav(samples: np.ndarray) -> bytes:
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(RATE)
-        writer.writeframes((samples * 32767).astype("<i2").tobytes())
-    return file.getvalue()
+    return whole("wav", (samples * 32767).astype("<i2").tobytes())
 
 
 def epoch(number: int, **more: Any) -> dict[str, Any]:

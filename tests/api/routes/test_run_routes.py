@@ -5,11 +5,12 @@ import errno
 import json
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from api.errors import APIError
@@ -17,7 +18,8 @@ from api.routes.ranged_file import wav_file
 from api.runs import listing, promotion
 from machine.storage.checksums import read_manifest
 from tests.api.conftest import Running, running, settings_in
-from tests.api.dialects.heard import said
+from tests.api.heard import refusal, refused, said
+from tests.api.judged_run import served
 from tests.api.run_folders import write_epoch
 from xtts.voices.run_folder import RunFolder
 
@@ -43,33 +45,36 @@ def speaks(run: str, epoch: int) -> dict[str, Any]:
     return {"run": run, "epoch": epoch, "candidate": f"epoch_{epoch}"}
 
 
-def served(service: Running) -> Any:
-    return service.client.get("/v1/runs").json()["served"]
+def epochs(service: Running) -> list[dict[str, Any]]:
+    """Of the current run, as /v1/runs tells them."""
+    return list(service.client.get("/v1/runs").json()["runs"][0]["epochs"])
 
 
-def test_the_newest_epoch_speaks_and_the_list_says_so(service: Running) -> None:
+def promoted(service: Running, epoch: int) -> httpx.Response:
+    return service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
+
+
+def test_the_newest_epoch_speaks_and_the_list_says_so(service):
     found = service.client.get("/v1/runs").json()
     assert found["served"] == speaks("current", 2) and not found["promoted"]
     current, archived = found["runs"]
     assert (current["id"], archived["id"]) == ("current", "20260101T000000Z")
     assert not current["training"]
     one, two = current["epochs"]
-    assert (one["epoch"], one["is_served"], two["is_served"], two["is_best"]) == (1, False, True,
-                                                                                  True)  # fmt: skip
-    assert two["sample"]["output"] == "/v1/runs/current/epochs/2/output.wav"
+    assert (one["epoch"], one["is_served"], two["is_served"]) == (1, False, True)
+    assert two["is_best"] and two["sample"]["output"] == "/v1/runs/current/epochs/2/output.wav"
     assert (two["validation_loss"], two["train_loss"]) == (1.5, 19.5)
-    assert service.client.get("/status").json()["voice"].startswith("epoch 2 ")
-    service.wait_until(
-        lambda: all(
-            epoch["verified"]
-            for run in service.client.get("/v1/runs").json()["runs"]
-            for epoch in run["epochs"]
-        )
-    )
+    assert service.status()["voice"].startswith("epoch 2 ")
+
+    def verified():
+        runs = service.client.get("/v1/runs").json()["runs"]
+        return all(epoch["verified"] for run in runs for epoch in run["epochs"])
+
+    service.wait_until(verified)
 
 
-def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path) -> None:
-    def training() -> bool:
+def test_it_says_at_once_whether_a_trainer_works(service, output):
+    def training():
         return bool(service.client.get("/v1/runs").json()["runs"][0]["training"])
 
     with RunFolder(output).lock():
@@ -78,7 +83,7 @@ def test_it_says_at_once_whether_a_trainer_works(service: Running, output: Path)
     service.wait_until(lambda: not training(), 5)
 
 
-def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_locks_it_trains_who_writes(output, monkeypatch):
     monkeypatch.setattr("xtts.voices.run_folder.RunFolder.is_locked", lambda _: None)
     run = RunFolder(output)
     assert listing.is_training(run)
@@ -86,23 +91,19 @@ def test_without_locks_it_trains_who_writes(output: Path, monkeypatch: pytest.Mo
     assert not listing.is_training(run)
 
 
-def test_a_new_epoch_is_followed_until_one_is_promoted(service: Running, output: Path) -> None:
+def test_a_new_epoch_is_followed_until_one_is_promoted(service, output):
     write_epoch(output, 3)
     service.wait_until(lambda: served(service) == speaks("current", 3))
-    answer = service.client.post("/v1/runs/current/epochs/1/promote")
-    assert answer.json() == {"served": speaks("current", 1)}
+    assert promoted(service, 1).json() == {"served": speaks("current", 1)}
     write_epoch(output, 4)
     service.wait_until(lambda: len(service.parts.follower.runs["current"].epochs) == 4)
     service.parts.follower.tell()
     assert served(service) == speaks("current", 1)
-    answer = service.client.delete("/v1/promotion")
-    assert answer.json() == {"served": speaks("current", 4)}
+    assert service.client.delete("/v1/promotion").json() == {"served": speaks("current", 4)}
 
 
-def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(
-    service: Running, output: Path, tmp_path: Path
-) -> None:
-    service.client.post("/v1/runs/current/epochs/1/promote")
+def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(service, output, tmp_path):
+    promoted(service, 1)
     moved = output / "archive" / "20260202T000000Z"
     moved.mkdir()
     for name in ("checkpoints", "samples", "metrics.jsonl"):
@@ -112,116 +113,104 @@ def test_a_promotion_outlives_the_service_and_a_move_to_the_archive(
         assert served(again) == speaks("20260202T000000Z", 1)
 
 
-def pruned(output: Path, epoch: int) -> None:
-    """As the trainer prunes: the manifest first; the sample stays."""
-    run = RunFolder(output)
-    run.manifest_path(epoch).unlink()
-    run.checkpoint_path(epoch).unlink()
+def fail_with(error: int) -> Callable[..., None]:
+    def fail(*_: object) -> None:
+        raise OSError(error, os.strerror(error))
+
+    return fail
 
 
 @pytest.mark.parametrize("linked", [True, False])
 def test_a_promoted_epoch_that_is_pruned_speaks_on_also_after_a_restart(
-    service: Running,
-    output: Path,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    linked: bool,
-) -> None:
-    def no_links(*_: object) -> None:
-        raise OSError(errno.EXDEV, "Invalid cross-device link")
-
+    service, output, tmp_path, monkeypatch, linked
+):
     if not linked:
-        monkeypatch.setattr("api.runs.promotion.os.link", no_links)
-    before = speaks("current", 1)
-    service.client.post("/v1/runs/current/epochs/1/promote")
+        monkeypatch.setattr("api.runs.promotion.os.link", fail_with(errno.EXDEV))
+    promoted(service, 1)
     (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/checkpoint_epoch_1.pt")
     assert kept.read_bytes() == b"epoch 1" and (kept.stat().st_nlink > 1) is linked
     assert (kept.parent.parent / "samples" / "epoch_1_reference.wav").is_file()
     assert read_manifest(kept.with_suffix(".json")).epoch == 1
-    child = service.parts.engine.child.pid
-    pruned(output, 1)
     engine = service.parts.engine
+    child = engine.child.pid
+    # As the trainer prunes: the manifest first; the sample stays.
+    RunFolder(output).manifest_path(1).unlink()
+    RunFolder(output).checkpoint_path(1).unlink()
     service.wait_until(lambda: engine.wanted.wanted["name"] == str(kept), 5)
-    assert served(service) == before
+    assert served(service) == speaks("current", 1)
     # It speaks with the same weights: nothing was opened again.
-    assert engine.standing.voice.wanted["name"] != str(kept)
-    assert service.parts.engine.child.pid == child
+    assert engine.standing.voice.wanted["name"] != str(kept) and engine.child.pid == child
     with running(settings_in(tmp_path)) as again:
-        assert served(again) == before
-        assert again.client.get("/status").json()["state"] == "ready"
+        assert served(again) == speaks("current", 1)
+        assert again.status()["state"] == "ready"
         assert again.client.delete("/v1/promotion").json()["served"]["epoch"] == 2
     assert list((tmp_path / "voices" / "promoted").iterdir()) == []
 
 
-def test_only_one_promotion_is_kept(service: Running, output: Path, tmp_path: Path) -> None:
+def test_only_one_promotion_is_kept(service, output, tmp_path):
     old = tmp_path / "voices" / "promoted" / "of a replica"
     old.mkdir(parents=True)
     for epoch in (1, 2, 1):
-        service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
+        promoted(service, epoch)
         (kept,) = (tmp_path / "voices" / "promoted").glob("*/checkpoints/*.pt")
         assert kept.name == f"checkpoint_epoch_{epoch}.pt" and old.exists()
     # What is promoted already is not copied again, also a day later: there may be no room for it.
     folder = kept.parents[1].stat().st_ino
     os.utime(kept.parents[1], (1, 1))
-    service.client.post("/v1/runs/current/epochs/1/promote")
+    promoted(service, 1)
     assert kept.parents[1].stat().st_ino == folder
     os.utime(old, (1, 1))
-    service.client.post("/v1/runs/current/epochs/2/promote")
+    promoted(service, 2)
     assert not old.exists()
 
 
 def test_without_room_for_it_a_promotion_is_served_and_said_to_be_in_danger(
-    service: Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def full(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr("api.runs.promotion.os.link", full)
-    monkeypatch.setattr("api.runs.promotion.replace_file", full)
-    answer = service.client.post("/v1/runs/current/epochs/1/promote")
-    assert (answer.status_code, answer.json()["code"]) == (507, "not_kept")
-    assert "No space left" in answer.json()["detail"]
+    service, tmp_path, monkeypatch
+):
+    monkeypatch.setattr("api.runs.promotion.os.link", fail_with(errno.ENOSPC))
+    monkeypatch.setattr("api.runs.promotion.replace_file", fail_with(errno.ENOSPC))
+    answer = promoted(service, 1)
+    assert refused(answer) == (507, "not_kept") and "No space left" in answer.json()["detail"]
     assert served(service) == speaks("current", 1)
     with running(settings_in(tmp_path)) as again:
         assert served(again) == speaks("current", 1)
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"run": "x", "epoch": 1, "sha256": "../x"}'])
-def test_a_damaged_promotion_is_none(tmp_path: Path, content: str) -> None:
+def test_a_damaged_promotion_is_none(tmp_path, content):
     (tmp_path / "promotion.json").write_text(content)
     assert promotion.read(tmp_path) is None
 
 
-def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service: Running) -> None:
+def test_requests_in_flight_finish_on_the_old_voice_and_none_fails(service):
     with ThreadPoolExecutor(4) as pool:
         asked = [pool.submit(service.say, "v" * 300, seed=seed) for seed in range(4)]
         speaking = service.parts.engine.waiting.speaking
         # On a machine that hardly gets to run, the first may be answered before the last is asked.
         service.wait_until(lambda: len(speaking) + sum(one.done() for one in asked) == 4)
         for epoch in (1, 2, 1, 2, 1):
-            answer = service.client.post(f"/v1/runs/current/epochs/{epoch}/promote")
+            answer = promoted(service, epoch)
             assert answer.json() == {"served": speaks("current", epoch)}
         found = [one.result().content[44:] for one in asked]
     assert found == [said("v" * 300, seed) for seed in range(4)]
 
 
-def test_samples_come_whole_and_in_ranges(service: Running, output: Path) -> None:
+def test_samples_come_whole_and_in_ranges(service, output):
     path = "/v1/runs/current/epochs/2/output.wav"
     data = (output / "samples" / "epoch_2_output.wav").read_bytes()
     answer = service.client.get(path)
     assert answer.content == data and answer.headers["content-type"] == "audio/wav"
-    part = service.client.get(path, headers={"range": "bytes=10-19"})
+    part, behind, nonsense = (
+        service.client.get(path, headers={"range": f"bytes={one}"}) for one in
+        ("10-19", "9999999-", "x")
+    )  # fmt: skip
     assert part.status_code == 206 and part.content == data[10:20]
-    behind = service.client.get(path, headers={"range": "bytes=9999999-"})
-    assert (behind.status_code, behind.json()["code"]) == (416, "range_not_satisfiable")
+    assert refusal(behind)[:2] == (416, "range_not_satisfiable")
     assert behind.headers["content-range"] == f"bytes */{len(data)}"
-    nonsense = service.client.get(path, headers={"range": "bytes=x"})
-    assert (nonsense.status_code, nonsense.json()["code"]) == (400, "bad_range")
-    for refusal in (behind, nonsense):
-        assert refusal.headers["content-type"] == "application/problem+json"
+    assert refusal(nonsense)[:2] == (400, "bad_range")
 
 
-def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path: Path) -> None:
+def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path):
     with pytest.raises(APIError) as caught:
         asyncio.run(wav_file(tmp_path / "gone.wav"))
     assert caught.value.status == 404
@@ -229,41 +218,31 @@ def test_a_wav_that_goes_while_it_is_asked_for_is_not_there(tmp_path: Path) -> N
 
 @pytest.mark.parametrize(
     "path",
-    [
-        "/v1/runs/nothing/epochs/1/output.wav",
-        "/v1/runs/current/epochs/99/output.wav",
-        "/v1/runs/nothing/metrics",
-        "/v1/nothing",
-        "/page/..%2f..%2fsettings.py",
-    ],
-)
-def test_what_is_not_there_is_404_without_a_path(service: Running, path: str) -> None:
+    ["/v1/runs/nothing/epochs/1/output.wav", "/v1/runs/current/epochs/99/output.wav",
+     "/v1/runs/nothing/metrics", "/v1/nothing", "/page/..%2f..%2fsettings.py"],
+)  # fmt: skip
+def test_what_is_not_there_is_404_without_a_path(service, path):
     answer = service.client.get(path)
-    assert answer.status_code == 404
-    assert answer.headers["content-type"] == "application/problem+json"
+    assert refusal(answer)[0] == 404
     assert str(Path(__file__).parents[3]) not in answer.text and "Traceback" not in answer.text
 
 
-def test_curves_are_read_on_from_where_the_last_answer_ended(
-    service: Running, output: Path
-) -> None:
-    first = service.client.get("/v1/runs/current/metrics").json()
-    assert [row["step"] for row in first["records"]] == [9, 10, 19, 20]
+def test_curves_are_read_on_from_where_the_last_answer_ended(service, output):
+    def read(since=0):
+        answer = service.client.get(f"/v1/runs/current/metrics?since={since}").json()
+        return [row["step"] for row in answer["records"]], answer["next"]
+
+    steps, first = read()
+    assert steps == [9, 10, 19, 20]
     with (output / "metrics.jsonl").open("a") as file:
         file.write('{"kind": "train", "epoch": 3, "step": 21, "loss": 1.0}\n{"half')
-    since = {"since": first["next"]}
-    second = service.client.get("/v1/runs/current/metrics", params=since).json()
-    assert [row["step"] for row in second["records"]] == [21]
-    assert service.client.get(
-        "/v1/runs/current/metrics", params={"since": second["next"]}
-    ).json() == {"records": [], "next": second["next"]}
+    steps, second = read(first)
+    assert steps == [21] and read(second) == ([], second)
     (output / "metrics.jsonl").write_text('{"step": 1}\n')  # a run that went on from earlier
-    assert service.client.get("/v1/runs/current/metrics", params=since).json()["records"]
+    assert read(first)[0]
 
 
-def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(
-    service: Running, output: Path
-) -> None:
+def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(service, output):
     seen: list[str] = []
     with service.client.stream("GET", "/events") as answer:
         assert answer.headers["content-type"].startswith("text/event-stream")
@@ -281,51 +260,40 @@ def test_events_tell_of_a_new_epoch_and_of_a_change_of_state(
     service.wait_until(lambda: not service.parts.events.listeners)
 
 
-def test_a_browser_gets_the_page_and_anything_else_the_status(service: Running) -> None:
+def test_a_browser_gets_the_page_and_anything_else_the_status(service):
     page = service.client.get("/", headers={"accept": "text/html,application/xhtml+xml,*/*;q=0.8"})
     assert page.headers["content-type"].startswith("text/html")
-    assert "default-src 'self'" in page.headers["content-security-policy"]
+    policy = page.headers["content-security-policy"]
+    assert policy.startswith("default-src 'self';") and "unsafe" not in policy
     for accept in ("*/*", "application/json"):
         assert service.client.get("/", headers={"accept": accept}).json()["device"] == "cpu"
 
 
-def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(
-    service: Running, output: Path
-) -> None:
+def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(service, output):
     """Cut short, without a manifest, set aside by the trainer, and gone: told apart."""
     run = RunFolder(output)
 
-    def told() -> tuple[str, int, str]:
-        (row,) = [row for row in service.client.get("/v1/runs").json()["runs"][0]["epochs"]
-                  if row["epoch"] == 1]  # fmt: skip
-        answer = service.client.post("/v1/runs/current/epochs/1/promote")
-        return row["checkpoint_state"], answer.status_code, answer.json().get("code", "")
-
-    def becomes(*expected: object) -> None:
-        service.wait_until(
-            lambda: service.parts.follower.runs["current"].epochs[1].state == expected[0], 10
-        )
-        assert told() == expected
+    def becomes(state, code):
+        epochs_of = service.parts.follower.runs
+        service.wait_until(lambda: epochs_of["current"].epochs[1].state == state, 10)
+        assert refused(promoted(service, 1)) == (409, code)
+        assert epochs(service)[0]["checkpoint_state"] == state
 
     path = run.checkpoint_path(1)
     path.write_bytes(path.read_bytes()[:-1])
-    becomes("damaged", 409, "damaged_checkpoint")
+    becomes("damaged", "damaged_checkpoint")
     run.manifest_path(1).rename(f"{run.manifest_path(1)}.corrupt")
-    becomes("unfinished", 409, "unfinished_checkpoint")
+    becomes("unfinished", "unfinished_checkpoint")
     aside = path.rename(f"{path}.corrupt")
-    becomes("damaged", 409, "damaged_checkpoint")
+    becomes("damaged", "damaged_checkpoint")
     Path(aside).unlink()
-    becomes("pruned", 409, "no_checkpoint")
+    becomes("pruned", "no_checkpoint")
 
 
-def test_a_sample_shows_when_its_words_are_spoken(service: Running, output: Path) -> None:
-    def sample(epoch: int) -> dict[str, Any]:
-        rows = service.client.get("/v1/runs").json()["runs"][0]["epochs"]
-        found: dict[str, Any] = next(row["sample"] for row in rows if row["epoch"] == epoch)
-        return found
-
-    assert sample(1)["words"] == [{"word": "Hello", "start_time": 0.1, "end_time": 0.6}]
-    assert sample(1)["ending"] == "good"
+def test_a_sample_shows_when_its_words_are_spoken(service, output):
+    sample = epochs(service)[0]["sample"]
+    assert sample["words"] == [{"word": "Hello", "start_time": 0.1, "end_time": 0.6}]
+    assert sample["ending"] == "good"
     sidecar = output / "samples" / "epoch_2_output.json"
     sidecar.write_text(json.dumps(json.loads(sidecar.read_text()) | {"words": [{"word": 1}]}))
-    service.wait_until(lambda: sample(2)["words"] is None, 10)
+    service.wait_until(lambda: epochs(service)[1]["sample"]["words"] is None, 10)

@@ -4,8 +4,6 @@ import io
 import json
 import struct
 import time
-from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
@@ -17,7 +15,8 @@ from api.errors import APIError
 from api.voices.decoding import decoded
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices
-from tests.api.conftest import Running
+from tests.api.heard import refusal
+from tests.api.sounds import file_of, speech, upload
 from xtts.inference import latents_file
 
 RECORDING = DecodedRecording(b"RIFF", 1.0, {})
@@ -25,55 +24,33 @@ OTHER = DecodedRecording(b"RIFF stays", 1.0, {})
 SINE = 0.3 * np.sin(np.arange(44_100) / 10)
 
 
-def speech(seconds: float = 2.0, rate: int = 22_050) -> np.ndarray:
-    time_axis = np.arange(int(seconds * rate)) / rate
-    syllables = np.clip(np.sin(2 * np.pi * 3 * time_axis) + 0.3, 0, 1)
-    pitch = 180 * time_axis + 15 * np.sin(2 * np.pi * 0.7 * time_axis)
-    voiced = sum(np.sin(2 * np.pi * k * pitch) / k for k in range(1, 20))
-    return (0.15 * syllables * voiced).astype("float32")
-
-
-def file_of(sound: np.ndarray, rate: int = 22_050, **how: Any) -> bytes:
-    out = io.BytesIO()
-    soundfile.write(out, sound, rate, **({"format": "WAV"} | how))
-    return out.getvalue()
-
-
-def upload(service: Running, data: bytes, name: str = "Anna") -> Any:
-    return service.client.post("/v1/voices", files={"file": ("x.wav", data)}, data={"name": name})
-
-
-def test_a_voice_lives_from_upload_to_deletion(service: Running) -> None:
+def test_an_uploaded_voice_is_listed_and_leaves_nothing(service):
     made = upload(service, file_of(speech()))
     assert made.status_code == 201
     voice = made.json()
-    assert voice["name"] == "Anna" and voice["origin"] == "upload"
-    assert voice["duration_seconds"] == 2.0
+    assert (voice["name"], voice["origin"], voice["duration_seconds"]) == ("Anna", "upload", 2.0)
     listed = service.client.get("/v1/voices").json()["voices"]
     assert [one["id"] for one in listed] == ["default", voice["id"]]
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
-    assert service.say("hello", voice=voice["id"]).status_code == 200
     assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
-    for call in (service.client.get, service.client.delete):
-        assert call(f"/v1/voices/{voice['id']}").status_code == 404
-    assert service.say("hello", voice=voice["id"]).status_code == 404
     assert [path.name for path in service.parts.voices.folder.iterdir()] == [".lock"]
 
 
+STEREO = np.stack([speech(), speech()], axis=1)
+ID3 = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
+
+
 @pytest.mark.parametrize(
-    "how", [{"format": "FLAC"}, {"format": "OGG"}, {"format": "MP3"}, {"subtype": "FLOAT"},
-            {"subtype": "PCM_24"}],
+    "data",
+    [*(file_of(STEREO, format=form) for form in ("FLAC", "OGG", "MP3")),
+     *(file_of(STEREO, subtype=form) for form in ("FLOAT", "PCM_24")),
+     ID3 + file_of(speech(), format="MP3")],
+    ids=["flac", "ogg", "mp3", "float", "24 bit", "mp3 with a tag"],
 )  # fmt: skip
-def test_other_forms_are_read_too(service: Running, how: dict[str, Any]) -> None:
-    stereo = np.stack([speech(), speech()], axis=1)
-    answer = upload(service, file_of(stereo, **how))
+def test_other_forms_are_read_too(service, data):
+    answer = upload(service, data)
     assert answer.status_code == 201, answer.text
     assert answer.json()["duration_seconds"] == pytest.approx(2.0, abs=0.1)
-
-
-def test_an_mp3_with_a_tag_is_read(service: Running) -> None:
-    tag = b"ID3\x04\0\0\0\0\0\x14" + bytes(20)
-    assert upload(service, tag + file_of(speech(), format="MP3")).status_code == 201
 
 
 @pytest.mark.parametrize(
@@ -94,13 +71,13 @@ def test_an_mp3_with_a_tag_is_read(service: Running) -> None:
         (file_of(np.random.default_rng(0).normal(0, 0.1, 44_100)), "steady tone or noise"),
     ],
 )
-def test_what_is_no_usable_recording_is_refused(service: Running, data: bytes, words: str) -> None:
+def test_what_is_no_usable_recording_is_refused(service, data, words):
     answer = upload(service, data)
     assert answer.status_code == 422 and words in answer.json()["detail"]
     assert not service.parts.voices.all()
 
 
-def test_a_bomb_is_refused_by_its_header_in_no_time(service: Running) -> None:
+def test_a_bomb_is_refused_by_its_header_in_no_time(service):
     """250 kB of FLAC that hold an hour of silence, 302 MB decoded."""
     out = io.BytesIO()
     with soundfile.SoundFile(out, "w", 22_050, 1, "PCM_16", format="FLAC") as file:
@@ -122,11 +99,11 @@ def test_a_bomb_is_refused_by_its_header_in_no_time(service: Running) -> None:
 @pytest.mark.parametrize(
     "name", ["", " ", "\u200b", "\x00", "x" * 101], ids=["empty", "space", "zero", "nul", "long"]
 )
-def test_a_name_that_cannot_be_seen_is_refused(service: Running, name: str) -> None:
+def test_a_name_that_cannot_be_seen_is_refused(service, name):
     assert upload(service, file_of(speech()), name).status_code == 422
 
 
-def test_a_file_is_needed_and_not_more_than_is_allowed(service: Running) -> None:
+def test_a_file_is_needed_and_not_more_than_is_allowed(service):
     client = service.client
     assert client.post("/v1/voices", data={"name": "x"}).status_code == 422
     assert client.post("/v1/voices", content=b"x").status_code == 422
@@ -143,9 +120,8 @@ def test_a_file_is_needed_and_not_more_than_is_allowed(service: Running) -> None
     st.binary(max_size=200), st.booleans(),
 )  # fmt: skip
 def test_a_wav_header_of_any_kind_is_a_recording_or_a_sentence(
-    magic: bytes, riff: int, form: int, channels: int, rate: int, bits: int, size: int,
-    rest: bytes, data_first: bool,
-) -> None:  # fmt: skip
+    magic, riff, form, channels, rate, bits, size, rest, data_first
+):
     fmt = struct.pack("<4sIHHIIHH", b"fmt ", 16, form, channels, rate, 0, 0, bits)
     data = struct.pack("<4sI", b"data", size) + rest
     parts = data + fmt if data_first else fmt + data
@@ -156,7 +132,7 @@ def test_a_wav_header_of_any_kind_is_a_recording_or_a_sentence(
 
 
 @pytest.mark.parametrize("identity", ["../secret", "SECRET1234567", "secret", "x" * 12 + "\n"])
-def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path: Path, identity: str) -> None:
+def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path, identity):
     voices = Voices(tmp_path / "voices")
     voices.folder.mkdir()
     about = {"id": identity, "name": "x", "created": "", "duration_seconds": 1.0, "sha256": ""}
@@ -167,7 +143,7 @@ def test_what_is_no_id_is_no_voice_even_where_its_file_is(tmp_path: Path, identi
     assert caught.value.status == 404
 
 
-def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> None:
+def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path):
     voices = Voices(tmp_path)
     gone, stays = voices.add("x", RECORDING), voices.add("x", OTHER)
     latents = [
@@ -183,11 +159,11 @@ def test_deleting_a_voice_deletes_its_latents_of_every_model(tmp_path: Path) -> 
     assert not any(gone.sha256 in str(path) or gone.id in str(path) for path in tmp_path.rglob("*"))
 
 
-def test_nothing_of_a_deleted_voice_remains(real: Running) -> None:
+def test_nothing_of_a_deleted_voice_remains(real):
     """With the embedded model: what it took from the recording is on the disk, and then is not."""
     folder = real.parts.voices.folder
 
-    def files() -> set[Path]:
+    def files():
         return {path for path in folder.rglob("*") if path.is_file() and path.name != ".lock"}
 
     before = files()
@@ -199,49 +175,41 @@ def test_nothing_of_a_deleted_voice_remains(real: Running) -> None:
     assert real.say("Yes.", voice=voice).status_code == 404
 
 
-def test_a_voice_is_renamed_and_speaks_by_its_new_name(service: Running) -> None:
+def test_a_new_name_is_one_that_can_be_seen(service):
     voice = upload(service, file_of(speech())).json()
     where = f"/v1/voices/{voice['id']}"
     answer = service.client.patch(where, json={"name": "  Ben\u200b \n"})
     assert answer.status_code == 200 and answer.json() == voice | {"name": "Ben"}
-    assert service.client.get(where).json() == voice | {"name": "Ben"}
     assert service.say("hello", voice="Ben").status_code == 200
-    assert service.say("hello", voice="Anna").status_code == 404
     assert service.client.patch("/v1/voices/default", json={"name": "x"}).status_code == 409
-    assert service.client.patch("/v1/voices/000000000000", json={"name": "x"}).status_code == 404
     for name in ("", "\n", "x" * 101, None):
         assert service.client.patch(where, json={"name": name}).status_code == 422
 
 
 @pytest.mark.parametrize("name", ["default", "alloy", " Nova ", "DEFAULT"])
-def test_a_name_that_always_means_the_served_voice_is_refused(service: Running, name: str) -> None:
+def test_a_name_that_always_means_the_served_voice_is_refused(service, name):
     voice = upload(service, file_of(speech())).json()
-    where = f"/v1/voices/{voice['id']}"
-    for answer in (
-        upload(service, file_of(speech()), name),
-        service.client.patch(where, json={"name": name}),
-    ):
-        assert (answer.status_code, answer.json()["code"]) == (422, "reserved_name")
-        assert answer.json()["param"] == "name" and "shimmer" in answer.json()["detail"]
+    renamed = service.client.patch(f"/v1/voices/{voice['id']}", json={"name": name})
+    for answer in (upload(service, file_of(speech()), name), renamed):
+        assert refusal(answer) == (422, "reserved_name", "name")
     assert [one.name for one in service.parts.voices.all()] == ["Anna"]
 
 
-def test_one_recording_is_taken_at_a_time(service: Running) -> None:
+def test_one_recording_is_taken_at_a_time(service):
     for path, field in (("/v1/voices", "file"), ("/clone_speaker", "wav_file")):
         files = [(field, (f"{n}.wav", file_of(speech()))) for n in range(3)]
         answer = service.client.post(path, files=files, data={"name": "Anna"})
-        assert (answer.status_code, answer.json()["code"]) == (422, "several_files"), path
-        assert "3 times" in answer.json()["detail"] and answer.json()["param"] == field
+        assert refusal(answer) == (422, "several_files", field), path
     assert service.parts.voices.all() == []
 
 
-def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service: Running) -> None:
+def test_a_file_whose_name_means_the_served_voice_is_cloned_under_another(service):
     data = {"wav_file": ("Default.wav", file_of(speech()))}
     assert service.client.post("/clone_speaker", files=data).status_code == 200
     assert [one.name for one in service.parts.voices.all()] == ["cloned"]
 
 
-def test_a_voice_tells_the_quality_of_its_recording(service: Running) -> None:
+def test_a_voice_tells_the_quality_of_its_recording(service):
     quality = upload(service, file_of(speech())).json()["quality"]
     assert quality["word"] == "usable" and "s of speech" in quality["remarks"][0]
     clipped = upload(service, file_of(np.clip(9 * speech(12.0), -1, 1))).json()["quality"]
@@ -250,7 +218,7 @@ def test_a_voice_tells_the_quality_of_its_recording(service: Running) -> None:
     assert service.client.get("/v1/voices").json()["voices"][0]["quality"] is None
 
 
-def test_a_voice_of_an_earlier_version_has_no_quality(service: Running) -> None:
+def test_a_voice_of_an_earlier_version_has_no_quality(service):
     voice = upload(service, file_of(speech())).json()
     path = service.parts.voices.folder / f"{voice['id']}.json"
     kept = json.loads(path.read_text())

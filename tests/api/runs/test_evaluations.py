@@ -1,17 +1,17 @@
 """A run's evaluation over HTTP: candidates with their figures, and the sentences that they said."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import running, settings_in
+from tests.api.heard import refused
 from tests.api.judged_run import CANDIDATES, PATIENT, row, served
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
 from xtts.voices.run_folder import RunFolder
 
 
-def test_rows_have_the_base_first_and_what_each_figure_is(still: Running) -> None:
+def test_rows_have_the_base_first_and_what_each_figure_is(still):
     run = still.client.get("/v1/runs").json()["runs"][0]
     found = run["evaluation"]
     assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
@@ -29,7 +29,7 @@ def test_rows_have_the_base_first_and_what_each_figure_is(still: Running) -> Non
     assert [epoch["is_best"] for epoch in run["epochs"]] == [True, False]
 
 
-def test_a_figure_that_is_no_number_is_null(service: Running, output: Path) -> None:
+def test_a_figure_that_is_no_number_is_null(service, output):
     path = RunFolder(output).evaluation_file
     other = path.with_suffix(".part")  # as the trainer does: nobody reads half of it
     other.write_text(path.read_text().replace('"mean": 0.2', '"mean": NaN'))
@@ -37,18 +37,15 @@ def test_a_figure_that_is_no_number_is_null(service: Running, output: Path) -> N
     service.wait_until(lambda: row(service, "base")["judges"]["voice"]["mean"] is None, 10)
 
 
-def test_a_run_without_an_evaluation_says_so(tmp_path: Path) -> None:
+def test_a_run_without_an_evaluation_says_so(tmp_path):
     write_epoch(tmp_path / "output", 1)
     with running(settings_in(tmp_path), limits=PATIENT) as service:
         found = service.client.get("/v1/runs").json()
         assert found["runs"][0]["evaluation"] is None and found["follows"] == "latest"
-        answer = service.client.get("/v1/runs/current/evaluation")
-        assert (answer.status_code, answer.json()["code"]) == (404, "no_evaluation")
+        assert refused(service.client.get("/v1/runs/current/evaluation")) == (404, "no_evaluation")
 
 
-def test_a_damaged_evaluation_is_none_and_is_told_once(
-    service: Running, output: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_evaluation_is_none_and_is_told_once(service, output, caplog):
     RunFolder(output).evaluation_file.write_text("{")
     follower = service.parts.follower
     service.wait_until(lambda: follower.runs["current"].evaluation is None, 10)
@@ -58,14 +55,12 @@ def test_a_damaged_evaluation_is_none_and_is_told_once(
     assert len(told) == 1 and looks >= 1
 
 
-def test_an_epoch_that_was_trained_again_is_not_what_was_judged(
-    service: Running, output: Path
-) -> None:
+def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output):
     write_epoch(output, 1, content=b"another epoch 1")
     follower = service.parts.follower
     service.wait_until(lambda: (served(service) or {}).get("epoch") == 2, 30)
 
-    def names() -> list[str]:
+    def names():
         run = service.client.get("/v1/runs").json()["runs"][0]
         return [one["id"] for one in run["evaluation"]["candidates"]]
 
@@ -74,7 +69,7 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(
     assert "not on disk" in follower.reason
 
 
-def test_sentences_are_told_with_where_they_are_heard(still: Running) -> None:
+def test_sentences_are_told_with_where_they_are_heard(still):
     output = still.parts.settings.output_dir
     found = still.client.get("/v1/runs/current/evaluation").json()
     assert [one["id"] for one in found["candidates"]] == ["base", "epoch_1", "epoch_2"]
@@ -94,9 +89,7 @@ def test_sentences_are_told_with_where_they_are_heard(still: Running) -> None:
     assert still.client.get("/v1/runs/nothing/evaluation").status_code == 404
 
 
-def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(
-    service: Running, output: Path, tmp_path: Path
-) -> None:
+def test_nothing_outside_the_run_is_served_whatever_its_evaluation_says(service, output, tmp_path):
     secret = tmp_path / "secret.wav"
     secret.write_bytes(b"secret")
     link = output / "samples" / "link.wav"

@@ -1,10 +1,9 @@
 """Which voice is served where a run was evaluated, and why."""
 
-from pathlib import Path
-
 import pytest
 
-from tests.api.conftest import Running, running, settings_in
+from tests.api.conftest import running, settings_in
+from tests.api.heard import refused
 from tests.api.judged_run import PATIENT, preview, row, served, write_judged_run
 from tests.api.run_folders import (
     candidate,
@@ -17,17 +16,15 @@ from tests.api.run_folders import (
 from xtts.voices.run_folder import RunFolder
 
 
-def test_without_voice_the_best_is_served_and_the_status_says_why(still: Running) -> None:
+def test_without_voice_the_best_is_served_and_the_status_says_why(still):
     assert served(still) == {"run": "current", "epoch": 1, "candidate": "epoch_1"}
-    status = still.client.get("/status").json()
+    status = still.status()
     assert status["voice"].startswith("epoch 1 ")
     assert status["voice_reason"] == "By the run's evaluation. It speaks best."
     assert still.client.get("/v1/runs").json()["follows"] == "best"
 
 
-def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
-    service: Running, output: Path
-) -> None:
+def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(service, output):
     write_blend(output, 2, 0.5)
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, candidate(output, "epoch", 2, 1.0), blend)
@@ -35,7 +32,7 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
     expected = {"run": "current", "epoch": 2, "candidate": name}
     service.wait_until(lambda: served(service) == expected, 10)
     assert row(service, name)["is_served"] and row(service, name)["is_best"]
-    assert service.client.get("/status").json()["voice"].startswith("epoch 2 at 50% (")
+    assert service.status()["voice"].startswith("epoch 2 at 50% (")
     base = candidate(output, "base")
     write_evaluated(output, base, candidate(output, "epoch", 2, 1.0))
     expected = {"run": "current", "epoch": 0, "candidate": "base"}
@@ -51,11 +48,11 @@ def test_a_new_verdict_is_followed_to_a_blend_and_to_the_base(
     assert served(service) == expected and service.parts.engine.standing.voice.decoder
 
 
-def test_a_decoder_that_is_learned_meanwhile_is_taken(service: Running, output: Path) -> None:
+def test_a_decoder_that_is_learned_meanwhile_is_taken(service, output):
     """It comes when a run ends, for weights that may speak already; without it they go on."""
     keys = [service.parts.engine.standing.key]
 
-    def another() -> bool:
+    def another():
         return service.parts.engine.standing.key not in keys
 
     for content in (b"one", b"another"):
@@ -72,48 +69,40 @@ def test_a_decoder_that_is_learned_meanwhile_is_taken(service: Running, output: 
     assert not another() and service.parts.engine.standing.voice.decoder == ""
 
 
-def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(
-    service: Running, output: Path
-) -> None:
+def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(service, output):
     write_blend(output, 1, 0.5)  # as left behind by a kill between best.pt and evaluation.json
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, blend)
-    service.wait_until(lambda: "is not on disk" in service.parts.follower.reason, 10)
+    service.wait_until(lambda: "not on disk" in service.parts.follower.reason, 10)
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
-    answer = preview(service, "epoch_2_share_0.5", "hello")
-    assert (answer.status_code, answer.json()["code"]) == (409, "no_checkpoint")
+    assert refused(preview(service, "epoch_2_share_0.5", "hello")) == (409, "no_checkpoint")
     # Its epoch speaks in its place, not the newest.
     blend = candidate(output, "blend", 1, 0.7)
     write_evaluated(output, blend, blend)
     service.wait_until(lambda: served(service)["candidate"] == "epoch_1", 10)
-    assert "Epoch 1, which it is a blend of, speaks" in service.parts.follower.reason
+    assert "blend" in service.parts.follower.reason
 
 
 @pytest.mark.parametrize(
     ("voice", "epoch", "reason"),
-    [
-        ("latest", 2, "VOICE=latest: Epoch 2 is the newest."),
-        ("best", 1, "VOICE=best: By the run's evaluation. It speaks best."),
-    ],
+    [("latest", 2, "VOICE=latest: Epoch 2"), ("best", 1, "VOICE=best: By the run's evaluation.")],
 )
-def test_what_voice_says_goes_before(tmp_path: Path, voice: str, epoch: int, reason: str) -> None:
+def test_what_voice_says_goes_before(tmp_path, voice, epoch, reason):
     write_judged_run(tmp_path)
     with running(settings_in(tmp_path, voice=voice), limits=PATIENT) as service:
         assert served(service)["epoch"] == epoch
-        assert service.client.get("/status").json()["voice_reason"] == reason
+        assert service.status()["voice_reason"].startswith(reason)
 
 
-def test_a_promoted_epoch_goes_before_the_best(service: Running) -> None:
+def test_a_promoted_epoch_goes_before_the_best(service):
     service.client.post("/v1/runs/current/epochs/2/promote")
-    assert service.client.get("/status").json()["voice_reason"] == "Epoch 2 was promoted."
+    assert service.status()["voice_reason"] == "Epoch 2 was promoted."
     answer = service.client.delete("/v1/promotion").json()
     assert answer["served"]["candidate"] == "epoch_1"
 
 
-def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(
-    service: Running, output: Path
-) -> None:
+def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, output):
     write_learned_decoder(output, 1)
     service.wait_until(lambda: service.parts.engine.standing.voice.decoder != "", 10)
     learned = service.parts.engine.standing.voice.decoder
@@ -124,7 +113,7 @@ def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(
     for path in (run.checkpoint_path(1), run.best_decoder, run.best_decoder_record):
         path.unlink()
 
-    def opened_from_what_was_kept() -> bool:
+    def opened_from_what_was_kept():
         return str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept))
 
     service.wait_until(opened_from_what_was_kept, 10)

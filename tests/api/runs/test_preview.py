@@ -4,43 +4,35 @@ asks, within the same limits."""
 import os
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.api.conftest import Running, settings_in
-from tests.api.dialects.heard import said
-from tests.api.judged_run import (
-    CANDIDATES,
-    PATIENT,
-    preview,
-    row,
-    served,
-)
+from tests.api.conftest import settings_in
+from tests.api.heard import refused, said
+from tests.api.judged_run import CANDIDATES, PATIENT, preview, row, served
 from tests.api.threads import at_once
 from xtts.voices.run_folder import RunFolder
 
 
-def test_a_candidate_speaks_for_its_caller_alone(still: Running) -> None:
-    before = still.client.get("/status").json()["voice"]
+def test_a_candidate_speaks_for_its_caller_alone(still):
+    before = still.status()["voice"]
     counted = still.parts.metrics.requests.labels("200")._value.get()
     for name, who in (("epoch_2", "checkpoint_epoch_2.pt"), ("base", "checkpoint_epoch_2.pt base")):
         answer = preview(still, name, "!who")
         assert answer.content[44:] == said(f"!who {who}", 0)
         assert still.say("!who").content[44:] == said("!who checkpoint_epoch_1.pt", 0)
-    assert still.client.get("/status").json()["voice"] == before
+    assert still.status()["voice"] == before
     assert served(still)["candidate"] == "epoch_1" and not row(still, "epoch_2")["is_served"]
     assert still.parts.metrics.requests.labels("200")._value.get() == counted + 4
 
 
-def test_the_served_candidate_is_not_opened_twice(still: Running) -> None:
+def test_the_served_candidate_is_not_opened_twice(still):
     before = still.parts.engine.previews.current
     assert preview(still, "epoch_1", "hello").content == still.say("hello").content
     assert still.parts.engine.previews.current is before
 
 
-def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running) -> None:
+def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service):
     slot = service.parts.engine.previews
     preview(service, "epoch_2", "hello")
     first = slot.current.key
@@ -53,77 +45,49 @@ def test_one_candidate_is_open_at_a_time_and_it_is_closed_again(service: Running
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
-def test_those_who_want_another_candidate_wait_for_those_who_speak(
-    still: Running,
-) -> None:
+def test_those_who_want_another_candidate_wait_for_those_who_speak(still):
     """Both are answered whole, and never are both voices open."""
-    names = ("epoch_2", "epoch_2", "base", "base")
-    answers = at_once([
-        partial(preview, still, name, "p" * 200, seed=seed)
-        for seed, name in enumerate(names, 1)
-    ])  # fmt: skip
-    assert sorted(answer.content[44:] for answer in answers) == sorted(
-        said("p" * 200, seed) for seed in (1, 2, 3, 4)
-    )
+    names, text = ("epoch_2", "epoch_2", "base", "base"), "p" * 200
+    answers = at_once([partial(preview, still, name, text, seed=n) for n, name in enumerate(names)])
+    assert [answer.content[44:] for answer in answers] == [said(text, n) for n in range(4)]
 
 
-def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service: Running) -> None:
+def test_who_waits_too_long_for_another_candidate_is_told_to_come_back(service):
     engine = service.parts.engine
     engine.previews._limits = replace(PATIENT, deadline=0.3)
     body = {"input": "v" * 4000, "response_format": "pcm"}
     with service.client.stream("POST", f"{CANDIDATES}/epoch_2/speech", json=body) as answer:
         sound = answer.iter_raw()
         next(sound)
-        refused = preview(service, "base", "hello")
-    assert (refused.status_code, refused.json()["code"]) == (503, "preview_busy")
-    assert int(refused.headers["retry-after"]) > 0
+        busy = preview(service, "base", "hello")
+    assert refused(busy) == (503, "preview_busy") and int(busy.headers["retry-after"]) > 0
     # Whoever goes away frees it.
     engine.previews._limits = PATIENT
     assert preview(service, "base", "hello").status_code == 200
 
 
-def test_no_more_wait_for_a_candidate_than_for_their_turn(
-    still: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(still.parts.engine.previews, "_limits", replace(PATIENT, queue=0))
-    answer = preview(still, "epoch_2", "hello")
-    assert (answer.status_code, answer.json()["code"]) == (503, "queue_full")
-
-
-def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service: Running) -> None:
-    answer = preview(service, "epoch_2", "!signal SIGSEGV")
-    assert answer.status_code == 503
+def test_a_candidate_that_dies_is_told_and_the_served_voice_comes_back(service):
+    assert preview(service, "epoch_2", "!signal SIGSEGV").status_code == 503
     assert service.parts.engine.previews.current is None
     service.wait_ready()
     assert served(service)["candidate"] == "epoch_1"
     # The same words are no suspect where another voice says them.
-    digests = service.parts.engine.waiting.deaths
-    assert len(digests) == 1
+    assert len(service.parts.engine.waiting.deaths) == 1
     assert preview(service, "epoch_2", "hello").status_code == 200
 
 
-def test_a_candidate_whose_output_is_no_number_does_not_make_the_service_unready(
-    still: Running,
-) -> None:
-    answer = preview(still, "epoch_2", "!nan")
-    assert (answer.status_code, answer.json()["code"]) == (503, "not_finite")
-    assert still.parts.engine.ready
-
-
-def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service: Running, output: Path) -> None:
+def test_a_pruned_epoch_is_refused_and_can_still_be_heard(service, output):
     run = RunFolder(output)
     run.manifest_path(2).unlink()
     run.checkpoint_path(2).unlink()
     service.wait_until(lambda: service.parts.follower.runs["current"].epochs[2].state == "pruned")
     answer = preview(service, "epoch_2", "hello")
-    assert (answer.status_code, answer.json()["code"]) == (409, "no_checkpoint")
+    assert refused(answer) == (409, "no_checkpoint")
     assert "pruned" in answer.json()["detail"] and not row(service, "epoch_2")["can_speak"]
     assert service.client.get(f"{CANDIDATES}/epoch_2/sentences/0.wav").status_code == 200
 
 
-def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(
-    service: Running, output: Path
-) -> None:
+def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(service, output):
     os.rename(output, output.with_name("bad"))
     (output.with_name("output")).symlink_to(output.with_name("bad"))
     service.parts.follower.settings = settings_in(output.parent, output_dir=output.parent / "bad")
@@ -131,17 +95,29 @@ def test_a_candidate_that_cannot_be_opened_is_refused_without_its_path(
         lambda: "bad" in str(service.parts.follower.runs["current"].epochs[2].checkpoint), 10
     )
     answer = preview(service, "epoch_2", "hello")
-    assert (answer.status_code, answer.json()["code"]) == (422, "refused")
-    assert "/secret" not in answer.text
+    assert refused(answer) == (422, "refused") and "/secret" not in answer.text
     assert service.say("hello").status_code == 200
 
 
-@pytest.mark.parametrize("more", [{"low_memory": True}, {"backend": "onnx"}])
-def test_where_a_second_voice_has_no_room_it_is_refused(
-    still: Running, monkeypatch: pytest.MonkeyPatch, more: dict[str, Any]
-) -> None:
+@pytest.mark.parametrize(
+    ("name", "text", "compute", "limits", "code"),
+    [
+        ("epoch_9", "hello", {}, {}, (404, "no_candidate")),
+        ("epoch_2", "!nan", {}, {}, (503, "not_finite")),
+        # Where a second voice has no room.
+        ("epoch_2", "hello", {"low_memory": True}, {}, (409, "no_preview")),
+        ("epoch_2", "hello", {"backend": "onnx"}, {}, (409, "no_preview")),
+        # No more wait for a candidate than for their turn.
+        ("epoch_2", "hello", {}, {"queue": 0}, (503, "queue_full")),
+    ],
+)
+def test_why_a_candidate_is_not_heard_is_told_and_the_service_stays_ready(
+    still, name, text, compute, limits, code
+):
     engine = still.parts.engine
-    compute = replace(engine.how.compute, **more)
-    monkeypatch.setattr(engine, "how", replace(engine.how, compute=compute))
-    answer = preview(still, "epoch_2", "hello")
-    assert (answer.status_code, answer.json()["code"]) == (409, "no_preview")
+    with pytest.MonkeyPatch.context() as patch:
+        how = replace(engine.how, compute=replace(engine.how.compute, **compute))
+        patch.setattr(engine, "how", how)
+        patch.setattr(engine.previews, "_limits", replace(PATIENT, **limits))
+        assert refused(preview(still, name, text)) == code
+    assert engine.ready

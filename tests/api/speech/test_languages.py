@@ -23,22 +23,22 @@ XTTS = ("en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl", "cs", "ar", 
         ("Auto", ""), ("auto", ""), ("", ""), (None, ""), ("  ", ""),
     ],
 )  # fmt: skip
-def test_what_is_asked_for_becomes_the_voices_own_word(asked: str | None, spoken: str) -> None:
+def test_what_is_asked_for_becomes_the_voices_own_word(asked, spoken):
     assert language_of(asked, XTTS) == spoken
 
 
-def test_every_language_of_xtts_has_a_name_that_leads_back_to_it() -> None:
+def test_every_language_of_xtts_has_a_name_that_leads_back_to_it():
     assert {code_of(name) for name in NAMES.values()} == set(NAMES)
     assert {language_of(name, XTTS) for name in NAMES.values()} == set(XTTS)
 
 
-def test_another_language_is_refused_with_those_that_there_are() -> None:
+def test_another_language_is_refused_with_those_that_there_are():
     with pytest.raises(APIError) as caught:
         language_of("Klingon", ("en", "pt"), "lang_code")
     assert (caught.value.status, caught.value.param) == (400, "lang_code")
     assert caught.value.detail == "lang_code is 'Klingon'; this voice speaks en, pt."
 
 
-def test_before_the_voice_is_open_a_language_is_not_judged() -> None:
+def test_before_the_voice_is_open_a_language_is_not_judged():
     assert language_of("Klingon", ()) == "klingon"
     assert language_of("English", ()) == "en"

@@ -40,7 +40,7 @@ def words_of(service: Running, **how: Any) -> tuple[bytes, list[dict[str, Any]],
     return sound, words, [piece["ending"] for piece in lines[-1]["pieces"]]
 
 
-def test_onnx_tells_the_words_and_times_of_torch(tmp_path: Path) -> None:
+def test_onnx_tells_the_words_and_times_of_torch(tmp_path):
     exported = tmp_path / "exported"
     exporter.export(exporter.source_of_folder(DEMO), exported, ["fp32"])
     ways: tuple[dict[str, Any], ...] = ({}, {"stream": False})

@@ -13,14 +13,14 @@ def recording() -> tuple[np.ndarray, int]:
     return soundfile.read(DEMO / "reference.wav", dtype="float32")
 
 
-def test_a_clean_recording_is_good(recording: tuple[np.ndarray, int]) -> None:
+def test_a_clean_recording_is_good(recording):
     found = measure(*recording)
     assert (found["word"], found["remarks"], found["clipped_share"]) == ("good", [], 0.0)
     assert found["snr_db"] > 40 and 5 < found["speech_seconds"] < 8
 
 
 @pytest.mark.parametrize(("noise", "word"), [(0.003, "good"), (0.01, "usable"), (0.05, "poor")])
-def test_noise_is_told_in_db(recording: tuple[np.ndarray, int], noise: float, word: str) -> None:
+def test_noise_is_told_in_db(recording, noise, word):
     sound, rate = recording
     drawn = np.random.default_rng(0).normal(0, noise, len(sound)).astype("float32")
     found = measure(sound + drawn, rate)
@@ -30,7 +30,7 @@ def test_noise_is_told_in_db(recording: tuple[np.ndarray, int], noise: float, wo
     assert bool(found["remarks"]) == (word != "good")
 
 
-def test_clipping_shortness_and_quiet_are_told(recording: tuple[np.ndarray, int]) -> None:
+def test_clipping_shortness_and_quiet_are_told(recording):
     sound, rate = recording
     clipped = measure(np.clip(8 * sound, -1, 1), rate)
     assert clipped["word"] == "poor" and clipped["clipped_share"] > 0.05

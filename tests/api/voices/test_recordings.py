@@ -1,7 +1,6 @@
 """The child that decodes uploads: what limits it, what its end means, and that it is gone."""
 
 import asyncio
-import io
 import os
 import resource
 import signal
@@ -12,11 +11,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import soundfile
 
 from api.errors import APIError
 from api.voices import recordings
-from tests.api.routes.test_voice_routes import file_of, speech
+from api.voices.recordings_child import NO_MEMORY
+from tests.api.sounds import KINDS, file_of, made, speech
 
 WAV = b"RIFF\0\0\0\0WAVE"
 
@@ -36,71 +35,56 @@ def status_of(pid: int) -> dict[str, str]:
 
 
 @pytest.mark.parametrize("data", [WAV, b"\0\0\0\x18ftypM4A " + bytes(200)], ids=["wav", "m4a"])
-def test_the_child_that_reads_an_upload_has_limits_and_one_thread(
-    data: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_child_that_reads_an_upload_has_limits_and_one_thread(data, monkeypatch):
     """Looked at from outside, where the service itself starts it and before it reads a byte.
 
     OpenBLAS starts a thread for each core when numpy is imported, and each takes 40 MB of the
     address space: with 24 cores an upload was "damaged".
     """
-    seen: dict[str, object] = {}
+    seen: dict[str, int] = {}
+    start = asyncio.create_subprocess_exec
 
-    async def look() -> None:
-        start = asyncio.create_subprocess_exec
+    async def started(*command, **how):
+        child = await start(*command, **how)
+        end = time.monotonic() + 60
+        unlimited = (resource.RLIM_INFINITY,) * 2
+        while resource.prlimit(child.pid, resource.RLIMIT_FSIZE) == unlimited:
+            assert time.monotonic() < end and child.returncode is None
+            await asyncio.sleep(0.01)
+        for name in ("AS", "CPU", "CORE", "FSIZE"):
+            seen[name] = resource.prlimit(child.pid, getattr(resource, f"RLIMIT_{name}"))[0]
+        seen["threads"] = int(status_of(child.pid)["Threads"])
+        return child
 
-        async def started(*command: str, **how: object) -> asyncio.subprocess.Process:
-            child = await start(*command, **how)  # type: ignore[arg-type]
-            end = time.monotonic() + 60
-            unlimited = (resource.RLIM_INFINITY,) * 2
-            while resource.prlimit(child.pid, resource.RLIMIT_FSIZE) == unlimited:
-                assert time.monotonic() < end and child.returncode is None
-                await asyncio.sleep(0.01)
-            for name in ("AS", "CPU", "CORE", "FSIZE"):
-                kind = getattr(resource, f"RLIMIT_{name}")
-                seen[name] = resource.prlimit(child.pid, kind)[0]
-            seen["status"] = status_of(child.pid)
-            return child
-
-        monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
-        with pytest.raises(APIError, match="cannot be decoded"):
-            await recordings.decoded(data)
-
+    monkeypatch.setattr(asyncio, "create_subprocess_exec", started)
     monkeypatch.setattr(recordings, "WALL_SECONDS", 60.0)
     for name in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS"):
         monkeypatch.setenv(name, "64")
-    asyncio.run(look())
-    assert 1 << 30 <= seen["AS"] < 1.5 * (1 << 30)  # type: ignore[operator]
-    assert 0 < seen["CPU"] <= 30  # type: ignore[operator]
-    assert (seen["CORE"], seen["FSIZE"]) == (0, 0)
-    assert seen["status"]["Threads"] == "1"  # type: ignore[index]
+    assert "cannot be decoded" in refusal_of(data).detail
+    assert 1 << 30 <= seen["AS"] < 1.5 * (1 << 30) and 0 < seen["CPU"] <= 30
+    assert (seen["CORE"], seen["FSIZE"], seen["threads"]) == (0, 0, 1)
 
 
 @pytest.mark.parametrize(
     ("program", "status", "words"),
     [
-        ("import sys; sys.stderr.write('It is silent.'); sys.exit(3)", 422, "It is silent."),
-        ("import sys; sys.exit(4)", 422, "within 1,024 MB of memory"),
-        ("import sys; sys.exit(5)", 503, "short of memory"),
-        ("import os; os.kill(os.getpid(), 9)", 503, "short of memory"),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGXCPU)", 422, "in time"),
-        (
-            "import os, signal; os.kill(os.getpid(), signal.SIGSEGV)",
-            422,
-            "it is damaged, or made to do harm, or takes far more",
-        ),
+        ("sys.stderr.write('It is silent.'); sys.exit(3)", 422, "It is silent."),
+        ("sys.exit(4)", 422, "within 1,024 MB of memory"),
+        ("sys.exit(5)", 503, "short of memory"),
+        ("os.kill(os.getpid(), 9)", 503, "short of memory"),
+        ("os.kill(os.getpid(), signal.SIGXCPU)", 422, "in time"),
+        ("os.kill(os.getpid(), signal.SIGSEGV)", 422, "made to do harm"),
     ],
 )
-def test_a_want_of_memory_is_no_damage(
-    monkeypatch: pytest.MonkeyPatch, program: str, status: int, words: str
-) -> None:
-    monkeypatch.setattr(recordings, "COMMAND", (sys.executable, "-S", "-c", program))
+def test_a_want_of_memory_is_no_damage(monkeypatch, program, status, words):
+    whole = f"import os, signal, sys; {program}"
+    monkeypatch.setattr(recordings, "COMMAND", (sys.executable, "-S", "-c", whole))
     refusal = refusal_of()
     assert (refusal.status, words in refusal.detail) == (status, True), refusal.detail
     assert (refusal.retry_after is not None) is (status == 503)
 
 
-def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says() -> None:
+def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says():
     """libmpg123 warns there of an MP3 that was cut off: answered with 500, or with its warning."""
     data = file_of(speech(3.0), format="MP3")
     half, third = data[: len(data) // 2], data[: len(data) // 3 - 200]
@@ -111,46 +95,56 @@ def test_what_a_decoder_writes_to_stderr_is_not_what_the_child_says() -> None:
     assert refusal.status == 422 and refusal.detail.startswith("It is 0.")
 
 
-def test_what_cannot_be_started_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(*_: object, **__: object) -> None:
+def test_what_cannot_be_started_is_no_damage(monkeypatch):
+    async def full(*_, **__):
         raise OSError(12, "Cannot allocate memory")
 
     monkeypatch.setattr(asyncio, "create_subprocess_exec", full)
     assert refusal_of().code == "no_decoder"
 
 
-def test_a_recording_that_takes_too_much_memory_is_told_so() -> None:
-    """The real child with a sixteenth of its memory, at a minute of eight channels."""
-    out = io.BytesIO()
-    soundfile.write(out, np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
+def ended_with(memory_bytes: int, data: bytes) -> int:
+    """How the real child ends with so much memory beyond what it has before it reads."""
+    container = recordings.container_of(data)
     program = (
-        "import sys, api.voices.recordings_child as child; child.MEMORY_BYTES //= 16; "
-        "sys.argv.append('60'); sys.exit(child.main())"
+        f"import sys, api.voices.recordings_child as child; child.MEMORY_BYTES = {memory_bytes}; "
+        "sys.exit(child.main())"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], input=out.getvalue(), capture_output=True, check=False
-    )
-    assert done.returncode == 4, done.stderr
+    return subprocess.run(
+        [sys.executable, "-c", program, "60", *([container] if container else [])], input=data,
+        capture_output=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+    ).returncode  # fmt: skip
+
+
+def test_a_recording_that_takes_too_much_memory_is_told_so():
+    """A minute of eight channels in a sixteenth; and where FFmpeg would crash: it has less than
+    1 MB then."""
+    many = file_of(np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
+    assert ended_with(64 << 20, many) == NO_MEMORY
+    noise = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * 48_000))
+    assert [ended_with(size, noise) for size in (0, 256 << 10, 16 << 20)] == [NO_MEMORY] * 3
 
 
 @pytest.mark.slow
-def test_the_largest_recording_that_is_allowed_fits() -> None:
-    out = io.BytesIO()
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_want_of_memory_looks_like_damage(kind):
+    """With 0 to 64 MB it is read, or it ends as one that takes too much memory."""
+    data = made(kind, np.tile(speech(2.0, 48_000), 10), channels=2)
+    sizes = [0, 64 << 10, 1 << 20, *range(2 << 20, 65 << 20, 6 << 20)]
+    ends = [ended_with(size, data) for size in sizes]
+    assert ends == sorted(ends, reverse=True) and set(ends) == {NO_MEMORY, 0}
+
+
+@pytest.mark.slow
+def test_the_largest_recording_that_is_allowed_fits():
     sound = np.zeros((192_000 * 59, 8), "float32")
     sound[:, 0] = speech(59.0, 192_000)
-    soundfile.write(out, sound, 192_000, format="FLAC")
-    assert len(out.getvalue()) < recordings.MOST_BYTES
-    done = subprocess.run(
-        [sys.executable, "-m", "api.voices.recordings_child", "60"], input=out.getvalue(),
-        capture_output=True, check=False, env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    data = file_of(sound, 192_000, format="FLAC")
+    assert len(data) < recordings.MOST_BYTES and ended_with(recordings.MEMORY_BYTES, data) == 0
 
 
 @pytest.mark.slow
-def test_a_decoder_that_takes_too_long_is_gone_with_all_it_started(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_decoder_that_takes_too_long_is_gone_with_all_it_started(tmp_path, monkeypatch):
     noted = tmp_path / "pids"
     program = (
         "import os, subprocess, sys, time; "

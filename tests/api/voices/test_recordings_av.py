@@ -2,11 +2,8 @@
 
 import importlib.util
 import io
-import os
 import subprocess
 import sys
-from pathlib import Path
-from typing import Any
 
 import av
 import numpy as np
@@ -14,39 +11,11 @@ import pytest
 import soundfile
 
 from api.voices.decoding import decoded, read_mono
-from api.voices.recordings import MISSING, container_of
-from api.voices.recordings_child import NO_MEMORY
-from tests.api.conftest import Running
-from tests.api.routes.test_voice_routes import file_of, speech, upload
+from api.voices.recordings import container_of
+from tests.api.heard import refusal
+from tests.api.sounds import KINDS, file_of, made, muxed, speech, upload, write
 
 RATE = 48_000
-# ending: FFmpeg's container, its encoder, and what it adds in front and behind.
-KINDS = {
-    "m4a": ("ipod", "aac", 1_024),
-    "alac": ("ipod", "alac", 0),
-    "aac": ("adts", "aac", 2_048),
-    "webm": ("webm", "libopus", 960),
-}
-
-
-def made(kind: str, sound: np.ndarray, rate: int = RATE, channels: int = 1) -> bytes:
-    """Samples `[n]` of -1..1 as a file, the same in each channel."""
-    container, codec, _ = KINDS[kind]
-    out = io.BytesIO()
-    layout = "stereo" if channels == 2 else "mono"
-    with av.open(out, "w", format=container) as file:
-        stream: Any = file.add_stream(codec, rate=rate, layout=layout)
-        write(file, stream, sound, rate, layout)
-    return out.getvalue()
-
-
-def write(
-    file: Any, stream: Any, sound: np.ndarray, rate: int = RATE, layout: str = "mono"
-) -> None:
-    pcm = np.repeat((sound * 32767).astype("<i2"), 1 + (layout == "stereo")).reshape(1, -1)
-    frame = av.AudioFrame.from_ndarray(pcm, format="s16", layout=layout)
-    frame.sample_rate, frame.pts = rate, 0
-    file.mux([*stream.encode(frame), *stream.encode(None)])
 
 
 def likeness(found: np.ndarray, sound: np.ndarray) -> float:
@@ -60,7 +29,7 @@ def likeness(found: np.ndarray, sound: np.ndarray) -> float:
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("channels", [1, 2])
-def test_it_is_whole_and_the_same_sound(kind: str, channels: int) -> None:
+def test_it_is_whole_and_the_same_sound(kind, channels):
     sound, data = speech(2.0, RATE), made(kind, speech(2.0, RATE), channels=channels)
     wav, quality = decoded(data, 60.0, container_of(data))
     found, rate = soundfile.read(io.BytesIO(wav))
@@ -71,7 +40,7 @@ def test_it_is_whole_and_the_same_sound(kind: str, channels: int) -> None:
     assert quality["word"] == "usable"
 
 
-def test_it_becomes_a_voice(service: Running) -> None:
+def test_it_becomes_a_voice(service):
     for kind in KINDS:
         answer = upload(service, made(kind, speech(2.0, RATE)))
         assert answer.status_code == 201, (kind, answer.text)
@@ -80,27 +49,26 @@ def test_it_becomes_a_voice(service: Running) -> None:
         assert service.say("hello", voice=voice["id"]).status_code == 200
 
 
-def test_a_browsers_recording_says_no_length_and_is_read() -> None:
+def test_a_browsers_recording_says_no_length_and_is_read():
     """As MediaRecorder writes it: a webm that cannot go back to its header."""
 
     class Pipe(io.RawIOBase):
-        def __init__(self) -> None:
-            self.bytes = b""
+        written = b""
 
-        def writable(self) -> bool:
+        def writable(self):
             return True
 
-        def write(self, data: bytes) -> int:  # type: ignore[override]
-            self.bytes += bytes(data)
+        def write(self, data):  # type: ignore[override]
+            self.written += bytes(data)
             return len(data)
 
-    pipe = Pipe()
-    with av.open(pipe, "w", format="webm", options={"live": "1"}) as file:
-        stream = file.add_stream("libopus", rate=RATE, layout="mono")
-        write(file, stream, speech(2.0, RATE))
-    with av.open(io.BytesIO(pipe.bytes), "r") as written:
+        def getvalue(self):
+            return self.written
+
+    data = muxed("webm", "libopus", speech(2.0, RATE), out=Pipe(), live="1")
+    with av.open(io.BytesIO(data), "r") as written:
         assert written.duration is None
-    wav, _ = decoded(pipe.bytes, 60.0, container_of(pipe.bytes))
+    wav, _ = decoded(data, 60.0, container_of(data))
     assert soundfile.info(io.BytesIO(wav)).duration == pytest.approx(2.0, abs=0.05)
 
 
@@ -119,15 +87,15 @@ def test_a_browsers_recording_says_no_length_and_is_read() -> None:
     ],
     ids=["mov", "matroska", "adts", "cut off", "short", "silent", "long", "long, untold", "tone"],
 )
-def test_what_is_no_usable_recording_is_refused(data: bytes, words: str) -> None:
+def test_what_is_no_usable_recording_is_refused(data, words):
     container = container_of(data)
     assert container
     with pytest.raises(ValueError, match=words):
         decoded(data, 60.0, container)
 
 
-def test_a_film_gives_its_sound_and_a_silent_film_is_refused() -> None:
-    def film(with_sound: bool) -> bytes:
+def test_a_film_gives_its_sound_and_a_silent_film_is_refused():
+    def film(with_sound):
         out = io.BytesIO()
         with av.open(out, "w", format="mp4") as file:
             pictures = file.add_stream("mpeg4", rate=25)
@@ -147,16 +115,13 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused() -> None:
         read_mono(film(False), "mov", 60.0)
 
 
-def test_a_codec_that_is_not_named_is_not_decoded() -> None:
-    out = io.BytesIO()
-    with av.open(out, "w", format="matroska") as file:
-        stream = file.add_stream("ac3", rate=RATE, layout="mono")
-        write(file, stream, speech(2.0, RATE))
+def test_a_codec_that_is_not_named_is_not_decoded():
+    data = muxed("matroska", "ac3", speech(2.0, RATE))
     with pytest.raises(ValueError, match="ac3, which is not read"):
-        read_mono(out.getvalue(), "matroska", 60.0)
+        read_mono(data, "matroska", 60.0)
 
 
-def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
+def test_a_playlist_opens_nothing(service, tmp_path):
     """FFmpeg would follow it to files of this machine, and to other hosts."""
     (tmp_path / "secret.aac").write_bytes(made("aac", speech(2.0, RATE)))
     for head in (b"#EXTM3U\n", b"ffconcat version 1.0\nfile "):
@@ -169,35 +134,7 @@ def test_a_playlist_opens_nothing(service: Running, tmp_path: Path) -> None:
                 read_mono(data, container, 60.0)
 
 
-def ended_with(memory_bytes: int, data: bytes) -> int:
-    """How the real child ends with so much memory beyond what it has before it reads."""
-    program = (
-        f"import sys, api.voices.recordings_child as child; child.MEMORY_BYTES = {memory_bytes}; "
-        f"sys.argv[1:] = ['60', '{container_of(data)}']; sys.exit(child.main())"
-    )
-    return subprocess.run(
-        [sys.executable, "-c", program], input=data, capture_output=True, check=False,
-        env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
-    ).returncode  # fmt: skip
-
-
-def test_the_child_limits_it_as_any_other() -> None:
-    """And ends properly where FFmpeg would crash: it has less than 1 MB then."""
-    data = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * RATE))
-    assert [ended_with(size, data) for size in (0, 256 << 10, 16 << 20)] == [NO_MEMORY] * 3
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_want_of_memory_looks_like_damage(kind: str) -> None:
-    """With 0 to 64 MB it is read, or it ends as one that takes too much memory."""
-    data = made(kind, np.tile(speech(2.0, RATE), 10), channels=2)
-    sizes = [0, 64 << 10, 1 << 20, *range(2 << 20, 65 << 20, 6 << 20)]
-    ends = [ended_with(size, data) for size in sizes]
-    assert ends == sorted(ends, reverse=True) and set(ends) == {NO_MEMORY, 0}
-
-
-def test_nothing_is_imported_behind_the_limits() -> None:
+def test_nothing_is_imported_behind_the_limits():
     """A library that cannot be mapped there any more would end it."""
     program = (
         "import sys; from api.voices import recordings_child as child; child._import_all(True); "
@@ -214,16 +151,13 @@ def test_nothing_is_imported_behind_the_limits() -> None:
         assert done.stdout.decode().strip() == "[]", done
 
 
-def test_without_the_decoder_it_says_what_to_type(
-    service: Running, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_without_the_decoder_it_says_what_to_type(service, monkeypatch):
     find = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "av" else find(name, *more)
     )
     for kind in ("m4a", "aac", "webm"):
         answer = upload(service, made(kind, speech(2.0, RATE)))
-        told = answer.json()
-        assert (answer.status_code, told["code"], told["param"]) == (422, "unsupported", "file")
-        assert told["detail"] == MISSING and "uv pip install 'sotaque[aac]'" in MISSING
+        assert refusal(answer) == (422, "unsupported", "file")
+        assert "sotaque[aac]" in answer.json()["detail"]
     assert upload(service, file_of(speech())).status_code == 201

@@ -21,21 +21,19 @@ def files(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.iterdir() if path.is_file())
 
 
-def test_a_voice_that_is_deleted_while_it_is_renamed_does_not_come_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_voice_that_is_deleted_while_it_is_renamed_does_not_come_back(tmp_path, monkeypatch):
     voices = Voices(tmp_path)
     voice = voices.add("Anna", RECORDING)
     deletion_came = threading.Event()
 
-    def delete() -> None:
+    def delete():
         voices.remove(voice)
         deletion_came.set()  # at once, where nothing holds it back
 
     deleting = threading.Thread(target=delete)
     write, wait = store.write_json, locks.wait_for
 
-    def write_late(path: Path, value: dict[str, object]) -> object:
+    def write_late(path, value):
         deleting.start()
         assert deletion_came.wait(30)
         return write(path, value)
@@ -52,7 +50,7 @@ def test_a_voice_that_is_deleted_while_it_is_renamed_does_not_come_back(
     assert files(tmp_path) == [".lock"]
 
 
-def test_of_eight_renames_at_once_each_is_kept_and_the_last_holds(tmp_path: Path) -> None:
+def test_of_eight_renames_at_once_each_is_kept_and_the_last_holds(tmp_path):
     voices = Voices(tmp_path)
     voice = voices.add("Anna", RECORDING)
     renamed = at_once([lambda n=n: voices.rename(voice, f"name {n}").name for n in range(8)])
@@ -61,13 +59,11 @@ def test_of_eight_renames_at_once_each_is_kept_and_the_last_holds(tmp_path: Path
     assert files(tmp_path) == sorted([".lock", f"{voice.id}.json", f"{voice.id}.wav"])
 
 
-def test_as_many_voices_as_may_be_are_kept_though_more_come_at_once(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_as_many_voices_as_may_be_are_kept_though_more_come_at_once(tmp_path, monkeypatch):
     monkeypatch.setattr(store, "MOST_VOICES", 3)
     voices = Voices(tmp_path)
 
-    def add() -> str:
+    def add():
         try:
             return voices.add("Anna", RECORDING).name
         except APIError as refusal:
@@ -78,9 +74,7 @@ def test_as_many_voices_as_may_be_are_kept_though_more_come_at_once(
     assert add() == "Anna"
 
 
-def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(
-    tmp_path: Path,
-) -> None:
+def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(tmp_path):
     """Earlier versions left a name without its recording; a kill leaves either half."""
     voices = Voices(tmp_path)
     whole = voices.add("Anna", RECORDING)

@@ -1,24 +1,15 @@
 """Voices over HTTP in any order of calls, beside a dictionary that says what there must be: upload,
 list, hear, rename, speak by id and by name, delete, and what is left of a voice that is gone."""
 
-import io
-import wave
 from collections import Counter
-from pathlib import Path
 from typing import ClassVar
 
-import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import (
-    Bundle,
-    RuleBasedStateMachine,
-    consumes,
-    invariant,
-    rule,
-    run_state_machine_as_test,
-)
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+from hypothesis.stateful import run_state_machine_as_test as run_machine
 
+from api.encoding import whole
 from api.voices import recordings
 from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running, running, settings_in
@@ -32,13 +23,7 @@ QUALITY = {"word": "good", "remarks": [], "speech_seconds": 0.1, "snr_db": 60.0,
 
 def sound_of(number: int) -> bytes:
     """A wav that is like no other."""
-    file = io.BytesIO()
-    with wave.open(file, "wb") as writer:
-        writer.setnchannels(1)
-        writer.setsampwidth(2)
-        writer.setframerate(24_000)
-        writer.writeframes(number.to_bytes(2, "little") * 2_400)
-    return file.getvalue()
+    return whole("wav", number.to_bytes(2, "little") * 2_400)
 
 
 async def undecoded(data: bytes) -> DecodedRecording:
@@ -123,12 +108,12 @@ class VoiceCalls(RuleBasedStateMachine):
         assert files == {f"{one}.{kind}" for one in self.known for kind in ("wav", "json")}
 
 
-def test_voices_are_what_was_made_of_them(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_voices_are_what_was_made_of_them(tmp_path, monkeypatch):
     monkeypatch.setattr(recordings, "decoded", undecoded)
     monkeypatch.setenv("FAKE_STEP", "0")
     with running(settings_in(tmp_path)) as service:
         monkeypatch.setattr(VoiceCalls, "service", service, raising=False)
-        run_state_machine_as_test(
+        run_machine(
             VoiceCalls,
             settings=settings(
                 max_examples=6, stateful_step_count=20, deadline=None, derandomize=True,

@@ -1,21 +1,22 @@
 """A service with Wyoming beside HTTP on free ports of loopback, and the protocol's own client."""
 
+import asyncio
 import socket
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from wyoming.audio import AudioChunk, AudioStart, AudioStop
+from wyoming.audio import AudioChunk, AudioStart
 from wyoming.client import AsyncTcpClient
 from wyoming.error import Error
-from wyoming.event import Event
-from wyoming.tts import Synthesize, SynthesizeStopped, SynthesizeVoice
+from wyoming.event import Event, Eventable
+from wyoming.tts import Synthesize, SynthesizeVoice
 
 from tests.api.conftest import QUICK, Running, running, settings_in
-from tests.api.routes.test_voice_routes import file_of, speech, upload
+from tests.api.sounds import file_of, speech, upload
 
 
 @dataclass
@@ -41,6 +42,11 @@ class HeardEvents:
     kinds: list[str] = field(default_factory=list)
     error: Error | None = None
     ended: bool = False
+    last: Event | None = None
+
+    @property
+    def code(self) -> str | None:
+        return self.error and self.error.code
 
 
 @contextmanager
@@ -66,14 +72,11 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
         yield found
 
 
-async def heard(
-    client: AsyncTcpClient, last: str = "audio-stop", on_event: Callable[[Event], None] = print
-) -> HeardEvents:
+async def heard(client: AsyncTcpClient, last: str = "audio-stop") -> HeardEvents:
     """Everything up to the event `last`."""
     found = HeardEvents()
     while (event := await client.read_event()) is not None:
-        if on_event is not print:
-            on_event(event)
+        found.last = event
         if not found.kinds or found.kinds[-1] != event.type:
             found.kinds.append(event.type)
         if AudioStart.is_type(event.type):
@@ -84,14 +87,25 @@ async def heard(
         elif Error.is_type(event.type):
             found.error = Error.from_event(event)
         if event.type == last:
-            assert AudioStop.is_type(last) or SynthesizeStopped.is_type(last)
             return found
     found.ended = True
     return found
 
 
-async def say(ports: BothPorts, text: str, voice: SynthesizeVoice | None = None) -> HeardEvents:
-    """A text on a connection of its own."""
+async def send(client: AsyncTcpClient, *events: Event | Eventable) -> None:
+    for event in events:
+        await client.write_event(event if isinstance(event, Event) else event.event())
+
+
+async def answered(
+    ports: BothPorts, *events: Event | Eventable, last: str = "audio-stop"
+) -> HeardEvents:
+    """What comes of these events on a connection of its own, up to the event `last`."""
     async with ports.client() as client:
-        await client.write_event(Synthesize(text=text, voice=voice).event())
-        return await heard(client)
+        await send(client, *events)
+        return await heard(client, last)
+
+
+def say(ports: BothPorts, text: str, voice: SynthesizeVoice | None = None) -> HeardEvents:
+    """A text on a connection of its own."""
+    return asyncio.run(answered(ports, Synthesize(text=text, voice=voice)))

@@ -4,34 +4,38 @@ import asyncio
 import os
 import signal
 import time
-from pathlib import Path
 
 import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
 from api.wyoming import session
-from tests.api.dialects.heard import said
-from tests.api.wyoming.conftest import BothPorts, both, heard, say
+from tests.api.heard import said
+from tests.api.wyoming.conftest import BothPorts, HeardEvents, answered, both, heard, say, send
 
+HI = Synthesize("hi")
 PARTIAL = (b"{", b'{"type": "synthesize"', b'{"type": "synthesize", "data_length": 40}\n{"te')
 
 
-def test_twenty_at_once(ports: BothPorts) -> None:
-    async def ask() -> list[bytes]:
-        found = await asyncio.gather(*(say(ports, f"text number {one}") for one in range(20)))
-        return [one.pcm for one in found]
-
-    assert asyncio.run(ask()) == [said(f"text number {one}") for one in range(20)]
+def test_twenty_at_once(ports):
+    texts = [f"text number {one}" for one in range(20)]
+    assert [found.pcm for found in at_once(ports, texts)] == [said(text) for text in texts]
 
 
-def test_half_open_connections_harm_nobody(tmp_path: Path) -> None:
+def at_once(ports: BothPorts, texts: list[str]) -> list[HeardEvents]:
+    async def ask() -> list[HeardEvents]:
+        return await asyncio.gather(*(answered(ports, Synthesize(text)) for text in texts))
+
+    return asyncio.run(ask())
+
+
+def test_half_open_connections_harm_nobody(tmp_path):
     """Some never say a word, some stop within an event, some within a text; the limits of HTTP
     close the slow and the oldest, and others are answered all the while."""
     limits = ConnectionLimits(head_seconds=0.5, most_per_address=20)
     with both(tmp_path, connections=limits) as ports:
 
-        async def hold() -> None:
+        async def hold():
             opened = []
             for number in range(60):
                 reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
@@ -41,26 +45,25 @@ def test_half_open_connections_harm_nobody(tmp_path: Path) -> None:
                 elif number % 3 == 1:
                     writer.write(b'{"type": "synthesize-start"}\n')
                 if number % 10 == 0:
-                    assert (await say(ports, "hi")).pcm == said("hi")
+                    assert (await answered(ports, HI)).pcm == said("hi")
             # Within an event: half a second; the others are as many as an address may have.
             for number in range(0, 60, 3):
                 await asyncio.wait_for(opened[number][0].read(), 10)
             assert ports.http.say("hello").status_code == 200
-            assert (await say(ports, "hi")).pcm == said("hi")
+            assert (await answered(ports, HI)).pcm == said("hi")
             for _, writer in opened:
                 writer.close()
 
         asyncio.run(hold())
-        reasons = ports.http.client.get("/metrics").text
-        assert 'tts_connections_closed_total{reason="slow_event"}' in reasons
-        assert 'tts_connections_closed_total{reason="too_many"}' in reasons
+        for reason in ("slow_event", "too_many"):
+            assert ports.http.counted("tts_connections_closed_total", reason=reason)
         ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
 
 
-def test_who_goes_away_ends_what_he_asked_for(ports: BothPorts) -> None:
-    async def leave() -> None:
+def test_who_goes_away_ends_what_he_asked_for(ports):
+    async def leave():
         async with ports.client() as client:
-            await client.write_event(Synthesize(text="long " * 600).event())
+            await send(client, Synthesize("long " * 600))
             for _ in range(3):
                 await client.read_event()
 
@@ -71,10 +74,10 @@ def test_who_goes_away_ends_what_he_asked_for(ports: BothPorts) -> None:
 
 
 @pytest.mark.slow
-def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_reads_nothing_is_let_go(ports, monkeypatch):
     monkeypatch.setattr(session, "_SEND_SECONDS", 0.3)
 
-    async def ask() -> None:
+    async def ask():
         reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
         reader._transport.pause_reading()  # type: ignore[attr-defined]
         text = Synthesize(text="long " * 800).event().data["text"]
@@ -82,7 +85,7 @@ def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.Monke
             writer.write(b'{"type": "synthesize", "data": {"text": "%s"}}\n' % text.encode())
         await writer.drain()
         end = time.monotonic() + 60
-        while 'reason="not_read"' not in ports.http.client.get("/metrics").text:
+        while not ports.http.counted("tts_connections_closed_total", reason="not_read"):
             assert time.monotonic() < end
             await asyncio.sleep(0.1)
         writer.transport.abort()
@@ -91,63 +94,52 @@ def test_who_reads_nothing_is_let_go(ports: BothPorts, monkeypatch: pytest.Monke
     ports.http.wait_until(lambda: not ports.http.parts.engine.spoken, 5)
 
 
-def test_a_killed_child_is_told_of_and_replaced(tmp_path: Path) -> None:
+def test_a_killed_child_is_told_of_and_replaced(tmp_path):
     with both(tmp_path) as ports:
 
-        async def ask() -> None:
+        async def ask():
             async with ports.client() as client:
-                await client.write_event(Synthesize(text="long " * 200).event())
+                await send(client, Synthesize("long " * 200))
                 await client.read_event()
                 os.kill(ports.http.parts.engine.child.pid, signal.SIGKILL)
                 found = await asyncio.wait_for(heard(client), 20)
-            assert found.ended and found.error is not None and found.error.code == "killed"
-            # It waits for the next child, as requests by HTTP do.
-            assert (await asyncio.wait_for(say(ports, "again"), 20)).pcm == said("again")
+            assert found.ended and found.code == "killed"
 
         asyncio.run(ask())
+        # It waits for the next child, as requests by HTTP do.
+        assert say(ports, "again").pcm == said("again")
         assert ports.http.parts.engine.happened.restarts == 1
 
 
-def test_the_queue_is_the_one_of_http(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_queue_is_the_one_of_http(tmp_path, monkeypatch):
     monkeypatch.setenv("FAKE_STEP", "0.05")
     with both(tmp_path) as ports:  # four speak, eight wait
-
-        async def ask() -> list[str]:
-            found = await asyncio.gather(*(say(ports, "x" * 20) for _ in range(20)))
-            return [one.error.code if one.error else "spoken" for one in found]
-
-        found = asyncio.run(ask())
+        found = [one.code or "spoken" for one in at_once(ports, ["x" * 20] * 20)]
         assert set(found) <= {"spoken", "queue_full", "too_late"}
-        assert found.count("spoken") >= 4 and found.count("spoken") < 20
+        assert 4 <= found.count("spoken") < 20
 
 
-def test_the_rate_limit_is_the_one_of_http(tmp_path: Path) -> None:
+def test_the_rate_limit_is_the_one_of_http(tmp_path):
     with both(tmp_path, api_requests_per_minute=3) as ports:
         assert ports.http.say("hi").status_code == 200
-        found = [asyncio.run(say(ports, "hi")).error for _ in range(4)]
-        assert [one and one.code for one in found] == [None, None, "rate_limited", "rate_limited"]
+        found = [say(ports, "hi").code for _ in range(4)]
+        assert found == [None, None, "rate_limited", "rate_limited"]
 
 
-def test_text_that_waits_is_bounded(ports: BothPorts) -> None:
-    async def ask() -> str | None:
-        async with ports.client() as client:
-            await client.write_event(SynthesizeStart().event())
-            for _ in range(30):
-                await client.write_event(SynthesizeChunk(text="word " * 800).event())
-            found = await heard(client, "synthesize-stopped")
-            return found.error and found.error.code
-
-    assert asyncio.run(ask()) == "too_large"
+def test_text_that_waits_is_bounded(ports):
+    chunks = [SynthesizeChunk("word " * 800)] * 30
+    found = asyncio.run(answered(ports, SynthesizeStart(), *chunks, last="synthesize-stopped"))
+    assert found.code == "too_large"
 
 
-def test_the_service_stops_within_its_time(tmp_path: Path) -> None:
+def test_the_service_stops_within_its_time(tmp_path):
     """With one who is spoken to, one who waits for text, and one who says nothing."""
     with both(tmp_path) as ports:
 
-        async def ask() -> float:
+        async def ask():
             async with ports.client() as speaking, ports.client() as waiting, ports.client():
-                await speaking.write_event(Synthesize(text="short " * 30).event())
-                await waiting.write_event(SynthesizeStart().event())
+                await send(speaking, Synthesize("short " * 30))
+                await send(waiting, SynthesizeStart())
                 await speaking.read_event()
                 started = time.monotonic()
                 ports.http.parts.loop.call_soon_threadsafe(ports.stop)

@@ -16,7 +16,7 @@ from wyoming.audio import AudioChunk
 from wyoming.tts import Synthesize
 
 from tests.api.conftest import QUICK
-from tests.api.wyoming.conftest import BothPorts, both
+from tests.api.wyoming.conftest import BothPorts, both, send
 
 pytestmark = pytest.mark.slow
 TEXT = "Good morning, how did you sleep?"
@@ -31,31 +31,24 @@ def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BothPorts]:
         yield found
 
 
-def test_its_first_sound_is_as_soon_as_that_of_http(ports: BothPorts) -> None:
+def test_its_first_sound_is_as_soon_as_that_of_http(ports):
     """In turns, on a new connection each; the samples are the same."""
 
-    def by_http() -> tuple[float, bytes]:
-        started, first, sound = time.monotonic(), 0.0, b""
-        body = {"input": TEXT, "response_format": "pcm"}
-        with ports.http.client.stream("POST", "/v1/audio/speech", json=body) as answer:
-            for chunk in answer.iter_raw():
-                first = first or time.monotonic() - started
-                sound += chunk
+    def by_http():
+        first, _, sound = ports.http.timed(TEXT)
         return first, sound
 
-    async def ask() -> tuple[float, bytes]:
+    async def ask():
         started, first, sound = time.monotonic(), 0.0, b""
         async with ports.client() as client:
-            await client.write_event(Synthesize(text=TEXT).event())
-            while (event := await client.read_event()) is not None:
+            await send(client, Synthesize(TEXT))
+            while (event := await client.read_event()) is not None and event.type != "audio-stop":
                 if AudioChunk.is_type(event.type):
                     first = first or time.monotonic() - started
                     sound += event.payload or b""
-                elif event.type == "audio-stop":
-                    break
         return first, sound
 
-    def by_wyoming() -> tuple[float, bytes]:
+    def by_wyoming():
         return asyncio.run(ask())
 
     by_http(), by_wyoming()

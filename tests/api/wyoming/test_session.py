@@ -5,10 +5,9 @@ import json
 import re
 
 import pytest
-from wyoming.client import AsyncTcpClient
-from wyoming.event import Event
-from wyoming.info import Describe, Info
-from wyoming.ping import Ping, Pong
+from wyoming.event import Event, Eventable
+from wyoming.info import Describe, Info, TtsProgram
+from wyoming.ping import Ping
 from wyoming.tts import (
     Synthesize,
     SynthesizeChunk,
@@ -17,25 +16,22 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
-from tests.api.dialects.heard import asked, said
-from tests.api.wyoming.conftest import BothPorts, HeardEvents, heard, say
+from tests.api.heard import asked, said
+from tests.api.wyoming.conftest import BothPorts, answered, heard, say, send
 
 TEXT = "Good morning, how did you sleep?"
+LONG = "long " * 40 + "text"
 
 
-async def described(client: AsyncTcpClient) -> Info:
-    await client.write_event(Describe().event())
-    event = await client.read_event()
-    assert event is not None and Info.is_type(event.type)
-    return Info.from_event(event)
+def described(ports: BothPorts) -> TtsProgram:
+    told = asyncio.run(answered(ports, Describe(), last="info")).last
+    assert told is not None
+    (program,) = Info.from_event(told).tts
+    return program
 
 
-def test_every_voice_is_listed_in_every_language(ports: BothPorts) -> None:
-    async def ask() -> Info:
-        async with ports.client() as client:
-            return await described(client)
-
-    (program,) = asyncio.run(ask()).tts
+def test_every_voice_is_listed_in_every_language(ports):
+    program = described(ports)
     assert program.installed and program.supports_synthesize_streaming
     found = [(one.name, one.description, one.languages) for one in program.voices]
     assert found == [
@@ -45,98 +41,53 @@ def test_every_voice_is_listed_in_every_language(ports: BothPorts) -> None:
     assert all(one.installed for one in program.voices)
 
 
-def test_each_listed_voice_speaks_as_itself(
-    ports: BothPorts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_listed_voice_speaks_as_itself(ports):
     """Home Assistant sends nothing of a voice but its name."""
-
-    async def each() -> list[HeardEvents]:
-        async with ports.client() as client:
-            names = [one.name for one in (await described(client)).tts[0].voices]
-        return [await say(ports, TEXT, SynthesizeVoice(name=name)) for name in names]
-
-    with asked(monkeypatch) as orders:
-        found = asyncio.run(each())
-    assert {one.pcm for one in found} == {said(TEXT)}
-    rows = ports.http.parts.voices.all()
-    paths = [None, *(str(ports.http.parts.voices.recording(row)) for row in rows)]
+    with asked() as orders:
+        for voice in described(ports).voices:
+            assert say(ports, TEXT, SynthesizeVoice(name=voice.name)).pcm == said(TEXT)
+    kept = ports.http.parts.voices
+    paths = [None, *(str(kept.recording(row)) for row in kept.all())]
     wanted = [(language, path) for path in paths for language in ("en", "pt")]
     assert [(ask.language, recording) for ask, recording in orders] == wanted
 
 
-def test_a_sound_begins_comes_and_ends(ports: BothPorts) -> None:
-    found = asyncio.run(say(ports, TEXT))
-    assert found.kinds == ["audio-start", "audio-chunk", "audio-stop"]
-    assert found.pcm == said(TEXT) and found.error is None
-
-
 @pytest.mark.parametrize("text", ["\ud83d", "Good \ud83d morning."])
-def test_a_text_that_is_no_unicode_is_refused(ports: BothPorts, text: str) -> None:
+@pytest.mark.parametrize("kinds", [["synthesize"], ["synthesize-start", "synthesize-chunk"]])
+def test_a_text_that_is_no_unicode_is_refused(ports, text, kinds):
     """Other programs write it as JSON's escape; the protocol's own client sends none."""
-
-    async def send(*kinds: str) -> list[str]:
-        reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
-        for kind in kinds:
-            writer.write(json.dumps({"type": kind, "data": {"text": text}}).encode() + b"\n")
-        answer = (await asyncio.wait_for(reader.read(), 20)).decode()
-        writer.close()
-        return re.findall(r'"(?:type|code)": "(\w[\w-]*)"', answer)
-
-    for kinds in (["synthesize"], ["synthesize-start", "synthesize-chunk"]):
-        assert asyncio.run(send(*kinds)) == ["error", "invalid_request"]
+    events = [json.dumps({"type": kind, "data": {"text": text}}) + "\n" for kind in kinds]
+    answer = asyncio.run(bytes_answered(ports, "".join(events).encode())).decode()
+    assert re.findall(r'"(?:type|code)": "(\w[\w-]*)"', answer) == ["error", "invalid_request"]
 
 
 @pytest.mark.parametrize(
     ("voice", "language", "recorded"),
     [
         (None, "", False),
-        (SynthesizeVoice(language="pt-BR"), "pt", False),
-        (SynthesizeVoice(name="alloy"), "", False),
-        (SynthesizeVoice(name="anna"), "", True),
+        ({"language": "pt-BR"}, "pt", False),
+        ({"name": "alloy"}, "", False),
+        ({"name": "anna"}, "", True),
+        # Not every client leaves out what it has no value for.
+        ({"name": None, "language": None, "speaker": None}, "", False),
     ],
 )
-def test_voices_are_named_as_over_http(
-    ports: BothPorts,
-    monkeypatch: pytest.MonkeyPatch,
-    voice: SynthesizeVoice | None,
-    language: str,
-    recorded: bool,
-) -> None:
-    with asked(monkeypatch) as orders:
-        assert asyncio.run(say(ports, TEXT, voice)).pcm == said(TEXT)
+def test_voices_are_named_as_over_http(ports, voice, language, recorded):
+    with asked() as orders:
+        event = Event("synthesize", {"text": TEXT, "voice": voice} if voice else {"text": TEXT})
+        found = asyncio.run(answered(ports, event))
+    assert found.pcm == said(TEXT) and found.error is None
+    assert found.kinds == ["audio-start", "audio-chunk", "audio-stop"]
     ((ask, recording),) = orders
     assert (ask.language, recording is not None) == (language, recorded)
 
 
-def test_what_a_client_sends_as_null_is_not_chosen(ports: BothPorts) -> None:
-    """Not every client leaves out what it has no value for."""
-    voice = {"name": None, "language": None, "speaker": None}
-
-    async def ask() -> HeardEvents:
-        async with ports.client() as client:
-            await client.write_event(Event("synthesize", {"text": TEXT, "voice": voice}))
-            return await heard(client)
-
-    assert asyncio.run(ask()).pcm == said(TEXT)
-
-
-async def streamed(client: AsyncTcpClient, *chunks: str, again: bool = True) -> None:
+def test_streamed_text_is_spoken_once_and_to_its_end(ports):
     """As Home Assistant streams: the chunks, the whole text for servers without streams, an end."""
-    await client.write_event(SynthesizeStart().event())
-    for chunk in chunks:
-        await client.write_event(SynthesizeChunk(text=chunk).event())
-    if again:
-        await client.write_event(Synthesize(text="".join(chunks)).event())
-    await client.write_event(SynthesizeStop().event())
-
-
-def test_streamed_text_is_spoken_once_and_to_its_end(ports: BothPorts) -> None:
-    async def ask() -> HeardEvents:
-        async with ports.client() as client:
-            await streamed(client, "Good mor", "ning. How did you", " sleep? Well", ".")
-            return await heard(client, "synthesize-stopped")
-
-    found = asyncio.run(ask())
+    chunks = ("Good mor", "ning. How did you", " sleep? Well", ".")
+    events: list[Eventable] = [SynthesizeStart(), *map(SynthesizeChunk, chunks)]
+    events += [Synthesize("".join(chunks)), SynthesizeStop()]
+    found = asyncio.run(answered(ports, *events, last="synthesize-stopped"))
     assert found.kinds == ["audio-start", "audio-chunk", "audio-stop", "synthesize-stopped"]
     wholes = [("Good morning.", "How did you sleep? Well."),
               ("Good morning. How did you sleep?", "Well."),
@@ -145,62 +96,46 @@ def test_streamed_text_is_spoken_once_and_to_its_end(ports: BothPorts) -> None:
     assert found.pcm in [b"".join(map(said, parts)) for parts in wholes]
 
 
-def test_it_speaks_before_the_text_has_ended(ports: BothPorts) -> None:
-    async def ask() -> tuple[bytes, HeardEvents]:
+def test_it_speaks_before_the_text_has_ended(ports):
+    async def ask():
         async with ports.client() as client:
-            await client.write_event(SynthesizeStart().event())
-            await client.write_event(SynthesizeChunk(text="Good morning. How").event())
+            await send(client, SynthesizeStart(), SynthesizeChunk("Good morning. How"))
             first, wanted = b"", said("Good morning.")
             while len(first) < len(wanted):
                 event = await asyncio.wait_for(client.read_event(), 10)
                 assert event is not None and event.type in ("audio-start", "audio-chunk")
                 first += event.payload or b""
             # Its first sentence is heard; only now comes the rest.
-            await client.write_event(SynthesizeChunk(text=" did you sleep?").event())
-            await client.write_event(SynthesizeStop().event())
+            await send(client, SynthesizeChunk(" did you sleep?"), SynthesizeStop())
             return first, await heard(client, "synthesize-stopped")
 
     first, rest = asyncio.run(ask())
     assert first == said("Good morning.") and rest.pcm == said("How did you sleep?")
 
 
-def test_texts_of_a_connection_are_spoken_in_their_order(ports: BothPorts) -> None:
-    async def ask() -> list[bytes]:
+def test_texts_of_a_connection_are_spoken_in_their_order(ports):
+    async def ask():
         async with ports.client() as client:
-            for text in ("one", "two", "three"):
-                await client.write_event(Synthesize(text=text).event())
+            await send(client, *map(Synthesize, ("one", "two", "three")))
             return [(await heard(client)).pcm for _ in range(3)]
 
     assert asyncio.run(ask()) == [said("one"), said("two"), said("three")]
 
 
-def test_a_text_without_a_word_is_an_empty_sound(ports: BothPorts) -> None:
-    found = asyncio.run(say(ports, " \n "))
+def test_a_text_without_a_word_is_an_empty_sound(ports):
+    found = say(ports, " \n ")
     assert found.kinds == ["audio-start", "audio-stop"] and found.pcm == b""
 
 
-def test_it_answers_a_ping_while_it_speaks(ports: BothPorts) -> None:
-    async def ask() -> HeardEvents:
-        async with ports.client() as client:
-            await client.write_event(Synthesize(text="long " * 40 + "text").event())
-            await client.write_event(Ping(text="there?").event())
-            return await heard(client)
-
-    found = asyncio.run(ask())
-    assert Pong(text="x").event().type in found.kinds and found.pcm == said("long " * 40 + "text")
+def test_it_answers_a_ping_while_it_speaks(ports):
+    found = asyncio.run(answered(ports, Synthesize(LONG), Ping("there?")))
+    assert "pong" in found.kinds and found.pcm == said(LONG)
 
 
-def test_what_is_not_for_a_voice_changes_nothing(ports: BothPorts) -> None:
-    async def ask() -> HeardEvents:
-        async with ports.client() as client:
-            for kind in ("transcribe", "select-program", "made-up", "synthesize-chunk"):
-                event = Synthesize(text="x").event()
-                event.type = kind
-                await client.write_event(event)
-            await client.write_event(Synthesize(text=TEXT).event())
-            return await heard(client)
-
-    assert asyncio.run(ask()).pcm == said(TEXT)
+def test_what_is_not_for_a_voice_changes_nothing(ports):
+    kinds = ("transcribe", "select-program", "made-up", "synthesize-chunk")
+    others = [Event(kind, {"text": "x"}) for kind in kinds]
+    assert asyncio.run(answered(ports, *others, Synthesize(TEXT))).pcm == said(TEXT)
 
 
 @pytest.mark.parametrize(
@@ -214,12 +149,10 @@ def test_what_is_not_for_a_voice_changes_nothing(ports: BothPorts) -> None:
         ("hi", SynthesizeVoice(name="../../etc/passwd"), "no_voice"),
     ],
 )
-def test_a_refusal_is_told_and_ends_the_connection(
-    ports: BothPorts, text: str, voice: SynthesizeVoice | None, code: str
-) -> None:
+def test_a_refusal_is_told_and_ends_the_connection(ports, text, voice, code):
     """Home Assistant waits for the end of a sound, and knows no error: only the end ends that."""
-    found = asyncio.run(say(ports, text, voice))
-    assert found.ended and found.error is not None and found.error.code == code
+    found = say(ports, text, voice)
+    assert found.ended and found.error is not None and found.code == code
     assert found.error.text and "/etc" not in found.error.text
 
 
@@ -247,41 +180,35 @@ def test_a_refusal_is_told_and_ends_the_connection(
     ],
     ids=range(17),
 )  # fmt: skip
-def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(
-    ports: BothPorts, sent: bytes, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_no_event_ends_the_connection_and_nothing_is_spoken(ports, sent):
     """A web page that posts events to this port sends a request line before them."""
-
-    async def ask() -> bytes:
-        reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
-        writer.write(sent)
-        try:
-            return await asyncio.wait_for(reader.read(), 10)
-        except ConnectionError:
-            return b""
-        finally:
-            writer.close()
-
-    with asked(monkeypatch) as orders:
-        answer = asyncio.run(ask())
+    with asked() as orders:
+        answer = asyncio.run(bytes_answered(ports, sent))
     assert orders == []
     if answer:
-        head = json.loads(answer.splitlines()[0])
-        assert head["type"] == "error"
-    assert asyncio.run(say(ports, "hi")).pcm == said("hi")
+        assert json.loads(answer.splitlines()[0])["type"] == "error"
+    assert say(ports, "hi").pcm == said("hi")
 
 
-def test_requests_are_counted_as_others_are(ports: BothPorts) -> None:
-    def counts() -> tuple[float, float]:
-        found = ports.http.client.get("/metrics").text
-        lines = dict(line.rsplit(" ", 1) for line in found.splitlines() if line[0] != "#")
-        return (
-            float(lines['tts_requests_total{code="200"}']),
-            float(lines.get('tts_refusals_total{code="no_voice",status="404"}', 0)),
-        )
+async def bytes_answered(ports: BothPorts, sent: bytes) -> bytes:
+    """What comes of bytes that are no event, up to the end of the connection."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", ports.port)
+    writer.write(sent)
+    try:
+        return await asyncio.wait_for(reader.read(), 20)
+    except ConnectionError:
+        return b""
+    finally:
+        writer.close()
 
-    asyncio.run(say(ports, "hi"))
+
+def test_requests_are_counted_as_others_are(ports):
+    def counts():
+        spoken = ports.http.counted("tts_requests_total", code="200")
+        return spoken, ports.http.counted("tts_refusals_total", code="no_voice", status="404")
+
+    say(ports, "hi")
     before = counts()
-    asyncio.run(say(ports, "hi"))
-    asyncio.run(say(ports, "hi", SynthesizeVoice(name="nobody")))
+    say(ports, "hi")
+    say(ports, "hi", SynthesizeVoice(name="nobody"))
     assert counts() == (before[0] + 1, before[1] + 1)

@@ -41,12 +41,13 @@ def test_what_stands_on_the_disk_at_its_fullest(changed, expected):
     assert (checkpoints.count, states.count) == expected
 
 
-def test_the_best_blend_and_the_sentences_of_an_evaluation_are_counted():
+def test_what_the_end_of_a_run_leaves_is_counted():
     without = {part.name: part.bytes for part in parts()}
-    more = {part.name: part.bytes for part in parts(judged=8, blended=True)}
+    more = {part.name: part.bytes for part in parts(judged=8, blended=True, decoder=GB // 10)}
     assert {name: size for name, size in more.items() if size != without[name]} == {
         "best blend": pytest.approx(2 * GB, rel=1e-3),
         "judged sentences": 8 * 4 * disk_space.SENTENCE_BYTES,
+        "learned decoder": GB // 10,
     }
     assert without["best blend"] == without["judged sentences"] == 0
 

@@ -43,6 +43,10 @@ item []:
 """
 
 
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [("a.srt", SRT), ("a.vtt", VTT), ("a.lab", HTK), ("b.lab", AUDACITY), ("a.TextGrid", GRID)],
+)
 def test_timed_texts_say_what_is_said_when(tmp_path, name, content):
     (tmp_path / name).write_text(content, newline="")
     assert read_cues(tmp_path / name) == TIMED

@@ -84,6 +84,15 @@ def test_two_files_are_training_and_validation(tmp_path):
     assert [e.validation for e in read_entries(tmp_path, "auto", "en")] == [None]
 
 
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"\xef\xbb\xbf" + "a|Olá.\r\n\r\nb|Two.\r\n   \r\n".encode(),
+        "a|Olá.\r\nb|Two.\r\n".encode("utf-16"),
+        "\ufeffa|Olá.\r\nb|Two.\r\n".encode("utf-16-le"),
+        "\ufeffa|Olá.\r\nb|Two.\r\n".encode("utf-16-be"),
+    ],
+)
 def test_encodings_line_ends_and_empty_lines_are_read_by_their_marks(tmp_path, content):
     assert [row[:2] for row in rows(written(tmp_path, content))] == [("a", "Olá."), ("b", "Two.")]
 

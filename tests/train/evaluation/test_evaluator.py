@@ -33,9 +33,11 @@ from xtts.workers.requests import (
     DecoderLearned,
     EvaluateRequest,
     LearnDecoderRequest,
+    ReportProgress,
     SpeakingSpeed,
     SpokenSet,
     TrialRequest,
+    no_progress,
 )
 
 # What each epoch, and each share of it, sounds like; made up.
@@ -62,7 +64,8 @@ class Speaking:
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.within_budget = 100
 
-    def ask(self, request: Any) -> Any:
+    def ask(self, request: Any, progress: ReportProgress = no_progress) -> Any:
+        progress(1.0)
         if isinstance(request, TrialRequest):
             return self.speed
         if self.fault is not None:
@@ -152,9 +155,14 @@ class Ground:
         """An epoch that was learned for so long is saved and judged."""
         self.evaluator.judge(self.save(epoch, loss), seconds)
 
-    def conclude(self, blend: float | str = "auto") -> None:
+    def conclude(
+        self, blend: float | str = "auto", learn_decoder: str = "auto", decoder_clips: int = 64
+    ) -> None:
         """The end of the run."""
-        conclude(self.evaluator, blend, self.base)
+        settings: Any = SimpleNamespace(
+            blend=blend, learn_decoder=learn_decoder, decoder_clips=decoder_clips
+        )
+        conclude(self.evaluator, settings, self.base)
 
     def best(self) -> dict[str, Any]:
         return json.loads(self.run.best_file.read_text())

@@ -1,12 +1,14 @@
 """When a decoder is learned for the best weights, when it is kept and who takes it."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
 
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground, a_budget
-from train.evaluation.blending import conclude
+from train.evaluation.person_decoder import learn_best_decoder
 from xtts.voices import learned_decoder, voice_files
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
 from xtts.voices.voice_files import VoiceSpec, find_voice
@@ -121,7 +123,7 @@ def test_killed_before_it_is_written_it_is_learned_again(ground):
 
 def test_off_leaves_none_behind(ground):
     ground.conclude()
-    conclude(ground.evaluator, "auto", ground.base, learn_decoder="off")
+    ground.conclude(learn_decoder="off")
     assert kept(ground) is None and len(ground.speaking.learned) == 1
     assert not ground.run.best_decoder.exists()
 
@@ -155,6 +157,38 @@ def test_one_that_ran_out_of_time_is_learned_again_where_there_is_no_limit(groun
     ground.evaluator.budget = None  # `train evaluate`
     ground.conclude()
     assert len(ground.speaking.learned) == 2
+
+
+def test_decoder_clips_bounds_what_it_learns_from(ground):
+    clip = ground.evaluator.plan.clips[0]
+    clips = [replace(clip, name=str(number)) for number in range(9)]
+    ground.evaluator.plan = replace(ground.evaluator.plan, clips=clips)
+    ground.conclude(decoder_clips=5)
+    assert len(ground.speaking.learned[-1].clips) == 5
+
+
+def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_that(
+    ground, monkeypatch
+):
+    ground.conclude()
+    verdict = ground.run.evaluation().verdict
+    learn = partial(learn_best_decoder, ground.evaluator, verdict, most_clips=8)
+    ground.speaking.distance_after = 1.2
+    learn(seconds=60.0)
+    again = kept(ground)
+    assert again.distance_after == 1.2
+    assert ground.speaking.learned[-1].budget_seconds == 60.0
+
+    def refuse(_):
+        raise WorkerFailed("refused", "Too few clips.")
+
+    with monkeypatch.context() as patch, pytest.raises(WorkerFailed):
+        patch.setattr(ground.speaking, "learn_decoder", refuse)
+        learn()
+    assert kept(ground) == again
+    ground.speaking.distance_after = 2.0  # one that is no nearer is an answer too
+    learn()
+    assert decoder_beside(ground.run.best_blend) is None
 
 
 def test_no_time_for_a_step_is_no_answer(ground):

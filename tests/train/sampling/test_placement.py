@@ -8,7 +8,7 @@ import torch
 
 from machine.devices.cuda_errors import DeviceFault
 from machine.devices.health import GpuHealth, Outcome
-from tests.machines import GPUS, machine
+from tests.machines import GPUS, SOUND, failing, machine
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, plan, surprising
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
@@ -90,6 +90,20 @@ def test_no_gpu_is_told(wish):
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 
 
+@pytest.mark.parametrize(
+    ("first", "second", "training", "device", "mode", "overlap"),
+    [
+        (SOUND, SECOND, "cuda:1", "cuda:1", "in_process", False),
+        (failing("fft", "attention_bf16", "train_step"), None, "cpu", "cuda:0", "gpu_subprocess",
+         False),
+        (GPUS["sampling"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
+        (GPUS["surprise"], SECOND, "cuda:0", "cuda:1", "gpu_subprocess", True),
+        (GPUS["fft"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
+        (GPUS["driver"], SECOND, "cpu", "cuda:1", "gpu_subprocess", False),
+        (GPUS["convolution, right with clean libraries"], replace(GPUS["hang"], index=1), "cpu",
+         "cuda:0", "gpu_subprocess", False),
+    ],
+)  # fmt: skip
 def test_of_two_gpus(first, second, training, device, mode, overlap):
     found = plan(machine(*filter(None, (first, second))), "auto", training, ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)

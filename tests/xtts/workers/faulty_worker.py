@@ -9,7 +9,7 @@ from typing import Any
 from machine.devices.cuda_errors import exit_after_fault
 from xtts.workers import file_worker
 from xtts.workers.file_synthesis import FileSpeaker
-from xtts.workers.requests import Answer, Request
+from xtts.workers.requests import Answer, ReportProgress, Request, no_progress
 
 
 def injected_fault() -> None:
@@ -49,9 +49,9 @@ class FaultySpeaker(FileSpeaker):
         arguments.compute.apply()
         super().__init__(arguments.base, arguments.compute, keep_weights=arguments.keep_weights)
 
-    def ask(self, request: Request[Answer]) -> Answer:
+    def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
         injected_fault()
-        return super().ask(request)
+        return super().ask(request, progress)
 
 
 if __name__ == "__main__":

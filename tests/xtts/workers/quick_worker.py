@@ -17,7 +17,7 @@ import soundfile
 from machine.errors import SotaqueError
 from tests.xtts.workers.faulty_worker import injected_fault
 from xtts.workers import file_worker
-from xtts.workers.requests import SpeakRequest, SpokenFile
+from xtts.workers.requests import ReportProgress, SpeakRequest, SpokenFile
 
 
 class QuickSpeaker:
@@ -30,7 +30,7 @@ class QuickSpeaker:
         if arguments.base.name == "slow":
             time.sleep(60)
 
-    def ask(self, request: SpeakRequest) -> SpokenFile:
+    def ask(self, request: SpeakRequest, progress: ReportProgress) -> SpokenFile:
         """Does what the text says."""
         injected_fault()
         print("a library prints to stdout")
@@ -48,6 +48,10 @@ class QuickSpeaker:
             child = subprocess.Popen(["sleep", "60"])
             Path(rest).write_text(str(child.pid))
             time.sleep(60)
+        if word == "steps":
+            for step in range(int(rest)):
+                progress((step + 1) / int(rest))
+                time.sleep(0.01)
         if word == "when":
             while not Path(rest).exists():
                 time.sleep(0.01)

@@ -26,6 +26,11 @@ def samples(wav: bytes) -> bytes:
     return bytes(found.astype("<i2").tobytes())
 
 
+def refused(answer: httpx.Response) -> tuple[int, str]:
+    """Status and code of a refusal."""
+    return answer.status_code, answer.json()["code"]
+
+
 def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
     """Status, code and field of a refusal, which is an RFC 9457 body."""
     assert answer.headers["content-type"] == "application/problem+json", answer.text
@@ -35,7 +40,7 @@ def refusal(answer: httpx.Response) -> tuple[int, str, str | None]:
 
 
 @contextmanager
-def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
+def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     """What the engine is asked to say meanwhile, and with which recording."""
     found: list[tuple[SynthesisRequest, str | None]] = []
     speak = Engine.speak
@@ -46,6 +51,6 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[SynthesisReque
         found.append((ask, recording))
         return speak(self, ask, recording, caller)
 
-    with monkeypatch.context() as patch:
+    with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "speak", spy)
         yield found

@@ -1,0 +1,87 @@
+"""What a client does with a dataset: upload, cut, look, correct."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.api.conftest import Running
+
+TAPE = bytes(range(256)) * 40  # No recording: the double of the cut asks for none.
+
+
+class Dataset:
+    """One that is made at a service."""
+
+    def __init__(self, service: Running, name: str = "Anna", language: str = "en") -> None:
+        self.service = service
+        answer = service.client.post("/v1/datasets", json={"name": name, "language": language})
+        assert answer.status_code == 201, answer.text
+        self.id = str(answer.json()["id"])
+
+    @property
+    def folder(self) -> Path:
+        return self.service.parts.datasets.folder / self.id
+
+    @property
+    def metadata(self) -> str:
+        """What training reads."""
+        return (self.folder / "clips/metadata.csv").read_text()
+
+    def ask(self, method: str, path: str = "", **more: Any) -> httpx.Response:
+        return self.service.client.request(method, f"/v1/datasets/{self.id}{path}", **more)
+
+    def details(self) -> dict[str, Any]:
+        answer = self.ask("GET")
+        assert answer.status_code == 200, answer.text
+        return dict(answer.json())
+
+    def announce(self, name: str, size: int) -> httpx.Response:
+        return self.ask("POST", "/recordings", json={"name": name, "bytes": size})
+
+    def announced(self, name: str, size: int) -> dict[str, Any]:
+        answer = self.announce(name, size)
+        assert answer.status_code in (200, 201), answer.text
+        return dict(answer.json())
+
+    def send(self, recording: str, offset: int, data: bytes) -> httpx.Response:
+        headers = {"Upload-Offset": str(offset)}
+        return self.ask("PATCH", f"/recordings/{recording}", content=data, headers=headers)
+
+    def cut(self) -> dict[str, Any]:
+        """Asks for a cut, and waits for its end."""
+        answer = self.ask("POST", "/cut")
+        assert answer.status_code == 202, answer.text
+        return self.ended()
+
+    def ended(self) -> dict[str, Any]:
+        states = ("queued", "running")
+        self.service.wait_until(lambda: self.details()["cut"]["state"] not in states, 200)
+        return self.details()
+
+    def running_child(self) -> int:
+        """The process that cuts, once it says how far it is."""
+        self.service.wait_until(lambda: "320 of 640" in self.details()["cut"]["told"], 30)
+        found = self.service.parts.cuts._running
+        assert found is not None and found[1] is not None
+        return found[1].pid
+
+    def given_to(self) -> dict[str, Any]:
+        """What the cut was given, and how it ran."""
+        return dict(json.loads((self.folder / "clips/given.json").read_text()))
+
+    def clips(self, query: str = "order=time") -> list[dict[str, Any]]:
+        return list(self.ask("GET", f"/clips?{query}").json()["clips"])
+
+    def correct(self, clip: str, **change: Any) -> httpx.Response:
+        return self.ask("PATCH", f"/clips/{clip}", json=change)
+
+
+def with_tape(service: Running, name: str = "Anna", text: bytes = b"") -> Dataset:
+    """With a recording, tape.wav, and its text where there is one."""
+    found = Dataset(service, name)
+    assert found.send(found.announced("tape.wav", len(TAPE))["id"], 0, TAPE).json()["whole"]
+    if text:
+        found.ask("PUT", "/text", content=text).raise_for_status()
+    return found

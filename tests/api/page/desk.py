@@ -1,0 +1,115 @@
+"""What a test does with the page: press, wait, play, speak, look at its layout."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+# A loaded machine: what takes a second alone may take a minute beside a training.
+PATIENCE_MILLISECONDS = 120_000
+CHECKS = (Path(__file__).parent / "checks.js").read_text(encoding="utf-8")
+# The speak box has spoken.
+DONE = "!document.getElementById('again').disabled"
+# Where the desk and the speak box play, in seconds; and that the desk has something to play.
+POSITION = "document.getElementById('position').valueAsNumber"
+SECONDS = "Number(document.getElementById('spoken-playhead').dataset.seconds)"
+WORKS = "!document.getElementById('desk-works').hidden"
+DESK = "#desk-works:not([hidden])"
+PHONE = {"width": 390, "height": 844}
+LOOKS = pytest.mark.parametrize(
+    ("width", "scheme"), [(1280, "light"), (1280, "dark"), (390, "light"), (390, "dark")]
+)
+EVIL = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
+
+
+def until(page: Any, expression: str) -> None:
+    """Waits until a JavaScript expression is true.
+
+    Asked from here: `page.wait_for_function` evaluates inside the page, whose policy forbids it.
+    """
+    end = time.monotonic() + PATIENCE_MILLISECONDS / 1000
+    while not page.evaluate(expression):
+        assert time.monotonic() < end, f"never came true: {expression}"
+        page.wait_for_timeout(25)
+
+
+def says(page: Any, element: str, text: str) -> None:
+    """Waits until the element with this id has this text."""
+    until(page, f"document.getElementById('{element}').textContent === {text!r}")
+
+
+def position(page: Any) -> float:
+    return float(page.evaluate(POSITION))
+
+
+def play(page: Any, track: str = "output", seconds: float = 0.2) -> None:
+    """Has the desk play, beyond so many seconds."""
+    page.click(f"#play-{track}")
+    until(page, f"{POSITION} > {seconds}")
+
+
+def seek(page: Any, seconds: float) -> None:
+    page.evaluate(f"document.getElementById('position').value = {seconds}")
+    page.dispatch_event("#position", "input")
+
+
+def pressed(page: Any, *keys: str) -> None:
+    for key in keys:
+        page.keyboard.press(key)
+
+
+def shows_serving(page: Any, number: int) -> None:
+    """Waits until this epoch's row says that it speaks."""
+    cell = f"document.querySelector('tr[data-epoch=\"{number}\"] .serving')"
+    until(page, f"{cell}.textContent === 'Serving'")
+
+
+def is_only_words(page: Any) -> bool:
+    """Whether none of EVIL has become markup."""
+    count = page.evaluate("document.querySelectorAll('img, b').length")
+    return count == 0 and page.title() == "Sotaque"
+
+
+def say(page: Any, text: str) -> None:
+    """Has the speak box begin to speak."""
+    page.fill("#text", text)
+    page.click("#say")
+
+
+def speak(page: Any, text: str) -> None:
+    """Has the speak box speak, to the end."""
+    say(page, text)
+    until(page, f"{DONE} && document.getElementById('say').textContent === 'Speak'")
+
+
+def add_voice(page: Any, recording: Path, name: str) -> None:
+    """Sends a recording by the form."""
+    page.set_input_files("[name=file]", recording)
+    page.fill("#voice-form [name=name]", name)
+    page.click("#voice-form [type=submit]")
+
+
+def faults(page: Any, width: int, least_texts: int) -> list[str]:
+    """What an accessibility checker would say, and what leaves a page of this width; it has looked
+    at more texts than `least_texts`."""
+    found = page.evaluate(CHECKS)
+    assert found["texts"] > least_texts
+    return found["faults"] + outside(page, width, "button, input, select, td, dd")
+
+
+def outside(page: Any, width: int, chosen: str) -> list[str]:
+    """Of these elements, those that leave a page of this width; and whether it scrolls sideways."""
+    found = page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
+      .filter((one) => one.checkVisibility() && one.getBoundingClientRect().right > {width})
+      .map((one) => one.id || one.textContent)""")
+    scrolls = page.evaluate("document.documentElement.scrollWidth") > width
+    return [*found, *(["the page scrolls sideways"] if scrolls else [])]
+
+
+def too_small(page: Any, chosen: str) -> list[str]:
+    """Of these elements, those that a finger does not hit (WCAG 2.5.5: 44 px)."""
+    return page.evaluate(f"""[...document.querySelectorAll("{chosen}")]
+      .filter((one) => one.checkVisibility())
+      .map((one) => [one.id || one.textContent, one.getBoundingClientRect()])
+      .filter(([, box]) => Math.min(box.width, box.height) < 43.9).map(([name]) => name)""")
