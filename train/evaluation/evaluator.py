@@ -422,7 +422,8 @@ def _is_new(known: Evaluation, kind: CandidateKind, epoch: Verified, share: floa
 
 
 def shares_of(blend: float | str) -> tuple[float, ...]:
-    """The shares that BLEND asks to be judged, from the largest; a whole one is the epoch."""
+    """The shares (interpolation weights) that BLEND asks to be judged, from the largest; a whole
+    one is the epoch."""
     if blend == "off":
         return ()
     shares = (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)
