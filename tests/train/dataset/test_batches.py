@@ -141,7 +141,7 @@ def test_conditioning_comes_from_training_clips_only():
     clips = some_clips(20, speakers=1)
     validation = Batches(
         clips, range(15, 20), Made(clips), SHAPE, seed=0, batch_seconds=30.0, stop_input=False,
-        sources=tuple(range(15)), fixed=True,
+        conditioning="other_clip", sources=tuple(range(15)), fixed=True,
     )  # fmt: skip
     first = heard_clips(validation, 1)
     assert all(source < 15 for source, _ in first.values())
