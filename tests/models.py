@@ -8,10 +8,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+import numpy as np
 import pytest
+import soundfile
 import torch
 from torch import Tensor
 
+from xtts.inference.voice import Voice
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import new_gpt, to_coqui
 from xtts.model.shapes import DVAEShape, SpeakerEncoderShape, VocoderShape
@@ -102,6 +105,22 @@ def _built(
         torch.save(new_dvae(read.dvae).state_dict(), folder / "dvae.pth")
         torch.save(mel_stats, folder / "mel_stats.pth")
     return kept
+
+
+def tiny_voice(folder: Path, seed: int = 0) -> Path:
+    """A tiny base with a recording of its own, of noise: it speaks by itself."""
+    tiny_base(folder, seed=seed)
+    wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
+    soundfile.write(folder / "reference.wav", wave, 22_050)
+    return folder
+
+
+def drawn_voice() -> Voice:
+    """What a tiny base might have heard of somebody, at random."""
+    generator = torch.Generator().manual_seed(3)
+    speaker = torch.randn(1, 512, 1, generator=generator)
+    latents = torch.randn(1, 32, 64, generator=generator)
+    return Voice(latents, torch.nn.functional.normalize(speaker, dim=1))
 
 
 def write_vocabulary(

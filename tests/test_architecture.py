@@ -76,12 +76,12 @@ def within(module: str, package: str) -> bool:
     return module == package or module.startswith(package + ".")
 
 
-def test_there_is_something_to_judge() -> None:
+def test_there_is_something_to_judge():
     assert {path.parts[0] for path in MODULES} == set(PACKAGES)
     assert len(MODULES) > 50
 
 
-def test_a_module_imports_only_what_its_package_may() -> None:
+def test_a_module_imports_only_what_its_package_may():
     broken = [
         f"{path}:{one.line}: {one.module}"
         for path in MODULES
@@ -91,7 +91,7 @@ def test_a_module_imports_only_what_its_package_may() -> None:
     assert broken == []
 
 
-def test_no_modules_import_each_other() -> None:
+def test_no_modules_import_each_other():
     """Not in a circle of any length, not inside functions, and not for types only."""
     modules = {dotted(path): path for path in MODULES}
     edges = {
@@ -114,7 +114,7 @@ def dotted(path: Path) -> str:
     return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
 
 
-def test_coquis_learning_part_is_for_comparison_only() -> None:
+def test_coquis_learning_part_is_for_comparison_only():
     tests = [path.relative_to(ROOT) for path in (ROOT / "tests").rglob("*.py")]
     users = [
         path for path in (*MODULES, *tests)
@@ -123,7 +123,7 @@ def test_coquis_learning_part_is_for_comparison_only() -> None:
     assert [path for path in users if not {"peers", "benchmarks"} & set(path.parts[:2])] == []
 
 
-def test_names_say_what_a_module_is() -> None:
+def test_names_say_what_a_module_is():
     vague = [
         str(path)
         for path in MODULES
@@ -132,11 +132,11 @@ def test_names_say_what_a_module_is() -> None:
     assert vague == []
 
 
-def test_a_module_says_what_it_is() -> None:
+def test_a_module_says_what_it_is():
     assert [str(path) for path in MODULES if not ast.get_docstring(tree(path))] == []
 
 
-def test_nothing_loads_what_could_run() -> None:
+def test_nothing_loads_what_could_run():
     """A pickle may run anything: torch.load always says weights_only=True."""
     assert [line for path in MODULES for line in unsafe_loads(path)] == []
 
@@ -155,7 +155,7 @@ def unsafe_loads(path: Path) -> Iterator[str]:
     )
 
 
-def test_the_environment_is_read_in_one_place() -> None:
+def test_the_environment_is_read_in_one_place():
     readers = [
         f"{path}: {', '.join(sorted(names))}"
         for path in MODULES
@@ -176,12 +176,12 @@ def environment_names(path: Path) -> set[str]:
     return (of_os | by_name) & asked
 
 
-def test_the_exceptions_are_still_needed() -> None:
+def test_the_exceptions_are_still_needed():
     for name in READS_ENVIRONMENT:
         assert "environ" in (ROOT / name).read_text(encoding="utf-8"), name
 
 
-def test_importing_a_package_does_no_work() -> None:
+def test_importing_a_package_does_no_work():
     """Not even torch: `--help` and a mistyped setting answer at once."""
     code = (
         "import sys; before = set(sys.modules); import machine, xtts, train, api;"
@@ -198,7 +198,7 @@ def test_importing_a_package_does_no_work() -> None:
     assert loaded & heavy == set()
 
 
-def test_every_command_that_is_told_can_be_run() -> None:
+def test_every_command_that_is_told_can_be_run():
     """`python -m MODULE` in a sentence, a page, the Makefile or a Dockerfile: it has a main."""
     pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/*.md"), *ROOT.glob("*.yml")]
     pages += [ROOT / one for one in ("Makefile", "Dockerfile", *MODULES)]
@@ -223,7 +223,7 @@ def runs_as_program(module: str) -> bool:
     return path.is_file() and 'if __name__ == "__main__":' in path.read_text(encoding="utf-8")
 
 
-def test_a_module_only_defines() -> None:
+def test_a_module_only_defines():
     """At its top a module defines names; calls there are of the few kinds that make a constant."""
     working = [
         f"{path}:{node.lineno}: {ast.unparse(node).splitlines()[0]}"

@@ -28,13 +28,10 @@ SECTIONS: Sections = {
 # Read by make and by Docker Compose from the same file; not by the programs.
 HOUSE = (
     ("TORCH_BACKEND", "default", "The build of torch: default, auto, cpu, cu126 or cu130."),
-    (
-        "BASE_IMAGE",
-        "python:3.11-slim",
-        "What the images are built on; with a digest (…@sha256:…) it is the same every time.",
-    ),
+    ("BASE_IMAGE", "python:3.11-slim",
+     "What the images are built on; with a digest (…@sha256:…) it is the same every time."),
     ("DOCKER_RUNTIME", "runc", "nvidia gives both containers the GPU."),
-)
+)  # fmt: skip
 RULES = [
     "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
     "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",
@@ -96,7 +93,7 @@ GENERATED = {".env.example": env_example, "docs/settings.md": markdown}
 
 
 @pytest.mark.parametrize("name", GENERATED)
-def test_the_file_is_what_the_classes_say(name: str) -> None:
+def test_the_file_is_what_the_classes_say(name):
     written = (ROOT / name).read_text(encoding="utf-8")
     assert written == GENERATED[name](SECTIONS), "run: python -m tests.test_env_example"
 
@@ -104,7 +101,7 @@ def test_the_file_is_what_the_classes_say(name: str) -> None:
 @pytest.mark.parametrize(
     ("load", "defaults"), [(train.load, train.TrainSettings), (api.load, api.ApiSettings)]
 )
-def test_the_example_is_every_default(load: Any, defaults: Any) -> None:
+def test_the_example_is_every_default(load, defaults):
     path = ROOT / ".env.example"
     settings, report = load((), {}, path)
     assert settings == defaults()
@@ -113,7 +110,7 @@ def test_the_example_is_every_default(load: Any, defaults: Any) -> None:
     assert load is api.load or (report.notes == () and settings.coqui_tos_agreed is False)
 
 
-def test_a_copied_example_names_no_volume_of_podmans() -> None:
+def test_a_copied_example_names_no_volume_of_podmans():
     # podman-compose 1.0 (Debian 12) takes `voices` for a volume's name, `./voices` for a folder.
     lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
     folders = [line.partition("=")[2] for line in lines if re.match(r"[A-Z0-9_]+_DIR=", line)]
@@ -121,11 +118,11 @@ def test_a_copied_example_names_no_volume_of_podmans() -> None:
     assert [folder for folder in folders if not folder.startswith("./")] == []
 
 
-def test_the_names_are_those_of_the_classes() -> None:
+def test_the_names_are_those_of_the_classes():
     assert {name for kind in SECTIONS.values() for name in own_fields(kind)} == NAMES
 
 
-def test_every_name_of_the_contract_is_there() -> None:
+def test_every_name_of_the_contract_is_there():
     contract = """BASE_MODEL DATASET_DIR DATASET_FORMAT LANGUAGE MAX_TRAIN_SAMPLES NUM_EPOCHS
         LEARNING_RATE BATCH_SECONDS PRECISION DEVICE SAMPLE_DEVICE SAMPLE_TEXT SAMPLE_EVERY
         SAVE_EVERY KEEP_CHECKPOINTS RESUME SEED STOP_SECONDS TENSORBOARD TENSORBOARD_PORT OUTPUT_DIR

@@ -16,13 +16,13 @@ INDEX, *_ENTRIES = re.split(r"^## ", PAGE, flags=re.MULTILINE)
 ENTRIES = {text.partition("\n")[0]: text for text in _ENTRIES}
 
 
-def test_the_ten_commonest_and_the_users_own_are_there() -> None:
+def test_the_ten_commonest_and_the_users_own_are_there():
     assert len(ENTRIES) >= 11
     assert "CUFFT_INVALID_SIZE" in ENTRIES["cuFFT"]
 
 
 @pytest.mark.parametrize("name", ENTRIES)
-def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name: str) -> None:
+def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name):
     quoted = ENTRIES[name].partition("```\n")[2].partition("```")[0]
     parts = [ENTRIES[name].find(f"**{part}**") for part in
              ("Cause.", "What Sotaque does.", "What to type.")]  # fmt: skip
@@ -39,13 +39,13 @@ def test_an_entry_quotes_the_error_and_says_cause_conduct_and_command(name: str)
      ("GPU memory", Outcome.TRANSIENT), ("NVIDIA driver", Outcome.DRIVER),
      ("Lost CUDA context", Outcome.STICKY), ("Driver mismatch", Outcome.DRIVER)],
 )  # fmt: skip
-def test_a_quoted_error_is_known_to_the_programs(name: str, outcome: Outcome) -> None:
+def test_a_quoted_error_is_known_to_the_programs(name, outcome):
     for line in ENTRIES[name].partition("```\n")[2].partition("```")[0].splitlines():
         found = cuda_errors.classify(RuntimeError(line))
         assert found is not None and found.outcome is outcome, line
 
 
-def test_whoever_meets_one_is_sent_here() -> None:
+def test_whoever_meets_one_is_sent_here():
     assert "docs/errors.md" in str(gone("cuda:0", "CUDA error: unspecified launch failure"))
     assert "docs/errors.md" in str(out_of_memory("cuda:0", "CUDA out of memory"))
     assert "docs/errors.md" in report.as_text((fail("a", "b", "c", "d"),))

@@ -5,7 +5,7 @@ import torch
 from tests.forked import in_child
 
 
-def test_what_was_computed_with_several_threads_does_not_hold_a_child() -> None:
+def test_what_was_computed_with_several_threads_does_not_hold_a_child():
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     try:
@@ -16,5 +16,5 @@ def test_what_was_computed_with_several_threads_does_not_hold_a_child() -> None:
         torch.set_num_threads(before)
 
 
-def test_a_fault_in_a_child_is_its_exit_code() -> None:
+def test_a_fault_in_a_child_is_its_exit_code():
     assert in_child(lambda: 1 / 0) == 1

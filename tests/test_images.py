@@ -86,6 +86,11 @@ class Buildah:
         found: dict[str, Any] = json.loads(self("inspect", "--type", "image", name).stdout)
         return found
 
+    def config(self, target: str) -> dict[str, Any]:
+        """Its entry point, its command, its environment."""
+        found: dict[str, Any] = self.image(f"sotaque-{target}")["OCIv1"]["config"]
+        return found
+
     def run(
         self, image: str, words: Sequence[str] = (), *options: str
     ) -> "subprocess.CompletedProcess[str]":
@@ -196,9 +201,7 @@ def lent_pip(folder: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("target", ["train", "api"])
-def test_the_image_holds_our_packages_and_nothing_of_the_users(
-    images: Buildah, target: str
-) -> None:
+def test_the_image_holds_our_packages_and_nothing_of_the_users(images, target):
     name = f"sotaque-{target}"
     told = json.dumps(images.image(name))
     assert SECRET not in told
@@ -220,28 +223,31 @@ def test_the_image_holds_our_packages_and_nothing_of_the_users(
     assert images.run(name, ["grep", "-rl", SECRET, "/app", "--exclude-dir=.venv"]).stdout == ""
 
 
-@pytest.mark.parametrize("target", ["train", "api"])
-def test_the_image_is_no_larger_than_it_must_be(images: Buildah, target: str) -> None:
+@pytest.mark.parametrize(
+    ("target", "words", "told"),
+    [("train", "tensorboard.main --version", ""), ("api", "api --help", "--api-port")],
+)
+def test_the_image_is_no_larger_than_it_must_be_presets_nothing_and_runs(
+    images, target, words, told
+):
     done = images.run(f"sotaque-{target}", ["du", "-sk", "--one-file-system", "/"])
     num_bytes = int(done.stdout.split()[0]) * 1024
     print(f"sotaque-{target}: {num_bytes / 1e9:.2f} GB")
     assert num_bytes < MOST_BYTES
+    names = {pair.partition("=")[0] for pair in images.config(target)["Env"]}
+    assert names == {"PATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
+                     "HOME", "USER", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"}  # fmt: skip
+    done = images.run(f"sotaque-{target}", ["python", "-m", *words.split()])
+    assert done.returncode == 0 and told in done.stdout, done.stderr
 
 
-def test_the_image_carries_what_it_runs_and_no_tools_of_development(images: Buildah) -> None:
+def test_the_image_carries_what_it_runs_and_no_tools_of_development(images):
     asked = ("uv", "fastapi", "onnxruntime", "peft", "tensorboard", "pocketsphinx",
              "torchao", "pytest", "mypy", "playwright", "ruff")  # fmt: skip
     found = "import importlib.util as u, sys; print(*map(u.find_spec, sys.argv[1:]), sep='\\n')"
     done = images.run("sotaque-train", ["python", "-c", found, *asked])
     there = [line != "None" for line in done.stdout.splitlines()]
     assert dict(zip(asked, there, strict=True)) == {name: name in asked[:6] for name in asked}
-
-
-def test_no_setting_and_no_licence_is_preset(images: Buildah) -> None:
-    set_ = images.image("sotaque-train")["OCIv1"]["config"]["Env"]
-    names = {pair.partition("=")[0] for pair in set_}
-    assert names == {"PATH", "PYTHONSAFEPATH", "PYTHONUNBUFFERED", "PYTHONDONTWRITEBYTECODE",
-                     "HOME", "USER", "MPLCONFIGDIR", "NUMBA_CACHE_DIR"}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -263,9 +269,7 @@ def lent(folder: Path, **settings: str) -> list[str]:
     return words
 
 
-def test_the_trainer_runs_the_demo_into_folders_that_were_roots(
-    images: Buildah, mounts: Path
-) -> None:
+def test_the_trainer_runs_the_demo_into_folders_that_were_roots(images, mounts):
     done = images.run("sotaque-train", (), *lent(mounts, NUM_EPOCHS="1", NUM_THREADS="1"))
     assert done.returncode == 0, done.stdout + done.stderr
     wav = mounts / "output" / "samples" / "epoch_1_output.wav"
@@ -283,21 +287,11 @@ def test_the_trainer_runs_the_demo_into_folders_that_were_roots(
     assert "The one epoch is done already" in again.stdout
 
 
-def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images: Buildah, mounts: Path) -> None:
+def test_the_exit_code_comes_out_and_no_licence_is_agreed_to(images, mounts):
     done = images.run("sotaque-train", (), *lent(mounts, BASE_MODEL="xtts_v2"))
     assert done.returncode == 2
     assert "COQUI_TOS_AGREED=1" in done.stderr
     assert list((mounts / "xtts_v2").iterdir()) == []
-
-
-@pytest.mark.parametrize(
-    ("target", "words", "told"),
-    [("train", "tensorboard.main --version", ""), ("api", "api --help", "--api-port")],
-)
-def test_a_program_runs_in_its_image(images: Buildah, target: str, words: str, told: str) -> None:
-    done = images.run(f"sotaque-{target}", ["python", "-m", *words.split()])
-    assert done.returncode == 0, done.stderr
-    assert told in done.stdout
 
 
 # In the container beside the service: starts it as the image does, waits until compose's own
@@ -326,11 +320,10 @@ print(json.dumps({**told, "ended": service.wait(60)}))
 """
 
 
-def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
+def test_the_api_speaks_in_its_image(images, mounts):
     """With the environment and the mounts of docker-compose-gpu.yml; heard on loopback only, since
     this container has the machine's own network."""
     port = free_port()
-    config = images.image("sotaque-api")["OCIv1"]["config"]
     check = program(API)["healthcheck"]["test"].replace(":8005/", f":{port}/")
     assert str(port) in check
     health = ["sh", "-c", check]  # as Docker and podman run a check that is one string
@@ -340,7 +333,7 @@ def test_the_api_speaks_in_its_image(images: Buildah, mounts: Path) -> None:
     options = [word for name, value in settings.items() for word in ("-e", f"{name}={value}")]
     for name, way in (("voices", ""), ("output", ":ro")):
         options += ["-v", f"{mounts / name}:/data/{name}{way}"]
-    words = [json.dumps([config["Cmd"], health, port])]
+    words = [json.dumps([images.config("api")["Cmd"], health, port])]
     done = images.run("sotaque-api", ["python", "-c", SERVED, *words], *options)
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(done.stdout.splitlines()[-1])
@@ -423,9 +416,7 @@ def compose(images: Buildah, users_clone: Path) -> Iterator[Callable[[str], Comp
     images.call("podman", "rm", "--all", "--force", "--time", "1")
 
 
-def test_podman_compose_trains_stops_and_goes_on(
-    users_clone: Path, compose: Callable[[str], Compose]
-) -> None:
+def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
     epochs = users_clone / "train" / "output" / "checkpoints"
     training = compose(TRAINING)
     settings = {"MAX_TRAIN_SAMPLES": "40", "NUM_EPOCHS": "3", "NUM_THREADS": "1"}
@@ -456,9 +447,7 @@ def test_podman_compose_trains_stops_and_goes_on(
         assert spoken.getframerate() == 24_000 and spoken.getnframes() > 12_000
 
 
-def test_podman_compose_serves_what_was_trained(
-    users_clone: Path, compose: Callable[[str], Compose]
-) -> None:
+def test_podman_compose_serves_what_was_trained(users_clone, compose):
     api = compose(API)
     with socket.socket() as port:
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

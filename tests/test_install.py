@@ -97,9 +97,7 @@ DISK = "echo header; echo /dev/x 9 9 {} 9% /"
     ],
     ids=["an old python", "no python", "an unknown build of torch", "a full disk", "no venv"],
 )  # fmt: skip
-def test_what_is_missing_is_told_before_anything_is_downloaded(
-    folder: Path, stubs: dict[str, str], settings: dict[str, str], words: tuple[str, ...]
-) -> None:
+def test_what_is_missing_is_told_before_anything_is_downloaded(folder, stubs, settings, words):
     for name, script in stubs.items():
         stub(folder, name, script)
     said = refusal(folder, **settings)
@@ -107,19 +105,8 @@ def test_what_is_missing_is_told_before_anything_is_downloaded(
     assert not (folder / ".venv").exists()
 
 
-def test_a_disk_with_8_gb_is_enough(folder: Path) -> None:
-    stub(folder, "df", DISK.format(8_100_000))
-    assert install(folder).returncode == 0
-
-
-def test_uv_stands_in_for_the_venv_module(folder: Path) -> None:
-    stub(folder, "python3", PYTHON.replace('"-m venv"*)', '"-m venv"*) exit 1 ;; never)'))
-    assert install(folder).returncode == 0
-    assert any(call.startswith("uv venv") for call in calls(folder))
-
-
 @pytest.mark.parametrize("program", ["uv", "python"])
-def test_the_lock_is_installed_by_hash_and_then_the_project(folder: Path, program: str) -> None:
+def test_the_lock_is_installed_by_hash_and_then_the_project(folder, program):
     if program == "python":
         stub(folder, "uv", NO_UV)
     assert install(folder).returncode == 0
@@ -130,7 +117,23 @@ def test_the_lock_is_installed_by_hash_and_then_the_project(folder: Path, progra
     assert stamps(folder) == {".installed-default"}
 
 
-def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder: Path) -> None:
+def test_uv_stands_in_for_the_venv_module_and_8_gb_are_enough(folder):
+    stub(folder, "df", DISK.format(8_100_000))
+    stub(folder, "python3", PYTHON.replace('"-m venv"*)', '"-m venv"*) exit 1 ;; never)'))
+    assert install(folder).returncode == 0
+    assert any(call.startswith("uv venv") for call in calls(folder))
+
+
+def test_what_is_to_be_installed_has_to_be_known_and_may_be_the_lock_alone(folder):
+    done = install(folder, "devel")
+    assert done.returncode == 2 and not installs(folder)
+    assert "'devel'" in done.stderr and "run, dev or lock" in done.stderr
+    assert install(folder, "lock").returncode == 0  # as an image does
+    (only,) = installs(folder)
+    assert "requirements.lock" in only and not stamps(folder)
+
+
+def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder):
     assert install(folder, "dev").returncode == 0
     lock, project = installs(folder)
     assert "--require-hashes -r requirements-dev.lock" in lock and "--editable ." in project
@@ -140,26 +143,20 @@ def test_to_develop_is_to_install_the_larger_lock_which_holds_the_other(folder: 
     assert stamps(folder) == {".installed-default"}
 
 
-def test_what_is_to_be_installed_has_to_be_known(folder: Path) -> None:
-    done = install(folder, "devel")
-    assert done.returncode == 2 and not installs(folder)
-    assert "'devel'" in done.stderr and "run, dev or lock" in done.stderr
-
-
-def test_pip_takes_over_where_uv_knows_no_way_out(folder: Path) -> None:
+def test_pip_takes_over_where_uv_knows_no_way_out(folder):
     stub(folder, "uv", UV + "\necho 'invalid peer certificate' >&2; [ $1 != pip ]")
     done = install(folder)
     assert done.returncode == 0 and "invalid peer certificate" in done.stderr
     assert [call.split()[0] for call in installs(folder)] == ["uv", "python", "uv", "python"]
 
 
-def test_a_failed_installation_is_not_taken_for_one(folder: Path) -> None:
+def test_a_failed_installation_is_not_taken_for_one(folder):
     stub(folder, "uv", NO_UV)
     stub(folder, "python3", PYTHON + '\n[ "$3" != install ]')
     assert install(folder).returncode != 0 and not stamps(folder)
 
 
-def test_another_torch_is_the_lock_without_torch_and_then_that_pair(folder: Path) -> None:
+def test_another_torch_is_the_lock_without_torch_and_then_that_pair(folder):
     (folder / ".venv" / "bin").mkdir(parents=True)
     shutil.copy(folder / "stubs" / "uv", folder / ".venv" / "bin" / "uv")
     shutil.copy(folder / "stubs" / "python3", folder / ".venv" / "bin" / "python")
@@ -174,12 +171,6 @@ def test_another_torch_is_the_lock_without_torch_and_then_that_pair(folder: Path
     assert by_hash.endswith("--require-hashes -r .venv/without-torch.lock")
     assert pair.endswith("--torch-backend=cpu torch==2.11.0 torchaudio==2.11.0")
     assert stamps(folder) == {".installed-cpu"}
-
-
-def test_an_image_can_install_the_lock_apart_from_the_project(folder: Path) -> None:
-    assert install(folder, "lock").returncode == 0
-    (only,) = installs(folder)
-    assert "requirements.lock" in only and not stamps(folder)
 
 
 def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:
@@ -212,8 +203,8 @@ def make(folder: Path, *words: str, installed: Iterable[str] = ()) -> str:
     ],
 )
 def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_one(
-    tmp_path: Path, dotenv: str, installed: str, said: str, expected: str
-) -> None:
+    tmp_path, dotenv, installed, said, expected
+):
     (tmp_path / ".env").write_text(dotenv)
     done = make(tmp_path, "-B", "install", *said.split(), installed=filter(None, [installed]))
     assert f'TORCH_BACKEND="{expected}"' in done
@@ -230,9 +221,7 @@ def test_make_takes_the_torch_of_the_command_then_of_dotenv_then_the_installed_o
         ("test", ("",), ["dev"]),
     ],
 )
-def test_make_installs_what_the_command_needs(
-    tmp_path: Path, target: str, installed: tuple[str, ...], expected: list[str]
-) -> None:
+def test_make_installs_what_the_command_needs(tmp_path, target, installed, expected):
     done = make(tmp_path, target, installed=[f"default{kind}" for kind in installed])
     found = [line.split("sh .ci/install")[1].strip() or "run"
              for line in done.splitlines() if "sh .ci/install" in line]  # fmt: skip

@@ -63,7 +63,7 @@ def asked(name: str) -> list[Requirement]:
 
 
 @both
-def test_every_line_is_a_version_or_a_hash_and_every_version_has_one(name: str) -> None:
+def test_every_line_is_a_version_or_a_hash_and_every_version_has_one(name):
     # So no index address, no path of a machine, no option of pip.
     lines = LOCKS[name].splitlines()
     assert [line for line in lines if not PIN.fullmatch(line) and not HASH.fullmatch(line)] == []
@@ -72,7 +72,7 @@ def test_every_line_is_a_version_or_a_hash_and_every_version_has_one(name: str) 
 
 
 @both
-def test_what_the_project_asks_for_is_in_the_lock(name: str) -> None:
+def test_what_the_project_asks_for_is_in_the_lock(name):
     wrong = []
     for wanted in asked(name):
         found = [pin for pin in pins(name) if pin.name == canonicalize_name(wanted.name)]
@@ -82,11 +82,11 @@ def test_what_the_project_asks_for_is_in_the_lock(name: str) -> None:
     assert wrong == [], f"{name} is older than pyproject.toml; run: make lock"
 
 
-def test_what_runs_is_tested_in_the_same_versions() -> None:
+def test_what_runs_is_tested_in_the_same_versions():
     assert entries(RUN) < entries(DEVELOP), "run: make lock"
 
 
-def test_a_container_carries_no_tools_of_development() -> None:
+def test_a_container_carries_no_tools_of_development():
     dev = PROJECT["project"]["optional-dependencies"]["dev"]
     tools = {canonicalize_name(Requirement(text).name) for text in dev}
     assert {"pytest", "mypy", "playwright", "pocketsphinx"} <= tools
@@ -106,7 +106,7 @@ def imported() -> Iterator[tuple[str, str]]:
                     yield node.module.split(".")[0], str(where)
 
 
-def test_what_the_programs_import_is_in_the_lock_that_they_run_with() -> None:
+def test_what_the_programs_import_is_in_the_lock_that_they_run_with():
     of = metadata.packages_distributions()
     locked = {pin.name for pin in pins(RUN)}
     known = sys.stdlib_module_names | set(OWN)
@@ -121,14 +121,14 @@ def test_what_the_programs_import_is_in_the_lock_that_they_run_with() -> None:
 
 
 @both
-def test_torch_and_torchaudio_are_a_pair(name: str) -> None:
+def test_torch_and_torchaudio_are_a_pair(name):
     # Another pair installs and then fails at import: torchaudio compares CUDA versions.
     versions = {pin.name: str(pin.specifier) for pin in pins(name)}
     assert versions["torch"] == versions["torchaudio"]
 
 
 @both
-def test_it_holds_for_every_python_and_linux_that_the_project_supports(name: str) -> None:
+def test_it_holds_for_every_python_and_linux_that_the_project_supports(name):
     pythons = [f"3.{minor}" for minor in range(11, 15)]
     assert PROJECT["project"]["requires-python"] == ">=3.11,<3.15"
     for version in pythons:
@@ -147,7 +147,7 @@ def test_it_holds_for_every_python_and_linux_that_the_project_supports(name: str
 
 
 @both
-def test_nothing_that_is_installed_misses_a_part(name: str) -> None:
+def test_nothing_that_is_installed_misses_a_part(name):
     """It is installed with --no-deps: a hole in it would be found by a user's ImportError."""
     locked = here(name)
     for one in locked:

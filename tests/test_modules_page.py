@@ -50,7 +50,7 @@ def page() -> str:
     return "\n".join([HEAD, *(block(package) for package in PACKAGES)])
 
 
-def test_the_tree_is_what_the_modules_say() -> None:
+def test_the_tree_is_what_the_modules_say():
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.test_modules_page"
 
 

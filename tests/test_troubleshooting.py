@@ -25,13 +25,13 @@ def source(name: str) -> str:
     return found[0].read_text(encoding="utf-8") if found else ""
 
 
-def test_there_are_rows() -> None:
+def test_there_are_rows():
     assert len(ROWS) > 50
     assert all(len(row) == 3 for row in ROWS)
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row[0][:40])
-def test_every_promise_has_its_tests(row: list[str]) -> None:
+def test_every_promise_has_its_tests(row):
     fault, promise, tests = row
     assert fault and promise
     module = ""

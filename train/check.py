@@ -4,16 +4,13 @@ import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.inspection import suspects
+from train.run_context import RunContext
 from train.settings import TrainSettings
-
-if TYPE_CHECKING:
-    from train.run_context import RunContext
 
 log = logging.getLogger("train")
 
@@ -55,7 +52,7 @@ def run(
     return 0
 
 
-def _show_texts(context: "RunContext") -> None:
+def _show_texts(context: RunContext) -> None:
     """Each transcript that is not read as it is written, and how it is read."""
     log.info("Transcripts are read by %s.", context.config.normalizer)
     same = 0

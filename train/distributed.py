@@ -48,11 +48,7 @@ class World:
 
     def all_reduce(self, *numbers: float) -> list[float]:
         """Each number summed over all ranks; every rank has to ask."""
-        if self.is_single_process:
-            return list(numbers)
-        together = torch.tensor(numbers, dtype=torch.float64)
-        torch.distributed.all_reduce(together)
-        return together.tolist()
+        return self.all_reduce_started(*numbers)()
 
     def all_reduce_started(self, *numbers: float) -> Callable[[], list[float]]:
         """As `all_reduce`, begun now; what comes back gives the sums and waits for them."""

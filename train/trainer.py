@@ -22,8 +22,7 @@ from machine.devices import cuda_errors
 from machine.memory import trim_heap
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.dataset.batches import Batch, Batches, OomBackoff, agreed
-from train.dataset.device_prefetch import copier_for, prefetch
+from train.dataset.batches import Batch, Batches, OomBackoff, agreed, copier_for, prefetch
 from train.distributed import World
 from train.early_stopping import EarlyStopping
 from train.evaluation.blending import conclude

@@ -15,19 +15,19 @@ needs_flite = pytest.mark.skipif(shutil.which("flite") is None, reason="apt-get 
 PHONES = [(0.0, 1.0), (1.0, 2.0), (3.0, 4.0)]
 
 
-def test_what_is_kept_is_a_share_of_the_phones() -> None:
+def test_what_is_kept_is_a_share_of_the_phones():
     assert cutting.kept(PHONES, [(0.0, 5.0)]) == 1
     assert cutting.kept(PHONES, [(0.5, 2.5)]) == pytest.approx(0.5)
     assert cutting.kept(PHONES, [(0.0, 0.5), (0.5, 1.5), (3.5, 9.0)]) == pytest.approx(2 / 3)
     assert cutting.kept(PHONES, []) == 0
 
 
-def test_a_cut_is_inside_a_phone_or_at_its_edge() -> None:
+def test_a_cut_is_inside_a_phone_or_at_its_edge():
     found = [cutting.in_a_phone(moment, PHONES) for moment in (0.5, 1.0, 2.5, 3.004, 3.006)]
     assert found == [True, False, False, False, True]
 
 
-def test_wrong_and_missing_words_are_errors() -> None:
+def test_wrong_and_missing_words_are_errors():
     words = [SpokenWord("one", 0.0, 1.0), SpokenWord("two", 1.0, 2.0)]
     known = KnownRecording(np.zeros(1), PHONES, words, "")
     assert cutting.character_errors(known, [(0.0, 1.0, "One."), (1.0, 2.0, "2")]) == 0
@@ -36,7 +36,7 @@ def test_wrong_and_missing_words_are_errors() -> None:
 
 
 @needs_flite
-def test_the_recording_is_what_flite_says_of_it() -> None:
+def test_the_recording_is_what_flite_says_of_it():
     sentences = ["Three cats slept.", "It cost $5 in May."]
     known = make(sentences, "slt", "rms", seed=3)
     assert [
@@ -51,7 +51,7 @@ def test_the_recording_is_what_flite_says_of_it() -> None:
 
 @needs_flite
 @pytest.mark.slow
-def test_a_small_recording_is_measured(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_small_recording_is_measured(capsys):
     words = ["cutting", "--voices", "slt", "--sentences", "9", "--seed", "4", "--json"]
     assert main(words) == 0
     (found,) = json.loads(capsys.readouterr().out)

@@ -8,7 +8,6 @@ import pytest
 
 from benchmarks import gpu, gpu_parts
 from benchmarks.__main__ import main
-from benchmarks.gpu_parts import Setup
 
 
 def run(out: Path, *more: str) -> dict[str, Any]:
@@ -21,26 +20,24 @@ def run(out: Path, *more: str) -> dict[str, Any]:
 def fakes(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Three parts: one that is well, one that lacks a package, one that fails; who ran."""
     ran: list[str] = []
+    ends: dict[str, Any] = {
+        "well": {"4 clips": {"milliseconds": 3.5, "mfu": None}, "times": 12.0},
+        "lacking": ModuleNotFoundError("No module named 'TTS'"),
+        "failing": RuntimeError("CUDA error: an illegal memory access\nmore"),
+    }
 
-    def well(at: Setup) -> dict[str, Any]:
-        ran.append("well")
-        return {"4 clips": {"milliseconds": 3.5, "mfu": None}, "times": 12.0}
+    def part(name: str) -> dict[str, Any]:
+        ran.append(name)
+        if isinstance(ends[name], Exception):
+            raise ends[name]
+        return ends[name]
 
-    def lacking(at: Setup) -> dict[str, Any]:
-        ran.append("lacking")
-        raise ModuleNotFoundError("No module named 'TTS'")
-
-    def failing(at: Setup) -> dict[str, Any]:
-        ran.append("failing")
-        raise RuntimeError("CUDA error: an illegal memory access\nmore")
-
-    monkeypatch.setattr(gpu_parts, "PARTS", {"well": well, "lacking": lacking, "failing": failing})
+    parts = {name: lambda _at, name=name: part(name) for name in ends}
+    monkeypatch.setattr(gpu_parts, "PARTS", parts)
     return ran
 
 
-def test_a_part_that_cannot_run_says_why_and_the_others_run(
-    fakes: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_part_that_cannot_run_says_why_and_the_others_run(fakes, tmp_path, capsys):
     parts = run(tmp_path / "gpu.json")
     assert parts["well"]["figures"]["times"] == 12.0
     assert parts["lacking"] == {"not_run": "No module named 'TTS'"}
@@ -51,7 +48,7 @@ def test_a_part_that_cannot_run_says_why_and_the_others_run(
     assert main(["gpu", "--rehearse", "--out", str(tmp_path / "again.json")]) == 1
 
 
-def test_it_goes_on_behind_what_is_there(fakes: list[str], tmp_path: Path) -> None:
+def test_it_goes_on_behind_what_is_there(fakes, tmp_path):
     run(tmp_path / "gpu.json", "--only", "well")
     assert fakes == ["well"]
     run(tmp_path / "gpu.json", "--resume")
@@ -61,21 +58,19 @@ def test_it_goes_on_behind_what_is_there(fakes: list[str], tmp_path: Path) -> No
     assert fakes == ["well", *["lacking", "failing"] * 2]
 
 
-def test_when_the_time_is_over_no_part_begins(fakes: list[str], tmp_path: Path) -> None:
+def test_when_the_time_is_over_no_part_begins(fakes, tmp_path):
     (tmp_path / "gpu.json").write_text('{"schema": 1, "parts": {"machine": {"seconds": 1}}}')
     run(tmp_path / "gpu.json", "--resume", "--minutes", "-1")
     assert fakes == []
 
 
-def test_without_a_gpu_it_says_so(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_it_says_so(monkeypatch, capsys):
     monkeypatch.setattr(gpu, "gpu_nodes", lambda: False)
     assert main(["gpu"]) == 2
     assert "--rehearse" in capsys.readouterr().err
 
 
-def test_a_graph_says_what_the_plain_step_says() -> None:
+def test_a_graph_says_what_the_plain_step_says():
     """The part that compares the two, on the CPU."""
     found = gpu_parts.graph(gpu_parts.setup("cpu", "", rehearse=True))
     assert all(row["same"] and not row["reason"] for row in found.values())

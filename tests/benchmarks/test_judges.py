@@ -1,7 +1,6 @@
 """The judges on sounds whose truth is known."""
 
 import math
-from collections.abc import Callable
 
 import pytest
 import torch
@@ -22,16 +21,14 @@ def voice(pitch: float, brightness: float, seed: int, seconds: float = 1.0) -> T
 
 
 @pytest.mark.parametrize("pitch", [90.0, 127.0, 200.0])
-def test_pitch_is_found(pitch: float) -> None:
+def test_pitch_is_found(pitch):
     found = judges.fundamental(voice(pitch, 1.0, 0)).median()
     assert found == pytest.approx(pitch, rel=0.05)
-
-
-def test_silence_has_no_pitch_and_a_portrait() -> None:
+    # Silence has none, and yet a portrait.
     assert torch.isfinite(torch.from_numpy(judges.portrait(torch.zeros(8000) + 1e-4))).all()
 
 
-def test_voices_are_told_apart_and_scaled() -> None:
+def test_voices_are_told_apart_and_scaled():
     kinds = {"low": (90.0, 1.0), "middle": (130.0, 1.4), "high": (200.0, 0.8)}
     clips = {name: [voice(*kind, seed) for seed in range(15)] for name, kind in kinds.items()}
     judge = judges.VoiceJudge.learn(clips, "high")
@@ -44,7 +41,7 @@ def test_voices_are_told_apart_and_scaled() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("far", [judges.cepstral_distortion, judges.distance])
-def test_a_distance_ignores_tempo_and_sees_timbre(far: Callable[[Tensor, Tensor], float]) -> None:
+def test_a_distance_ignores_tempo_and_sees_timbre(far):
     one = voice(120.0, 1.0, 1)
     slower = torch.cat((one[:8000], one[4000:]))
     other = voice(120.0, 2.0, 1)
@@ -52,7 +49,7 @@ def test_a_distance_ignores_tempo_and_sees_timbre(far: Callable[[Tensor, Tensor]
     assert far(one, slower) < far(one, other) / 2
 
 
-def test_what_an_ear_blames_is_told_apart() -> None:
+def test_what_an_ear_blames_is_told_apart():
     """Each fault moves its own figure: a pitch 3 % higher, noise, a click."""
     wanted = voice(120.0, 1.0, 1)
     same = judges.heard_in_step(wanted, wanted)
@@ -69,6 +66,7 @@ def test_what_an_ear_blames_is_told_apart() -> None:
     assert judges.heard_in_step(half, wanted)["voicing_errors"] == pytest.approx(0.5, abs=0.1)
 
 
-def test_word_errors_are_counted_over_all_sentences() -> None:
+def test_word_errors_are_counted_over_all_sentences():
     assert judges.word_errors(["One two.", "three four"], ["one two", "three"]) == 0.25
     assert judges.word_errors(["One two."], [""]) == 1.0
+    assert judges.counted_errors("One, two three.", "one three four") == (2, 3)

@@ -1,49 +1,35 @@
 """Each row of the memory benchmark is a process of its own; memory stays over many sentences."""
 
-import json
-from pathlib import Path
-
 import pytest
 
 from benchmarks import low_memory
-from benchmarks.__main__ import main
 from benchmarks.measuring import ChildFailed, ask
 
 ROWS = [name for name in low_memory.ROWS if name != "coqui"]
 
 
-def test_growth_is_told_from_the_second_quarter_on(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_growth_is_told_from_the_second_quarter_on(monkeypatch):
     seen = [100.0, 130.0, 150.0, 140.0, 151.0, 150.0, 155.0, 152.0]
     monkeypatch.setattr(low_memory.measuring, "ask", lambda *_: {"resident_mb": seen, "seconds": 2})
     found = low_memory.growth("torch fp32", 8, 1)
     assert found == {"quarters_mb": [130.0, 150.0, 151.0, 155.0], "grown_mb": 5.0, "seconds": 2}
 
 
-def test_sentences_are_of_mixed_length_in_each_quarter() -> None:
+def test_sentences_are_of_mixed_length_in_each_quarter():
     for quarter in range(4):
         numbers = range(50 * quarter, 50 * quarter + 50)
         lengths = {len(low_memory.sentence(number).text.split()) for number in numbers}
         assert min(lengths) <= 2 and max(lengths) > 80 and len(lengths) > 25
 
 
-def test_a_child_that_fails_is_no_figure(tmp_path: Path) -> None:
+def test_a_child_that_fails_is_no_figure(tmp_path):
     with pytest.raises(ChildFailed, match=r"torch fp32 .*config\.json"):
         ask("benchmarks.low_memory", "torch fp32", tmp_path, 1, 1)
 
 
 @pytest.mark.slow
-def test_rows_are_measured_and_without_torch_it_is_least(tmp_path: Path, capsys) -> None:
-    words = ["--codes", "12", "--threads", "1", "--rows", "LOW_MEMORY", "--json"]
-    assert main(["low_memory", "--folder", str(tmp_path / "base"), *words]) == 0
-    found = json.loads(capsys.readouterr().out)
-    for row in found.values():
-        assert row["peak_gb"] >= row["rest_gb"] > 0 and row["rtf"] > 0
-    assert found["onnx LOW_MEMORY"]["peak_gb"] < 0.5 * found["torch LOW_MEMORY"]["peak_gb"]
-
-
-@pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS)
-def test_memory_is_flat_over_200_sentences_of_mixed_length(row: str) -> None:
+def test_memory_is_flat_over_200_sentences_of_mixed_length(row):
     found = low_memory.growth(row, 200, 1)
     assert found["audio_seconds"] > 200
     assert found["grown_mb"] < 15, found

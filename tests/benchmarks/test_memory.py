@@ -56,7 +56,7 @@ def test_the_states_are_what_the_footprint_says(measured):
     assert quantised < measured[2].states_bytes < 1.2 * quantised
 
 
-def test_a_gpus_peak_begins_when_the_mode_before_is_gone(monkeypatch: pytest.MonkeyPatch):
+def test_a_gpus_peak_begins_when_the_mode_before_is_gone(monkeypatch):
     """Each mode has its own: what the one before took, at its most, is none of it."""
     held, peak = [30], [30]  # a learner of the mode before, not collected yet
     monkeypatch.setattr("gc.collect", lambda: held.clear())

@@ -31,14 +31,12 @@ def counted() -> dict[str, Counts]:
         ("a code, 16 rows, beside it", 75, 1),
     ],
 )
-def test_no_more_than_was_counted(
-    counted: dict[str, Counts], what: str, most: int, waits: int
-) -> None:
+def test_no_more_than_was_counted(counted, what, most, waits):
     assert 0.9 * most <= counted[what].operations <= most
     assert counted[what].waits == waits
 
 
-def test_waits_are_seen_however_they_are_spelt() -> None:
+def test_waits_are_seen_however_they_are_spelt():
     one = torch.ones(3)
     with operations.WaitCounter() as waits:
         one.sum().item()
@@ -50,7 +48,7 @@ def test_waits_are_seen_however_they_are_spelt() -> None:
     assert sum(waits.names.values()) == 6
 
 
-def test_views_are_no_operations() -> None:
+def test_views_are_no_operations():
     one = torch.ones(4, 6)
     with operations.OperationCounter() as counter:
         one.view(6, 4).t()[1:].unsqueeze(0).expand(2, -1, -1)

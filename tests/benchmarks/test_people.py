@@ -23,7 +23,7 @@ def dataset(folder: Path, clips: int) -> Path:
     return folder
 
 
-def test_each_clip_is_left_out_once(tmp_path: Path) -> None:
+def test_each_clip_is_left_out_once(tmp_path):
     found = people.folds(dataset(tmp_path / "real", 7), 3, tmp_path / "work")
     left_out = [text for _, own in found for text in own]
     assert sorted(left_out) == [f'Text "{number}" of it.' for number in range(7)]
@@ -34,12 +34,12 @@ def test_each_clip_is_left_out_once(tmp_path: Path) -> None:
         assert all(row.path.is_file() for row in rows)
 
 
-def test_too_few_clips_for_so_many_parts(tmp_path: Path) -> None:
+def test_too_few_clips_for_so_many_parts(tmp_path):
     with pytest.raises(SotaqueError, match="has 2 clips, too few for 3 parts"):
         people.folds(dataset(tmp_path / "real", 2), 3, tmp_path)
 
 
-def test_figures_are_over_all_words() -> None:
+def test_figures_are_over_all_words():
     rows = [
         people.Spoken("base", 0, "One two three four.", 1, 4, 50.0, 5.0, 0.5),
         people.Spoken("base", 0, "One.", 1, 1, 70.0, 6.0, 3.0),
@@ -50,9 +50,7 @@ def test_figures_are_over_all_words() -> None:
     }  # fmt: skip
 
 
-def test_a_person_is_at_no_distance_from_their_own_recording(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_person_is_at_no_distance_from_their_own_recording(monkeypatch):
     monkeypatch.setattr(judges, "words_heard", lambda wave: "one three")
     wave = torch.sin(torch.arange(16000) / 20) * 0.1
     found = people.heard(("own", 0), "One two.", wave, wave)

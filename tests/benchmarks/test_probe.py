@@ -21,22 +21,20 @@ without_a_gpu = pytest.mark.skipif(
 
 @without_a_gpu
 @pytest.mark.parametrize("options", [[], ["--json"], ["--provoke", "assertion"]])
-def test_without_a_gpu_it_says_one_sentence(
-    capsys: pytest.CaptureFixture[str], options: list[str]
-) -> None:
+def test_without_a_gpu_it_says_one_sentence(capsys, options):
     assert main(["probe", *options]) == 2
     said = capsys.readouterr()
     assert said.out == "" and said.err.count("\n") == 1
     assert "measures an NVIDIA GPU, and cuda:0 is none on this machine" in said.err
 
 
-def test_the_cpu_is_no_gpu() -> None:
+def test_the_cpu_is_no_gpu():
     with pytest.raises(SotaqueError, match="cpu is none"):
         benchmark.require_gpu("cpu")
 
 
 @pytest.mark.slow
-def test_distances_on_the_cpu_fit_and_differ_with_the_numbers() -> None:
+def test_distances_on_the_cpu_fit_and_differ_with_the_numbers():
     rows = benchmark.distances("cpu", 2)
     found = {(row["operation"], row["part"]): row for row in rows}
     assert len(found) == len(rows) > 20
@@ -60,9 +58,7 @@ def test_distances_on_the_cpu_fit_and_differ_with_the_numbers() -> None:
         (1e-9, 0.0, 1e-4, "could be tighter"),
     ],
 )
-def test_what_is_said_of_a_tolerance(
-    largest: float, between: float, limit: float, words: str
-) -> None:
+def test_what_is_said_of_a_tolerance(largest, between, limit, words):
     row = {"largest": largest, "between_runs": between, "tolerance": limit}
     assert benchmark.advice(row) == words
 
@@ -88,7 +84,7 @@ def findings(**changes: Any) -> dict[str, Any]:
     } | changes
 
 
-def test_what_is_good_and_what_is_not() -> None:
+def test_what_is_good_and_what_is_not():
     assert benchmark.good(findings())
     assert "| fft | x | 1.0e-06 |" in benchmark.report(findings())
     assert "| assertion | CUDA error | sticky | 70 | True |" in benchmark.report(findings())
@@ -101,7 +97,7 @@ def test_what_is_good_and_what_is_not() -> None:
 
 
 @pytest.mark.system
-def test_the_shim_stands_in_front_of_the_real_library(tmp_path: Path) -> None:
+def test_the_shim_stands_in_front_of_the_real_library(tmp_path):
     """torch's own libcufft, loaded behind it: the name that torch asks for is the shim's."""
     shim = benchmark.build_shim(tmp_path)
     assert ctypes.CDLL(str(shim)).cufftXtMakePlanMany() == 8

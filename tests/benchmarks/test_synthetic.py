@@ -1,6 +1,5 @@
 """What is measured speaks as the product does: under the guard, and each text once."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +36,7 @@ def guards(monkeypatch: pytest.MonkeyPatch) -> list[Guard | None]:
     return seen
 
 
-def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> None:
+def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder):
     made = synthetic.torch_voice(base_folder, "fp32")
     guard = synthetic.judged_once(made.backend.model)
     speech.synthesize(made.backend, made.voice, REQUEST, guard)
@@ -56,14 +55,12 @@ def test_a_text_that_cannot_end_is_judged_and_said_once(base_folder: Path) -> No
     ],
     ids=["torch", "low memory", "loading", "onnx"],
 )
-def test_the_guard_is_on(
-    speaks: Callable[[Path], object], base_folder: Path, guards: list[Guard | None]
-) -> None:
+def test_the_guard_is_on(speaks, base_folder, guards):
     speaks(base_folder)
     assert guards and all(guard is not None and guard.retries == 0 for guard in guards)
 
 
-def test_a_sample_is_said_once(base_folder: Path) -> None:
+def test_a_sample_is_said_once(base_folder):
     speaker = sample._JudgedOnce(base_folder, ComputeConfig())
     model = load_model(base_folder, precision="fp32")
     found = speaker.guard(Voice(*voice_latents(model.config.gpt.width)), 3)
@@ -71,7 +68,7 @@ def test_a_sample_is_said_once(base_folder: Path) -> None:
 
 
 @pytest.mark.parametrize("guarded", [True, False])
-def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_voice_is_heard_as_it_is_served(guarded, monkeypatch):
     asked: list[Guard | None] = []
 
     def silent(_: Any, __: Any, ___: Any, guard: Guard | None) -> torch.Tensor:
@@ -90,7 +87,7 @@ def test_a_voice_is_heard_as_it_is_served(guarded: bool, monkeypatch: pytest.Mon
 
 
 @pytest.mark.parametrize("low", [False, True])
-def test_onnx_speaks_with_a_voice_that_torch_heard(base_folder: Path, low: bool) -> None:
+def test_onnx_speaks_with_a_voice_that_torch_heard(base_folder, low):
     heard = Voice(torch.randn(1, 32, 64), torch.nn.functional.normalize(torch.randn(1, 512, 1)))
     speaks = voice.onnx_voice(base_folder, heard, "int8", low=low)
     request = SynthesisRequest("one two.", "en", seed=3)

@@ -24,7 +24,7 @@ SETS = ("choosing", "reporting")
 
 
 @pytest.mark.parametrize("name", SETS)
-def test_every_length_from_1_to_40_words_has_several_sentences(name: str) -> None:
+def test_every_length_from_1_to_40_words_has_several_sentences(name):
     words = [texts.num_words(line) for line in texts.sentences(name)]
     assert len(words) == 60
     assert max(words) == 40
@@ -32,7 +32,7 @@ def test_every_length_from_1_to_40_words_has_several_sentences(name: str) -> Non
         assert sum(shortest <= number <= longest for number in words) >= 4, (shortest, longest)
 
 
-def test_no_sentence_is_in_two_sets_nor_learned_from() -> None:
+def test_no_sentence_is_in_two_sets_nor_learned_from():
     """Nor in the demo dataset, whose validation clips an epoch is judged by."""
     rows = Path("train/data/demo/metadata.csv").read_text(encoding="utf-8").splitlines()
     judges_own = [voice.REFERENCE_TEXT, *voice.JUDGE_TEXTS, making.REFERENCE_TEXT]
@@ -42,7 +42,7 @@ def test_no_sentence_is_in_two_sets_nor_learned_from() -> None:
 
 
 @pytest.mark.parametrize("kind", [Grammar, LongGrammar])
-def test_the_teacher_says_none_of_them(tmp_path: Path, kind: type[Grammar]) -> None:
+def test_the_teacher_says_none_of_them(tmp_path, kind):
     """What the generators would say is left out where a file of the sets has it."""
 
     def drawn(unseen: Collection[str], count: int) -> list[str]:
@@ -55,7 +55,7 @@ def test_the_teacher_says_none_of_them(tmp_path: Path, kind: type[Grammar]) -> N
     assert not set(said[:3]) & set(drawn(judged_texts(tmp_path), 50))
 
 
-def test_a_part_of_one_is_told() -> None:
+def test_a_part_of_one_is_told():
     """The GPT learns from no clip that says a part of a judged text."""
     line = next(line for line in texts.sentences("reporting") if texts.num_words(line) > 8)
     words = line.split()
@@ -65,7 +65,7 @@ def test_a_part_of_one_is_told() -> None:
 
 
 @pytest.mark.parametrize("number", [2, 3, 4])
-def test_joined_texts_have_different_sentences_each_as_often(number: int) -> None:
+def test_joined_texts_have_different_sentences_each_as_often(number):
     lines = texts.sentences("choosing")
     found = texts.joined(lines, number)
     assert found == texts.joined(lines, number)
@@ -75,7 +75,7 @@ def test_joined_texts_have_different_sentences_each_as_often(number: int) -> Non
     assert max(used.values()) - min(used.values()) <= 3
 
 
-def test_of_single_sentences_there_are_only_so_many() -> None:
+def test_of_single_sentences_there_are_only_so_many():
     lines = ["One two three four.", "Five six seven eight nine.", "Ten."]
     assert sorted(texts.joined(lines, 1)) == sorted(lines[:2])
     assert len(texts.joined(lines, 2)) == 2

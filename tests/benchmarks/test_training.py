@@ -25,7 +25,7 @@ def test_a_summary_is_the_median_and_tells_its_spread():
     assert found["loss"] == 5.0
 
 
-def test_coquis_samples_are_the_rows_of_the_transcript(tmp_path: Path):
+def test_coquis_samples_are_the_rows_of_the_transcript(tmp_path):
     synthetic.write_dataset(tmp_path)
     found = coqui_training.samples(tmp_path)
     assert len(found) == synthetic.CLIPS

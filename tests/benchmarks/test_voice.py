@@ -20,7 +20,7 @@ class Deaf:
 
 
 @pytest.mark.slow
-def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_figures_of_a_seed(monkeypatch):
     monkeypatch.setattr(
         judges, "words_heard", lambda clip: "one two" if len(clip) > 9000 else "one"
     )
@@ -36,17 +36,17 @@ def test_figures_of_a_seed(monkeypatch: pytest.MonkeyPatch) -> None:
     }  # fmt: skip
 
 
-def test_texts_that_are_cut_or_babble_are_counted() -> None:
+def test_texts_that_are_cut_or_babble_are_counted():
     texts = ["One two three four."] * 4 + ["One two."]
     assert voice.astray(texts, [0.69, 0.71, 1.39, 1.41, 5.0]) == 2
 
 
-def test_spread_of_one_value_is_none() -> None:
+def test_spread_of_one_value_is_none():
     assert voice.spread([2.0]) == {"mean": 2.0, "spread": 0.0}
     assert voice.spread([1.0, 3.0]) == {"mean": 2.0, "spread": 1.0}
 
 
-def test_the_sentences_are_twenty_and_judge_texts_are_others() -> None:
+def test_the_sentences_are_twenty_and_judge_texts_are_others():
     lines = texts.sentences("twenty")
     assert len(set(lines)) == 20
     assert not set(lines) & {*voice.JUDGE_TEXTS, voice.REFERENCE_TEXT}

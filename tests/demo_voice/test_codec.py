@@ -8,7 +8,7 @@ from demo_voice.recipe import SHORT
 from xtts.model.vocoder import new_dvae
 
 
-def test_codec_learns_from_other_throats_and_other_microphones() -> None:
+def test_codec_learns_from_other_throats_and_other_microphones():
     rising = [torch.arange(80.0)[:, None].expand(80, 200)] * 3
     examples = Excerpts(rising, ["slt"] * 3, [])
     examples.means = [torch.zeros(80, 1)] * 3
@@ -26,7 +26,7 @@ def test_codec_learns_from_other_throats_and_other_microphones() -> None:
     assert only_stretched[:, 40:].mean() > only_stretched[:, :20].mean()
 
 
-def test_who_speaks_is_not_wanted_back() -> None:
+def test_who_speaks_is_not_wanted_back():
     """Two people say the same; each has a spectrum of its own, and one speaks in two clips."""
     said = torch.randn(80, 300, generator=torch.Generator().manual_seed(0))
     said -= said.mean(1, keepdim=True)
@@ -43,7 +43,7 @@ def test_who_speaks_is_not_wanted_back() -> None:
         assert (wanted[row] - spoken).abs().mean() < 0.05
 
 
-def test_the_codec_learns_from_as_many_clips_of_each_group() -> None:
+def test_the_codec_learns_from_as_many_clips_of_each_group():
     sizes = {"slt": SHORT.sentences, "lp": SHORT.accented, "bdl": SHORT.neighbouring}
     manners = [name for name, size in sizes.items() for _ in range(size)]
     chosen = [manners[index] for index in codec._chosen(SHORT, manners)]
@@ -51,7 +51,7 @@ def test_the_codec_learns_from_as_many_clips_of_each_group() -> None:
     assert codec._chosen(SHORT, manners)[:13] == list(range(13))
 
 
-def test_dead_codes_are_revived() -> None:
+def test_dead_codes_are_revived():
     torch.manual_seed(0)
     book = new_dvae(SHORT.dvae).codebook
     book.embed[:] = 100.0

@@ -5,7 +5,6 @@ import itertools
 import json
 from dataclasses import replace
 from fractions import Fraction
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -65,7 +64,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
     return making
 
 
-def test_the_folder_speaks(made: Making) -> None:
+def test_the_folder_speaks(made):
     model = load_model(made.to)
     assert model.config.weights == "trained"
     assert model.config.text_frontend == "cmu_phones"
@@ -80,7 +79,7 @@ def test_the_folder_speaks(made: Making) -> None:
     )
 
 
-def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path: Path) -> None:
+def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path):
     for file in DEMO.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     content = json.loads((tmp_path / "config.json").read_text(encoding="utf-8"))
@@ -92,35 +91,37 @@ def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path: Path) -
     assert found == content
 
 
-def test_the_card_has_the_hashes_of_the_files() -> None:
+def test_the_card_has_the_hashes_of_the_files():
     card = (DEMO / "CARD.md").read_text(encoding="utf-8")
     for name in FILES:
         digest = hashlib.sha256((DEMO / name).read_bytes()).hexdigest()
         assert f"| {name} | `{digest}` |" in card
 
 
-def test_the_learned_weights_are_those_packed(made: Making) -> None:
+def test_the_learned_weights_are_those_packed(made):
     learned = torch.load(made.work / "pretraining.pt", weights_only=True)["pupil"]
     packed = load_model(made.to).gpt.text_embedding.weight
     torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
 
 
-def test_finished_stages_are_skipped(made: Making) -> None:
+def test_finished_stages_are_skipped(made):
     before = (made.work / "codec.pt").stat().st_mtime_ns
     made.run([stage for stage in STAGES if stage not in ("clips", "package")])
     assert (made.work / "codec.pt").stat().st_mtime_ns == before
 
 
-def test_ids_are_the_tokenizer_s(made: Making) -> None:
+def test_ids_are_the_tokenizer_s(made):
     tokenizer = load_model(made.to).tokenizer
     speech = flite.TeacherSpeech(made.work / "clips")
     found = targets.Targets.read(speech, made.work / "targets")
     for clip, ids in zip(found.clips, found.tokens, strict=True):
         assert tokenizer.encode(clip.text, "en") == ids.tolist()
     assert made.recipe.gpt.text_ids == len(CHARACTERS)
+    words = [len(text.split(clip.text)) for clip in speech.clips]
+    assert sum(13 <= number <= 40 for number in words) == SHORT.lengthy + SHORT.lengthy_neighbouring
 
 
-def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
+def test_codes_are_those_of_the_packed_codec(made):
     from xtts.model.vocoder import load_dvae
 
     speech = flite.TeacherSpeech(made.work / "clips")
@@ -131,7 +132,7 @@ def test_codes_are_those_of_the_packed_codec(made: Making) -> None:
     assert same.float().mean() > 0.9
 
 
-def test_sentences_differ_and_leave_out_the_judged() -> None:
+def test_sentences_differ_and_leave_out_the_judged():
     def drawn(unseen: set[str]) -> list[str]:
         return list(itertools.islice(text.sentences(Grammar(FEW_WORDS, "a"), unseen), 50))
 
@@ -142,17 +143,14 @@ def test_sentences_differ_and_leave_out_the_judged() -> None:
     assert drawn(set()) == first
 
 
-def test_past_tense() -> None:
+def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path):
     forms = [text.past(verb, FEW_WORDS) for verb in ("see", "carry", "open", "close")]
     assert forms == ["saw", "carried", "opened", "closed"]
-
-
-def test_without_wordnet_the_package_is_named(tmp_path: Path) -> None:
     with pytest.raises(SotaqueError, match="wordnet-base"):
         lexicon.read(tmp_path)
 
 
-def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
+def test_a_stopped_teacher_goes_on(tmp_path):
     planned = flite.plan([f"Sentence {n}." for n in range(3)], 1, flite.MANNERS)
     flite.speak_all(planned, tmp_path, humming)
 
@@ -166,15 +164,13 @@ def test_a_stopped_teacher_goes_on(tmp_path: Path) -> None:
     np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
 
 
-def test_the_demo_datasets_voice_is_held_out() -> None:
+def test_the_demo_datasets_voice_is_held_out():
     assert "awb" not in {manner.voice for manner in PEOPLE.values()}
     assert all(manner.shift > Fraction(1, 2) for manner in flite.MANNERS)
 
 
 @pytest.mark.slow
-def test_goes_on_from_a_packed_voice(
-    made: Making, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_goes_on_from_a_packed_voice(made, tmp_path, monkeypatch):
     monkeypatch.setattr(lexicon, "read", lambda: FEW_WORDS)
     again = replace(
         made, recipe=SHORT.continued(), work=tmp_path, to=tmp_path / "demo", begin=made.to
@@ -188,9 +184,3 @@ def test_goes_on_from_a_packed_voice(
     codes = (torch.load(voice / "dvae.pth")["codebook.embed"] for voice in (made.to, again.to))
     assert 0 < float(torch.dist(*codes)) < 1.0  # it learned on, from what there was
     assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)
-
-
-def test_long_sentences_are_among_the_clips(made: Making) -> None:
-    words = [len(text.split(clip.text)) for clip in flite.TeacherSpeech(made.work / "clips").clips]
-    lengthy = SHORT.lengthy + SHORT.lengthy_neighbouring
-    assert sum(13 <= number <= 40 for number in words) == lengthy

@@ -9,7 +9,7 @@ from demo_voice.recipe import StageSchedule
 from demo_voice.stages import STEPS_AHEAD, ahead
 
 
-def test_what_is_needed_is_made_once_and_in_its_order() -> None:
+def test_what_is_needed_is_made_once_and_in_its_order():
     made: list[int] = []
 
     def make(step: int) -> int:
@@ -21,7 +21,7 @@ def test_what_is_needed_is_made_once_and_in_its_order() -> None:
     assert given == made == list(range(3, last))
 
 
-def test_what_cannot_be_made_stops_the_step_that_needs_it() -> None:
+def test_what_cannot_be_made_stops_the_step_that_needs_it():
     def make(step: int) -> int:
         if step == 2:
             raise ValueError("no sound")
@@ -33,7 +33,7 @@ def test_what_cannot_be_made_stops_the_step_that_needs_it() -> None:
         next(steps)
 
 
-def test_who_stops_early_waits_for_one_and_not_for_all() -> None:
+def test_who_stops_early_waits_for_one_and_not_for_all():
     made: list[int] = []
 
     def make(step: int) -> None:
@@ -46,7 +46,7 @@ def test_who_stops_early_waits_for_one_and_not_for_all() -> None:
     assert len(made) < STEPS_AHEAD / 2
 
 
-def test_the_rate_rises_and_falls() -> None:
+def test_the_rate_rises_and_falls():
     stage = StageSchedule(1000, 1, 1.0)
     rates = [stages.rate(step, stage) for step in (0, 199, 600, 999)]
     assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]

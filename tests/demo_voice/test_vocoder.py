@@ -8,7 +8,7 @@ from demo_voice.vocoder import read_latents
 from xtts.audio import CODE_RATE, VOCODER_RATE
 
 
-def test_a_convolution_of_latents_hears_the_mels_that_they_mean() -> None:
+def test_a_convolution_of_latents_hears_the_mels_that_they_mean():
     torch.manual_seed(0)
     width, mel, out, codes = 6, 10, 5, 40
     widen, head = nn.Linear(mel, width), nn.Linear(2 * width, mel)

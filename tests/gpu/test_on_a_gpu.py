@@ -4,7 +4,6 @@ import copy
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -50,7 +49,7 @@ def card_of(gigabytes: float) -> Iterator[None]:
 
 
 @pytest.mark.parametrize("precision", OFF)
-def test_training_is_the_cpus_within_rounding(device: str, precision: str) -> None:
+def test_training_is_the_cpus_within_rounding(device, precision):
     if precision == "bf16" and not torch.cuda.is_bf16_supported():
         pytest.skip("This GPU has no bf16.")
     here = a_learner(dropout=0.0)
@@ -62,7 +61,7 @@ def test_training_is_the_cpus_within_rounding(device: str, precision: str) -> No
         assert found.loss == pytest.approx(wanted.loss, rel=OFF[precision])
 
 
-def test_a_deferred_step_moves_what_a_waiting_one_moves(device: str) -> None:
+def test_a_deferred_step_moves_what_a_waiting_one_moves(device):
     first = a_learner(dropout=0.0)
     pair = [Learner(copy.deepcopy(first.gpt), first.config, device=device) for _ in range(2)]
     for seed in range(3):
@@ -73,14 +72,14 @@ def test_a_deferred_step_moves_what_a_waiting_one_moves(device: str) -> None:
 
 
 @pytest.mark.parametrize("rows", [1, 4, 16])
-def test_a_graph_says_what_the_plain_step_says(device: str, rows: int) -> None:
+def test_a_graph_says_what_the_plain_step_says(device, rows):
     at = replace(gpu_parts.setup(device, "", rehearse=True), shape=MEDIUM, slots=(rows,), codes=300)
     (found,) = gpu_parts.graph(at).values()
     assert found["same"] and found["reason"] == ""
 
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
-def test_an_utterance_is_the_same_whoever_else_speaks(device: str, kind: torch.dtype) -> None:
+def test_an_utterance_is_the_same_whoever_else_speaks(device, kind):
     """Bit for bit, though other numbers of slots and other spans are attended to."""
     gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
     gpt.gpt.to(kind)
@@ -107,9 +106,7 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device: str, kind: torch.d
         assert torch.equal(said(others), alone)
 
 
-def test_a_gpus_features_are_the_cpus(
-    device: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_gpus_features_are_the_cpus(device, tmp_path, caplog):
     """Recordings of unlike lengths; none of them is handed to the CPU."""
     from machine.devices.selection import Choice
     from tests.train.dataset.test_features import Place
@@ -125,7 +122,7 @@ def test_a_gpus_features_are_the_cpus(
         assert features._difference(found, wanted) == ""
 
 
-def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device: str) -> None:
+def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device):
     vocoder = Vocoder(MEDIUM.width, 512, VocoderShape()).to(device).eval()
     speaker = torch.randn(1, 512, 1, device=device)
     asked = [torch.randn(1, MEDIUM.width, steps, device=device) for steps in vocoder.widths]
@@ -139,7 +136,7 @@ def test_recorded_windows_of_the_vocoder_say_what_plain_ones_say(device: str) ->
         assert float((one - other).norm() / other.norm()) < 1e-3
 
 
-def test_codes_are_the_cpus(device: str) -> None:
+def test_codes_are_the_cpus(device):
     gpt = new_gpt(MEDIUM, seed=0).eval().requires_grad_(False)
     latents, text = torch.randn(1, NUM_LATENTS, MEDIUM.width), torch.arange(2, 40)
     said = []
@@ -151,7 +148,7 @@ def test_codes_are_the_cpus(device: str) -> None:
     assert said[0].codes == said[1].codes
 
 
-def test_bf16_speaks_near_the_cpus_bf16(device: str) -> None:
+def test_bf16_speaks_near_the_cpus_bf16(device):
     """The arithmetic whose words were judged on a CPU: the same inputs, within its rounding."""
     if torch.cuda.get_device_capability() < BF16_CAPABILITY:
         pytest.skip("This GPU has no bf16.")
@@ -167,7 +164,7 @@ def test_bf16_speaks_near_the_cpus_bf16(device: str) -> None:
     assert float((found[0] - found[1]).norm() / found[0].norm()) < 0.03
 
 
-def test_a_capture_on_the_second_gpu_replays_there() -> None:
+def test_a_capture_on_the_second_gpu_replays_there():
     if torch.cuda.device_count() < 2:
         pytest.skip("This needs two GPUs.")
     gpt = new_gpt(MEDIUM, seed=0).to("cuda:1").eval().requires_grad_(False)
@@ -180,7 +177,7 @@ def test_a_capture_on_the_second_gpu_replays_there() -> None:
     assert not step.reason and not torch.equal(first, second)
 
 
-def test_a_capture_while_another_thread_allocates(device: str) -> None:
+def test_a_capture_while_another_thread_allocates(device):
     """As a voice that is opened while another one speaks for the first time."""
     from concurrent.futures import ThreadPoolExecutor
 
@@ -201,9 +198,7 @@ def test_a_capture_while_another_thread_allocates(device: str) -> None:
     assert step.reason == "" and torch.cuda.current_stream() == own
 
 
-def test_a_sample_beside_training_changes_no_bit_and_gives_its_memory_back(
-    device: str, tmp_path: Path
-) -> None:
+def test_a_sample_beside_training_changes_no_bit_and_gives_its_memory_back(device, tmp_path):
     import soundfile
 
     from train.sampling.sampler import InProcessSpeaker
@@ -229,9 +224,7 @@ def test_a_sample_beside_training_changes_no_bit_and_gives_its_memory_back(
     assert max(held[1:]) <= held[0] + (4 << 20)
 
 
-def test_one_rank_over_nccl_learns_what_one_process_does(
-    device: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_one_rank_over_nccl_learns_what_one_process_does(device, monkeypatch):
     alone = Learner(a_learner(dropout=0.0).gpt, a_learner().config, device=device)
     wanted = [train_step(alone, a_batch(seed)).loss for seed in range(3)]
     for name, value in (("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", "29571")):
@@ -246,7 +239,7 @@ def test_one_rank_over_nccl_learns_what_one_process_does(
 
 
 @pytest.mark.parametrize("what", ["assertion", "low memory"])
-def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device: str, what: str) -> None:
+def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device, what):
     found = gpu_probe.provoked(what, device)
     assert found["we_still_compute"] and not poisoned(device)
     sticky = what == "assertion"
@@ -254,20 +247,18 @@ def test_a_lost_gpu_ends_its_process_with_70_and_no_other(device: str, what: str
     assert found["outcome"] == "sticky" if sticky else found["outcome"] in ("transient", "none")
 
 
-def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(
-    device: str, tmp_path: Path
-) -> None:
+def test_a_cufft_that_refuses_is_found_and_costs_only_the_mels_place(device, tmp_path):
     found = gpu_probe.refused_fft(device, tmp_path)
     assert found["check"]["failed"] == ["fft"] and found["check"]["trains"]
     assert found["run"]["exit_code"] == 0 and found["run"]["mode"] == "in_process"
 
 
-def test_the_check_passes_on_a_good_gpu(tmp_path: Path) -> None:
+def test_the_check_passes_on_a_good_gpu(tmp_path):
     gpu = probe(cache=tmp_path / "gpus.json")[0]
     assert gpu.verdict == "" and gpu.trains() and gpu.speaks()
 
 
-def test_every_distance_is_four_times_under_its_limit(device: str) -> None:
+def test_every_distance_is_four_times_under_its_limit(device):
     from benchmarks.probe import HEADROOM, distances
 
     for row in distances(device, 10):
@@ -283,13 +274,13 @@ def test_every_distance_is_four_times_under_its_limit(device: str) -> None:
         (4, "LORA_RANK=16 with checkpointing", 4.0),
     ],
 )
-def test_a_small_card_is_enough(gigabytes: float, mode: str, limit: float) -> None:
+def test_a_small_card_is_enough(gigabytes, mode, limit):
     with card_of(gigabytes):
         found = memory.measure(synthetic.FULL_SHAPE, mode, "bf16")
     assert found.card_bytes <= limit * 1e9
 
 
-def test_a_step_that_is_too_large_leaves_the_gpu_well(device: str) -> None:
+def test_a_step_that_is_too_large_leaves_the_gpu_well(device):
     learner = Learner(a_learner().gpt, a_learner().config, device=device)
     before = torch.cuda.memory_allocated()
     with card_of(0.5 + (before + (8 << 20)) / 1e9), pytest.raises(torch.OutOfMemoryError):
@@ -297,7 +288,7 @@ def test_a_step_that_is_too_large_leaves_the_gpu_well(device: str) -> None:
     assert train_step(learner, a_batch(0)).finite and not poisoned(device)
 
 
-def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device: str) -> None:
+def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device):
     """Through the true speaking process's server, without its pipes."""
     import time
 
@@ -319,6 +310,6 @@ def test_a_promotion_on_a_full_card_is_refused_and_the_service_goes_on(device: s
     assert told[0]["reason_code"] == "out_of_memory" and list(server._crowds) == ["v1"]
 
 
-def test_saving_stalls_no_longer_than_half_a_second(device: str) -> None:
+def test_saving_stalls_no_longer_than_half_a_second(device):
     at = gpu_parts.setup(device, "", rehearse=False)
     assert gpu_parts.saving(at)["stall_seconds"] <= 0.5

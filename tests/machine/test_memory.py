@@ -9,14 +9,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from machine.memory import MappedFiles, trim_heap
+from machine.memory import MappedFiles
 
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
 
 
-def test_pages_of_a_file_are_given_back_and_read_again(tmp_path: Path) -> None:
+def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):
     path = tmp_path / "numbers"
     values = np.arange(8_000_000, dtype=np.float32)
     values.tofile(path)
@@ -29,18 +29,13 @@ def test_pages_of_a_file_are_given_back_and_read_again(tmp_path: Path) -> None:
     assert np.array_equal(found, values)
 
 
-def test_memory_of_our_own_is_left_alone() -> None:
+def test_memory_of_our_own_is_left_alone():
     values = np.ones(4_000_000, np.float32)
     assert not MappedFiles.look().forget(values.ctypes.data, values.nbytes)
     assert values.min() == 1.0
 
 
-def test_a_system_that_does_not_tell_has_no_mapped_files(tmp_path: Path) -> None:
-    assert MappedFiles.look(tmp_path / "none").ranges == ()
-    trim_heap()
-
-
-def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:
+def test_code_and_memory_without_a_name_are_no_files(tmp_path):
     maps = tmp_path / "maps"
     maps.write_text(
         "10000-20000 r--p 00000000 fe:00 7 /data/model.pth\n"
@@ -49,6 +44,7 @@ def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:
         "70000-80000 rw-p 00000000 00:00 0                          [heap]\n"
     )
     assert MappedFiles.look(maps).ranges == ((0x10000, 0x20000),)
+    assert MappedFiles.look(tmp_path / "none").ranges == ()  # a system that does not tell
 
 
 @pytest.mark.parametrize(
@@ -57,7 +53,7 @@ def test_code_and_memory_without_a_name_are_no_files(tmp_path: Path) -> None:
     [(True, False), pytest.param(False, True, marks=pytest.mark.slow)],
 )
 @pytest.mark.slow
-def test_onednn_keeps_the_code_of_few_shapes(own: bool, known: bool) -> None:
+def test_onednn_keeps_the_code_of_few_shapes(own, known):
     """Behind 150 widths, 600 shapes with what turns them, code for the first one has to be made
     again, or was kept with the rest."""
     program = (

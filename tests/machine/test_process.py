@@ -4,7 +4,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -16,14 +15,15 @@ from machine.process import (
     module_command,
     run_with_timeout,
 )
+from tests.processes import gone, written
 
 
-def test_an_answer_is_kept_whole() -> None:
+def test_an_answer_is_kept_whole():
     found = run_with_timeout((sys.executable, "-c", "import sys; print(1); sys.exit('no')"), 20)
     assert (found.code, found.out, found.last_error) == (1, "1\n", "no")
 
 
-def test_no_command_to_the_terminal_comes_through() -> None:
+def test_no_command_to_the_terminal_comes_through():
     """A program's answer is shown: it may not clear the screen, rename the window or ring."""
     said = (
         "\\033[2J\\033]0;mine\\007red: \\033[1;31mGPU\\033[0m\\tis\\a lost\\b\\r\\n\\302\\233 0\\n"
@@ -32,7 +32,7 @@ def test_no_command_to_the_terminal_comes_through() -> None:
     assert found.out == found.errors == "red: GPU\tis lost\n 0\n"
 
 
-def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
+def test_ctrl_c_ends_what_was_asked_too(tmp_path):
     """It stands in a group of its own, which the terminal's signal does not reach."""
     note = tmp_path / "pid"
     asked = f"echo $$ > {note}.part; mv {note}.part {note}; exec sleep 60"
@@ -43,50 +43,30 @@ def test_ctrl_c_ends_what_was_asked_too(tmp_path: Path) -> None:
         f"run_with_timeout(('sh', '-c', {asked!r}), 50)"
     )
     asking = subprocess.Popen([sys.executable, "-c", code], stderr=subprocess.DEVNULL)
-    end = time.monotonic() + 20
-    while not note.exists() and time.monotonic() < end:
-        time.sleep(0.02)
+    pid = int(written(note))
     asking.send_signal(signal.SIGINT)
-    assert asking.wait(20) != 0
-    assert ended(int(note.read_text()))
+    assert asking.wait(20) != 0 and gone(pid)
 
 
-def alive(pid: int) -> bool:
-    """Whether a process runs; one that has ended and was not waited for does not."""
-    state = Path(f"/proc/{pid}/stat")
-    return state.exists() and state.read_text().rpartition(")")[2].split()[0] not in "ZX"
-
-
-def ended(pid: int) -> bool:
-    """Waits a while for the kernel to end it; kills what stays, so that nothing is left behind."""
-    end = time.monotonic() + 5
-    while alive(pid) and time.monotonic() < end:
-        time.sleep(0.02)
-    stays = alive(pid)
-    if stays:
-        os.kill(pid, signal.SIGKILL)
-    return not stays
-
-
-def test_a_hang_is_ended_with_what_was_said_before_it() -> None:
+def test_a_hang_is_ended_with_what_was_said_before_it():
     found = run_with_timeout(("sh", "-c", "echo begun; echo why >&2; exec sleep 60"), 0.5)
     assert found.hung and found.code is None and found.seconds < 10
     assert (found.out, found.errors) == ("begun\n", "why\n")
     assert found.last_error == "no answer within 0.5 s"
 
 
-def test_what_a_program_leaves_behind_ends_with_it() -> None:
+def test_what_a_program_leaves_behind_ends_with_it():
     """And nobody waits for it, although it holds the program's output."""
     found = run_with_timeout(("sh", "-c", "sleep 60 & echo $!"), 20)
-    assert found.code == 0 and found.seconds < 10 and ended(int(found.out))
+    assert found.code == 0 and found.seconds < 10 and gone(int(found.out))
 
 
-def test_a_program_that_is_not_there_is_no_hang() -> None:
+def test_a_program_that_is_not_there_is_no_hang():
     found = run_with_timeout(("/nowhere/program",), 5)
     assert found.code is None and not found.hung and "cannot be started" in found.last_error
 
 
-def test_programs_run_where_no_file_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_programs_run_where_no_file_can_be_written(monkeypatch):
     """The doctor asks programs on a full disk, too."""
 
     def full(*_: object, **__: object) -> None:
@@ -103,7 +83,7 @@ ECHO = (
 )
 
 
-def test_a_child_is_asked_once() -> None:
+def test_a_child_is_asked_once():
     """Whatever libraries print is no part of the answer, and is kept."""
     found = ask_once((sys.executable, "-c", ECHO), 20, request=["a", 1])
     assert (found.answer, found.last_error) == ({"got": ["a", 1]}, "a library says hello")
@@ -116,7 +96,7 @@ def test_a_child_is_asked_once() -> None:
      ("echo 1; echo why >&2; exit 3", "why"), ("exit 3", "exit status 3"),
      ("echo hello", "no JSON"), ("true", "no JSON")],
 )  # fmt: skip
-def test_a_child_that_gives_no_answer_is_explained(script: str, reason: str) -> None:
+def test_a_child_that_gives_no_answer_is_explained(script, reason):
     found = ask_once(("sh", "-c", script), 0.5 if "sleep" in script else 20)
     assert found.answer is None and reason in found.last_error
 
@@ -141,7 +121,7 @@ def worker(word: str) -> JsonLineProcess:
     return child
 
 
-def test_a_worker_answers_line_by_line() -> None:
+def test_a_worker_answers_line_by_line():
     child = worker("two")
     assert [child.receive(20), child.receive(20)] == [{"n": 1}, {"n": 2}]
     child.end()
@@ -150,7 +130,7 @@ def test_a_worker_answers_line_by_line() -> None:
     child.end()
 
 
-def test_an_answer_that_came_too_late_can_be_waited_for_again() -> None:
+def test_an_answer_that_came_too_late_can_be_waited_for_again():
     child = worker("slow")
     with pytest.raises(TimeoutError):
         child.receive(0.05)
@@ -159,7 +139,7 @@ def test_an_answer_that_came_too_late_can_be_waited_for_again() -> None:
 
 
 @pytest.mark.parametrize("word", ["garbled", "list", "die"])
-def test_what_is_no_answer_is_the_end(word: str) -> None:
+def test_what_is_no_answer_is_the_end(word):
     child = worker(word)
     with pytest.raises(EOFError):
         child.receive(20)
@@ -170,16 +150,17 @@ def test_what_is_no_answer_is_the_end(word: str) -> None:
     child.end()
 
 
-def test_the_end_of_a_child_is_that_of_its_group(tmp_path: Path) -> None:
+def test_the_end_of_a_child_is_that_of_its_group(tmp_path):
     note = tmp_path / "pid"
     child = ChildProcess(("sh", "-c", f"sleep 60 & echo $! > {note}.part; mv {note}.part {note}"))
     child.wait(20)  # the leader has ended; what it started has not
-    assert alive(pid := int(note.read_text()))
+    pid = int(written(note))
+    assert not gone(pid, 0.1)
     child.end()
-    assert child.code == 0 and ended(pid)
+    assert child.code == 0 and gone(pid)
 
 
-def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path: Path) -> None:
+def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path):
     note = tmp_path / "pid"
     (tmp_path / "sleeper.py").write_text(
         "import os, sys, time, pathlib; part = pathlib.Path(sys.argv[1] + '.part');"
@@ -192,17 +173,14 @@ def test_a_module_runs_with_its_arguments_and_dies_with_its_parent(tmp_path: Pat
     )
     paths = os.pathsep.join((str(tmp_path), str(Path.cwd())))
     parent = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "PYTHONPATH": paths})
-    end = time.monotonic() + 20
-    while not note.exists() and time.monotonic() < end:
-        time.sleep(0.02)
-    pid, told = note.read_text().split(" ", 1)
-    assert told == "__main__ ['a b']" and alive(int(pid))
+    pid, told = written(note).split(" ", 1)
+    assert told == "__main__ ['a b']" and not gone(int(pid), 0.1)
     parent.kill()
     parent.wait()
-    assert ended(int(pid))
+    assert gone(int(pid))
 
 
-def test_a_child_whose_parent_died_before_it_could_ask_ends_itself() -> None:
+def test_a_child_whose_parent_died_before_it_could_ask_ends_itself():
     command = list(module_command("this"))
     command[3] = "1"  # whoever started it has gone: init has it now
     found = run_with_timeout(command, 20)

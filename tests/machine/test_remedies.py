@@ -23,9 +23,7 @@ from tests.machine.doctor.simulated import CU126, CU130
         ((6, 1), ("nonsense", "sm_", "sm_x"), False),
     ],
 )
-def test_which_gpu_a_build_has_code_for(
-    capability: tuple[int, int], architectures: tuple[str, ...], runs: bool
-) -> None:
+def test_which_gpu_a_build_has_code_for(capability, architectures, runs):
     assert has_code_for(capability, architectures) is runs
 
 
@@ -42,15 +40,15 @@ def test_which_gpu_a_build_has_code_for(
         ("", (7, 5), "cu130"),
     ],
 )
-def test_which_build_fits(version: str, capability: tuple[int, int], backend: str) -> None:
+def test_which_build_fits(version, capability, backend):
     assert fitting_backend(version, [capability]) == backend
 
 
-def test_a_version_that_is_none_is_no_version() -> None:
+def test_a_version_that_is_none_is_no_version():
     assert (branch_of("550.54"), branch_of("unknown"), branch_of("")) == (550, None, None)
 
 
-def test_everybody_gets_the_line_of_their_own_system() -> None:
+def test_everybody_gets_the_line_of_their_own_system():
     assert "ubuntu-drivers" in get_driver(("ubuntu", "debian"), False)
     assert "chwd" in get_driver(("cachyos", "arch"), False)
     assert "nvidia.com/drivers" in get_driver((), False)

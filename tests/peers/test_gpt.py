@@ -68,13 +68,11 @@ def check_losses_and_gradients(shape: GPTShape, seconds: list[float], padded: bo
 
 
 @pytest.mark.parametrize("padded", [True, False])
-def test_losses_and_gradients_equal_coquis(padded: bool):
+def test_losses_and_gradients_equal_coquis(padded):
     check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9], padded)
 
 
-def test_losses_and_gradients_equal_coquis_however_few_logits_are_held(
-    monkeypatch: pytest.MonkeyPatch,
-):
+def test_losses_and_gradients_equal_coquis_however_few_logits_are_held(monkeypatch):
     monkeypatch.setattr("xtts.model.gpt.LOGITS_CHUNK", 7)
     check_losses_and_gradients(SMALL, [1.7, 0.6, 2.9])
 

@@ -7,7 +7,6 @@ new one, in a process that has imported nothing of Coqui's.
 import subprocess
 import sys
 import types
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,9 +19,7 @@ OPEN = (
 
 @pytest.mark.parametrize("home", ["TTS.tts.models.xtts", "TTS.tts.configs.xtts_config"])
 @pytest.mark.slow
-def test_a_file_with_coquis_objects_in_it_opens_without_coqui(
-    home: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_with_coquis_objects_in_it_opens_without_coqui(home, tmp_path, monkeypatch):
     from TTS.config.shared_configs import BaseDatasetConfig
     from TTS.tts.configs import xtts_config
 
@@ -43,7 +40,7 @@ def test_a_file_with_coquis_objects_in_it_opens_without_coqui(
 
 
 @pytest.mark.slow
-def test_anything_else_in_it_is_refused(tmp_path: Path) -> None:
+def test_anything_else_in_it_is_refused(tmp_path):
     path = tmp_path / "model.pth"
     torch.save({"config": types.SimpleNamespace(a=1), "model": {}}, path)
     done = subprocess.run(

@@ -1,7 +1,5 @@
 """İ in Turkish: as Coqui trains with it, which is not how its inference reads it."""
 
-from pathlib import Path
-
 import pytest
 
 from tests.models import ALL_CHARACTERS, ALL_LANGUAGES, tiny_base
@@ -12,7 +10,7 @@ TEXT = "İstanbul'da İYİ bir gün"
 
 
 @pytest.mark.parametrize("normalizer", NORMALIZERS)
-def test_turkish_is_read_as_coqui_trains_with_it(tmp_path: Path, normalizer: str) -> None:
+def test_turkish_is_read_as_coqui_trains_with_it(tmp_path, normalizer):
     """`XTTSDataset.get_text` hands the text to the tokenizer as it is written, whose rule makes i
     of İ; `Xtts.inference` lowers it before, and Python makes i and a second dot of it."""
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer

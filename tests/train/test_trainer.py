@@ -14,7 +14,7 @@ import torch
 from tests.train.test_learner import a_batch, a_learner
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
-from train.dataset.batches import Batch, OomBackoff
+from train.dataset.batches import Batch, Batches, OomBackoff
 from train.distributed import ALONE
 from train.early_stopping import EarlyStopping
 from train.metrics.logs import TrainedStep
@@ -28,6 +28,8 @@ SHORT = "CUDA out of memory. Tried to allocate 2 GB"
 
 class Plan:
     """Batches of two clips, the same in each epoch; a halved one comes as two of one clip."""
+
+    halved = Batches.halved
 
     def __init__(self, count: int) -> None:
         self.clips = [SimpleNamespace(name=f"clip{i}", seconds=1.25) for i in range(2 * count)]

@@ -33,7 +33,7 @@ assert voice.own
         pytest.param(SERVES, id="a voice to serve"),
     ],
 )
-def test_nothing_heavy_is_imported_to_speak(program: str) -> None:
+def test_nothing_heavy_is_imported_to_speak(program):
     told = "import sys; print(*sorted({name.partition('.')[0] for name in sys.modules}))"
     done = subprocess.run(
         [sys.executable, "-c", f"{program}\n{told}\nassert 'torch._dynamo' not in sys.modules"],

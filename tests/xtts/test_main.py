@@ -59,15 +59,6 @@ def test_a_voice_is_found_once_and_a_text_is_split_once(
     assert calls == ["_in_folder", "split"]
 
 
-def test_a_seed_says_the_same_again_and_another_says_it_otherwise(base_folder, recording, tmp_path):
-    said = []
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
-        out = tmp_path / f"{name}.wav"
-        speak(base_folder, "--reference", recording, "--text", "Hi.", "--out", out, "--seed", seed)
-        said.append(out.read_bytes())
-    assert said[0] == said[1] != said[2]
-
-
 def test_a_file_of_lines_becomes_numbered_wavs(base_folder, recording, tmp_path):
     lines = tmp_path / "lines.txt"
     lines.write_text("One.\n\nTwo.\n", encoding="utf-8")

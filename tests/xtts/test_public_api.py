@@ -38,9 +38,7 @@ def demo() -> LoadedVoice:
     return xtts.load_voice("demo")
 
 
-def test_the_examples_of_the_docstring_speak(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_examples_of_the_docstring_speak(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "anna.wav").write_bytes((DEMO / "reference.wav").read_bytes())
     played: list[np.ndarray] = []
@@ -54,13 +52,13 @@ def test_the_examples_of_the_docstring_speak(
     assert len(played) > 1 and played[0].dtype == np.float32
 
 
-def test_the_example_of_the_docs_is_the_docstrings() -> None:
+def test_the_example_of_the_docs_is_the_docstrings():
     told = (ROOT / "docs" / "python.md").read_text(encoding="utf-8")
     lines = [line[4:] for line in str(xtts.__doc__).splitlines() if line[:4] in (">>> ", "... ")]
     assert lines and [line for line in lines if line not in told] == []
 
 
-def test_it_is_the_waveform_of_the_command_line(demo: LoadedVoice, tmp_path: Path) -> None:
+def test_it_is_the_waveform_of_the_command_line(demo, tmp_path):
     from xtts.__main__ import main
 
     out = tmp_path / "out.wav"
@@ -69,7 +67,7 @@ def test_it_is_the_waveform_of_the_command_line(demo: LoadedVoice, tmp_path: Pat
     assert np.abs(xtts.synthesize(demo, "Yes.", seed=3) - said).max() < 1e-4
 
 
-def test_seed_and_speed_are_heard_and_chunks_join(demo: LoadedVoice) -> None:
+def test_seed_and_speed_are_heard_and_chunks_join(demo):
     one, same, other = (
         xtts.synthesize(demo, "Yes.", seed=seed, temperature=1.0) for seed in (1, 1, 2)
     )
@@ -83,7 +81,7 @@ def test_seed_and_speed_are_heard_and_chunks_join(demo: LoadedVoice) -> None:
         assert len(found) == pytest.approx(len(one) / 2, abs=2_000)
 
 
-def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path: Path) -> None:
+def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path):
     base = tiny_base(tmp_path / "base")
     with pytest.raises(SotaqueError, match="pass reference="):
         xtts.load_voice(base)
@@ -98,7 +96,7 @@ def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path: Path) -> N
 # A hang fails here.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("argument", ["voice", "text", "language", "seed", "speed", "temperature"])
-def test_junk_is_refused_with_a_sentence_or_spoken(demo: LoadedVoice, argument: str) -> None:
+def test_junk_is_refused_with_a_sentence_or_spoken(demo, argument):
     @JUNK_COUNT
     @given(JUNK)
     @example(0)
@@ -123,7 +121,7 @@ def test_junk_is_refused_with_a_sentence_or_spoken(demo: LoadedVoice, argument: 
     ["name", "reference", "base", "device", "precision", "low_memory", "pronunciations",
      "tos_agreed"],
 )  # fmt: skip
-def test_junk_is_refused_with_a_sentence_or_loaded(argument: str) -> None:
+def test_junk_is_refused_with_a_sentence_or_loaded(argument):
     @JUNK_COUNT
     @given(JUNK)
     @example("int3")
@@ -143,7 +141,7 @@ def test_junk_is_refused_with_a_sentence_or_loaded(argument: str) -> None:
         ("seed", 2**63), ("seed", 1.5), ("text", None), ("language", 3), ("voice", "demo"),
     ],
 )  # fmt: skip
-def test_what_is_out_of_bounds_is_named(demo: LoadedVoice, argument: str, value: object) -> None:
+def test_what_is_out_of_bounds_is_named(demo, argument, value):
     asked: dict[str, Any] = {"voice": demo, "text": "Yes.", argument: value}
     for call in (xtts.synthesize, xtts.stream):  # a stream at once, before its first chunk
         with pytest.raises(ArgumentError, match=f"^{argument} is .*; allowed: "):

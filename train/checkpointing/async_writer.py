@@ -109,7 +109,9 @@ class PinnedStaging:
         self._room = int(LARGEST_SHARE * memory_bytes()) if most_bytes is None else most_bytes
 
     def copied(self, state: Any) -> tuple[Any, Callable[[], object]]:
-        """A copy as `on_cpu` makes it, and what waits until all of it has arrived."""
+        """A copy of nested dictionaries and lists whose tensors are in the CPU's memory, those too
+        that were there already (the next step would write into them); and what waits until all of
+        it has arrived."""
         device: torch.device | None = None
 
         def copy(path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:
@@ -155,14 +157,6 @@ def end_of_copies(device: torch.device) -> Callable[[], object]:
     event = torch.cuda.Event(blocking=True)
     event.record(torch.cuda.current_stream(device))
     return event.synchronize
-
-
-def on_cpu(value: Any) -> Any:
-    """A copy of nested dictionaries and lists whose tensors stand in the CPU's memory.
-
-    Each tensor is copied, also one that is on the CPU already: the next step would write into it.
-    """
-    return _mapped(value, _copy)
 
 
 def _copy(_: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor:

@@ -45,7 +45,6 @@ class SavedCheckpoint:
 
     path: Path
     sha256: str
-    bytes: int
     seconds: float
 
 
@@ -132,7 +131,7 @@ class Checkpoints:
         crash_point("after best")
         remove(run, [run.interrupted_manifest, run.interrupted])
         prune(run, self.keep)
-        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+        return SavedCheckpoint(path, written.sha256, time.monotonic() - started)
 
     def save_interrupted(
         self,
@@ -200,7 +199,7 @@ class Checkpoints:
         remove(self.run, [manifest_path])
         written = _save(path, {"model": _owned(model_state), "provenance": dict(known), **more})
         write_manifest(manifest_path, _manifest({path.name: written}, known))
-        return SavedCheckpoint(path, written.sha256, written.bytes, time.monotonic() - started)
+        return SavedCheckpoint(path, written.sha256, time.monotonic() - started)
 
 
 def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:

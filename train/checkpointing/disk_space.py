@@ -59,12 +59,6 @@ class Part:
     first: int = 0
     count: int = 0
 
-    @property
-    def label(self) -> str:
-        """Its name with its number."""
-        plural = "s" if self.count > 1 else ""
-        return f"{self.count} {self.name}{plural}" if self.count else self.name
-
 
 @dataclass(frozen=True)
 class Disk:
@@ -157,9 +151,12 @@ def warnings_of(disks: Sequence[Disk]) -> list[str]:
 
 
 def summary(disk: Disk) -> str:
-    """The sum with its parts."""
+    """The sum with its parts, and how many of them where they are counted."""
     listed = ", ".join(
-        f"{part.label} {size_words(part.bytes)}" for part in disk.parts if part.bytes
+        f"{f'{part.count} ' if part.count else ''}{part.name}{'s' if part.count > 1 else ''} "
+        f"{size_words(part.bytes)}"
+        for part in disk.parts
+        if part.bytes
     )
     free = size_words(disk.free)
     return f"Disk: up to {size_words(disk.needed)} more in {disk.folder} ({listed}); {free} free."
@@ -186,20 +183,6 @@ def check(
 ) -> None:
     """Looks, tells, warns, for the run that is about to begin or to go on. Raises DiskFull where
     not even the first epoch can be saved."""
-    disks = by_disk(_of_run(settings, context, run, resumed, num_epochs))
-    for disk in disks:
-        log.info(summary(disk))
-    for warning in warnings_of(disks):
-        log.warning(warning)
-
-
-def _of_run(
-    settings: TrainSettings,
-    context: RunContext,
-    run: RunFolder,
-    resumed: Resumed | None,
-    num_epochs: int,
-) -> list[Part]:
     data = context.data
     ahead = range(resumed.epoch + 1 if resumed else 1, num_epochs + 1)
     saves = [e for e in ahead if e % settings.save_every == 0 or e == num_epochs]
@@ -211,7 +194,7 @@ def _of_run(
     )  # fmt: skip
     speaks, blended = settings.sample_device != "off", settings.blend != "off"
     checkpoint, trainer_state = _save_bytes(settings, context)
-    return parts(
+    of_run = parts(
         settings.output_dir,
         settings.runs_dir,
         settings.cache_dir,
@@ -231,6 +214,11 @@ def _of_run(
         blended=speaks and blended and not run.best_blend.exists(),
         decoder=_decoder_bytes(context.base) if speaks and settings.learn_decoder != "off" else 0,
     )
+    disks = by_disk(of_run)
+    for disk in disks:
+        log.info(summary(disk))
+    for warning in warnings_of(disks):
+        log.warning(warning)
 
 
 def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:

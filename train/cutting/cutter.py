@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from machine.storage.hashes import sha256_of
 from train.concurrency import lookahead
 from train.cutting.manuscript import Manuscript
 from train.cutting.planning import (
@@ -113,9 +114,7 @@ def fingerprint_of(
 ) -> str:
     """What the clips depend on: same fingerprint, same bytes."""
     parts = [str(CUTTING_VERSION), method, speech_by]
-    for one in recordings:
-        with one.path.open("rb") as file:
-            parts.append(f"{one.name} {hashlib.file_digest(file, 'sha256').hexdigest()}")
+    parts += [f"{one.name} {sha256_of(one.path)}" for one in recordings]
     if text is not None:
         parts += [f"{cue.start} {cue.end} {cue.text}" for cue in text.cues]
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
@@ -208,8 +207,7 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
         found = opened(str(folder), language, torch.get_num_threads())
         digest = hashlib.sha256()
         for path in sorted(one for one in folder.iterdir() if one.is_file()):
-            with path.open("rb") as file:
-                digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
+            digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
     except (RecogniserError, OSError) as error:
         raise CuttingError(f"--recogniser: {error}") from error
     return found, digest.hexdigest()

@@ -6,7 +6,9 @@ clip is drawn from (seed, epoch, clip), never from a global random state: so pre
 and sampling change no batch.
 
 A batch is packed (`xtts.model.varlen`), so that it has no padding however its clips differ. Sorting
-is there for the attention on a GPU, which works in a padded grid, and keeps steps equally long.
+is there for the attention on a GPU, which works in a padded grid, and keeps steps equally long. The
+next one is copied to a GPU beside the step, out of pinned memory on a stream of its own, for which
+the step's stream waits on the device; the host never waits.
 
 The budget is halved after out-of-memory. A halving is known by where it happened: (epoch, batches
 of it done). From there on the batches of that epoch's plan are cut again, and later epochs are
@@ -224,6 +226,49 @@ def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list
     for index in sources:
         groups.setdefault(clips[index].speaker, []).append(index)
     return groups
+
+
+# On their way to a step
+
+
+class StreamCopier:
+    """Copies on a CUDA stream of its own: `started` begins a copy and returns a ticket, with which
+    `arrived` returns it whole."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.stream = torch.cuda.Stream(device)
+
+    def started(self, rows: PackedBatch) -> tuple[PackedBatch, PackedBatch, torch.cuda.Event]:
+        """(the source, which must stay until its copy is whole, the copy, and its end)."""
+        pinned = rows if rows.text.is_pinned() else rows.pinned()
+        with torch.cuda.stream(self.stream):
+            copy = pinned.to(self.device)
+            return pinned, copy, self.stream.record_event()
+
+    def arrived(self, ticket: tuple[PackedBatch, PackedBatch, torch.cuda.Event]) -> PackedBatch:
+        _, copy, end = ticket
+        current = torch.cuda.current_stream(self.device)
+        current.wait_event(end)
+        for tensor in copy.tensors():
+            # Its memory is the copying stream's; it must not be given away while a step reads it.
+            tensor.record_stream(current)
+        return copy
+
+
+def copier_for(device: torch.device) -> StreamCopier | None:
+    """None on a CPU: nothing is to be copied beside the step."""
+    return StreamCopier(device) if device.type == "cuda" else None
+
+
+def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[Batch]:
+    """The same batches, each on the device when it is handed out, the next one on its way."""
+    if copier is None:
+        yield from batches
+        return
+    begun = ((batch, copier.started(batch.rows)) for batch in batches)
+    for batch, ticket in lookahead(begun, 1):
+        yield replace(batch, rows=copier.arrived(ticket))
 
 
 def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:

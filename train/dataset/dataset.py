@@ -12,7 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from machine.storage.file_cache import FileCache
-from machine.storage.hashes import stamp_of
+from machine.storage.hashes import sha256_of, stamp_of
 from train.concurrency import in_threads
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
@@ -301,9 +301,7 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
         return seconds, "", f"silence (peak {peak:.1e})", f"a peak above {SILENT_PEAK:g}"
     if peak > LOUDEST_PEAK:
         return seconds, "", f"a peak of {peak:.1e}", "samples from -1 to 1"
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    return max(seconds, header.seconds), digest, "", ""
+    return max(seconds, header.seconds), sha256_of(path), "", ""
 
 
 def check_clip(

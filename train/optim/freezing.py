@@ -40,9 +40,9 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
     """
     named = dict(module.named_parameters())
     for glob in globs:
-        if not any(_fits(name, glob) for name in named):
+        if not any(fits(name, [glob]) for name in named):
             raise SotaqueError(_nothing(glob, list(named)))
-    frozen = [p for name, p in named.items() if any(_fits(name, glob) for glob in globs)]
+    frozen = [parameter for name, parameter in named.items() if fits(name, globs)]
     if len(frozen) == len(named):
         raise SotaqueError(f"FREEZE={','.join(globs)} freezes every weight: nothing would learn.")
     for parameter in frozen:
@@ -51,14 +51,10 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
 
 
 def fits(name: str, globs: Sequence[str]) -> bool:
-    """Whether any of the patterns fits this weight."""
-    return any(_fits(name, glob) for glob in globs)
-
-
-def _fits(name: str, glob: str) -> bool:
+    """Whether any of the patterns fits this weight, or a part that it is in."""
     parts = name.split(".")
-    heads = (".".join(parts[: count + 1]) for count in range(len(parts)))
-    return any(fnmatchcase(head, glob) for head in heads)
+    heads = [".".join(parts[: count + 1]) for count in range(len(parts))]
+    return any(fnmatchcase(head, glob) for glob in globs for head in heads)
 
 
 def _nothing(glob: str, names: Sequence[str]) -> str:

@@ -44,7 +44,7 @@ class TrainableWeights:
                 "together: with adapters everything else is frozen. Leave one of them empty."
             )
         self.lora = LoraAdapters(gpt, parts.lora, seed) if parts.lora else None
-        self.frozen = freeze(gpt, parts.freeze) if parts.freeze else 0
+        freeze(gpt, parts.freeze)
         if parts.recompute:
             checkpoint_activations(gpt)
         # What adapters stand on, where that is no longer the base model.

@@ -23,7 +23,7 @@ def clips(counts: list[int], people: str) -> SimpleNamespace:
     )
 
 
-def test_a_row_is_clips_and_silence() -> None:
+def test_a_row_is_clips_and_silence():
     passages = Passages(clips([3, 4], "aa"), 202)  # type: ignore[arg-type]
     row = Passage((1, 0), (0, 2))
     assert passages.codes(row).tolist() == [1, 1, 1, 1, 435, 435, 0, 0, 0]
@@ -33,7 +33,7 @@ def test_a_row_is_clips_and_silence() -> None:
     assert passages.num_tokens(row) == 6
 
 
-def test_each_clip_comes_once_in_company_of_its_person_and_as_long_as_it_may() -> None:
+def test_each_clip_comes_once_in_company_of_its_person_and_as_long_as_it_may():
     counts = [random.Random(1).randint(20, 120) for _ in range(400)]
     people = "ab" * 200
     passages = Passages(clips(counts, people), 202)  # type: ignore[arg-type]
@@ -47,7 +47,7 @@ def test_each_clip_comes_once_in_company_of_its_person_and_as_long_as_it_may() -
     assert 0.4 < lone / len(rows) < 0.8
 
 
-def test_a_clip_stands_behind_others_where_there_is_place() -> None:
+def test_a_clip_stands_behind_others_where_there_is_place():
     passages = Passages(clips([60, 50, 250], "aaa"), 202)  # type: ignore[arg-type]
     rows = [passages.ending_in(0, [1], random.Random(seed)) for seed in range(9)]
     assert all(row.clips[-1] == 0 and set(row.clips[:-1]) == {1} for row in rows)
@@ -55,7 +55,7 @@ def test_a_clip_stands_behind_others_where_there_is_place() -> None:
 
 
 @pytest.mark.parametrize("pause", [0, 4])
-def test_silence_counts(pause: int) -> None:
+def test_silence_counts(pause):
     passages = Passages(clips([100, 158 - 4], "aa"), 202)  # type: ignore[arg-type]
     row = Passage((0, 1), (0, pause))
     assert passages.num_codes(row) == 254 + pause

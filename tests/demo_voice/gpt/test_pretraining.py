@@ -20,7 +20,7 @@ from xtts.model.packed_batch import pack
 from xtts.voices.base_models import DEMO
 
 
-def test_a_mean_spectrum_leaves_padding_out() -> None:
+def test_a_mean_spectrum_leaves_padding_out():
     mels = [torch.full((80, 40), 2.0), torch.full((80, 90), -1.0)]
     tokens, codes = [torch.tensor([5, 6])] * 2, [torch.tensor([1, 2, 3])] * 2
     rows = pack(tokens, codes, mels, SHORT.gpt, stop_input=True)
@@ -28,7 +28,7 @@ def test_a_mean_spectrum_leaves_padding_out() -> None:
     torch.testing.assert_close(found, torch.tensor([[2.0], [-1.0]]).expand(2, 80))
 
 
-def test_recordings_start_out_different() -> None:
+def test_recordings_start_out_different():
     """Frames are themselves until mixing them pays: two voices are two from the first step on."""
     gpt = Pupil(new_gpt(SHORT.gpt, 1)).gpt
     mel = torch.randn(2, 80, 100, generator=torch.Generator().manual_seed(1)) - 2
@@ -43,14 +43,14 @@ def test_recordings_start_out_different() -> None:
 MEL = torch.randn(1, 80, 120, generator=torch.Generator().manual_seed(1)) - 2
 
 
-def test_what_is_of_the_size_of_1_is_left_alone() -> None:
+def test_what_is_of_the_size_of_1_is_left_alone():
     gpt = new_gpt(SHORT.gpt, 1)
     calm = Calm(gpt)
     gpt.conditioning_latents(MEL)
     assert calm.loss() == 0
 
 
-def test_what_grows_is_held_back() -> None:
+def test_what_grows_is_held_back():
     gpt = new_gpt(SHORT.gpt, 1)
     calm = Calm(gpt)
     with torch.no_grad():
@@ -68,7 +68,7 @@ def test_what_grows_is_held_back() -> None:
     assert losses[-1] < losses[0] - 0.3
 
 
-def test_the_embedded_voice_hears_who_speaks() -> None:
+def test_the_embedded_voice_hears_who_speaks():
     """It did not once: see `Calm`."""
     gpt = load_model(DEMO).gpt
     with torch.no_grad():
@@ -80,7 +80,7 @@ QUINTIC = (3.4445, -4.7750, 2.0315)
 
 
 @pytest.mark.parametrize("shape", [(24, 60), (60, 24), (24, 24)])
-def test_its_steps_are_torch_s(shape: tuple[int, int]) -> None:
+def test_its_steps_are_torch_s(shape):
     start = torch.randn(shape, generator=torch.Generator().manual_seed(1))
     moved = {}
     for kind in (torch.optim.Muon, Float32Muon):
@@ -96,13 +96,13 @@ def test_its_steps_are_torch_s(shape: tuple[int, int]) -> None:
     assert (ours - torch_s).norm() < 0.02 * torch_s.norm()  # bf16 has 8 bits
 
 
-def test_every_direction_weighs_alike() -> None:
+def test_every_direction_weighs_alike():
     matrix = torch.diag(torch.tensor([10.0, 1.0, 0.1, 0.02])).repeat(1, 3)
     values = torch.linalg.svdvals(orthogonal(matrix, QUINTIC, 10, 1e-7))
     assert 0.6 < values.min() and values.max() < 1.3
 
 
 @pytest.mark.parametrize(("quick", "kind"), [(True, torch.optim.Muon), (False, Float32Muon)])
-def test_the_processor_decides(monkeypatch: pytest.MonkeyPatch, quick: bool, kind: type) -> None:
+def test_the_processor_decides(monkeypatch, quick, kind):
     monkeypatch.setattr(stages, "has_bf16", lambda: quick)
     assert type(optimizers(Pupil(new_gpt(SHORT.gpt, 1)), 1e-3)["muon"]) is kind

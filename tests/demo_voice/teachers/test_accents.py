@@ -2,7 +2,6 @@
 
 import random
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -18,7 +17,7 @@ def named(name: str) -> SpeakingStyle:
     return next(manner for manner in ACCENTS if manner.name == name)
 
 
-def test_english_is_spelled_in_the_letters_of_another_tongue() -> None:
+def test_english_is_spelled_in_the_letters_of_another_tongue():
     assert accents.spelled("The ship.", named("ked")) == "The ship."
     assert accents.spelled("She saw a ship.", named("lp")).isascii()
     finnish = accents.spelled("Time to go.", named("lj"))
@@ -27,7 +26,7 @@ def test_english_is_spelled_in_the_letters_of_another_tongue() -> None:
     assert not any("a" <= letter <= "z" for letter in cyrillic)
 
 
-def test_every_phone_has_letters() -> None:
+def test_every_phone_has_letters():
     from xtts.text.phonemes import PHONES
 
     for manner in ACCENTS[1:]:
@@ -36,20 +35,18 @@ def test_every_phone_has_letters() -> None:
         assert spelled.isalpha() and spelled.islower(), manner
 
 
-def test_they_speak_in_turns() -> None:
+def test_they_speak_in_turns():
     planned = accents.plan([f"Sentence {number}." for number in range(2 * len(ACCENTS))])
     assert [manner for _, manner in planned] == [*ACCENTS, *ACCENTS]
 
 
-def test_without_festival_the_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_festival_the_packages_are_named(monkeypatch):
     monkeypatch.setenv("PATH", "")
     with pytest.raises(TeacherError, match=r"apt-get install festival .*festvox-ru"):
         accents.Festival("ked_diphone")
 
 
-def test_without_its_voice_the_packages_are_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_without_its_voice_the_packages_are_named(monkeypatch, tmp_path):
     program = tmp_path / "festival"
     program.write_text("#!/bin/sh\nread command\nexit 255\n")
     program.chmod(0o755)
@@ -58,7 +55,7 @@ def test_without_its_voice_the_packages_are_named(
         accents.Festival("ked_diphone")
 
 
-def test_phones_of_other_tongues_are_called_as_the_nearest_english_ones() -> None:
+def test_phones_of_other_tongues_are_called_as_the_nearest_english_ones():
     found = [accents._english(phone) for phone in ("#", "a1", "O1", "ss", "tS", "t", "uu", "x")]
     assert found == ["pau", "aa", "ao", "s", "ch", "t", "uw", "hh"]
     assert set(found) <= set(flite.NAMES)
@@ -66,7 +63,7 @@ def test_phones_of_other_tongues_are_called_as_the_nearest_english_ones() -> Non
 
 
 @pytest.mark.skipif(not shutil.which("festival"), reason="Festival is not installed")
-def test_they_can_be_heard() -> None:
+def test_they_can_be_heard():
     for manner in (named("ked"), named("lp")):
         samples = accents.speak('A "small" test.', manner)
         assert samples.dtype == np.int16 and len(samples) > 8_000
@@ -76,7 +73,7 @@ def test_they_can_be_heard() -> None:
         assert "s" in [name for name, _ in pairs]
 
 
-def test_few_clips_of_other_tongues_count_as_much_as_many() -> None:
+def test_few_clips_of_other_tongues_count_as_much_as_many():
     manners = ["slt"] * 95 + ["lp"] * 5
     targets = SimpleNamespace(
         clips=[SimpleNamespace(manner=name) for name in manners], counts=[40] * 98 + [10, 400]

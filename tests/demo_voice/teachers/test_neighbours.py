@@ -1,7 +1,6 @@
 """More English people, on machines with and without the programs that speak as them."""
 
 import shutil
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -16,22 +15,20 @@ from demo_voice.teachers.people import PEOPLE
 SENTENCE = "The kitchen smelled of fresh bread."
 
 
-def test_the_held_out_voice_is_not_heard_under_another_name() -> None:
+def test_the_held_out_voice_is_not_heard_under_another_name():
     """RHVoice's alan is a Scot as flite's awb is, and perhaps the same man."""
     assert "alan" not in {manner.voice for manner in NEIGHBOURS}
     assert {"bdl", "clb"} <= set(FULL.pretrained) <= set(PEOPLE)
 
 
-def test_without_its_program_the_packages_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_program_the_packages_are_named(monkeypatch):
     monkeypatch.setenv("PATH", "")
     for name in ("bdl", "pico-us"):
         with pytest.raises(TeacherError, match=r"apt-get install rhvoice .*non-free"):
             neighbours.speak(SENTENCE, PEOPLE[name])
 
 
-def test_a_program_that_says_nothing_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_program_that_says_nothing_is_named(monkeypatch, tmp_path):
     program = tmp_path / "RHVoice-test"
     program.write_text("#!/bin/sh\necho no such voice >&2\nexit 1\n")
     program.chmod(0o755)
@@ -54,7 +51,7 @@ def word(name: str, *phones: str) -> SimpleNamespace:
     return Heard(name=name)
 
 
-def test_the_dictionary_tells_a_schwa_from_the_vowel_of_cup() -> None:
+def test_the_dictionary_tells_a_schwa_from_the_vowel_of_cup():
     cup = neighbours._phones(word("cup", "K", "AH", "P"))
     assert cup == [("k", 0.1), ("ah", pytest.approx(0.2)), ("p", pytest.approx(0.3))]
     about = neighbours._phones(word("about(2)", "AH", "B", "AW", "T"))
@@ -64,7 +61,7 @@ def test_the_dictionary_tells_a_schwa_from_the_vowel_of_cup() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("RHVoice-test"), reason="RHVoice is not installed")
-def test_they_can_be_heard_and_their_phones_found() -> None:
+def test_they_can_be_heard_and_their_phones_found():
     pytest.importorskip("pocketsphinx")
     manner = PEOPLE["bdl"]
     samples = neighbours.speak(SENTENCE, manner)
@@ -78,12 +75,12 @@ def test_they_can_be_heard_and_their_phones_found() -> None:
 
 
 @pytest.mark.skipif(not shutil.which("RHVoice-test"), reason="RHVoice is not installed")
-def test_who_is_played_faster_speaks_slower_before() -> None:
+def test_who_is_played_faster_speaks_slower_before():
     plain, small = (neighbours.speak(SENTENCE, PEOPLE[name]) for name in ("bdl", "bdl-small"))
     assert len(small) == pytest.approx(len(plain), rel=0.05)
 
 
 @pytest.mark.skipif(not shutil.which("pico2wave"), reason="SVOX Pico is not installed")
-def test_pico_s_women_can_be_heard() -> None:
+def test_pico_s_women_can_be_heard():
     for name in ("pico-us", "pico-gb"):
         assert len(neighbours.speak(SENTENCE, PEOPLE[name])) > RATE

@@ -1,7 +1,6 @@
 """Everybody whom a stage may hear, and which phone sounds when."""
 
 import shutil
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -18,12 +17,12 @@ from demo_voice.teachers.people import PEOPLE, UNKNOWN, labels
 from xtts.audio import CODE_RATE, MEL_HOP
 
 
-def test_nobody_is_held_out_or_twice() -> None:
+def test_nobody_is_held_out_or_twice():
     assert len(PEOPLE) == len(MANNERS) + len(ACCENTS) + len(NEIGHBOURS)
     assert not {manner.name for manner in ACCENTS} & set(FULL.pretrained)
 
 
-def test_each_is_asked_in_the_way_of_their_own(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_each_is_asked_in_the_way_of_their_own(monkeypatch):
     for teacher in people.TEACHERS:
         monkeypatch.setattr(teacher, "speak", lambda text, manner, by=teacher: by)
         monkeypatch.setattr(teacher, "phone_times", lambda text, manner, by=teacher: by)
@@ -32,7 +31,7 @@ def test_each_is_asked_in_the_way_of_their_own(monkeypatch: pytest.MonkeyPatch) 
             assert ask("Hello.", PEOPLE[manner]) is teacher
 
 
-def test_a_frame_is_what_sounds_in_its_middle() -> None:
+def test_a_frame_is_what_sounds_in_its_middle():
     frames = np.arange(172) * MEL_HOP / CODE_RATE
     found = labels([("pau", 0.5), ("ow", 1.0), ("whistle", 1.5)], len(frames))
     assert set(found[frames < 0.5]) == {NAMES.index("pau")}
@@ -40,7 +39,7 @@ def test_a_frame_is_what_sounds_in_its_middle() -> None:
     assert set(found[frames > 1.0]) == {UNKNOWN}  # beyond the end as well
 
 
-def test_phones_are_asked_where_the_segments_were_cut() -> None:
+def test_phones_are_asked_where_the_segments_were_cut():
     mels = [torch.zeros(80, 400), torch.zeros(80, 40)]
     phones = [torch.arange(400), torch.arange(40)]
     examples = Excerpts(mels, ["slt", "rms"], phones)
@@ -53,7 +52,7 @@ def test_phones_are_asked_where_the_segments_were_cut() -> None:
         assert torch.equal(found[row], wanted.masked_fill(beyond, UNKNOWN))
 
 
-def test_what_is_unknown_asks_nothing() -> None:
+def test_what_is_unknown_asks_nothing():
     torch.manual_seed(0)
     reader = codec.PhoneReader(8)
     quantised = torch.randn(2, 32, 8, requires_grad=True)
@@ -65,7 +64,7 @@ def test_what_is_unknown_asks_nothing() -> None:
     )
 
 
-def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path: Path) -> None:
+def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path):
     slt = PEOPLE["slt"]
     planned = [("One.", slt), ("Two.", PEOPLE["lp"])]
     flite.speak_all(planned, tmp_path, lambda text, manner: np.zeros(16_000, np.int16))
@@ -83,7 +82,7 @@ def test_phones_are_asked_for_once_and_nobody_needs_to_tell(tmp_path: Path) -> N
 
 
 @pytest.mark.skipif(not shutil.which("flite"), reason="flite is not installed")
-def test_flite_tells_of_the_clip_that_it_spoke() -> None:
+def test_flite_tells_of_the_clip_that_it_spoke():
     manner = PEOPLE["slt-low"]
     pairs = flite.phone_times("Two green doors.", manner)
     samples = flite.speak("Two green doors.", manner)

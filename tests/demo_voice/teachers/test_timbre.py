@@ -25,7 +25,7 @@ def drawn(seed: int) -> Timbre:
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_filtered_mels_are_those_of_the_filtered_sound(seed: int) -> None:
+def test_filtered_mels_are_those_of_the_filtered_sound(seed):
     timbre, wave = drawn(seed), noisy_tones()
     plain, wanted = (dvae_mel(w[None], STATS)[0] for w in (wave, timbre.heard(wave, CODE_RATE)))
     frames = plain[:, 4:84].T.reshape(20, 320)
@@ -34,13 +34,13 @@ def test_filtered_mels_are_those_of_the_filtered_sound(seed: int) -> None:
     assert float((found - wanted[:, 4:84]).abs().mean()) < 0.15 * moved
 
 
-def test_speech_stays_about_as_loud() -> None:
+def test_speech_stays_about_as_loud():
     wave = noisy_tones()
     louder = [drawn(seed).heard(wave, VOCODER_RATE).norm() / wave.norm() for seed in range(8)]
     assert 0.6 < min(louder) and max(louder) < 1.7
 
 
-def test_half_of_the_rows_keep_their_own_timbre() -> None:
+def test_half_of_the_rows_keep_their_own_timbre():
     draw = random.Random(3)
     found = [Timbre.drawn(draw) for _ in range(400)]
     assert 160 < sum(not timbre.ripples for timbre in found) < 240
@@ -48,6 +48,6 @@ def test_half_of_the_rows_keep_their_own_timbre() -> None:
     assert Timbre().heard(wave, CODE_RATE) is wave and Timbre().mels(frames, STATS) is frames
 
 
-def test_digital_silence_stays_silence() -> None:
+def test_digital_silence_stays_silence():
     silence = dvae_mel(torch.zeros(1, CODE_RATE), STATS)[0][:, :8].T.reshape(2, 320)
     assert torch.allclose(drawn(1).mels(silence, STATS), silence, atol=1e-6)

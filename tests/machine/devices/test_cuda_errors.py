@@ -85,7 +85,7 @@ MUCH, LITTLE = 8 << 30, 200 << 20
          "tried to allocate 8589934592 bytes.", TRANSIENT, "memory of the machine"),
     ],
 )  # fmt: skip
-def test_what_a_text_means(text: str, outcome: Outcome, part: str) -> None:
+def test_what_a_text_means(text, outcome, part):
     found = classify(RuntimeError(text))
     assert found is not None and (found.outcome, found.part) == (outcome, part)
     assert found.words == text.splitlines()[0]
@@ -98,7 +98,7 @@ def test_what_a_text_means(text: str, outcome: Outcome, part: str) -> None:
     + [(2, TRANSIENT), (46, TRANSIENT), (209, BUILD), (222, BUILD), (35, DRIVER), (803, DRIVER)]
     + [(804, DRIVER), (100, DRIVER), (1, BUILD)],
 )
-def test_what_a_code_means(code: int, outcome: Outcome) -> None:
+def test_what_a_code_means(code, outcome):
     error = torch.AcceleratorError("CUDA error: in words of tomorrow")
     error.error_code = code  # type: ignore[attr-defined]
     found = classify(error)
@@ -114,12 +114,12 @@ def test_what_a_code_means(code: int, outcome: Outcome) -> None:
         "GET was unable to find an engine to execute this computation",
     ],
 )
-def test_what_a_library_says_of_low_memory(text: str) -> None:
+def test_what_a_library_says_of_low_memory(text):
     outcomes = [fault("RuntimeError", text, free_bytes=free) for free in (LITTLE, MUCH, None)]
     assert [found and found.outcome for found in outcomes] == [TRANSIENT, BUILD, BUILD]
 
 
-def test_memory_has_classes_of_its_own() -> None:
+def test_memory_has_classes_of_its_own():
     for error, part in (
         (torch.OutOfMemoryError("no text that is known"), "memory"),
         (MemoryError(), "memory of the machine"),
@@ -132,11 +132,11 @@ def test_memory_has_classes_of_its_own() -> None:
 @pytest.mark.parametrize(
     "error", [ValueError("a shape"), KeyError("gpt.x"), OSError(2, "No such file"), RuntimeError()]
 )
-def test_what_is_no_fault_of_a_device(error: Exception) -> None:
+def test_what_is_no_fault_of_a_device(error):
     assert classify(error) is None
 
 
-def test_the_cause_counts() -> None:
+def test_the_cause_counts():
     try:
         try:
             raise RuntimeError("cuFFT error: CUFFT_INVALID_SIZE")
@@ -147,13 +147,13 @@ def test_the_cause_counts() -> None:
     assert found is not None and found.part == "fft"
 
 
-def test_the_cpu_is_never_poisoned_and_clearing_it_is_harmless() -> None:
+def test_the_cpu_is_never_poisoned_and_clearing_it_is_harmless():
     assert cuda_errors.poisoned("cpu") == ""
     assert cuda_errors.free_bytes("cpu") is None
     cuda_errors.free_after_fault("cpu")
 
 
-def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch):
     def dead(*_: object, **__: object) -> torch.Tensor:
         raise RuntimeError("CUDA error: device-side assert triggered\nCompile with…")
 
@@ -168,7 +168,7 @@ def test_a_gpu_that_answers_nothing_is_poisoned(monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.mark.parametrize("initialized", [True, False])
-def test_a_lost_gpu_leaves_with_70_whatever_its_destructors_would_do(initialized: bool) -> None:
+def test_a_lost_gpu_leaves_with_70_whatever_its_destructors_would_do(initialized):
     # In the place of torch, which takes seconds to import, the one thing that is asked of it.
     code = (
         "import atexit, sys, types; from machine.devices import cuda_errors as faults;"

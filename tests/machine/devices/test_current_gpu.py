@@ -7,9 +7,7 @@ from machine.devices import current_gpu
 
 
 @pytest.mark.parametrize(("device", "expected"), [("cuda:1", [1]), ("cuda", [0]), ("cpu", [])])
-def test_what_names_no_gpu_means_the_own_one(
-    monkeypatch: pytest.MonkeyPatch, device: str, expected: list[int]
-) -> None:
+def test_what_names_no_gpu_means_the_own_one(monkeypatch, device, expected):
     seen: list[int] = []
     plans: list[bool] = []
     monkeypatch.setattr(torch.cuda, "set_device", seen.append)

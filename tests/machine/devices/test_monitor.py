@@ -38,9 +38,7 @@ def show(*options: object) -> int:
 
 
 @WITHOUT_NVML
-def test_without_a_gpu_it_says_so_once_and_shows_the_rest(
-    smi: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_without_a_gpu_it_says_so_once_and_shows_the_rest(smi, capsys):
     assert show("--duration", "0.35") == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0].startswith("No GPU is shown: libnvidia-ml.so.1")
@@ -50,9 +48,7 @@ def test_without_a_gpu_it_says_so_once_and_shows_the_rest(
 
 
 @WITHOUT_NVML
-def test_every_interval_is_a_line_and_a_row(
-    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_every_interval_is_a_line_and_a_row(smi, tmp_path, capsys):
     program(smi, "nvidia-smi", SMI)
     log = tmp_path / "logs" / "machine.csv"
     assert show("--duration", "0.35", "--log", log) == 0
@@ -72,62 +68,41 @@ def test_every_interval_is_a_line_and_a_row(
 
 
 @WITHOUT_NVML
-def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(
-    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(smi, tmp_path, capsys):
     count = tmp_path / "count"
-    program(
-        smi, "nvidia-smi",
-        f'echo x >> {count}; [ "$(wc -l < {count})" -gt 2 ] && {{ echo "GPU is lost"; exit 9; }}\n'
-        + SMI,
-    )  # fmt: skip
+    lost = f'[ "$(wc -l < {count})" -gt 2 ] && {{ printf "\\033[2JGPU is lost\\r\\b"; exit 9; }}'
+    program(smi, "nvidia-smi", f"echo x >> {count}; {lost}\n{SMI}")
     assert show("--duration", "0.65", "--log", tmp_path / "m.csv") == 0
     out = capsys.readouterr().out
     assert out.count("No GPU is shown: nvidia-smi failed: GPU is lost.") == 1
+    assert all(one.isprintable() or one == "\n" for one in out)
     assert count.read_text().count("x") == 3
     rows = list(csv.DictReader((tmp_path / "m.csv").open(newline="")))
     assert rows[0]["gpu0_busy_percent"] == "7.0" and rows[-1]["gpu0_busy_percent"] == ""
 
 
-@WITHOUT_NVML
-def test_a_program_s_bytes_do_not_reach_the_terminal(
-    smi: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    program(smi, "nvidia-smi", "printf '\\033[2J\\033]0;mine\\007GPU is lost\\r\\b'; exit 9")
-    assert show("--duration", "0.15") == 0
-    out = capsys.readouterr().out
-    assert "No GPU is shown: nvidia-smi failed: GPU is lost." in out
-    assert all(one.isprintable() or one == "\n" for one in out)
-
-
-def test_a_log_of_another_kind_is_left_alone(
-    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    log = tmp_path / "mine.csv"
-    log.write_text("name,wage\nana,1\n")
-    assert show("--duration", "0.1", "--log", log) == 2
-    assert "has other columns" in capsys.readouterr().err
-    assert log.read_text() == "name,wage\nana,1\n"
-
-
-def test_a_log_that_cannot_be_written_is_told(
-    smi: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "file").write_text("")
-    assert show("--duration", "0.1", "--log", tmp_path / "file" / "x.csv") == 2
-    assert "cannot be written" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("name", "told"), [("mine.csv", "has other columns"), ("mine.csv/x.csv", "cannot be written")]
+)
+def test_a_log_that_cannot_be_gone_on_with_is_told_and_left_alone(
+    smi, tmp_path, capsys, name, told
+):
+    (tmp_path / "mine.csv").write_text("name,wage\nana,1\n")
+    assert show("--duration", "0.1", "--log", tmp_path / name) == 2
+    assert told in capsys.readouterr().err
+    assert (tmp_path / "mine.csv").read_text() == "name,wage\nana,1\n"
 
 
 @pytest.mark.parametrize("option", ["--interval", "--duration"])
 @pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
-def test_times_that_are_none(option: str, value: str) -> None:
+def test_times_that_are_none(option, value):
     with pytest.raises(SystemExit) as ended:
         main(["monitor", option, value])
     assert ended.value.code == 2
 
 
 @pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_cleanly(tmp_path: Path, ending: signal.Signals) -> None:
+def test_it_ends_cleanly(tmp_path, ending):
     log = tmp_path / "m.csv"
     with subprocess.Popen(
         [sys.executable, "-m", "xtts", "monitor", "--interval", "0.1", "--log", str(log)],
@@ -144,7 +119,7 @@ def test_it_ends_cleanly(tmp_path: Path, ending: signal.Signals) -> None:
     assert log.read_text().endswith("\n")
 
 
-def test_a_reader_that_leaves_is_no_fault() -> None:
+def test_a_reader_that_leaves_is_no_fault():
     with subprocess.Popen(
         [sys.executable, "-m", "xtts", "monitor", "--interval", "0.1", "--duration", "20"],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -155,7 +130,7 @@ def test_a_reader_that_leaves_is_no_fault() -> None:
         assert (child.wait(20), child.stderr.read()) == (0, b"")
 
 
-def test_the_trainer_is_found_by_its_lock(tmp_path: Path) -> None:
+def test_the_trainer_is_found_by_its_lock(tmp_path):
     proc = tmp_path / "proc"
     (proc / "41").mkdir(parents=True)
     (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0train\0")
@@ -169,7 +144,7 @@ def test_the_trainer_is_found_by_its_lock(tmp_path: Path) -> None:
     assert monitor.trainer_of(tmp_path, proc) is None
 
 
-def test_a_gpu_that_waits_is_pointed_at() -> None:
+def test_a_gpu_that_waits_is_pointed_at():
     """Document 004: the GPU is used for a tenth, and nobody knows why."""
     idle = Usage((GPU,), 95.0, 9_000_000_000, 64_000_000_000, 99.0, 3_000_000_000)
     told = monitor.summary([idle, idle])
@@ -181,6 +156,6 @@ def test_a_gpu_that_waits_is_pointed_at() -> None:
     assert "data_wait_share" not in monitor.summary([Usage((GPU,))])  # nobody trains
 
 
-def test_what_is_not_known_is_a_question_mark() -> None:
+def test_what_is_not_known_is_a_question_mark():
     assert "? %" in monitor.line_of(Usage((GpuState(0, "MIG"),)))
     assert monitor.summary([Usage()]).startswith("On average: CPU ? %")

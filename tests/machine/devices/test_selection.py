@@ -1,7 +1,6 @@
 """The machine is looked at once; decisions are pure, so they are tested without a GPU."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -20,7 +19,6 @@ from machine.devices.selection import (
 from tests.machines import GPUS, SOUND, machine
 
 OLD = GpuHealth(0, "GTX 1080", (6, 1), 8 << 30)
-BROKEN = GPUS["driver"]
 SECOND = GpuHealth(1, "RTX 4090", (8, 9), 24 << 30)
 A100 = GpuHealth(0, "A100", (8, 0), 40 << 30)
 TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
@@ -30,38 +28,27 @@ TURING = GpuHealth(0, "RTX 2080", (7, 5), 8 << 30)
     ("gpus", "wish", "device", "words"),
     [
         ((), "auto", "cpu", "no GPU"),
-        ((SOUND,), "auto", "cuda:0", "passed the check"),
-        ((SOUND,), "cpu", "cpu", "DEVICE=cpu"),
-        ((BROKEN,), "auto", "cpu", "not trusted: no driver."),
-        ((BROKEN, SECOND), "auto", "cuda:1", "RTX 4090"),
-        ((GPUS["fft"], SECOND), "auto", "cuda:1", "RTX 4090 passed the check"),
+        ((GPUS["driver"], SECOND), "auto", "cuda:1", "RTX 4090"),
+        ((GPUS["fft"], SECOND), "auto", "cuda:1", "RTX 4090"),
         ((SOUND, SECOND), "cuda:1", "cuda:1", "RTX 4090"),
-        ((SOUND,), "cuda", "cuda:0", "DEVICE=cuda"),
     ],
 )
-def test_device(gpus: tuple[GpuHealth, ...], wish: str, device: str, words: str) -> None:
+def test_of_several_gpus_the_first_without_a_fault_is_taken(gpus, wish, device, words):
     choice = choose_device(machine(*gpus), wish)
-    assert choice.value == device
-    assert words in choice.reason
+    assert choice.value == device and words in choice.reason
 
 
 @pytest.mark.parametrize(
     ("gpus", "wish", "words"),
-    [
-        ((), "cuda", "no GPU"),
-        ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)"),
-        ((BROKEN,), "cuda", "no driver."),
-    ],
+    [((), "cuda", "no GPU"), ((SOUND,), "cuda:3", "cuda:0 (RTX 3090)")],
 )
-def test_a_device_asked_for_by_name_is_never_replaced(
-    gpus: tuple[GpuHealth, ...], wish: str, words: str
-) -> None:
+def test_a_device_asked_for_by_name_is_never_replaced(gpus, wish, words):
     with pytest.raises(DeviceError, match="DEVICE=auto") as found:
         choose_device(machine(*gpus), wish)
     assert words in str(found.value) and found.value.exit_code == 2
 
 
-# state of the GPU: good for training, good for speaking, precision, cuDNN.
+# Every state of GPUS: good for training, good for speaking, precision, cuDNN.
 DECISIONS = {
     "sound": (True, True, "bf16", "on"),
     "fft": (True, True, "bf16", "on"),
@@ -86,14 +73,10 @@ DECISIONS = {
 }
 
 
-def test_the_table_has_every_state() -> None:
-    assert DECISIONS.keys() == GPUS.keys()
-
-
 @pytest.mark.parametrize("use", ["training", "speaking"])
 @pytest.mark.parametrize("wish", ["auto", "cpu", "cuda", "cuda:0"])
 @pytest.mark.parametrize("state", GPUS)
-def test_device_by_verdicts(state: str, wish: str, use: str) -> None:
+def test_device_by_verdicts(state, wish, use):
     good = DECISIONS[state][use == "speaking"]
     gpu, found = GPUS[state], machine(GPUS[state])
     judge = GpuHealth.trains if use == "training" else GpuHealth.speaks
@@ -109,7 +92,7 @@ def test_device_by_verdicts(state: str, wish: str, use: str) -> None:
 
 
 @pytest.mark.parametrize("state", GPUS)
-def test_features_are_computed_where_what_they_need_is_right(state: str) -> None:
+def test_features_are_computed_where_what_they_need_is_right(state):
     bad = {
         "fft", "exclusive, fft", "convolution", "convolution, right with clean libraries",
         "exclusive, right with clean libraries", "everything", "driver", "full", "dead", "hang",
@@ -123,7 +106,7 @@ def test_features_are_computed_where_what_they_need_is_right(state: str) -> None
 
 @pytest.mark.parametrize("wish", ["auto", "fp32", "fp16", "bf16"])
 @pytest.mark.parametrize("state", GPUS)
-def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
+def test_precision_and_cudnn_by_verdicts(state, wish):
     _, _, precision, cudnn = DECISIONS[state]
     found = machine(GPUS[state])
     choice = choose_precision(found, "cuda:0", wish)
@@ -141,7 +124,6 @@ def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
     [
         (None, True, "cpu", "auto", "bf16"),
         (None, False, "cpu", "auto", "fp32"),
-        (SOUND, False, "cuda:0", "auto", "bf16"),
         (A100, False, "cuda:0", "auto", "bf16"),
         (TURING, False, "cuda:0", "auto", "fp32"),
         (OLD, True, "cuda:0", "auto", "fp32"),
@@ -149,15 +131,12 @@ def test_precision_and_cudnn_by_verdicts(state: str, wish: str) -> None:
         (None, False, "cpu", "bf16", "bf16"),
     ],
 )
-def test_precision(
-    gpu: GpuHealth | None, bf16: bool, device: str, wish: str, precision: str
-) -> None:
+def test_precision(gpu, bf16, device, wish, precision):
     choice = choose_precision(machine(*([gpu] if gpu else []), bf16=bf16), device, wish)
-    assert choice.value == precision
-    assert choice.reason
+    assert choice.value == precision and choice.reason
 
 
-def test_a_container_that_was_given_no_gpu_is_told_the_line() -> None:
+def test_a_container_that_was_given_no_gpu_is_told_the_line():
     hint = gpu_hint(driver=True, devices=False, in_container=True)
     assert "DOCKER_RUNTIME=nvidia" in hint
     assert choose_device(machine(hint=hint), "auto").reason == hint
@@ -166,7 +145,7 @@ def test_a_container_that_was_given_no_gpu_is_told_the_line() -> None:
     assert gpu_hint(driver=False, devices=False, in_container=True) == ""
 
 
-def test_looking_makes_no_cuda_context_and_finds_this_machine() -> None:
+def test_looking_makes_no_cuda_context_and_finds_this_machine():
     found = selection.look_at_machine()
     assert found.cpu_count >= 1
     assert found.memory_bytes > 1 << 28
@@ -191,10 +170,7 @@ def test_looking_makes_no_cuda_context_and_finds_this_machine() -> None:
         ({"cpu/cpu.cfs_quota_us": "-1", "cpu/cpu.cfs_period_us": "100000"}, None, None, 0),
     ],
 )  # fmt: skip
-def test_a_containers_limits_count(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, files: dict[str, str],
-    cores: int | None, memory_bytes: int | None, kills: int,
-) -> None:  # fmt: skip
+def test_a_containers_limits_count(monkeypatch, tmp_path, files, cores, memory_bytes, kills):
     monkeypatch.setattr("os.sched_getaffinity", lambda _pid: set(range(16)))
     monkeypatch.setattr(selection, "CGROUP", tmp_path / "none")
     everything = selection.look_at_machine()
@@ -210,7 +186,7 @@ def test_a_containers_limits_count(
     assert oom_kills() == kills
 
 
-def test_fp16_on_a_cpu_is_refused() -> None:
+def test_fp16_on_a_cpu_is_refused():
     with pytest.raises(DeviceError, match=r"PRECISION=fp16 is for GPUs.*Set PRECISION=auto"):
         choose_precision(machine(bf16=True), "cpu", "fp16")
     assert choose_precision(machine(SOUND), "cuda:0", "fp16").value == "fp16"
@@ -221,9 +197,7 @@ def test_fp16_on_a_cpu_is_refused() -> None:
     [((), False), (("nvidiactl",), False), (("nvidia0",), True), (("nvidia12",), True),
      (("dxg",), True)],
 )  # fmt: skip
-def test_a_gpu_is_reached_through_a_file(
-    tmp_path: Path, nodes: tuple[str, ...], there: bool
-) -> None:
+def test_a_gpu_is_reached_through_a_file(tmp_path, nodes, there):
     """Under WSL2 there is /dev/dxg and nothing else."""
     (tmp_path / "dev").mkdir()
     for name in nodes:

@@ -47,7 +47,7 @@ def proc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def test_cpu_is_what_was_used_since_the_reading_before(proc: Path, tmp_path: Path) -> None:
+def test_cpu_is_what_was_used_since_the_reading_before(proc, tmp_path):
     machine(proc, idle=1000, busy=1000)
     meter = UsageMeter(cgroup=tmp_path)
     machine(proc, idle=1100, busy=1300)
@@ -64,9 +64,7 @@ def test_cpu_is_what_was_used_since_the_reading_before(proc: Path, tmp_path: Pat
         ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes", "memory/memory.stat"),
     ],
 )
-def test_a_containers_limit_is_the_machine(
-    proc: Path, tmp_path: Path, names: tuple[str, ...]
-) -> None:
+def test_a_containers_limit_is_the_machine(proc, tmp_path, names):
     cgroup = tmp_path / "cgroup"
     machine(proc, 1, 1)
     for name, text in zip(names, ("500000\n", "300000\n", "anon 5\ninactive_file 100000\n")):
@@ -78,30 +76,27 @@ def test_a_containers_limit_is_the_machine(
     assert UsageMeter(cgroup=cgroup).read().memory_total_bytes == 1000 * 1024
 
 
-def test_the_trainer_is_counted_with_its_children(proc: Path, tmp_path: Path) -> None:
+def test_the_trainer_is_counted_with_its_children(proc, tmp_path):
     machine(proc, 1, 1)
+    running = [10]
     process(proc, 10, 1, 5.0, 40 * PAGE, 10 * PAGE)
     process(proc, 11, 10, 1.0, 30 * PAGE, 20 * PAGE)
     process(proc, 12, 11, 1.0, 8 * PAGE, 8 * PAGE)
     process(proc, 99, 1, 50.0, 900 * PAGE, 0)  # somebody else
-    meter = UsageMeter(trainer=lambda: 10, cgroup=tmp_path)
+    meter = UsageMeter(trainer=lambda: running[0], cgroup=tmp_path)
     meter._read_at -= 2.0  # two seconds ago
     process(proc, 11, 10, 4.0, 30 * PAGE, 20 * PAGE)
     process(proc, 13, 10, 7.0, 0, 0)  # new: how old its seven seconds are is not known
     usage = meter.read()
     assert usage.trainer_memory_bytes == (40 + 10) * PAGE
     assert usage.trainer_cpu_percent == pytest.approx(150.0, rel=0.05)
-
-
-def test_a_trainer_that_ends_is_no_longer_told(proc: Path, tmp_path: Path) -> None:
-    machine(proc, 1, 1)
-    meter = UsageMeter(trainer=lambda: 10, cgroup=tmp_path / "none")
+    running[0] = 14  # it has ended
     usage = meter.read()
     assert (usage.trainer_cpu_percent, usage.trainer_memory_bytes) == (None, None)
 
 
 @pytest.mark.parametrize("text", ["", "garbage", "cpu x y\n", "\0" * 50])
-def test_garbage_is_nothing_known(proc: Path, tmp_path: Path, text: str) -> None:
+def test_garbage_is_nothing_known(proc, tmp_path, text):
     folder = proc / "10"
     folder.mkdir(parents=True)
     for name in ("stat", "meminfo"):
@@ -111,6 +106,17 @@ def test_garbage_is_nothing_known(proc: Path, tmp_path: Path, text: str) -> None
     usage = UsageMeter(trainer=lambda: 10, cgroup=tmp_path / "none").read()
     assert usage.cpu_percent is None and usage.memory_total_bytes is None
     assert usage.trainer_memory_bytes is None
+
+
+def number_of(device: Any) -> int:
+    return ctypes.cast(device, ctypes.c_void_p).value or 0
+
+
+def put(**values: Any) -> int:
+    """Fills what a call was given by reference; 0 is NVML's success."""
+    for name, (pointer, value) in values.items():
+        setattr(getattr(pointer, "_obj", pointer), name, value)
+    return 0
 
 
 class FakeNvml:
@@ -124,57 +130,32 @@ class FakeNvml:
     def __getattr__(self, name: str) -> Any:
         answers = {
             "nvmlInitWithFlags": lambda _flags: 0,
-            "nvmlShutdown": self._close,
-            "nvmlDeviceGetCount_v2": lambda count: self._set(count, 2),
+            "nvmlShutdown": lambda: setattr(self, "closed", True) or 0,
+            "nvmlDeviceGetCount_v2": lambda count: put(value=(count, 2)),
             "nvmlDeviceGetHandleByIndex_v2": self._handle,
-            "nvmlSystemGetDriverVersion": lambda text, _size: self._write(text, b"580.95.05"),
-            "nvmlDeviceGetName": lambda _device, text, _size: self._write(text, b"RTX 3090"),
-            "nvmlDeviceGetMemoryInfo": self._memory,
-            "nvmlDeviceGetUtilizationRates": self._busy,
-            "nvmlDeviceGetCudaComputeCapability": self._capability,
-            "nvmlDeviceGetUUID": self._uuid,
-            "nvmlDeviceGetComputeMode": lambda _device, mode: self._set(mode, 3),
+            "nvmlSystemGetDriverVersion": lambda text, _: put(value=(text, b"580.95.05")),
+            "nvmlDeviceGetName": lambda _device, text, _: put(value=(text, b"RTX 3090")),
+            "nvmlDeviceGetMemoryInfo": lambda _device, memory: put(
+                total=(memory, 24 << 30), used=(memory, 5 << 30)
+            ),
+            "nvmlDeviceGetUtilizationRates": lambda device, busy: (
+                put(gpu=(busy, 42)) or 3 * (number_of(device) == 2)
+            ),
+            "nvmlDeviceGetCudaComputeCapability": lambda _device, major, minor: (
+                put(value=(major, 8)) or put(value=(minor, 6))
+            ),
+            "nvmlDeviceGetUUID": lambda device, text, _: put(
+                value=(text, b"GPU-5ac1-%d" % number_of(device))
+            ),
+            "nvmlDeviceGetComputeMode": lambda _device, mode: put(value=(mode, 3)),
         }
         if name in self.lacking or name not in answers:
             raise AttributeError(f"undefined symbol: {name}")  # as ctypes does
         return (lambda *_: self.status) if name == self.broken else answers[name]
 
-    def _close(self) -> int:
-        self.closed = True
-        return 0
-
-    @staticmethod
-    def _set(pointer: Any, value: int) -> int:
-        pointer._obj.value = value
-        return 0
-
     @staticmethod
     def _handle(index: ctypes.c_uint, device: Any) -> int:
         ctypes.cast(device, ctypes.POINTER(ctypes.c_void_p))[0] = index.value + 1
-        return 0
-
-    @staticmethod
-    def _write(text: Any, value: bytes) -> int:
-        text.value = value
-        return 0
-
-    @staticmethod
-    def _memory(_device: Any, memory: Any) -> int:
-        memory._obj.total, memory._obj.used = 24 << 30, 5 << 30
-        return 0
-
-    @staticmethod
-    def _busy(device: Any, busy: Any) -> int:
-        busy._obj.gpu = 42
-        return 3 if ctypes.cast(device, ctypes.c_void_p).value == 2 else 0
-
-    def _uuid(self, device: Any, text: Any, _size: Any) -> int:
-        number = ctypes.cast(device, ctypes.c_void_p).value
-        return self._write(text, b"GPU-5ac1-%d" % (number or 0))
-
-    @staticmethod
-    def _capability(_device: Any, major: Any, minor: Any) -> int:
-        major._obj.value, minor._obj.value = 8, 6
         return 0
 
 
@@ -193,16 +174,16 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return load
 
 
-def test_nvml_is_read(driver: Driver) -> None:
+def test_nvml_is_read(driver):
     library = driver(FakeNvml())
-    opened = Nvml()
-    one, part = opened.read()
-    assert one == GpuState(
+    reader = GpuUsageReader()
+    one, part = reader.read()
+    assert reader.source == "NVML" and one == GpuState(
         0, "RTX 3090", 42.0, 5 << 30, 24 << 30, (8, 6), "580.95.05", "Exclusive_Process",
         "GPU-5ac1-1",
     )  # fmt: skip
     assert part.busy_percent is None and part.index == 1
-    opened.close()
+    reader.close()
     assert library.closed
 
 
@@ -215,29 +196,30 @@ def test_nvml_is_read(driver: Driver) -> None:
         (["1b", "MIG-77"], {0: "A", 1: "B", 2: "C"}),
     ],
 )
-def test_gpus_are_numbered_as_cuda_does(uuids: list[str], names: dict[int, str]) -> None:
+def test_gpus_are_numbered_as_cuda_does(uuids, names):
     states = tuple(
         GpuState(index, name, uuid=f"GPU-{index}{name.lower()}") for index, name in enumerate("ABC")
     )
     assert {one.index: one.name for one in as_cuda_counts(states, uuids)} == names
 
 
-def test_gpus_without_identifiers_are_told_in_the_drivers_count() -> None:
+def test_gpus_without_identifiers_are_told_in_the_drivers_count():
     states = (GpuState(0, "A"), GpuState(1, "B"))
     assert as_cuda_counts(states, ["1b"]) == states
 
 
-def test_nvml_says_what_failed(driver: Driver) -> None:
-    driver(FakeNvml("nvmlInitWithFlags"))
-    with pytest.raises(NvmlError, match=r"nvmlInit: GPU is lost \(15\)"):
-        Nvml()
+def test_nvml_says_what_failed(driver):
+    for status, told in ((15, r"GPU is lost \(15\)"), (77, ".*77")):
+        driver(FakeNvml("nvmlInitWithFlags", status=status))
+        with pytest.raises(NvmlError, match=f"nvmlInit: {told}"):
+            Nvml()
     driver(FakeNvml("nvmlDeviceGetCount_v2"))
     meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
     assert "GPU is lost" in meter.fault and "no nvidia-smi" in meter.fault
 
 
-def test_a_library_without_some_functions_tells_what_it_can(driver: Driver) -> None:
+def test_a_library_without_some_functions_tells_what_it_can(driver):
     lacking = ("nvmlDeviceGetUtilizationRates", "nvmlDeviceGetComputeMode", "nvmlShutdown",
                "nvmlDeviceGetName", "nvmlSystemGetDriverVersion",
                "nvmlDeviceGetCudaComputeCapability", "nvmlDeviceGetUUID")  # fmt: skip
@@ -251,33 +233,20 @@ def test_a_library_without_some_functions_tells_what_it_can(driver: Driver) -> N
     ("name", "told"),
     [("nvmlInitWithFlags", "nvmlInit"), ("nvmlDeviceGetCount_v2", "nvmlDeviceGetCount")],
 )
-def test_a_library_without_what_is_needed_is_none(driver: Driver, name: str, told: str) -> None:
+def test_a_library_without_what_is_needed_is_none(driver, name, told):
     driver(FakeNvml(lacking=(name,)))
     meter = GpuUsageReader(path="")
     assert (meter.source, meter.read()) == ("", ())
     assert f"has no function {told}" in meter.fault
 
 
-def test_a_failure_without_words_is_told_by_its_number(driver: Driver) -> None:
-    driver(FakeNvml("nvmlInitWithFlags", status=77))
-    with pytest.raises(NvmlError, match=r"nvmlInit: .*77"):
-        Nvml()
-
-
-def test_the_meter_takes_nvml_first(driver: Driver) -> None:
-    driver(FakeNvml())
-    meter = GpuUsageReader()
-    assert (meter.source, len(meter.read())) == ("NVML", 2)
-    meter.close()
-
-
 @pytest.mark.skipif(Path("/dev/nvidia0").exists(), reason="this machine has what is to be missing")
-def test_without_a_library_the_reason_is_the_loaders(capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_a_library_the_reason_is_the_loaders(capsys):
     assert nvml.main() == 1
     assert nvml.LIBRARY in capsys.readouterr().err
 
 
-def test_reading_this_process_sees_a_child(tmp_path: Path) -> None:
+def test_reading_this_process_sees_a_child(tmp_path):
     alone = UsageMeter(trainer=os.getpid).read().trainer_memory_bytes
     code = "x = bytearray(80_000_000); print(1, flush=True); input()"
     with subprocess.Popen(

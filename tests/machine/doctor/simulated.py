@@ -7,8 +7,8 @@ people will be told.
 """
 
 import sys
-from collections.abc import Callable, Mapping
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -90,183 +90,140 @@ def torch_build(**more: Any) -> TorchBuild:
     return TorchBuild(**(known | more))
 
 
-def healthy() -> Machine:
-    """An RTX 3090 where all is well."""
-    return Machine(
-        settings=MachineSettings(model_bytes=DEMO_BYTES),
-        refused=(),
-        driver=Driver("580.95.05", libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
-                      system=("ubuntu", "debian")),
-        nodes=ALL_NODES,
+def checked(outcome: Outcome, reason: str, name: str = "NVIDIA GeForce RTX 3090",
+            capability: tuple[int, int] = (8, 6), **more: Any) -> Environment:  # fmt: skip
+    """A machine whose GPU did not come through the check."""
+    found = {"outcome": outcome, "reason": reason, "operations": (), **more}
+    return computer(gpu(name, capability, **found))
+
+
+# An RTX 3090 where all is well.
+HEALTHY = Machine(
+    settings=MachineSettings(model_bytes=DEMO_BYTES),
+    refused=(),
+    driver=Driver("580.95.05", libcuda="/usr/lib/x86_64-linux-gnu/libcuda.so.580.95.05",
+                  system=("ubuntu", "debian")),
+    nodes=ALL_NODES,
+    graphics=Graphics((card(screen=True),)),
+    managed=managed(),
+    container=Container(),
+    variables={},
+    programs={"nvidia-smi": "/usr/bin/nvidia-smi", "ffmpeg": "/usr/bin/ffmpeg"},
+    torch=torch_build(),
+    onnx=OnnxRuntime(),
+    storage=Storage(Path("/home/ana/sotaque"), 120_000_000_000, 500_000_000_000),
+    shared_memory=32_000_000_000,
+    kernel_log=(),
+    environment=computer(gpu()),
+    seconds={"environment": 6.0, "torch": 2.5, "managed": 0.1},
+)  # fmt: skip
+CPU_ONLY = replace(
+    HEALTHY, driver=Driver(system=("debian",)), nodes=Nodes(), graphics=Graphics(),
+    managed=Managed(), programs={}, environment=computer(),
+)  # fmt: skip
+OLD_BUILD = {"version": "2.11.0+cu126", "cuda": "12.6", "architectures": CU126}
+UNKNOWN = "CUDA unknown error - this may be due to an incorrectly set up environment."
+NO_KERNEL = "CUDA error: no kernel image is available"
+BLACKWELL, MX230 = "NVIDIA GeForce RTX 5090", "NVIDIA GeForce MX230"
+OTHER = "/usr/local/cuda-13.1/lib64"
+NO_FFT = "cuFFT error: CUFFT_INVALID_SIZE"
+CLEAN = "Without LD_LIBRARY_PATH it passes: put `env -u LD_LIBRARY_PATH` before the command."
+NO_CUBLAS = "libcublasLt.so.13: cannot open shared object file: No such file or directory"
+ASSERTED = "CUDA error: device-side assert triggered"
+
+MACHINES: Mapping[str, Machine] = {
+    "healthy": HEALTHY,
+    "cpu_only": CPU_ONLY,
+    "no_driver": replace(
+        CPU_ONLY, driver=Driver(nouveau=True, system=("ubuntu", "debian")),
         graphics=Graphics((card(screen=True),)),
-        managed=managed(),
-        container=Container(),
-        variables={},
-        programs={"nvidia-smi": "/usr/bin/nvidia-smi", "ffmpeg": "/usr/bin/ffmpeg"},
-        torch=torch_build(),
-        onnx=OnnxRuntime(),
-        storage=Storage(Path("/home/ana/sotaque"), 120_000_000_000, 500_000_000_000),
-        shared_memory=32_000_000_000,
-        kernel_log=(),
-        environment=computer(gpu()),
-        seconds={"environment": 6.0, "torch": 2.5, "managed": 0.1},
-    )  # fmt: skip
-
-
-def cpu_only() -> Machine:
-    return replace(
-        healthy(), driver=Driver(system=("debian",)), nodes=Nodes(), graphics=Graphics(),
-        managed=Managed(), programs={}, environment=computer(),
-    )  # fmt: skip
-
-
-def no_driver() -> Machine:
-    return replace(
-        cpu_only(),
-        driver=Driver(nouveau=True, system=("ubuntu", "debian")),
-        graphics=Graphics((card(screen=True),)),
-    )
-
-
-def no_toolkit() -> Machine:
-    """A container that was started with runc on a host with a GPU."""
-    hint = "The host has an NVIDIA driver, but this container was given no GPU."
-    return replace(
-        cpu_only(),
+    ),
+    # A container that was started with runc on a host with a GPU.
+    "no_toolkit": replace(
+        CPU_ONLY,
         driver=Driver("580.95.05", system=("debian",),
                       libcuda_fault="libcuda.so.1: cannot open shared object file"),
         graphics=Graphics((card(),)),
         container=Container(inside=True),
         variables={"NVIDIA_VISIBLE_DEVICES": "all"},
         shared_memory=1_073_741_824,
-        environment=computer(inside=True, hint=hint),
-    )  # fmt: skip
-
-
-def uvm_missing() -> Machine:
-    reason = "CUDA unknown error - this may be due to an incorrectly set up environment."
-    return replace(
-        healthy(),
-        nodes=Nodes(("nvidia-modeset", "nvidia0", "nvidiactl")),
-        environment=computer(gpu(outcome=Outcome.DRIVER, operations=(), reason=reason)),
-    )
-
-
-def old_driver() -> Machine:
-    reason = "The NVIDIA driver on your system is too old (found version 12040)."
-    return replace(
-        healthy(),
-        driver=replace(healthy().driver or Driver(), version="550.54.14"),
-        managed=managed(driver="550.54.14"),
-        environment=computer(gpu(outcome=Outcome.DRIVER, operations=(), reason=reason)),
-    )
-
-
-def blackwell_on_an_old_build() -> Machine:
-    name, reason = "NVIDIA GeForce RTX 5090", "CUDA error: no kernel image is available"
-    return replace(
-        healthy(),
-        managed=managed(name, (12, 0)),
-        torch=torch_build(version="2.11.0+cu126", cuda="12.6", architectures=CU126),
         environment=computer(
-            gpu(name, (12, 0), outcome=Outcome.BUILD, operations=(), reason=reason)
+            inside=True,
+            hint="The host has an NVIDIA driver, but this container was given no GPU.",
         ),
-    )
-
-
-def wrong_libcufft() -> Machine:
-    other = "/usr/local/cuda-13.1/lib64"
-    bad = OperationVerdict("fft", False, reason="cuFFT error: CUFFT_INVALID_SIZE")
-    advice = "Without LD_LIBRARY_PATH it passes: put `env -u LD_LIBRARY_PATH` before the command."
-    return replace(
-        healthy(),
-        variables={"LD_LIBRARY_PATH": other},
+    ),
+    "uvm_missing": replace(
+        HEALTHY, nodes=Nodes(("nvidia-modeset", "nvidia0", "nvidiactl")),
+        environment=checked(Outcome.DRIVER, UNKNOWN),
+    ),
+    "old_driver": replace(
+        HEALTHY, driver=replace(HEALTHY.driver or Driver(), version="550.54.14"),
+        managed=managed(driver="550.54.14"),
+        environment=checked(
+            Outcome.DRIVER, "The NVIDIA driver on your system is too old (found version 12040)."
+        ),
+    ),
+    "blackwell_on_an_old_build": replace(
+        HEALTHY, managed=managed(BLACKWELL, (12, 0)), torch=torch_build(**OLD_BUILD),
+        environment=checked(Outcome.BUILD, NO_KERNEL, BLACKWELL, (12, 0)),
+    ),
+    "wrong_libcufft": replace(
+        HEALTHY,
+        variables={"LD_LIBRARY_PATH": OTHER},
         torch=torch_build(libraries={
-            "libcufft.so.12": (f"{other}/libcufft.so.12",),
+            "libcufft.so.12": (f"{OTHER}/libcufft.so.12",),
             "libcublas.so.13": (f"{OWN}/libcublas.so.13",),
         }),
-        environment=computer(gpu(
-            outcome=Outcome.DEGRADED, operations=passed(bad), reason=f"fft: {bad.reason} {advice}",
-            libraries={"libcufft.so.12": f"{other}/libcufft.so.12"},
-            variants=(ProbeVariant(CLEAN_LIBRARY_PATH, True, advice),),
-        )),
-    )  # fmt: skip
-
-
-def cpu_build_of_onnx_runtime() -> Machine:
-    return replace(healthy(), onnx=OnnxRuntime({"onnxruntime": "1.31.1"}))
-
-
-def onnx_runtime_of_another_major() -> Machine:
-    fault = "libcublasLt.so.13: cannot open shared object file: No such file or directory"
-    return replace(
-        healthy(),
-        torch=torch_build(version="2.11.0+cu126", cuda="12.6", architectures=CU126),
-        onnx=OnnxRuntime({"onnxruntime-gpu": "1.31.1"}, "13.0", fault, fault),
-    )
-
-
-def small_shared_memory() -> Machine:
-    return replace(
-        healthy(),
-        container=Container(inside=True),
-        shared_memory=67_108_864,
+        environment=checked(
+            Outcome.DEGRADED, f"fft: {NO_FFT} {CLEAN}",
+            operations=passed(OperationVerdict("fft", False, reason=NO_FFT)),
+            libraries={"libcufft.so.12": f"{OTHER}/libcufft.so.12"},
+            variants=(ProbeVariant(CLEAN_LIBRARY_PATH, True, CLEAN),),
+        ),
+    ),
+    "cpu_build_of_onnx_runtime": replace(HEALTHY, onnx=OnnxRuntime({"onnxruntime": "1.31.1"})),
+    "onnx_runtime_of_another_major": replace(
+        HEALTHY, torch=torch_build(**OLD_BUILD),
+        onnx=OnnxRuntime({"onnxruntime-gpu": "1.31.1"}, "13.0", NO_CUBLAS, NO_CUBLAS),
+    ),
+    "small_shared_memory": replace(
+        HEALTHY, container=Container(inside=True), shared_memory=67_108_864,
         environment=computer(gpu(), inside=True),
-    )
-
-
-def no_ffmpeg() -> Machine:
-    return replace(healthy(), programs={"nvidia-smi": "/usr/bin/nvidia-smi"})
-
-
-def disk_full() -> Machine:
-    return replace(
-        healthy(),
+    ),
+    "no_ffmpeg": replace(HEALTHY, programs={"nvidia-smi": "/usr/bin/nvidia-smi"}),
+    "disk_full": replace(
+        HEALTHY,
         settings=MachineSettings(
             Path("/data/run"), base_model="xtts_v2", model_bytes=1_867_929_118
         ),
         storage=Storage(Path("/data"), 3_100_000_000, 500_000_000_000),
-    )
-
-
-def exclusive_mode() -> Machine:
-    reason = "CUDA error: CUDA-capable device(s) is/are busy or unavailable"
-    busy = gpu(outcome=Outcome.TRANSIENT, operations=(), reason=reason, exclusive=True)
-    return replace(healthy(), managed=managed(mode="Exclusive_Process"), environment=computer(busy))
-
-
-def poisoned_child() -> Machine:
-    bad = OperationVerdict(
-        "sampling", False, reason="CUDA error: device-side assert triggered",
-        outcome=Outcome.STICKY,
-    )  # fmt: skip
-    return replace(
-        healthy(),
-        environment=computer(
-            gpu(outcome=Outcome.STICKY, operations=(bad,), reason=f"sampling: {bad.reason}")
+    ),
+    "exclusive_mode": replace(
+        HEALTHY, managed=managed(mode="Exclusive_Process"),
+        environment=checked(
+            Outcome.TRANSIENT, "CUDA error: CUDA-capable device(s) is/are busy or unavailable",
+            exclusive=True,
         ),
-    )
-
-
-def hanging_child() -> Machine:
-    return replace(
-        healthy(),
+    ),
+    "poisoned_child": replace(HEALTHY, environment=checked(
+        Outcome.STICKY, f"sampling: {ASSERTED}",
+        operations=(
+            OperationVerdict("sampling", False, reason=ASSERTED, outcome=Outcome.STICKY),
+        ),
+    )),
+    "hanging_child": replace(
+        HEALTHY,
         managed=Managed((), "nvidia-smi", "no answer within 8 s"),
         kernel_log=(
             "[ 8412.1] NVRM: Xid (PCI:0000:01:00): 79, pid=4112, GPU has fallen off the bus.",
         ),
-        environment=computer(gpu(
-            "the GPU", (0, 0), total_bytes=0, outcome=Outcome.HANG, operations=(),
-            reason="the check hung for 60 s.",
-        )),
-    )  # fmt: skip
-
-
-def hybrid_laptop() -> Machine:
-    """Document 002: CachyOS, a GeForce MX230 beside a Vega 8, and prime-run tried in vain."""
-    name, reason = "NVIDIA GeForce MX230", "CUDA error: no kernel image is available"
-    return replace(
-        healthy(),
+        environment=checked(
+            Outcome.HANG, "the check hung for 60 s.", "the GPU", (0, 0), total_bytes=0
+        ),
+    ),
+    # Document 002: CachyOS, a GeForce MX230 beside a Vega 8, and prime-run tried in vain.
+    "hybrid_laptop": replace(
+        HEALTHY,
         driver=Driver("580.95.05", libcuda="/usr/lib/libcuda.so.580.95.05",
                       system=("cachyos", "arch")),
         graphics=Graphics(
@@ -275,51 +232,27 @@ def hybrid_laptop() -> Machine:
             laptop=True,
         ),
         variables={"DRI_PRIME": "1", "__NV_PRIME_RENDER_OFFLOAD": "1"},
-        managed=managed(name, (6, 1)),
-        environment=computer(
-            gpu(name, (6, 1), outcome=Outcome.BUILD, operations=(), reason=reason)
-        ),
-    )  # fmt: skip
-
-
-def hybrid_laptop_switched_off() -> Machine:
-    return replace(
-        cpu_only(),
-        driver=Driver(system=("ubuntu", "debian")),
+        managed=managed(MX230, (6, 1)),
+        environment=checked(Outcome.BUILD, NO_KERNEL, MX230, (6, 1)),
+    ),
+    "hybrid_laptop_switched_off": replace(
+        CPU_ONLY, driver=Driver(system=("ubuntu", "debian")),
         graphics=Graphics((card(AMD, "15d8", "0000:05:00.0", screen=True),), True,
                           "prime-select: /etc/prime-discrete says off"),
         programs={"prime-select": "/usr/bin/prime-select"},
-    )  # fmt: skip
-
-
-def after_suspend() -> Machine:
-    reason = "CUDA unknown error - this may be due to an incorrectly set up environment."
-    return replace(
-        healthy(),
-        environment=computer(gpu(outcome=Outcome.STICKY, operations=(), reason=reason)),
-    )
-
-
-def nothing_could_be_read() -> Machine:
-    """Every look failed or hung."""
-    names = ("settings", "refused", "driver", "nodes", "graphics", "managed", "container",
-             "variables", "programs", "torch", "onnx", "storage", "shared_memory", "kernel_log",
-             "environment")  # fmt: skip
-    return Machine(troubles=dict.fromkeys(names, "no answer within 5 s"))
-
-
-_ALL: tuple[Callable[[], Machine], ...] = (
-    healthy, cpu_only, no_driver, no_toolkit, uvm_missing, old_driver, blackwell_on_an_old_build,
-    wrong_libcufft, cpu_build_of_onnx_runtime, onnx_runtime_of_another_major, small_shared_memory,
-    no_ffmpeg, disk_full, exclusive_mode, poisoned_child, hanging_child, hybrid_laptop,
-    hybrid_laptop_switched_off, after_suspend, nothing_could_be_read,
-)  # fmt: skip
-MACHINES: Mapping[str, Callable[[], Machine]] = {make.__name__: make for make in _ALL}
+    ),
+    "after_suspend": replace(HEALTHY, environment=checked(Outcome.STICKY, UNKNOWN)),
+    # Every look failed or hung.
+    "nothing_could_be_read": Machine(troubles=dict.fromkeys(
+        (one.name for one in fields(Machine) if one.default is None),
+        "no answer within 5 s",
+    )),
+}  # fmt: skip
 
 
 def told(name: str) -> tuple[str, str, int]:
     """Text, JSON and exit code."""
-    findings = judge(MACHINES[name]())
+    findings = judge(MACHINES[name])
     return report.as_text(findings), report.as_json(findings), exit_code(findings)
 
 

@@ -2,23 +2,21 @@
 
 from typing import Any
 
-import pytest
-
 from machine.doctor import diagnosis
 from machine.doctor.diagnosis import judge
 from machine.doctor.finding import Finding, Severity
-from tests.machine.doctor.simulated import healthy
+from tests.machine.doctor.simulated import HEALTHY
 
 
-def test_a_check_that_fails_itself_ends_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_check_that_fails_itself_ends_nothing(monkeypatch):
     def broken(settings: Any) -> Finding:
         raise ZeroDivisionError("of all things")
 
     monkeypatch.setattr(diagnosis, "CHECKS", {"one": broken})
-    (found,) = judge(healthy())
+    (found,) = judge(HEALTHY)
     assert found.status is Severity.COULD_NOT_RUN and "of all things" in found.evidence
 
 
-def test_the_time_of_a_finding_is_that_of_its_readings() -> None:
-    found = {one.id: one for one in judge(healthy())}
+def test_the_time_of_a_finding_is_that_of_its_readings():
+    found = {one.id: one for one in judge(HEALTHY)}
     assert found["torch"].seconds == 2.6 and found["disk"].seconds == 0.0

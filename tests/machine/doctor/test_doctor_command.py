@@ -5,8 +5,8 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,71 +27,62 @@ def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
 
     def look(place: ReadingPlace) -> Machine:
         asked.append(place)
-        return simulated.hybrid_laptop()
+        return simulated.MACHINES["hybrid_laptop"]
 
     monkeypatch.setattr(command, "look", look)
     return asked
 
 
-def test_the_options(laptop: list[ReadingPlace], capsys: pytest.CaptureFixture[str]) -> None:
-    golden = simulated.GOLDEN / "hybrid_laptop.txt"
-    assert main(["doctor"]) == 2
+@pytest.mark.parametrize("more", [(), ("--json", "--deep", "--no-cache")])
+def test_text_and_json_are_what_was_agreed(laptop, capsys, more):
+    golden = simulated.GOLDEN / f"hybrid_laptop.{'json' if more else 'txt'}"
+    assert main(["doctor", *more]) == 2
     assert capsys.readouterr().out == golden.read_text()
-    assert main(["doctor", "--json", "--deep", "--no-cache"]) == 2
-    assert capsys.readouterr().out == golden.with_suffix(".json").read_text()
-    assert [(place.deep, place.remembers) for place in laptop] == [(False, True), (True, False)]
+    assert [(place.deep, place.remembers) for place in laptop] == [(bool(more), not more)]
 
 
-def test_only_the_lines_that_mend(
-    laptop: list[ReadingPlace], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_only_the_lines_that_mend(laptop, capsys):
     assert main(["doctor", "--fix-hints"]) == 2
     assert capsys.readouterr().out == "echo TORCH_BACKEND=cu126 >> .env && make install\n"
 
 
-def doctor(*options: str, **environ: str) -> tuple[subprocess.CompletedProcess[str], float]:
-    started = time.monotonic()
+def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
+    """What it says of this machine as JSON, and its findings by their names."""
     done = subprocess.run(
-        [sys.executable, "-m", "xtts", "doctor", *options], env=CLEAN | environ,
+        [sys.executable, "-m", "xtts", "doctor", "--json", *options],
+        env=CLEAN | {"HOME": str(home), "PATH": os.defpath} | environ,
         capture_output=True, text=True, timeout=120, check=False,
     )  # fmt: skip
-    return done, time.monotonic() - started
+    found = json.loads(done.stdout)
+    assert done.stderr == "" and done.returncode == found["exit_code"] in (0, 1, 2)
+    return found | {one["id"]: one for one in found["findings"]}
 
 
 @pytest.mark.slow
-def test_a_machine_with_nothing_still_gets_its_report(tmp_path: Path) -> None:
+def test_a_machine_with_nothing_still_gets_its_report(tmp_path):
     """No PATH, and a HOME that nothing can be written under, by root neither."""
     (tmp_path / "file").write_text("")
-    done, _ = doctor("--json", PATH="", HOME=str(tmp_path / "file" / "home"))
-    found = json.loads(done.stdout)
-    assert done.returncode == found["exit_code"] and done.stderr == ""
-    states = {one["id"]: one["status"] for one in found["findings"]}
-    assert states["torch"] == "ok" and "could_not_run" not in states.values()
+    found = doctor(tmp_path / "file" / "home", PATH="")
+    assert found["torch"]["status"] == "ok"
+    assert "could_not_run" not in {one["status"] for one in found["findings"]}
 
 
 @pytest.mark.slow
-def test_a_hanging_nvidia_smi_costs_its_limit(tmp_path: Path) -> None:
+def test_a_hanging_nvidia_smi_costs_its_limit(tmp_path):
     program(tmp_path / "bin", "nvidia-smi", "exec sleep 300")
-    done, _ = doctor("--json", PATH=f"{tmp_path / 'bin'}:{os.defpath}", HOME=str(tmp_path))
-    assert done.returncode in (0, 1, 2) and json.loads(done.stdout)["schema"] == 1
-    assert done.stderr == ""
+    assert doctor(tmp_path, PATH=f"{tmp_path / 'bin'}:{os.defpath}")["schema"] == 1
 
 
 @pytest.mark.slow
-def test_the_second_time_it_knows(tmp_path: Path) -> None:
-    first, _ = doctor("--json", HOME=str(tmp_path), PATH=os.defpath)
+def test_the_second_time_it_knows(tmp_path):
+    first = doctor(tmp_path)
     kept = tmp_path / ".cache" / "sotaque" / "doctor.json"
     assert json.loads(kept.read_text())["known"]["torch"]["found"]["version"].startswith("2.")
-    again, _ = doctor("--json", HOME=str(tmp_path), PATH=os.defpath)
-    took = [
-        next(one["seconds"] for one in json.loads(done.stdout)["findings"] if one["id"] == "torch")
-        for done in (first, again)
-    ]
-    assert took[1] < took[0] / 2
+    assert doctor(tmp_path)["torch"]["seconds"] < first["torch"]["seconds"] / 2
 
 
 @pytest.mark.slow
-def test_it_imports_no_torch_itself(tmp_path: Path) -> None:
+def test_it_imports_no_torch_itself(tmp_path):
     code = (
         "import sys; from xtts.__main__ import main; main(['doctor']);"
         "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'TTS')))"
@@ -104,15 +95,13 @@ def test_it_imports_no_torch_itself(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_deep_hears_the_demo_voice(tmp_path: Path) -> None:
-    done, _ = doctor("--json", "--deep", HOME=str(tmp_path), PATH=os.defpath)
-    found = {one["id"]: one for one in json.loads(done.stdout)["findings"]}
-    assert found["speech_cpu"]["status"] == "ok", found["speech_cpu"]
-    assert "s of speech" in found["speech_cpu"]["observed"]
+def test_deep_hears_the_demo_voice(tmp_path):
+    found = doctor(tmp_path, "--deep")["speech_cpu"]
+    assert found["status"] == "ok" and "s of speech" in found["observed"], found
 
 
 @pytest.mark.slow
-def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path: Path) -> None:
+def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path):
     """With LD_PRELOAD: torch 2.11 looks into its own folder before LD_LIBRARY_PATH (RPATH)."""
     own = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib/libcufft.so.*"))
     if not own:
@@ -122,7 +111,6 @@ def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path: Path) -> None
         other.hardlink_to(own[0])
     except OSError:
         shutil.copy(own[0], other)
-    done, _ = doctor("--json", HOME=str(tmp_path), PATH=os.defpath, LD_PRELOAD=str(other))
-    found = {one["id"]: one for one in json.loads(done.stdout)["findings"]}["library_path"]
+    found = doctor(tmp_path, LD_PRELOAD=str(other))["library_path"]
     assert found["status"] == "warn" and str(other) in found["evidence"]
     assert found["fix"].startswith("env -u LD_LIBRARY_PATH -u LD_PRELOAD")

@@ -10,15 +10,15 @@ import pytest
 from machine.doctor import report
 from machine.doctor.diagnosis import CHECKS, judge, needs
 from machine.doctor.finding import Severity
-from tests.machine.doctor.simulated import GOLDEN, MACHINES, healthy, told
+from tests.machine.doctor.simulated import GOLDEN, HEALTHY, MACHINES, told
 
 
-def test_the_machines_are_all_there() -> None:
+def test_the_machines_are_all_there():
     assert {path.stem for path in GOLDEN.iterdir()} == set(MACHINES)
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_it_says_what_was_agreed(name: str) -> None:
+def test_it_says_what_was_agreed(name):
     text, machine_readable, code = told(name)
     assert text == (GOLDEN / f"{name}.txt").read_text(encoding="utf-8")
     assert machine_readable == (GOLDEN / f"{name}.json").read_text(encoding="utf-8")
@@ -26,8 +26,8 @@ def test_it_says_what_was_agreed(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", MACHINES)
-def test_whoever_is_told_of_a_fault_is_told_what_to_do(name: str) -> None:
-    findings = judge(MACHINES[name]())
+def test_whoever_is_told_of_a_fault_is_told_what_to_do(name):
+    findings = judge(MACHINES[name])
     assert len({one.id for one in findings}) == len(findings)
     for one in findings:
         assert one.observed and "\n" not in one.fix, one.id
@@ -37,14 +37,14 @@ def test_whoever_is_told_of_a_fault_is_told_what_to_do(name: str) -> None:
             assert not one.fix, one.id
 
 
-def test_failures_come_before_warnings_and_no_line_twice() -> None:
-    findings = judge(MACHINES["hanging_child"]())
+def test_failures_come_before_warnings_and_no_line_twice():
+    findings = judge(MACHINES["hanging_child"])
     steps = report.fixes(findings)
     assert len(steps) == len(set(steps)) > 1
     firsts = [one.fix for one in findings if one.status is Severity.FAIL]
     assert steps[: len(set(firsts))] == list(dict.fromkeys(firsts))
 
 
-def test_every_reading_is_used() -> None:
+def test_every_reading_is_used():
     used = {name for check in CHECKS.values() for name in needs(check)}
-    assert used == set(type(healthy()).__dataclass_fields__) - {"troubles", "seconds"}
+    assert used == set(type(HEALTHY).__dataclass_fields__) - {"troubles", "seconds"}

@@ -87,15 +87,6 @@ def arcface() -> onnx.ModelProto:
     return one.model({one.add("Gemm", flat, one.weight(8 * 56 * 56, 16)): "fc1"})
 
 
-def minifasnet() -> onnx.ModelProto:
-    """Whether a face is alive: a picture of 80 pixels, three classes."""
-    one = Sketch({"input": (F, ["batch_size", 3, 80, 80])})
-    x = one.add("PRelu", one.convolution("input", 8, 3, 3, 3, pads=[1] * 4), one.weight(8, 1, 1))
-    x = one.convolution(x, 8, 1, 3, 3, group=8, strides=[2, 2])
-    x = one.add("Squeeze", one.add("GlobalAveragePool", x), one.whole(2, 3))
-    return one.model({one.add("Softmax", one.add("MatMul", x, one.weight(8, 3))): "output"})
-
-
 def silero() -> onnx.ModelProto:
     """Whether somebody speaks: sound in pieces, a state, and the sampling rate as a number."""
     one = Sketch({"input": (F, ["", ""]), "state": (F, [2, "", 128]), "sr": (I, [])})
@@ -119,20 +110,6 @@ def silero() -> onnx.ModelProto:
     state = one.add("Concat", "last_h", "last_c", axis=0)
     mean = one.add("ReduceMean", "last_h", axes=[0, 2], keepdims=0)
     return one.model({one.add("Sigmoid", mean): "output", state: "stateN"}, opset=16)
-
-
-def aasist() -> onnx.ModelProto:
-    """Whether speech is genuine: 64,600 samples, a graph of which the best nodes are kept."""
-    one = Sketch({"audio": (F, ["batch", 64_600])})
-    x = one.convolution(one.add("Unsqueeze", "audio", one.whole(1)), 16, 1, 128, strides=[64])
-    x = one.add("Selu", one.add("MaxPool", one.add("Abs", x), kernel_shape=[3], strides=[3]))
-    nodes = one.add("Transpose", x, perm=[0, 2, 1])
-    scores = one.add("MatMul", nodes, x)
-    attended = one.add("MatMul", one.add("Softmax", scores, axis=-1), nodes)
-    weights = one.add("Sigmoid", one.add("ReduceMean", attended, axes=[2], keepdims=0))
-    one.nodes.append(helper.make_node("TopK", [weights, one.whole(8)], ["best", "where"], "topk"))
-    kept = one.add("GatherElements", weights, "where", axis=1)
-    return one.model({one.add("Gemm", kept, one.weight(8, 2)): "logits"})
 
 
 def ecapa() -> onnx.ModelProto:
@@ -190,8 +167,8 @@ def decoder_step() -> onnx.ModelProto:
 
 
 KINDS = {
-    "YuNet": yunet, "ArcFace": arcface, "MiniFASNet": minifasnet, "Silero VAD": silero,
-    "AASIST": aasist, "ECAPA": ecapa, "Piper": piper, "decoder step": decoder_step,
+    "YuNet": yunet, "ArcFace": arcface, "Silero VAD": silero, "ECAPA": ecapa, "Piper": piper,
+    "decoder step": decoder_step,
 }  # fmt: skip
 
 

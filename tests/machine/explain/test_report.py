@@ -5,7 +5,7 @@ from machine.onnxruntime.providers import CPU, CUDA
 from tests.machine.explain.on_cuda import LOG, on_cuda
 
 
-def test_document_000s_question_is_answered_yes() -> None:
+def test_document_000s_question_is_answered_yes():
     text = as_text(on_cuda({"Shape": 80, "Gather": 120, "Slice": 60, "Concat": 70}))
     assert "Runs on cuda:0 (CUDAExecutionProvider)." in text
     assert "Is that normal?\n  Yes, that is normal: what carries the work is on the acc" in text
@@ -13,7 +13,7 @@ def test_document_000s_question_is_answered_yes() -> None:
     assert "28 copies" in text and "2 of them ONNX Runtime took back" in text
 
 
-def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first() -> None:
+def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first():
     rows = [{"provider": CPU, "operator": "Slice", "times": 60, "seconds": 0.001, "largest": 4},
             {"provider": CPU, "operator": "ConvTranspose", "times": 2, "seconds": 0.02,
              "largest": 2_000_000},
@@ -31,19 +31,19 @@ def test_a_convolution_on_the_cpu_is_answered_no_and_stands_first() -> None:
     assert found["status"]["reason_code"] == "heavy_on_cpu"
 
 
-def test_copies_are_as_warned_of_else_as_run() -> None:
+def test_copies_are_as_warned_of_else_as_run():
     rows = [{"operator": "MemcpyToHost", "times": 3}, {"operator": "MemcpyFromHost", "times": 2},
             {"operator": "Conv", "times": 9}]  # fmt: skip
     assert (copies(LOG, rows), copies("", rows), copies("", [])) == (28, 5, 0)
 
 
-def test_an_old_opset_is_not_mended_by_another_type_or_version() -> None:
+def test_an_old_opset_is_not_mended_by_another_type_or_version():
     fault = "NotImplemented: Could not find an implementation for Add(6) node with name ''"
     told = refusal("m.onnx", fault, opset=6)
     assert "Export it again with opset 13 or later" in told and "pip install" not in told
     assert "fp32, or:" in refusal("m.onnx", fault, opset=7)  # there it is the type
 
 
-def test_words_that_are_not_known_are_handed_on() -> None:
+def test_words_that_are_not_known_are_handed_on():
     told = refusal("m.onnx", "Fail: [ONNXRuntimeError] : 1 : FAIL : Load model failed:Something.")
     assert told == "m.onnx is refused by ONNX Runtime: Something."

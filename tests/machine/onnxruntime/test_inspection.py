@@ -1,7 +1,6 @@
 """A provider is tried in a child, which may not come back."""
 
 import onnxruntime
-import pytest
 
 from machine.onnxruntime import inspection
 from machine.onnxruntime.placement import judge_trial
@@ -11,7 +10,7 @@ from tests.machine.onnxruntime import onnx_evidence as seen
 GPU = seen.GPU_BUILD
 
 
-def test_what_is_asked_for_is_really_tried_in_a_child() -> None:
+def test_what_is_asked_for_is_really_tried_in_a_child():
     trial = inspection.tried(CUDA, {"device_id": "0"})
     assert trial.version == onnxruntime.__version__ and trial.active
     assert (
@@ -21,7 +20,7 @@ def test_what_is_asked_for_is_really_tried_in_a_child() -> None:
     )
 
 
-def test_a_trial_that_does_not_come_back_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_trial_that_does_not_come_back_is_told(monkeypatch):
     monkeypatch.setattr(inspection, "_LIMIT_SECONDS", 0.05)
     trial = inspection.tried(CUDA, {})
     assert "no answer" in trial.ending

@@ -83,15 +83,16 @@ def installed(folder: Path, *steps: Sequence[str]) -> Build:
     """steps: packages of ONNX Runtime, one after another; ours need three more."""
     names = ("filelock", "pydantic", "nvidia-ml-py")
     ours = [f"{name}=={version_of(name)}" for name in names]
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
-    assert uv, "uv is missing: .venv/bin/python -m pip install uv"
-    subprocess.run([uv, "venv", "-q", "--python", sys.executable, str(folder)], check=True)
+    uv("venv", "-q", "--python", sys.executable, str(folder))
     for packages in (ours, *steps):
-        subprocess.run(
-            [uv, "pip", "install", "-q", "--python", str(folder / "bin/python"), *packages],
-            check=True, timeout=900,
-        )  # fmt: skip
+        uv("pip", "install", "-q", "--python", str(folder / "bin/python"), *packages)
     return Build(folder)
+
+
+def uv(*words: str) -> None:
+    program = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
+    assert program, "uv is missing: .venv/bin/python -m pip install uv"
+    subprocess.run([program, *words], check=True, timeout=900)
 
 
 @pytest.fixture(scope="module")
@@ -116,12 +117,9 @@ def openvino(tmp_path_factory: pytest.TempPathFactory) -> Build:
 @pytest.fixture(scope="module")
 def silero(gpu: Build) -> Path:
     """The published model, out of its package; what that needs to run is not wanted here."""
-    uv = shutil.which("uv", path=f"{Path(sys.executable).parent}:{os.environ['PATH']}")
     target = gpu.folder / "silero"
-    subprocess.run(
-        [str(uv), "pip", "install", "-q", "--python", str(gpu.python), "--no-deps", "--target",
-         str(target), "silero-vad>=6"], check=True, timeout=300,
-    )  # fmt: skip
+    words = ("--python", str(gpu.python), "--no-deps", "--target", str(target))
+    uv("pip", "install", "-q", *words, "silero-vad>=6")
     return target / "silero_vad/data/silero_vad.onnx"
 
 
@@ -139,22 +137,18 @@ def model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Each build and wish: where it then computes, and the code.
+ELSEWHERE = {"rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
+             "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")}  # fmt: skip
 PAIRS = {
-    "gpu": {"auto": (CPU, "missing_library"), "cuda": (CPU, "missing_library"),
-            "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-            "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")},
-    "two": {"auto": (CPU, "two_builds"), "cuda": (CPU, "two_builds"),
-            "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-            "openvino": (CPU, "not_in_build"), "cpu": (CPU, "")},
-    "openvino": {"auto": (OPENVINO, "heavy_on_cpu"), "cuda": (CPU, "not_in_build"),
-                 "rocm": (CPU, "not_in_build"), "directml": (CPU, "wrong_platform"),
-                 "openvino": (OPENVINO, "heavy_on_cpu"), "openvino:GPU": (CPU, "no_gpu"),
-                 "cpu": (CPU, "")},
+    "gpu": {**ELSEWHERE, "auto": (CPU, "missing_library"), "cuda": (CPU, "missing_library")},
+    "two": {**ELSEWHERE, "auto": (CPU, "two_builds"), "cuda": (CPU, "two_builds")},
+    "openvino": {**ELSEWHERE, "auto": (OPENVINO, "heavy_on_cpu"), "cuda": (CPU, "not_in_build"),
+                 "openvino": (OPENVINO, "heavy_on_cpu"), "openvino:GPU": (CPU, "no_gpu")},
 }  # fmt: skip
 
 
 @pytest.mark.parametrize("name", PAIRS)
-def test_every_wish_with_every_build(name, model, request) -> None:
+def test_every_wish_with_every_build(name, model, request):
     wanted = PAIRS[name]
     assert wanted.keys() >= set(WISHES)
     found = request.getfixturevalue(name).statuses(model, *wanted)
@@ -166,7 +160,7 @@ def test_every_wish_with_every_build(name, model, request) -> None:
         assert (one["accelerator_nodes"] == 0) == (one["execution_provider"] == CPU)
 
 
-def test_the_gpu_build_lies_and_we_do_not(gpu: Build, model: Path) -> None:
+def test_the_gpu_build_lies_and_we_do_not(gpu, model):
     lie = gpu.run("-c", "import onnxruntime as o; print(o.get_available_providers())")
     assert CUDA in lie.stdout
     told = gpu.cuda(model)
@@ -177,7 +171,7 @@ def test_the_gpu_build_lies_and_we_do_not(gpu: Build, model: Path) -> None:
 
 
 @pytest.mark.skipif(not NVIDIA, reason="torch is here without CUDA's libraries")
-def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu: Build, model: Path) -> None:
+def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu, model):
     told = Build(gpu.folder, tuple(NVIDIA[0].glob("*/lib"))).cuda(model)
     assert told["reason_code"] == "no_driver"
     assert "libcuda.so.1 is not on this machine" in told["message"]
@@ -190,7 +184,7 @@ def test_with_cudas_libraries_the_driver_is_what_is_missing(gpu: Build, model: P
      (46, 13_000, "gpu_busy"), (802, 13_000, "driver_broken"), (803, 13_000, "driver_broken"),
      (804, 13_000, "driver_broken"), (999, 13_000, "driver_broken")],
 )  # fmt: skip
-def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_path) -> None:
+def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_path):
     assert shutil.which("gcc"), "gcc is missing: apt-get install gcc"
     (tmp_path / "driver.c").write_text(DRIVER % (code, version))
     library = tmp_path / "libcuda.so.1"
@@ -203,7 +197,7 @@ def test_what_a_driver_answers_is_told(code, version, reason, gpu, model, tmp_pa
     assert "To mend: " in told["message"]
 
 
-def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu: Build, silero: Path) -> None:
+def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu, silero):
     done = gpu.run("-m", "xtts", "explain", str(silero), "--run", "--provider", "cuda")
     assert done.returncode == 0, done.stderr
     assert re.search(r"libcu\w+\.so\.\d+ is missing", " ".join(done.stdout.split()))
@@ -212,9 +206,7 @@ def test_explain_says_what_is_missing_and_runs_it_on_the_cpu(gpu: Build, silero:
     assert "LSTM (4)" in done.stdout and done.stderr == ""
 
 
-def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(
-    openvino: Build, model: Path
-) -> None:
+def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(openvino, model):
     done = openvino.run("-m", "xtts", "explain", str(model), "--run", "--json")
     told = json.loads(done.stdout)
     assert told["status"]["accelerator_nodes"] == 2 == told["status"]["cpu_nodes"]
@@ -225,7 +217,7 @@ def test_a_product_on_the_cpu_beside_an_accelerator_is_not_normal(
     assert {row["provider"] for row in told["run"]["executed"]} == {OPENVINO, CPU}
 
 
-def test_a_model_that_an_accelerator_refuses_runs_on_the_cpu(openvino: Build, silero: Path) -> None:
+def test_a_model_that_an_accelerator_refuses_runs_on_the_cpu(openvino, silero):
     found = openvino.statuses(silero, "openvino")["openvino"]
     assert (found["execution_provider"], found["reason_code"]) == (CPU, "refused_model")
     assert "It does not take this model" in found["message"]

@@ -10,5 +10,5 @@ from machine.onnxruntime import operators
     [("Conv", True), ("LSTM", True), ("MatMulInteger", True), ("DynamicQuantizeLinear", False),
      ("Shape", False), ("If", False), ("Relu", False)],
 )  # fmt: skip
-def test_what_carries_the_work(operator: str, heavy: bool) -> None:
+def test_what_carries_the_work(operator, heavy):
     assert operators.is_heavy(operator) == heavy

@@ -22,7 +22,7 @@ SHAPES = {CUDA: {"Conv": 3}, CPU: {"Shape": 60, "Gather": 60, "Concat": 40}}
         (CPU, None, "cpu", "lost", (None, None), ("Start again",)),
     ],
 )
-def test_a_session_for_cuda(active, nodes, device, code, counted, told) -> None:
+def test_a_session_for_cuda(active, nodes, device, code, counted, told):
     wish = ProviderRequest("cuda")
     found = status(wish, wish, active, nodes, None)
     assert (found.device, found.reason_code) == (device, code)

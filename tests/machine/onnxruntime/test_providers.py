@@ -7,6 +7,6 @@ from machine.onnxruntime.providers import wish_of
 
 
 @pytest.mark.parametrize("wish", ["gpu", "cuda:x", "cpu:1", "", "auto:1"])
-def test_another_wish_is_refused(wish: str) -> None:
+def test_another_wish_is_refused(wish):
     with pytest.raises(SotaqueError, match="auto, cuda, rocm, directml, openvino, cpu"):
         wish_of(wish)

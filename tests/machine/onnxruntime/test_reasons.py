@@ -89,7 +89,7 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(("wish", "machine", "trial", "code", "told"), PAIRS)
-def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, code, told) -> None:
+def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, code, told):
     wished = wish_of(wish)
     refusal = judge_trial(wished, machine, trial)
     got, active = (ProviderRequest("cpu"), CPU) if refusal else (wished, trial.provider)
@@ -106,14 +106,14 @@ def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, cod
     seen.assert_never_silent(found)
 
 
-def test_the_table_knows_every_wish_and_every_way_out() -> None:
+def test_the_table_knows_every_wish_and_every_way_out():
     assert {wish_of(pair[0]).kind for pair in PAIRS} == set(PROVIDERS) - {"cpu"}
     page = (ROOT / "docs/onnx.md").read_text(encoding="utf-8")
     codes = {pair[3] for pair in PAIRS} | {"refused_model", "heavy_on_cpu", "lost"}
     assert [code for code in sorted(codes - {""}) if f"`{code}`" not in page] == []
 
 
-def test_the_place_in_onnx_runtimes_source_is_left_out_of_its_words() -> None:
+def test_the_place_in_onnx_runtimes_source_is_left_out_of_its_words():
     log = (
         "first line\n2026-11-21 11:15:33.22 [W:onnxruntime:Default, some.cc:12 Create] It failed.\n"
     )
@@ -122,7 +122,7 @@ def test_the_place_in_onnx_runtimes_source_is_left_out_of_its_words() -> None:
     assert len(reasons.last_words("word " * 200)) == 300
 
 
-def test_a_missing_library_is_told_before_what_follows_from_it() -> None:
+def test_a_missing_library_is_told_before_what_follows_from_it():
     trial = seen.without("libcudnn.so.9")
     both = replace(trial, fault="CUDA failure 100: no CUDA-capable device is detected")
     assert reasons.inactive(wish_of("cuda"), GPU, both)[0] == "missing_cudnn"

@@ -1,6 +1,7 @@
 """Where a session computes, and what is said when that is not where it was wished."""
 
 import ast
+import sys
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -47,13 +48,13 @@ def looks(machine: OnnxSurroundings, trials: Mapping[str, Trial]) -> Looks:
         (seen.OPENVINO_BUILD, {"openvino": seen.working(OPENVINO)}, "openvino", ""),
     ],
 )  # fmt: skip
-def test_auto_takes_the_first_that_computes(machine, trials, kind, code) -> None:
+def test_auto_takes_the_first_that_computes(machine, trials, kind, code):
     got, refusal = choose(ProviderRequest("auto"), looks(machine, trials))
     assert (got.kind, refusal.reason_code if refusal else "") == (kind, code)
     assert bool(refusal) == (kind == "cpu")
 
 
-def test_the_cpu_is_taken_without_a_look() -> None:
+def test_the_cpu_is_taken_without_a_look():
     def never(*_: object) -> object:
         raise AssertionError
 
@@ -66,7 +67,7 @@ def test_the_cpu_is_taken_without_a_look() -> None:
 
 
 @pytest.mark.parametrize("wish", WISHES)
-def test_this_machines_own_answer_is_never_silent(wish: str) -> None:
+def test_this_machines_own_answer_is_never_silent(wish):
     """With the real ONNX Runtime, whichever is installed, and real children."""
     opened = open_session(GRAPH, wish)
     seen.assert_never_silent(opened.status)
@@ -74,7 +75,7 @@ def test_this_machines_own_answer_is_never_silent(wish: str) -> None:
     assert opened.session.get_providers()[-1] == CPU
 
 
-def test_options_reach_onnx_runtime() -> None:
+def test_options_reach_onnx_runtime():
     wanted = OnnxSessionOptions(3, True, False, False, False, "ORT_ENABLE_BASIC")
     made = session_options(onnxruntime, wanted)
     assert (made.intra_op_num_threads, made.enable_cpu_mem_arena, made.enable_mem_pattern) == (
@@ -84,38 +85,31 @@ def test_options_reach_onnx_runtime() -> None:
     assert made.get_session_config_entry("session.disable_prepacking") == "1"
 
 
-def test_a_model_that_is_none_is_refused_with_its_name(tmp_path: Path) -> None:
+def test_a_model_that_is_none_is_refused_with_its_name(tmp_path):
     path = tmp_path / "none.onnx"
     path.write_bytes(b"nonsense")
     with pytest.raises(ModelRefused, match=r"none\.onnx cannot be opened"):
         open_session(path, "cpu")
 
 
-def test_without_onnx_runtime_the_line_to_install_it_is_told(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "onnxruntime", None)
+def test_without_onnx_runtime_the_line_to_install_it_is_told(monkeypatch):
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
     with pytest.raises(RuntimeMissing, match="pip install onnxruntime"):
         open_session(GRAPH, "cpu")
 
 
-def test_nothing_trusts_the_list_of_what_was_compiled_in() -> None:
-    asked = {"get_available_providers", "get_all_providers", "get_device"}
-    for package in ("machine", "xtts", "train", "api"):
-        for path in (ROOT / package).rglob("*.py"):
-            names = {
-                node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
-                for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-            }
-            assert not names & asked, path
-
-
-def test_sessions_are_made_in_one_place() -> None:
-    users = [
+def users_of(*asked: str) -> set[str]:
+    """The modules of the programs that name one of these."""
+    return {
         path.relative_to(ROOT).as_posix()
         for package in ("machine", "xtts", "train", "api")
         for path in (ROOT / package).rglob("*.py")
-        if ".InferenceSession(" in path.read_text(encoding="utf-8")
-    ]
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if getattr(node, "attr", getattr(node, "id", "")) in asked
+    }
+
+
+def test_sessions_are_made_in_one_place_and_nothing_trusts_what_was_compiled_in():
+    assert users_of("get_available_providers", "get_all_providers", "get_device") == set()
     children = {"machine/onnxruntime/trial_child.py", "machine/explain/running_child.py"}
-    assert set(users) - children == {"machine/onnxruntime/sessions.py"}
+    assert users_of("InferenceSession") - children == {"machine/onnxruntime/sessions.py"}

@@ -7,13 +7,13 @@ from machine.onnxruntime.providers import CPU
 from machine.onnxruntime.trial_child import GRAPH, tried
 
 
-def test_the_trial_computes_the_same_as_the_cpu() -> None:
+def test_the_trial_computes_the_same_as_the_cpu():
     found = tried(CPU, {})
     assert (found["known"], found["fault"], found["nodes"]) == (True, "", {CPU: 2})
     assert found["distance"] == 0.0
 
 
-def test_the_trials_graph_is_a_convolution_and_a_product() -> None:
+def test_the_trials_graph_is_a_convolution_and_a_product():
     def value(name: str, *shape: int) -> onnx.ValueInfoProto:
         return helper.make_tensor_value_info(name, TensorProto.FLOAT, shape)
 

@@ -1,8 +1,6 @@
 """All readings of a machine that is a folder: garbage for files, programs that hang, no PATH."""
 
-import os
 import time
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,9 +10,10 @@ from machine.doctor.finding import Severity
 from machine.readings import collection
 from machine.readings.snapshot import AMD, NVIDIA
 from tests.machine.readings.places import laptop, program, seen, write
+from tests.processes import gone
 
 
-def test_a_laptop_with_two_cards_is_read(tmp_path: Path) -> None:
+def test_a_laptop_with_two_cards_is_read(tmp_path):
     found = seen(laptop(tmp_path), {"DRI_PRIME": "1", "SECRET": "x"})
     assert found.troubles == {}
     assert found.driver and found.driver.version == "560.35.03"
@@ -28,7 +27,7 @@ def test_a_laptop_with_two_cards_is_read(tmp_path: Path) -> None:
     assert set(found.seconds) >= {"driver", "torch", "storage"}
 
 
-def test_garbage_for_every_file(tmp_path: Path) -> None:
+def test_garbage_for_every_file(tmp_path):
     root = laptop(tmp_path)
     noise = bytes(range(256)) * 64
     for path in [*root.rglob("*")]:
@@ -42,7 +41,7 @@ def test_garbage_for_every_file(tmp_path: Path) -> None:
     assert judge(found)
 
 
-def test_files_that_are_folders_and_folders_that_are_files(tmp_path: Path) -> None:
+def test_files_that_are_folders_and_folders_that_are_files(tmp_path):
     for name in ("proc/driver/nvidia/version", "etc/os-release", "proc/1/cgroup"):
         (tmp_path / name).mkdir(parents=True)
     write(tmp_path, {"dev": "", "sys/bus/pci/devices": ""})
@@ -52,47 +51,34 @@ def test_files_that_are_folders_and_folders_that_are_files(tmp_path: Path) -> No
     assert exit_code(judge(found)) in (0, 1)
 
 
-def test_an_empty_machine(tmp_path: Path) -> None:
+def test_an_empty_machine(tmp_path):
     found = seen(tmp_path / "nowhere")
     assert found.troubles == {} and found.programs == {}
     assert found.shared_memory == 0
     assert {one.status for one in judge(found)} == {Severity.OK}
 
 
-def test_settings_that_are_wrong_are_a_finding(tmp_path: Path) -> None:
-    found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": "tpu"}))}
-    assert (
-        found["settings"].status is Severity.FAIL and "DEVICE is 'tpu'" in found["settings"].meaning
-    )
+@pytest.mark.parametrize(("device", "finding"), [("tpu", "settings"), ("cuda", "device")])
+def test_a_device_that_is_none_or_is_not_there_is_a_finding(tmp_path, device, finding):
+    found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": device}))}
+    assert found[finding].status is Severity.FAIL
+    assert ("DEVICE is 'tpu'" in found["settings"].meaning) == (device == "tpu")
     assert found["disk"].status is not Severity.COULD_NOT_RUN
 
 
-def test_a_gpu_asked_for_by_name_that_is_not_there(tmp_path: Path) -> None:
-    found = {one.id: one for one in judge(seen(tmp_path, {"DEVICE": "cuda"}))}
-    assert found["device"].status is Severity.FAIL
-
-
-def test_nvidia_smi_that_hangs_is_left_behind_with_what_it_started(tmp_path: Path) -> None:
+def test_nvidia_smi_that_hangs_is_left_behind_with_what_it_started(tmp_path):
     pid_file = tmp_path / "pid"
-    program(tmp_path / "bin", "nvidia-smi", f"echo $$ > {pid_file}; sleep 300 & sleep 300")
+    program(tmp_path / "bin", "nvidia-smi", f"sleep 300 & echo $$ $! > {pid_file}; sleep 300")
     started = time.monotonic()
     found = seen(
         laptop(tmp_path), {"PATH": f"{tmp_path / 'bin'}:/usr/bin:/bin"}, managed_seconds=1.0
     )
     assert time.monotonic() - started < 30
     assert found.managed and found.managed.fault == "no answer within 1 s"
-    group = int(pid_file.read_text())
-    for _ in range(100):
-        try:
-            os.killpg(group, 0)
-        except ProcessLookupError:
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("what nvidia-smi started is still there")
+    assert all(gone(int(pid)) for pid in pid_file.read_text().split())
 
 
-def test_a_look_that_raises_and_one_that_never_ends() -> None:
+def test_a_look_that_raises_and_one_that_never_ends():
     def late() -> None:
         time.sleep(30)
 

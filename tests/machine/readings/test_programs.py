@@ -32,7 +32,7 @@ SMI = (
 )
 
 
-def test_each_program_is_asked_in_its_own_process(tmp_path: Path) -> None:
+def test_each_program_is_asked_in_its_own_process(tmp_path):
     dotenv = write(tmp_path, {".env": "NUM_EPOCHS=abc\nAPI_PORT=high\n"}) / ".env"
     environ = {"PATH": os.defpath, "HOME": str(tmp_path)}
     refused = REAL_REFUSED(xtts.__main__.preflights(), environ, dotenv)
@@ -44,13 +44,13 @@ def test_each_program_is_asked_in_its_own_process(tmp_path: Path) -> None:
     assert finding.observed == "the settings cannot be used: a run and the service would not start"
 
 
-def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path: Path) -> None:
+def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path):
     preflights = {"a run": (sys.executable, "-c", "raise SystemExit('no disk')")}
     with pytest.raises(programs.LookFailed, match="the settings of a run: no disk"):
         REAL_REFUSED(preflights, {"PATH": os.defpath}, tmp_path / ".env")
 
 
-def test_nvidia_smi_that_answers(tmp_path: Path) -> None:
+def test_nvidia_smi_that_answers(tmp_path):
     path = program(tmp_path, "nvidia-smi", f"cat <<'END'\n{SMI}\nEND")
     found = programs.managed({"nvidia-smi": str(path)}, True)
     whole, part = found.gpus
@@ -60,7 +60,7 @@ def test_nvidia_smi_that_answers(tmp_path: Path) -> None:
     assert (whole.uuid, part.uuid) == ("GPU-5ac1", "")
 
 
-def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path: Path) -> None:
+def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path):
     path = program(
         tmp_path, "nvidia-smi",
         'case "$1" in *compute_cap*) echo \'Field "compute_cap" is not a valid field\'; exit 2;; '
@@ -77,19 +77,18 @@ def test_an_old_nvidia_smi_is_asked_again_without_the_new_word(tmp_path: Path) -
         ("echo nothing of use", "nothing of use"),
         ("kill -SEGV $$", "Segmentation"),
         ("exit 0", "lists no GPU"),
+        ("", "cannot be started"),  # a file that is no program
     ],
 )
-def test_nvidia_smi_that_fails_tells_why(tmp_path: Path, script: str, words: str) -> None:
-    found = programs.managed({"nvidia-smi": str(program(tmp_path, "nvidia-smi", script))}, True)
+def test_nvidia_smi_that_fails_tells_why(tmp_path, script, words):
+    path = program(tmp_path, "nvidia-smi", script)
+    if not script:
+        path.write_text("text")
+    found = programs.managed({"nvidia-smi": str(path)}, True)
     assert found.gpus == () and words in found.fault
 
 
-def test_a_program_that_is_no_program(tmp_path: Path) -> None:
-    path = write(tmp_path, {"nvidia-smi": "text"}) / "nvidia-smi"
-    assert "cannot be started" in programs.managed({"nvidia-smi": str(path)}, True).fault
-
-
-def test_the_kernels_log_is_read_where_it_may_be(tmp_path: Path) -> None:
+def test_the_kernels_log_is_read_where_it_may_be(tmp_path):
     line = "[1.0] NVRM: Xid (PCI:0000:01:00): 79, pid=1, GPU has fallen off the bus."
     refused = program(tmp_path, "dmesg", "echo 'Operation not permitted' >&2; exit 1")
     journal = program(tmp_path, "journalctl", f"echo 'other'; echo '{line}'")
@@ -116,9 +115,7 @@ def answering(monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult) ->
     return calls
 
 
-def test_torch_is_asked_once_until_a_file_changes(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_torch_is_asked_once_until_a_file_changes(monkeypatch, tmp_path, caplog):
     greeting = "a library's greeting\n"
     asked = answering(monkeypatch, process.ProcessResult(0, greeting + json.dumps(ANSWER), "", 0.1))
     path = tmp_path / "doctor.json"
@@ -137,28 +134,15 @@ def test_torch_is_asked_once_until_a_file_changes(
     assert len(asked) == 4
 
 
-def test_torch_that_cannot_be_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_torch_that_cannot_be_imported_says_why_and_one_that_says_nothing_is_no_answer(monkeypatch):
     fault = "ImportError: libcudart.so.13: cannot open"
     answering(monkeypatch, process.ProcessResult(1, "", f"Traceback\n{fault}", 1.0))
     assert REAL_TORCH_BUILD({}, None).fault == fault
-
-
-@pytest.mark.parametrize(
-    ("answer", "words"),
-    [
-        (
-            process.ProcessResult(None, "", "", 90.0, "no answer within 90 s"),
-            "no answer within 90 s",
-        ),
-        (process.ProcessResult(0, "", "", 1.0), "no JSON"),
-    ],
-)
-def test_torch_that_gives_no_answer(
-    monkeypatch: pytest.MonkeyPatch, answer: process.ProcessResult, words: str
-) -> None:
-    answering(monkeypatch, answer)
-    with pytest.raises(programs.LookFailed, match=words):
-        REAL_TORCH_BUILD({}, None)
+    hung = process.ProcessResult(None, "", "", 90.0, "no answer within 90 s")
+    for answer, words in ((hung, "90 s"), (process.ProcessResult(0, "", "", 1.0), "no JSON")):
+        answering(monkeypatch, answer)
+        with pytest.raises(programs.LookFailed, match=words):
+            REAL_TORCH_BUILD({}, None)
 
 
 def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
@@ -172,9 +156,7 @@ def an_onnx_runtime(site: Path, name: str = "onnxruntime_gpu") -> Path:
     })  # fmt: skip
 
 
-def test_onnx_runtime_is_read_and_not_imported(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_onnx_runtime_is_read_and_not_imported(monkeypatch, tmp_path):
     site = an_onnx_runtime(tmp_path / "site")
     monkeypatch.setattr(sys, "path", [str(site)])  # alone: the real one is installed for tests
     monkeypatch.delitem(sys.modules, "onnxruntime", raising=False)
@@ -190,13 +172,13 @@ def test_onnx_runtime_is_read_and_not_imported(
     assert programs.onnx_runtime().cuda == ""
 
 
-def test_the_loaders_sentence_is_the_reason(tmp_path: Path) -> None:
+def test_the_loaders_sentence_is_the_reason(tmp_path):
     library = an_onnx_runtime(tmp_path) / "onnxruntime/capi/libonnxruntime_providers_cuda.so"
     assert "libonnxruntime_providers_cuda.so" in libraries_child.fault_of(str(library))
     assert libraries_child.fault_of("libc.so.6") == ""
 
 
-def test_two_waveforms_are_compared_without_torch(tmp_path: Path) -> None:
+def test_two_waveforms_are_compared_without_torch(tmp_path):
     def waveform(name: str, *values: float) -> Path:
         path = tmp_path / name
         path.write_bytes(array.array("f", values).tobytes())
@@ -209,7 +191,7 @@ def test_two_waveforms_are_compared_without_torch(tmp_path: Path) -> None:
     assert distance(tmp_path / "missing", one) is None
 
 
-def test_libraries_are_read_from_a_memory_map() -> None:
+def test_libraries_are_read_from_a_memory_map():
     maps = (
         "7f00-7f01 r-xp 00000000 fe:00 12  /a b/nvidia/cu13/lib/libcufft.so.12\n"
         "7f01-7f02 r--p 00001000 fe:00 12  /a b/nvidia/cu13/lib/libcufft.so.12\n"

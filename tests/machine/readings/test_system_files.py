@@ -1,7 +1,5 @@
 """What the kernel's and the system's files tell."""
 
-from pathlib import Path
-
 import pytest
 
 from machine.readings import system_files
@@ -19,12 +17,12 @@ from tests.machine.readings.places import write
         ({"etc/prime-discrete": "on-demand\n"}, ""),
     ],
 )
-def test_who_switched_the_card_off(tmp_path: Path, files: dict[str, str], words: str) -> None:
+def test_who_switched_the_card_off(tmp_path, files, words):
     off = system_files.graphics(write(tmp_path, files)).off
     assert off.startswith(words) and bool(off) == bool(words)
 
 
-def test_a_disk_is_asked_about_before_the_folder_exists(tmp_path: Path) -> None:
+def test_a_disk_is_asked_about_before_the_folder_exists(tmp_path):
     found = system_files.storage(tmp_path / "a" / "b")
     assert (found.place, found.write_fault) == (tmp_path, "") and found.free_bytes > 0
     assert not (tmp_path / "a").exists()

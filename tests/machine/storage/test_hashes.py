@@ -44,7 +44,7 @@ def replace(path: Path, content: bytes) -> None:
     os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns + 10**9))
 
 
-def test_a_file_is_read_once_until_it_changes(path: Path, read: list[Path]) -> None:
+def test_a_file_is_read_once_until_it_changes(path, read):
     assert sha256_of(path) == sha256_of(path) == ONE
     assert read == [path]
     assert sha256_of(path, fresh=True) == ONE
@@ -53,9 +53,7 @@ def test_a_file_is_read_once_until_it_changes(path: Path, read: list[Path]) -> N
     assert len(read) == 3
 
 
-def test_what_was_written_is_not_read_back_and_a_child_is_told(
-    path: Path, read: list[Path], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_was_written_is_not_read_back_and_a_child_is_told(path, read, monkeypatch):
     assert hashed_file(path) is None
     remember_hash(path, ONE)
     told = json.loads(json.dumps(asdict(hashed_file(path))))
@@ -68,7 +66,7 @@ def test_what_was_written_is_not_read_back_and_a_child_is_told(
     assert sha256_of(path) != ONE
 
 
-def test_a_kept_hash_does_not_name_the_file(path: Path, read: list[Path], tmp_path: Path) -> None:
+def test_a_kept_hash_does_not_name_the_file(path, read, tmp_path):
     folder = tmp_path / "kept"
     assert sha256_of(path, kept_in=folder) == sha256_of(path, kept_in=folder) == ONE
     assert read == [path]

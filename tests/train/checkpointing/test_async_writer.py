@@ -38,7 +38,7 @@ def test_steps_go_on_while_it_writes_and_what_is_written_is_what_was():
     def slow(state) -> SavedCheckpoint:
         assert let_go.wait(LONG)
         seen.append(state["model"]["gpt.a"].clone())
-        return SavedCheckpoint(None, "", 0, 0.0)
+        return SavedCheckpoint(None, "", 0.0)
 
     with CheckpointWriter(background=True) as writer:
         state = a_state(1.0)
@@ -55,7 +55,7 @@ def test_without_a_thread_it_is_written_when_write_returns_and_nothing_is_copied
     seen = []
     with CheckpointWriter(background=False) as writer:
         state = a_state(1.0)
-        writer.write(state, lambda given: seen.append(given) or SavedCheckpoint(None, "", 0, 0.0))
+        writer.write(state, lambda given: seen.append(given) or SavedCheckpoint(None, "", 0.0))
         assert seen[0] is state and writer.idle
 
 

@@ -137,9 +137,8 @@ def test_what_an_earlier_start_left_is_used_where_it_is_right(get, server, tmp_p
     part_of(tmp_path / "model.pth").write_bytes(part)
     whole(get())
     assert server.ranges(PATH) == ranges
-
-
-def test_a_damaged_part_does_not_use_up_the_patience(get, tmp_path):
+    # What was damaged does not use up the patience for what comes instead.
+    (tmp_path / "model.pth").unlink()
     part_of(tmp_path / "model.pth").write_bytes(OTHER[:2_900_000])
     whole(get(Bad(), *[Bad(cut_after=400_000)] * 6))
 
@@ -215,12 +214,12 @@ def test_the_server_says_how_long_to_wait_within_reason(get, waits):
     ("bad", "waited", "told"),
     [
         (Bad(status=503), [1.0, 2.0, 4.0, 8.0], r"503 \(5 tries\). Nothing is kept"),
-        (Bad(cut_after=2_000_000, ignore_range=True), [1.0, 1.0, 2.0, 4.0, 8.0], "5 tries"),
+        (Bad(cut_after=2_000_000, ignore_range=True), [1.0, 1.0, 2.0, 4.0, 5.0], "5 tries"),
     ],
 )
 def test_trouble_that_does_not_pass_is_given_up(get, server, waits, bad, waited, told):
     with pytest.raises(DownloadError, match=told):
-        get(*[bad] * 99)
+        get(*[bad] * 99, longest_wait_seconds=waited[-1])
     assert waits == waited and len(server.asked) == len(waited) + 1
 
 
@@ -392,14 +391,13 @@ UNTRUSTED.verify_message = "self-signed certificate"
         (http.client.RemoteDisconnected(), Retry, "broke off"),
         (http.client.IncompleteRead(b""), Retry, "broke off"),
         (ValueError("unknown url type"), Refused, "no address"),
-        (urllib.error.URLError(UNTRUSTED), Refused,
-         r"self-signed certificate"),
-        (urllib.error.URLError(UNTRUSTED), Refused, "SSL_CERT_FILE"),
+        (urllib.error.URLError(UNTRUSTED), Refused, "self-signed certificate"),
     ],
 )  # fmt: skip
 def test_a_fault_of_the_line_is_told_in_words(error, outcome, says):
     found = of_fault(error)
     assert type(found) is outcome and says in str(found)
+    assert ("SSL_CERT_FILE" in str(found)) == ("certificate" in says)
 
 
 @pytest.mark.parametrize(
@@ -416,10 +414,3 @@ def test_https_is_never_given_up(old, new, followed):
     onward = Redirects().redirect_request(request, None, 302, "", None, f"{new}://b/x")
     assert onward.full_url == f"{new}://b/x"
     assert onward.headers["Range"] == "bytes=5-"
-
-
-def test_the_waits_double_up_to_a_limit():
-    patience = RetryPolicy(first_wait_seconds=1, longest_wait_seconds=10)
-    assert [patience.seconds_before(n, None) for n in range(6)] == [1, 1, 2, 4, 8, 10]
-    assert patience.seconds_before(1, 5.0) == 5.0
-    assert patience.seconds_before(1, 500.0) == 10.0

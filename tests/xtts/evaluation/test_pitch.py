@@ -17,15 +17,15 @@ def tone(hertz: float, seconds: float = 1.0) -> torch.Tensor:
 
 
 @pytest.mark.parametrize("hertz", [90.0, 120.0, 210.0, 300.0, 350.0])
-def test_the_pitch_of_a_tone(hertz: float) -> None:
+def test_the_pitch_of_a_tone(hertz):
     assert median_pitch(0.1 * tone(hertz), RATE) == pytest.approx(hertz, rel=0.06)
 
 
-def test_what_is_quiet_has_no_say() -> None:
+def test_what_is_quiet_has_no_say():
     sound = torch.cat((0.1 * tone(120), 0.001 * tone(300, 2.0)))
     assert median_pitch(sound, RATE) == pytest.approx(120, rel=0.06)
 
 
-def test_silence_and_a_moment_have_none() -> None:
+def test_silence_and_a_moment_have_none():
     assert median_pitch(torch.zeros(RATE), RATE) is None
     assert median_pitch(0.1 * tone(120, 0.3), RATE) is None

@@ -9,14 +9,14 @@ def noise(seed: int) -> torch.Tensor:
     return 0.1 * torch.randn(1, 24_000, generator=torch.Generator().manual_seed(seed))
 
 
-def test_a_sound_is_not_away_from_itself_and_timbre_is_seen() -> None:
+def test_a_sound_is_not_away_from_itself_and_timbre_is_seen():
     sound = noise(0)
     dull = torch.nn.functional.avg_pool1d(sound[None], 5, 1, 2)[0]
     assert float(spectral_distance(sound, sound)) == 0
     assert float(spectral_distance(dull, sound)) > float(spectral_distance(0.9 * sound, sound)) > 0
 
 
-def test_its_gradient_leads_nearer() -> None:
+def test_its_gradient_leads_nearer():
     wanted, gain = noise(1), torch.tensor(0.5, requires_grad=True)
     before = spectral_distance(gain * wanted, wanted)
     before.backward()

@@ -4,14 +4,11 @@ import pytest
 import torch
 from torch.nn import functional as F
 
+from tests.xtts.model.test_gpt import SHAPE
 from xtts.evaluation.word_evidence import log_likelihoods
 from xtts.model.gpt import GPT, new_gpt
-from xtts.model.shapes import NUM_LATENTS, GPTShape
+from xtts.model.shapes import NUM_LATENTS
 
-SHAPE = GPTShape(
-    text_ids=40, text_start=39, layers=2, width=32, heads=2, audio_ids=66, audio_start=64,
-    audio_stop=65, max_text_tokens=20, max_audio_tokens=30,
-)  # fmt: skip
 TEXTS = ([3, 4, 5, 6, 7, 8, 9], [3], [11, 12, 13])
 CODES = torch.tensor([5, 60, 7, 7, 33])
 
@@ -42,7 +39,7 @@ def one_by_one(gpt: GPT, latents: torch.Tensor, text: list[int], stopped: bool) 
 
 @pytest.mark.parametrize("stopped", [True, False])
 @torch.inference_mode()
-def test_texts_of_other_lengths_beside_it_change_nothing(gpt: GPT, stopped: bool) -> None:
+def test_texts_of_other_lengths_beside_it_change_nothing(gpt, stopped):
     latents = torch.randn(1, NUM_LATENTS, SHAPE.width, generator=torch.Generator().manual_seed(1))
     together = log_likelihoods(gpt, latents, TEXTS, CODES, stopped=stopped)
     alone = [one_by_one(gpt, latents, text, stopped) for text in TEXTS]

@@ -16,7 +16,7 @@ OTHER = ComputeConfig(
 )  # fmt: skip
 
 
-def test_a_child_reads_what_its_parent_has() -> None:
+def test_a_child_reads_what_its_parent_has():
     assert all(
         getattr(OTHER, one.name) != getattr(ComputeConfig(), one.name)
         for one in fields(ComputeConfig)
@@ -28,7 +28,7 @@ def test_a_child_reads_what_its_parent_has() -> None:
     assert parser.parse_args([]).compute == ComputeConfig()
 
 
-def test_it_sets_up_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_it_sets_up_the_process(monkeypatch):
     told: list[int] = []
     monkeypatch.setattr(torch, "set_num_threads", told.append)
     monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
@@ -38,7 +38,7 @@ def test_it_sets_up_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told == [3] and not torch.backends.cudnn.enabled
 
 
-def test_what_does_not_exist_is_refused() -> None:
+def test_what_does_not_exist_is_refused():
     for wrong in ({"precision": "fp64"}, {"low_memory": "no"}):
         with pytest.raises(ArgumentError):
             ComputeConfig(**wrong)

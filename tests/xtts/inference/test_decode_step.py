@@ -35,7 +35,7 @@ def filled(gpt: GPT, rows: int) -> KeyValueCache:
 @pytest.mark.parametrize("kind", quantization.KINDS)
 @pytest.mark.parametrize("rows", [1, 3])
 @torch.inference_mode()
-def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
+def test_a_step_says_what_the_modules_say(kind, rows):
     gpt = new_gpt(SHAPE, seed=3).eval()
     for name, linear in list(gpt.gpt.named_modules()):
         if isinstance(linear, nn.Linear):
@@ -58,7 +58,7 @@ def test_a_step_says_what_the_modules_say(kind: str, rows: int) -> None:
 
 
 @torch.inference_mode()
-def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow() -> None:
+def test_a_memory_in_bfloat16_is_as_far_off_as_its_bits_allow():
     gpt = new_gpt(SHAPE, seed=3).eval()
     gpt.mel_head.weight.mul_(8.0)
     exact, step = filled(gpt, 2), DecodeStep(gpt)
@@ -113,34 +113,39 @@ def read(gpt: GPT, number: int) -> KeyValueCache:
     return prefill(gpt, *asked(number), utterance(gpt, 0))
 
 
+def says_what_plain_steps_say(
+    gpt: GPT, steps: CudaGraphStep, caches: dict[int, KeyValueCache], codes: Tensor, position: int
+) -> None:
+    """A step of all slots, and of each by itself."""
+    found = steps(codes, torch.full_like(codes, position))
+    for slot, cache in caches.items():
+        row = slice(slot, slot + 1)
+        wanted = gpt.prefill(gpt.audio_input(codes[row], position), cache)
+        for one, other, most in zip(found, wanted, (1e-5, 1e-4), strict=True):
+            assert torch.allclose(one[row], other, atol=most)
+
+
 @pytest.mark.parametrize("slots", [1, 3])
 @torch.inference_mode()
-def test_replayed_steps_say_what_plain_ones_say(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch, slots: int
-) -> None:
+def test_replayed_steps_say_what_plain_ones_say(gpt, monkeypatch, slots):
     monkeypatch.setattr(decode_step, "SPAN", 16)
     fake = FakeGraph()
-    steps, plain = CudaGraphStep(gpt, slots, fake), [read(gpt, 5), read(gpt, 1)][:slots]
-    for slot, cache in enumerate(plain):
+    steps = CudaGraphStep(gpt, slots, fake)
+    plain = {slot: read(gpt, number) for slot, number in enumerate((5, 1)[:slots])}
+    for slot, cache in plain.items():
         steps.caches.enter(slot, cache)
     for position in range(1, 20):
         codes = torch.tensor([position, 2 * position, 0])[:slots]
-        together, logits = steps(codes, torch.full_like(codes, position))
-        for row, cache in enumerate(plain):
-            wanted = gpt.prefill(gpt.audio_input(codes[row : row + 1], position), cache)
-            assert torch.allclose(together[row : row + 1], wanted[0], atol=1e-5)
-            assert torch.allclose(logits[row : row + 1], wanted[1], atol=1e-4)
+        says_what_plain_steps_say(gpt, steps, plain, codes, position)
     # 64 positions at first, 82 at last: a graph for every 16.
     assert fake.recorded == 3
     assert fake.replayed == 19 and not steps.reason
-    wanted_lengths = [cache.length for cache in plain] + [0]
+    wanted_lengths = [cache.length for cache in plain.values()] + [0]
     assert steps.caches.lengths.tolist() == wanted_lengths[:slots]
 
 
 @torch.inference_mode()
-def test_who_speaks_alone_does_not_attend_in_empty_slots(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_who_speaks_alone_does_not_attend_in_empty_slots(gpt, monkeypatch):
     """Others come and go: what is attended to changes, and what is said does not."""
     monkeypatch.setattr(decode_step, "SPAN", 48)
     fake = FakeGraph()
@@ -154,21 +159,15 @@ def test_who_speaks_alone_does_not_attend_in_empty_slots(
         for slot in {3: (), 11: (4,), 14: (1, 2, 3)}.get(position, ()):
             steps.caches.leave(slot)
             del caches[slot]
-        codes = torch.arange(6) + position
-        found, _ = steps(codes, torch.full_like(codes, position))
+        says_what_plain_steps_say(gpt, steps, caches, torch.arange(6) + position, position)
         seen.append((steps.caches.attended, steps.caches.span))
-        for slot, cache in caches.items():
-            wanted, _ = gpt.prefill(gpt.audio_input(codes[slot : slot + 1], position), cache)
-            assert torch.allclose(found[slot : slot + 1], wanted, atol=1e-5)
     assert [attended for attended, _ in seen] == [1] * 5 + [6] * 5 + [4] * 3 + [1] * 2
     assert {span for _, span in seen} == {48, 96}
     assert fake.recorded == len(set(seen)) and not steps.reason
 
 
 @torch.inference_mode()
-def test_a_crowd_records_everything_before_anybody_speaks(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_crowd_records_everything_before_anybody_speaks(gpt, monkeypatch):
     monkeypatch.setattr(decode_step, "SPAN", 64)
     fake = FakeGraph()
     steps = CudaGraphStep(gpt, 6, fake)
@@ -183,41 +182,19 @@ def test_a_crowd_records_everything_before_anybody_speaks(
 
 
 @torch.inference_mode()
-def test_a_slot_that_is_left_disturbs_nobody(gpt: GPT) -> None:
-    steps, cache = CudaGraphStep(gpt, 2, FakeGraph()), read(gpt, 2)
-    steps.caches.enter(0, read(gpt, 1))
-    steps.caches.enter(1, cache)
-    steps(torch.tensor([1, 2]), torch.ones(2, dtype=torch.long))
-    gpt.prefill(gpt.audio_input(torch.tensor([2]), 1), cache)
+def test_a_slot_that_is_left_disturbs_nobody(gpt):
+    steps, caches = CudaGraphStep(gpt, 2, FakeGraph()), {0: read(gpt, 1), 1: read(gpt, 2)}
+    for slot, cache in caches.items():
+        steps.caches.enter(slot, cache)
+    says_what_plain_steps_say(gpt, steps, caches, torch.tensor([1, 2]), 1)
     steps.caches.leave(0)
+    stays = {1: caches[1]}
     for position in range(2, 5):
-        found, _ = steps(torch.tensor([0, position]), torch.tensor([0, position]))
-        wanted, _ = gpt.prefill(gpt.audio_input(torch.tensor([position]), position), cache)
-        assert torch.allclose(found[1:], wanted, atol=1e-5)
-    assert steps.caches.lengths.tolist() == [0, cache.length]
+        says_what_plain_steps_say(gpt, steps, stays, torch.tensor([0, position]), position)
+    assert steps.caches.lengths.tolist() == [0, caches[1].length]
 
 
-@torch.inference_mode()
-def test_where_capturing_fails_it_is_told_and_spoken_all_the_same(
-    gpt: GPT, caplog: pytest.LogCaptureFixture
-) -> None:
-    def refused(compute):
-        compute()
-        raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
-
-    steps, cache = CudaGraphStep(gpt, 1, refused), read(gpt, 1)
-    steps.caches.enter(0, cache)
-    for position in (1, 2, 3):
-        found, _ = steps(torch.tensor([7]), torch.tensor([position]))
-        wanted, _ = gpt.prefill(gpt.audio_input(torch.tensor([7]), position), cache)
-        assert torch.allclose(found, wanted, atol=1e-5)
-    assert steps.reason.startswith("CUDA error: operation not permitted")
-    assert caplog.text.count("without CUDA graphs") == 1
-
-
-def test_the_loop_says_the_same_codes_with_graphs(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_loop_says_the_same_codes_with_graphs(gpt, monkeypatch):
     """Two utterances behind each other through the same graph."""
     plain = [said_by(gpt, n) for n in (1, 4)]
     with torch.inference_mode():
@@ -229,9 +206,7 @@ def test_the_loop_says_the_same_codes_with_graphs(
         assert torch.allclose(torch.stack(found.latents), torch.stack(wanted.latents), atol=1e-5)
 
 
-def test_the_queries_of_every_slot_lie_in_fixed_buffers(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_queries_of_every_slot_lie_in_fixed_buffers(gpt, monkeypatch):
     """What the guard asks for, of two at once: where they looked is the same with graphs."""
     heads = ((0, 1), (2, 3))
 
@@ -258,32 +233,33 @@ def test_the_queries_of_every_slot_lie_in_fixed_buffers(
     assert set(places) == {0, 2}
 
 
-def test_a_cpu_never_sees_a_graph(gpt: GPT) -> None:
-    assert decode_step.graphed_step(gpt) is None
+def refused(compute: Callable[[], tuple[Tensor, Tensor]]):
+    compute()
+    raise RuntimeError("CUDA error: operation not permitted when stream is capturing\nmore")
 
 
-@torch.inference_mode()
-def test_a_replay_that_says_something_else_is_not_believed(
-    gpt: GPT, caplog: pytest.LogCaptureFixture
-) -> None:
+def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
     """As where the stream that was captured is another GPU's: nothing is replayed, and what the
     capture left in the results stays there."""
-
-    def empty(compute: Callable[[], tuple[Tensor, Tensor]]):
-        return tuple(torch.zeros_like(one) for one in compute()), lambda: None
-
-    steps, cache = CudaGraphStep(gpt, 1, empty), read(gpt, 1)
-    steps.caches.enter(0, cache)
-    for position in (1, 2):
-        found, _ = steps(torch.tensor([7]), torch.tensor([position]))
-        wanted, _ = gpt.prefill(gpt.audio_input(torch.tensor([7]), position), cache)
-        assert torch.allclose(found, wanted, atol=1e-5)
-    assert "is off by" in steps.reason and caplog.text.count("without CUDA graphs") == 1
+    return tuple(torch.zeros_like(one) for one in compute()), lambda: None
 
 
-def test_two_streams_of_one_model_do_not_write_into_one_cache(
-    gpt: GPT, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.parametrize(
+    ("capture", "reason"), [(refused, "operation not permitted"), (empty, "is off by")]
+)
+@torch.inference_mode()
+def test_a_capture_that_fails_or_replays_something_else_is_told_and_not_used(
+    gpt, caplog, capture, reason
+):
+    steps, caches = CudaGraphStep(gpt, 1, capture), {0: read(gpt, 1)}
+    steps.caches.enter(0, caches[0])
+    for position in (1, 2, 3):
+        says_what_plain_steps_say(gpt, steps, caches, torch.tensor([7]), position)
+    assert reason in steps.reason and caplog.text.count("without CUDA graphs") == 1
+    assert decode_step.graphed_step(gpt) is None  # a CPU never sees a graph
+
+
+def test_two_streams_of_one_model_do_not_write_into_one_cache(gpt, monkeypatch):
     """A notebook that takes a chunk of one sentence, then one of another."""
     kept: list[CudaGraphStep] = []
 
@@ -358,9 +334,7 @@ class FakeCuda:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(
-    monkeypatch: pytest.MonkeyPatch, fails: bool
-) -> None:
+def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(monkeypatch, fails):
     fake, ran = FakeCuda(monkeypatch, fails), list[str]()
     nothing = torch.zeros(1), torch.zeros(1)
 
@@ -375,7 +349,7 @@ def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(
     assert ran == ["side 1"] * 3 and fake.on == "own"
 
 
-def test_slots_wait_once_a_step(gpt: GPT, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slots_wait_once_a_step(gpt, monkeypatch):
     """To look at what was chosen is to wait for a GPU: all rows choose at once."""
     slots = DecodingSlots(gpt, 3)
     for n in range(1, 4):
@@ -393,7 +367,7 @@ GB = 1_000_000_000
 WEIGHTS = 1_770_000_000
 
 
-def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte() -> None:
+def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte():
     found = decode_step.slot_bytes(XTTS_V2, 4)
     assert 250e6 < found < 265e6
     assert decode_step.slot_bytes(XTTS_V2, 2) * 2 == found
@@ -404,7 +378,7 @@ def test_a_slot_of_xtts_v2_takes_a_quarter_of_a_gigabyte() -> None:
     # What 8, 12, 16, 24 and 141 GB have left when context and model are there.
     [(5 * GB, 4), (9 * GB, 12), (13 * GB, 16), (21 * GB, 16), (138 * GB, 16), (1 * GB, 1)],
 )
-def test_two_voices_fit_beside_each_other(free: int, slots: int) -> None:
+def test_two_voices_fit_beside_each_other(free, slots):
     one = decode_step.slot_bytes(XTTS_V2, 4)
     found = decode_step.fitting(16, free, one, promoted_bytes=WEIGHTS)
     assert found == slots
@@ -413,25 +387,18 @@ def test_two_voices_fit_beside_each_other(free: int, slots: int) -> None:
         assert decode_step.fitting(found, left, one) == found
 
 
-def test_a_cpu_makes_what_is_asked_for() -> None:
+def test_a_cpu_makes_what_is_asked_for():
     gpt = new_gpt(GPTShape(text_ids=40, text_start=39, layers=1, width=64, heads=4), seed=0)
     assert decode_step.slots_on(gpt, 16, beside_another=False) == 16
 
 
-def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch: pytest.MonkeyPatch) -> None:
-    class OnGpu:
-        """A GPT as far as it is asked: 10 MB of weights, slots of 1 MB."""
-
-        def __init__(self) -> None:
-            self.mel_head = type("Head", (), {"weight": type("W", (), {"device": self.device})()})()
-            self.shape = GPTShape(text_ids=9, text_start=8)
-            self.gpt = type("T", (), {"cache_type": torch.float32})()
-
-        device = torch.device("cuda:1")
-
-        def parameters(self) -> list[torch.Tensor]:
-            return [torch.zeros(2_500_000)]
-
+def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch):
+    # A GPT as far as it is asked: 10 MB of weights, slots of 1 MB.
+    on_gpu = SimpleNamespace(
+        mel_head=SimpleNamespace(weight=SimpleNamespace(device=torch.device("cuda:1"))),
+        shape=GPTShape(text_ids=9, text_start=8), gpt=SimpleNamespace(cache_type=torch.float32),
+        parameters=lambda: [torch.zeros(2_500_000)],
+    )  # fmt: skip
     monkeypatch.setattr(decode_step, "slot_bytes", lambda *_: 1 << 20)
     free = decode_step.OTHERS_BYTES + (4 << 20)
     seen: list[torch.device] = []
@@ -440,6 +407,6 @@ def test_memory_that_torch_keeps_for_later_counts_as_free(monkeypatch: pytest.Mo
     )
     monkeypatch.setattr(torch.cuda, "memory_reserved", lambda _: 20 << 20)
     monkeypatch.setattr(torch.cuda, "memory_allocated", lambda _: 12 << 20)
-    assert decode_step.slots_on(OnGpu(), 99, beside_another=True) == 12  # type: ignore[arg-type]
-    assert decode_step.slots_on(OnGpu(), 99, beside_another=False) == 1  # type: ignore[arg-type]
+    assert decode_step.slots_on(on_gpu, 99, beside_another=True) == 12
+    assert decode_step.slots_on(on_gpu, 99, beside_another=False) == 1
     assert set(seen) == {torch.device("cuda:1")}

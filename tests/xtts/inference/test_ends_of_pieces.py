@@ -4,7 +4,7 @@
 texts of the benchmarks; what it prints is in docs/benchmarks.md.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -12,6 +12,7 @@ import pytest
 
 import xtts
 from benchmarks.texts import sentences
+from tests.xtts.inference.crowds import sounds_of
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
@@ -19,7 +20,6 @@ from xtts.onnx.export import exporter
 from xtts.voices.base_models import DEMO
 
 Sound = np.ndarray
-Say = Callable[[Sequence[str]], list[Sound]]
 
 END_SECONDS, BEFORE_SECONDS = 0.05, 0.2
 # Nearer than this to the silence before it, a piece ends in silence.
@@ -95,17 +95,8 @@ def streamed(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
 
 
 def among_others(voice: LoadedVoice, texts: Sequence[str]) -> list[Sound]:
-    crowd, waiting = voice.crowd(4), dict(enumerate(texts))
-    chunks: dict[str, list[Sound]] = {str(number): [] for number in waiting}
-    while waiting or not crowd.empty:
-        while waiting and crowd.free:
-            number = min(waiting)
-            crowd.enter(str(number), voice.own, SynthesisRequest(waiting.pop(number), "en"))
-        for said in crowd.step():
-            chunks[said.name] += [np.asarray(chunk) for chunk in said.chunks]
-            if said.paused:
-                assert crowd.go_on(said.name)
-    return [np.concatenate(chunks[str(number)]) for number in range(len(texts))]
+    asked = {str(number): SynthesisRequest(text, "en") for number, text in enumerate(texts)}
+    return list(sounds_of(voice.crowd(4), voice.own, asked).values())
 
 
 DRIVERS = [
@@ -116,9 +107,7 @@ DRIVERS = [
 
 
 @pytest.mark.parametrize(("backend", "driver"), DRIVERS)
-def test_a_piece_ends_in_the_silence_before_its_end(
-    voices: dict[str, LoadedVoice], backend: str, driver: Callable[..., list[Sound]]
-) -> None:
+def test_a_piece_ends_in_the_silence_before_its_end(voices, backend, driver):
     one, two = driver(voices[backend], ["Hello.", "Not yet.[pause:300ms]Come here."])
     found = [*ends(one), *ends(two)]
     assert len(found) == 3
@@ -130,9 +119,7 @@ def test_a_piece_ends_in_the_silence_before_its_end(
 @pytest.mark.slow
 @pytest.mark.timeout(1800)
 @pytest.mark.parametrize(("backend", "driver"), DRIVERS)
-def test_all_reporting_texts_end_in_silence(
-    voices: dict[str, LoadedVoice], backend: str, driver: Callable[..., list[Sound]]
-) -> None:
+def test_all_reporting_texts_end_in_silence(voices, backend, driver):
     texts = sentences("reporting")
     found = [end for sound in driver(voices[backend], texts) for end in ends(sound)]
     silent = [end for end in found if end.silence < SPEECH_DBFS]
@@ -148,7 +135,7 @@ def test_all_reporting_texts_end_in_silence(
 
 @pytest.mark.slow
 @pytest.mark.timeout(3000)
-def test_five_hundred_joints_do_not_click(voices: dict[str, LoadedVoice]) -> None:
+def test_five_hundred_joints_do_not_click(voices):
     """And clicks that are put there are found."""
     text = " ".join(sentences("reporting"))
     found = planted = count = 0

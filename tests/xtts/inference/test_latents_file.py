@@ -42,9 +42,7 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[Voice]:
     return found
 
 
-def test_a_recording_is_encoded_once(
-    model: Model, recording: Path, made: list[Voice], tmp_path: Path
-) -> None:
+def test_a_recording_is_encoded_once(model, recording, made, tmp_path):
     first, again = (latents_of_recording(model, WEIGHTS, recording, tmp_path) for _ in range(2))
     assert len(made) == 1
     assert torch.equal(first.latents, again.latents) and torch.equal(first.speaker, again.speaker)
@@ -52,9 +50,7 @@ def test_a_recording_is_encoded_once(
     assert len(made) == 2
 
 
-def test_latents_that_an_earlier_version_kept_are_read(
-    model: Model, recording: Path, made: list[Voice], tmp_path: Path
-) -> None:
+def test_latents_that_an_earlier_version_kept_are_read(model, recording, made, tmp_path):
     """It kept them in the folder itself; deleting the voice has to find them."""
     wanted = latents_of_recording(model, WEIGHTS, recording, tmp_path)
     path = latents_file.path_of(tmp_path, WEIGHTS, sha256_of(recording))
@@ -68,9 +64,7 @@ def test_latents_that_an_earlier_version_kept_are_read(
 
 
 @pytest.mark.parametrize("harm", [b"", b"damage"])
-def test_damaged_latents_are_made_again(
-    model: Model, recording: Path, made: list[Voice], tmp_path: Path, harm: bytes
-) -> None:
+def test_damaged_latents_are_made_again(model, recording, made, tmp_path, harm):
     latents_of_recording(model, WEIGHTS, recording, tmp_path)
     path = latents_file.path_of(tmp_path, WEIGHTS, sha256_of(recording))
     path.write_bytes(harm)

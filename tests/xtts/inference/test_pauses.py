@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 import torch
 
-from tests.xtts.inference.test_batching import spoken
+from tests.models import drawn_voice
+from tests.xtts.inference.crowds import sounds_of
 from xtts.inference import speech
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.compute_config import ComputeConfig
@@ -36,9 +37,7 @@ def model(base_folder: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def voice() -> Voice:
-    generator = torch.Generator().manual_seed(3)
-    speaker = torch.nn.functional.normalize(torch.randn(1, 512, 1, generator=generator), dim=1)
-    return Voice(torch.randn(1, 32, 64, generator=generator), speaker)
+    return drawn_voice()
 
 
 def zeros(sound: np.ndarray[Any, Any]) -> list[float]:
@@ -53,22 +52,19 @@ def joined(chunks: Iterable[Any]) -> np.ndarray[Any, Any]:
     return np.concatenate([np.asarray(chunk) for chunk in chunks])
 
 
-def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
-    model: Model, voice: Voice, onnx_folder: Path
-) -> None:
+def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice, onnx_folder):
     onnx = load_onnx_model(onnx_folder, ComputeConfig(precision="fp32"))
     whose = Voice(voice.latents.numpy(), voice.speaker.numpy())
     backend, ask = TorchBackend(model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
     crowd = ContinuousBatcher(TorchBackend(model, 2))
-    crowd.enter("paused", voice, ask)
-    crowd.enter("other", voice, SynthesisRequest("hello there", "en", seed=1, max_codes=CODES))
-    among_others = spoken(crowd)
-    assert zeros(among_others["other"].numpy()) == []
+    other = SynthesisRequest("hello there", "en", seed=1, max_codes=CODES)
+    among_others = sounds_of(crowd, voice, {"paused": ask, "other": other})
+    assert zeros(among_others["other"]) == []
     ways: dict[str, Spoken] = {
         "whole": lambda: speech.synthesize(backend, voice, ask).numpy(),
         "twice as fast": lambda: speech.synthesize(backend, voice, replace(ask, speed=2.0)).numpy(),
         "streamed": lambda: joined(speech.stream(backend, voice, ask)),
-        "among others": lambda: among_others["paused"].numpy(),
+        "among others": lambda: among_others["paused"],
         "onnx": lambda: speech.synthesize(OnnxBackend(onnx), whose, ask),
         "onnx streamed": lambda: joined(speech.stream(OnnxBackend(onnx), whose, ask)),
     }
@@ -77,7 +73,7 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(
         assert found == pytest.approx(SECONDS, abs=0.010), name
 
 
-def test_a_text_without_pauses_is_the_same_to_the_bit(model: Model, voice: Voice) -> None:
+def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):
     """One piece is not faded, as before there were pauses."""
     ids = [piece.ids for piece in model.tokenizer.split("one two", "en")]
     whole = speech.synthesize(

@@ -67,35 +67,35 @@ def rules(request: pytest.FixtureRequest) -> Any:
     return request.param()
 
 
-def test_greedy_takes_the_likeliest_after_the_penalty(rules: Any) -> None:
+def test_greedy_takes_the_likeliest_after_the_penalty(rules):
     greedy = SamplingParams(greedy=True)
     assert rules.drawn([0.0, 3.0, 2.9, 1.0], [False] * 4, greedy, 0, 1) == [1]
     assert rules.drawn([1.0, 3.0, 2.9], [False, True, False], greedy, 0, 1) == [2]
     assert rules.drawn([-9.0, -1.0, -1.1], [False, True, False], greedy, 0, 1) == [2]
 
 
-def test_a_said_code_gets_less_likely_on_either_side_of_zero(rules: Any) -> None:
+def test_a_said_code_gets_less_likely_on_either_side_of_zero(rules):
     found = rules.penalised([2.0, -2.0, 2.0, -2.0], [True, True, False, False], 4.0)
     assert found == [0.5, -8.0, 2.0, -2.0]
 
 
-def test_top_k_keeps_k(rules: Any) -> None:
+def test_top_k_keeps_k(rules):
     kept = rules.kept([1.0, 4.0, 3.0, 2.0], SamplingParams(top_k=2, top_p=1.0))
     assert kept == [False, True, True, False]
 
 
-def test_top_p_keeps_the_smallest_set_that_holds_p(rules: Any) -> None:
+def test_top_p_keeps_the_smallest_set_that_holds_p(rules):
     logits = [float(np.log(chance)) for chance in (0.5, 0.3, 0.15, 0.05)]
     params = SamplingParams(temperature=1.0, top_k=0, top_p=0.7)
     assert rules.kept(logits, params) == [True, True, False, False]
 
 
-def test_top_p_of_almost_nothing_keeps_the_best(rules: Any) -> None:
+def test_top_p_of_almost_nothing_keeps_the_best(rules):
     kept = rules.kept([0.0, 9.0, 0.0], SamplingParams(top_k=0, top_p=1e-6))
     assert kept == [False, True, False]
 
 
-def test_draws_follow_the_chances(rules: Any) -> None:
+def test_draws_follow_the_chances(rules):
     logits = [float(np.log(chance)) for chance in (0.5, 0.3, 0.15, 0.05)]
     params = SamplingParams(top_k=3, top_p=1.0, **EXACT)
     drawn = rules.drawn(logits, [False] * 4, params, 1, 4000)
@@ -103,7 +103,7 @@ def test_draws_follow_the_chances(rules: Any) -> None:
     assert np.abs(shares - np.array([0.5, 0.3, 0.15, 0.0]) / 0.95).max() < 0.03
 
 
-def test_a_seed_draws_the_same_again(rules: Any) -> None:
+def test_a_seed_draws_the_same_again(rules):
     logits = [float(value) for value in np.random.default_rng(0).standard_normal(50)]
     first, again, other = (
         rules.drawn(logits, [False] * 50, SamplingParams(), seed, 20) for seed in (7, 7, 8)
@@ -112,7 +112,7 @@ def test_a_seed_draws_the_same_again(rules: Any) -> None:
 
 
 @pytest.mark.parametrize("wrong", [np.nan, np.inf, -np.inf])
-def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong: float) -> None:
+def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong):
     """With torch a row has no code and costs no other: a GPU is not waited for."""
     logits, seen = torch.randn(3, 66), torch.zeros(3, 66, dtype=torch.bool)
     logits[1, 5] = wrong
@@ -124,7 +124,7 @@ def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong: float) -> None:
 
 
 @pytest.mark.parametrize("params", RULES, ids=str)
-def test_both_may_draw_the_same_codes_with_the_same_chances(params: SamplingParams) -> None:
+def test_both_may_draw_the_same_codes_with_the_same_chances(params):
     random = np.random.default_rng(0)
     for _ in range(20):
         logits = (3 * random.standard_normal(120)).astype(np.float32)
@@ -139,7 +139,7 @@ def test_both_may_draw_the_same_codes_with_the_same_chances(params: SamplingPara
         assert np.abs(ours - chances[0].numpy()).max() < 1e-6
 
 
-def test_rows_together_draw_what_each_draws_alone() -> None:
+def test_rows_together_draw_what_each_draws_alone():
     """One launch for all rows, each with its own rules and its own generator."""
     draw = torch.Generator().manual_seed(3)
     rules = [*RULES, SamplingParams(greedy=True)]

@@ -45,7 +45,7 @@ def crowd(gpt: GPT, count: int, requests: list[int]) -> dict[int, TorchUtterance
     ("kind", "count", "requests"),
     [("fp32", 2, 14), ("fp32", 5, 14), ("int8", 3, 5), ("int4", 3, 5)],
 )
-def test_a_crowd_changes_no_bit(kind: str, count: int, requests: int, two_threads: None) -> None:
+def test_a_crowd_changes_no_bit(kind, count, requests, two_threads):
     gpt = speaking(kind)
     lengths = set()
     for number, said in crowd(gpt, count, list(range(requests))).items():
@@ -56,14 +56,14 @@ def test_a_crowd_changes_no_bit(kind: str, count: int, requests: int, two_thread
     assert len(lengths) > requests // 4  # they did not all end together
 
 
-def test_slots_say_what_one_alone_says(gpt: GPT) -> None:
+def test_slots_say_what_one_alone_says(gpt):
     for number in range(6):
         plain, said = said_by(gpt, number, 1), said_by(gpt, number, 3)
         assert said.codes == plain.codes and said.stopped == plain.stopped
         assert torch.allclose(torch.stack(said.latents), torch.stack(plain.latents), atol=1e-5)
 
 
-def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt: GPT) -> None:
+def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt):
     slots, stays = DecodingSlots(gpt, 2), utterance(gpt, 1)
     slots.enter(*asked(1), stays)
     goes = slots.enter(*asked(2), utterance(gpt, 2))
@@ -76,7 +76,7 @@ def test_whoever_leaves_early_frees_the_slot_and_disturbs_nobody(gpt: GPT) -> No
     assert stays.codes == said_by(gpt, 1, 2).codes
 
 
-def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt: GPT) -> None:
+def test_one_that_says_no_number_is_done_and_the_other_goes_on(gpt):
     slots, sound, sick = DecodingSlots(gpt, 2), utterance(gpt, 1), utterance(gpt, 2, 50)
     slots.enter(*asked(1), sound)
     cache = slots._rows[slots.enter(*asked(2), sick)]

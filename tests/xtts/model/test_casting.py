@@ -50,7 +50,7 @@ def gradients(learner: Learner, together: bool) -> tuple[list[float], dict[str, 
     ],
     ids=["bf16", "fp16", "fp32", "recomputed", "frozen", "lora"],
 )
-def test_a_step_is_the_same_bit_for_bit(precision: str, learning: TrainableParts) -> None:
+def test_a_step_is_the_same_bit_for_bit(precision, learning):
     recipe = dataclasses.replace(RECIPE, precision=precision, trainable=learning)
     learner = Learner(new_gpt(small_shape(2), seed=0), recipe)
     losses, wanted = gradients(learner, together=False)
@@ -61,7 +61,7 @@ def test_a_step_is_the_same_bit_for_bit(precision: str, learning: TrainableParts
         assert found[name].dtype == torch.float32
 
 
-def test_two_launches_cast_what_took_one_for_each() -> None:
+def test_two_launches_cast_what_took_one_for_each():
     layers = nn.ModuleList(nn.Linear(8, 8) for _ in range(4))
     x = torch.randn(2, 8)
     counts = []
@@ -79,7 +79,7 @@ def test_two_launches_cast_what_took_one_for_each() -> None:
     assert counts[1]["_foreach_copy_"] == 2
 
 
-def test_the_weights_are_back_whatever_happens() -> None:
+def test_the_weights_are_back_whatever_happens():
     layer = nn.Linear(3, 3)
     weight = layer.weight
     with (
@@ -93,7 +93,7 @@ def test_the_weights_are_back_whatever_happens() -> None:
     assert layer.weight is weight and dict(layer.named_parameters())["weight"] is weight
 
 
-def test_without_autocast_and_on_a_cpu_nothing_is_copied() -> None:
+def test_without_autocast_and_on_a_cpu_nothing_is_copied():
     layer = nn.Linear(3, 3)
     weight = layer.weight
     with cast_together([layer]), torch.autocast("cpu", dtype=torch.bfloat16):

@@ -8,12 +8,9 @@ import torch
 
 from xtts.model import varlen
 from xtts.model.conditioning import (
-    GEGLU,
     MEL_BANDS,
     ConditioningEncoder,
     PerceiverResampler,
-    RootMeanSquareNorm,
-    TimeGroupNorm,
     packed_conditioning_latents,
 )
 from xtts.model.gpt import GPT
@@ -52,7 +49,7 @@ def alone(parts: Parts) -> torch.Tensor:
 
 
 @torch.no_grad()
-def test_padding_is_not_heard(parts: Parts) -> None:
+def test_padding_is_not_heard(parts):
     padded = torch.full((len(FRAMES), MEL_BANDS, max(FRAMES) + 3), 9.0)
     for row, mel in enumerate(mels()):
         padded[row, :, : mel.shape[1]] = mel
@@ -63,17 +60,13 @@ def test_padding_is_not_heard(parts: Parts) -> None:
 
 
 @torch.no_grad()
-def test_references_packed_behind_each_other_say_what_each_says_alone(
-    parts: Parts,
-) -> None:
+def test_references_packed_behind_each_other_say_what_each_says_alone(parts):
     packed = torch.cat([mel.t() for mel in mels()])
     found = packed_conditioning_latents(*parts, packed, VarlenLayout.of(FRAMES))
     assert torch.allclose(found, alone(parts), atol=1e-5)
 
 
-def test_gradients_of_packed_references_are_those_of_each_alone(
-    parts: Parts, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_gradients_of_packed_references_are_those_of_each_alone(parts, monkeypatch):
     """Of weights and mels, where a GPU's norm of clips has its gradient written down: within
     2e-6 of the largest, in float32."""
     packed = torch.cat([mel.t() for mel in mels()]).requires_grad_()
@@ -86,21 +79,3 @@ def test_gradients_of_packed_references_are_those_of_each_alone(
         found.append(torch.autograd.grad((latents * drawn).sum(), weights))
     for one, other in zip(*found, strict=True):
         assert float((one - other).abs().max()) <= 2e-6 * max(1.0, float(one.abs().max()))
-
-
-def test_a_norm_without_padding_is_torchs() -> None:
-    norm = TimeGroupNorm(4, 16)
-    torch.nn.init.normal_(norm.weight)
-    x = torch.randn(2, 16, 9)
-    everything = torch.ones(2, 9, dtype=torch.bool)
-    assert torch.allclose(norm(x), norm(x, everything), atol=1e-5)
-
-
-def test_the_gate_is_the_second_half() -> None:
-    x = torch.tensor([[2.0, -3.0, 0.0, 100.0]])
-    assert GEGLU()(x).tolist() == [[0.0, -300.0]]
-
-
-def test_a_normed_row_has_the_length_of_its_width() -> None:
-    found = RootMeanSquareNorm(16)(torch.randn(3, 16) * 50)
-    assert torch.allclose(found.norm(dim=-1), torch.full((3,), 4.0))

@@ -25,7 +25,7 @@ def with_own(folder: Path, **own: Any) -> Path:
     return folder
 
 
-def test_without_our_key_every_size_is_xtts_v2s(folder: Path) -> None:
+def test_without_our_key_every_size_is_xtts_v2s(folder):
     config = json.loads((folder / "config.json").read_text())
     del config["sotaque"]
     (folder / "config.json").write_text(json.dumps(config))
@@ -43,15 +43,13 @@ def test_without_our_key_every_size_is_xtts_v2s(folder: Path) -> None:
         ({"weights": 3}, "weights is 3"),
     ],
 )
-def test_what_cannot_be_is_told_with_file_and_key(
-    folder: Path, own: dict[str, Any], told: str
-) -> None:
+def test_what_cannot_be_is_told_with_file_and_key(folder, own, told):
     with pytest.raises(ConfigError, match=r'config\.json, key "sotaque"') as caught:
         ModelConfig.read(with_own(folder, **own))
     assert told in str(caught.value)
 
 
-def test_a_vocoder_may_take_one_step_for_each_code(folder: Path) -> None:
+def test_a_vocoder_may_take_one_step_for_each_code(folder):
     shape = {"upsample_rates": [8, 8, 4, 4], "upsample_kernel_sizes": [16, 16, 8, 8]}
     found = ModelConfig.read(with_own(folder, vocoder=shape)).vocoder
     assert (found.hop, found.steps_per_code) == (1024, 1)

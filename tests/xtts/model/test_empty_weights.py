@@ -40,7 +40,7 @@ def test_modules_built_afterwards_are_initialised_as_ever():
     ],
 )
 @pytest.mark.slow
-def test_torchs_compiler_is_not_imported_for_it(made: str) -> None:
+def test_torchs_compiler_is_not_imported_for_it(made):
     """Found by the clock: 870 modules and seconds at every start of trainer and worker."""
     program = (
         f"import sys\n{made}\nfrom xtts.model.empty_weights import without_weights\n"

@@ -16,7 +16,7 @@ SHAPE = GPTShape(
 )  # fmt: skip
 
 
-def test_the_start_is_the_seeds_and_disturbs_no_random_state() -> None:
+def test_the_start_is_the_seeds_and_disturbs_no_random_state():
     torch.manual_seed(5)
     before = torch.get_rng_state()
     one, same, other = (new_gpt(SHAPE, seed).state_dict() for seed in (1, 1, 2))
@@ -25,7 +25,7 @@ def test_the_start_is_the_seeds_and_disturbs_no_random_state() -> None:
     assert not torch.equal(one["mel_embedding.weight"], other["mel_embedding.weight"])
 
 
-def test_on_disk_are_coquis_names_and_turned_matrices() -> None:
+def test_on_disk_are_coquis_names_and_turned_matrices():
     state = new_gpt(SHAPE, 0).state_dict()
     written = to_coqui(state)
     name = "gpt.h.0.attn.c_attn.weight"
@@ -38,7 +38,7 @@ def test_on_disk_are_coquis_names_and_turned_matrices() -> None:
     assert all(torch.equal(read[one], state[one]) for one in state)
 
 
-def test_other_parts_and_copies_for_inference_are_left_out() -> None:
+def test_other_parts_and_copies_for_inference_are_left_out():
     more = ("mel_stats", "gpt.gpt_inference.x", "gpt.gpt.wte.weight", "gpt.gpt.wpe.emb.weight")
     one = torch.zeros(1)
     assert from_coqui(dict.fromkeys((*more, "gpt.text_head.bias"), one)).keys() == {
@@ -47,9 +47,7 @@ def test_other_parts_and_copies_for_inference_are_left_out() -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 4, 5, 11])
-def test_the_loss_in_chunks_is_the_loss_at_once(
-    monkeypatch: pytest.MonkeyPatch, count: int
-) -> None:
+def test_the_loss_in_chunks_is_the_loss_at_once(monkeypatch, count):
     monkeypatch.setattr(gpt_module, "LOGITS_CHUNK", 4)
     torch.manual_seed(0)
     head, hidden = nn.Linear(8, 10), torch.randn(20, 8, requires_grad=True)
@@ -68,7 +66,7 @@ def test_the_loss_in_chunks_is_the_loss_at_once(
 
 
 @torch.no_grad()
-def test_a_text_stands_between_start_and_stop_behind_the_latents() -> None:
+def test_a_text_stands_between_start_and_stop_behind_the_latents():
     gpt = new_gpt(SHAPE, 0)
     latents = torch.randn(1, NUM_LATENTS, SHAPE.width)
     found = gpt.prefix(latents, torch.tensor([4, 5]))
@@ -80,23 +78,10 @@ def test_a_text_stands_between_start_and_stop_behind_the_latents() -> None:
 
 
 @torch.no_grad()
-def test_each_row_may_be_at_a_position_of_its_own() -> None:
+def test_each_row_may_be_at_a_position_of_its_own():
     gpt = new_gpt(SHAPE, 0)
     codes = torch.tensor([7, 7])
     together = gpt.audio_input(codes, torch.tensor([0, 3]))
     for row, position in enumerate((0, 3)):
         assert torch.equal(together[row : row + 1], gpt.audio_input(codes[:1], position))
     assert not torch.equal(together[0], together[1])
-
-
-@torch.no_grad()
-def test_positions_one_at_a_time_say_what_they_say_at_once() -> None:
-    gpt = new_gpt(SHAPE, 0).eval()
-    embedded = torch.randn(1, 6, SHAPE.width)
-    at_once, _ = gpt.prefill(embedded, gpt.gpt.new_cache(1, 10))
-    cache = gpt.gpt.new_cache(1, 10)
-    gpt.prefill(embedded[:, :4], cache)
-    gpt.prefill(embedded[:, 4:5], cache)
-    latent, logits = gpt.prefill(embedded[:, 5:], cache)
-    assert torch.allclose(latent, at_once, atol=1e-5)
-    assert logits.shape == (1, SHAPE.audio_ids)

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.models import tiny_base
+from tests.models import drawn_voice, tiny_base
 from xtts.inference import speech, voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.config import ConfigError
 from xtts.model.gpt import GPT, to_coqui
 from xtts.model.loading import (
     LISTENING,
@@ -37,24 +37,20 @@ def rewritten(base: Path, to: Path, **changed: torch.Tensor | None) -> Path:
     return to
 
 
-def test_a_loaded_model_speaks_only_and_is_not_the_file(base_folder: Path) -> None:
+def test_a_loaded_model_speaks_only_and_is_not_the_file_and_a_learning_part_learns(base_folder):
     model = load_model(base_folder)
     state = read_tensors(base_folder / "model.pth")
     assert (model.kind, model.device.type) == ("fp32", "cpu")
     assert not model.gpt.training and not any(p.requires_grad for p in model.gpt.parameters())
+    assert all(p.requires_grad for p in load_gpt(state, model.config).parameters())
+    assert load_model(base_folder, precision="auto", low_memory=True).kind == "int8"
     with torch.no_grad():
         model.gpt.text_head.bias.add_(1.0)
     again = read_tensors(base_folder / "model.pth")
     assert torch.equal(again["gpt.text_head.bias"], state["gpt.text_head.bias"])
 
 
-def test_the_learning_part_learns(base_folder: Path) -> None:
-    config = ModelConfig.read(base_folder)
-    gpt = load_gpt(read_tensors(base_folder / "model.pth"), config)
-    assert all(p.requires_grad for p in gpt.parameters())
-
-
-def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -> None:
+def test_another_learning_part_takes_the_place_of_the_first(base_folder):
     model = load_model(base_folder)
     vocoder, wanted = model.vocoder, GPT(model.config.gpt)
     model.unload_gpt()
@@ -71,36 +67,28 @@ def test_another_learning_part_takes_the_place_of_the_first(base_folder: Path) -
         (torch.zeros(3), r"gpt.text_head.bias is \[3\], and config.json"),
     ],
 )
-def test_weights_of_another_model_are_refused(
-    base_folder: Path, tmp_path: Path, changed: torch.Tensor | None, words: str
-) -> None:
+def test_weights_of_another_model_are_refused(base_folder, tmp_path, changed, words):
     folder = rewritten(base_folder, tmp_path / "other", **{"gpt.text_head.bias": changed})
     with pytest.raises(ConfigError, match=words):
         load_model(folder)
 
 
-@pytest.mark.parametrize("content", [b"", b"no weights", b"PK\x03\x04 cut short"])
-def test_a_file_that_holds_no_weights_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_holds_no_weights_is_refused_and_what_coquis_trainer_saved_is_read(tmp_path):
     path = tmp_path / "model.pth"
     with pytest.raises(ConfigError, match=r"model\.pth is missing"):
         read_tensors(path)
-    path.write_bytes(content)
-    with pytest.raises(ConfigError, match=r"model\.pth cannot be read as model weights"):
-        read_tensors(path)
-
-
-def test_entries_that_are_no_tensors_are_refused(tmp_path: Path) -> None:
-    torch.save({"model": {"step": 3}}, tmp_path / "model.pth")
+    for content in (b"", b"no weights", b"PK\x03\x04 cut short"):
+        path.write_bytes(content)
+        with pytest.raises(ConfigError, match=r"model\.pth cannot be read as model weights"):
+            read_tensors(path)
+    torch.save({"model": {"step": 3}}, path)
     with pytest.raises(ConfigError, match="not every entry is a tensor"):
-        read_tensors(tmp_path / "model.pth")
+        read_tensors(path)
+    torch.save({"model": {"xtts.gpt.x": torch.ones(2)}}, path)  # one level deeper
+    assert read_tensors(path).keys() == {"gpt.x"}
 
 
-def test_what_coquis_trainer_saved_one_level_deeper_is_read(tmp_path: Path) -> None:
-    torch.save({"model": {"xtts.gpt.x": torch.ones(2)}}, tmp_path / "model.pth")
-    assert read_tensors(tmp_path / "model.pth").keys() == {"gpt.x"}
-
-
-def test_a_blend_lies_between_base_and_checkpoint() -> None:
+def test_a_blend_lies_between_base_and_checkpoint():
     name = "gpt.text_head.bias"
     base, tuned = {name: torch.tensor([0.0, 4.0])}, {name: torch.tensor([2.0, 0.0])}
     assert blend(base | {"mel_stats": torch.ones(1)}, tuned, 0.25)[name].tolist() == [0.5, 3.0]
@@ -111,7 +99,7 @@ def test_a_blend_lies_between_base_and_checkpoint() -> None:
         blend(base, {name: torch.ones(3)}, 0.5)
 
 
-def test_the_bands_scales_may_stand_beside_the_weights(tmp_path: Path) -> None:
+def test_the_bands_scales_may_stand_beside_the_weights(tmp_path):
     torch.save(torch.ones(80), tmp_path / "mel_stats.pth")
     assert mel_stats(tmp_path, {"mel_stats": torch.full((80,), 2.0)})[0] == 2.0
     assert mel_stats(tmp_path, {})[0] == 1.0
@@ -119,7 +107,7 @@ def test_the_bands_scales_may_stand_beside_the_weights(tmp_path: Path) -> None:
         mel_stats(tmp_path / "nowhere", {})
 
 
-def test_speakers_that_a_base_was_published_with(tmp_path: Path) -> None:
+def test_speakers_that_a_base_was_published_with(tmp_path):
     assert read_speakers(tmp_path) == {}
     embedding = torch.ones(1, 512, 1)
     torch.save({"Ana": {"speaker_embedding": embedding}}, tmp_path / "speakers_xtts.pth")
@@ -131,9 +119,7 @@ def test_speakers_that_a_base_was_published_with(tmp_path: Path) -> None:
 
 @pytest.fixture
 def whose() -> Voice:
-    generator = torch.Generator().manual_seed(3)
-    speaker = torch.randn(1, 512, 1, generator=generator)
-    return Voice(torch.randn(1, 32, 64, generator=generator), speaker / speaker.norm())
+    return drawn_voice()
 
 
 @pytest.fixture
@@ -142,7 +128,7 @@ def recording() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision: str) -> None:
+def test_it_says_the_same_to_the_bit(base_folder, whose, precision):
     whole = load_model(base_folder, precision=precision)
     found = load_model(base_folder, precision=precision, low_memory=True)
     one, other = (
@@ -152,13 +138,7 @@ def test_it_says_the_same_to_the_bit(base_folder: Path, whose: Voice, precision:
     assert torch.equal(one, other)
 
 
-def test_auto_is_eight_bits(base_folder: Path) -> None:
-    assert load_model(base_folder, precision="auto", low_memory=True).kind == "int8"
-
-
-def test_what_only_listens_is_not_there_and_yet_it_listens(
-    base_folder: Path, recording: torch.Tensor
-) -> None:
+def test_what_only_listens_is_not_there_and_yet_it_listens(base_folder, recording):
     whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
     absent = [name for name, tensor in found.gpt.state_dict().items() if tensor.is_meta]
     assert absent and all(name.startswith(LISTENING) for name in absent)
@@ -169,9 +149,7 @@ def test_what_only_listens_is_not_there_and_yet_it_listens(
         assert torch.equal(heard.speaker, wanted.speaker)
 
 
-def test_another_epoch_is_spoken_and_heard_with(
-    base_folder: Path, tmp_path: Path, whose: Voice, recording: torch.Tensor
-) -> None:
+def test_another_epoch_is_spoken_and_heard_with(base_folder, tmp_path, whose, recording):
     other = tiny_base(tmp_path / "other", seed=1)
     learned = to_coqui(load_model(other).gpt.state_dict())
     whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
@@ -186,7 +164,7 @@ def test_another_epoch_is_spoken_and_heard_with(
     assert torch.equal(*heard)
 
 
-def test_who_listens_in_vain_is_let_go_too(base_folder: Path) -> None:
+def test_who_listens_in_vain_is_let_go_too(base_folder):
     """A recording that is refused must not leave in memory what was loaded for it."""
     found, rested = load_model(base_folder, low_memory=True), []
     listener = found.listener

@@ -1,7 +1,5 @@
 """Fewer bits: how far off, and when chosen."""
 
-from pathlib import Path
-
 import pytest
 import torch
 from torch import nn
@@ -22,7 +20,7 @@ WORST = {"fp32": 1e-6, "int8": 0.012 * COARSER, "int4": 0.12}
 
 @pytest.mark.parametrize("kind", WORST)
 @pytest.mark.parametrize("shape", [(1, 64), (2, 5, 64)])
-def test_a_layer_is_as_far_off_as_its_bits_allow(kind: str, shape: tuple[int, ...]) -> None:
+def test_a_layer_is_as_far_off_as_its_bits_allow(kind, shape):
     generator = torch.Generator().manual_seed(0)
     plain = nn.Linear(64, 96)
     plain.weight.data.normal_(0, 0.1, generator=generator)
@@ -37,7 +35,7 @@ def test_a_layer_is_as_far_off_as_its_bits_allow(kind: str, shape: tuple[int, ..
 
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
-def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
+def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind):
     weight = torch.zeros(16, 64)
     weight[1, 3] = 50.0
     with torch.inference_mode():
@@ -49,7 +47,7 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind: str) -> None:
 
 @pytest.mark.parametrize("kind", ["int8", "int4"])
 @pytest.mark.parametrize("rows", [2, 5])
-def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: int) -> None:
+def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind, rows):
     generator = torch.Generator().manual_seed(0)
     layer = quantized_linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
     quiet = torch.randn(rows, 64, generator=generator)
@@ -75,16 +73,13 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind: str, rows: in
         ("int8", 1024, (9, 0), "fp32"),
     ],
 )
-def test_a_gpu_speaks_in_bf16_where_it_has_that(
-    precision: str, width: int, capability: tuple[int, int], kind: str,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+def test_a_gpu_speaks_in_bf16_where_it_has_that(precision, width, capability, kind, monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda _: capability)
     found = quantization.resolve_precision(precision, torch.device("cuda:1"), width)
     assert found == (kind, None)
 
 
-def test_bf16_is_the_transformer_and_what_it_remembers(base_folder: Path) -> None:
+def test_bf16_is_the_transformer_and_what_it_remembers(base_folder):
     exact, short = (load_model(base_folder, precision=kind) for kind in ("fp32", "bf16"))
     assert short.kind == "bf16" and short.gpt.gpt.cache_type == torch.bfloat16
     weights = short.gpt.state_dict()
@@ -104,7 +99,7 @@ def test_bf16_is_the_transformer_and_what_it_remembers(base_folder: Path) -> Non
     assert short.gpt.gpt.ln_f.weight.dtype == torch.bfloat16
 
 
-def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
+def test_int4_refuses_a_width_that_its_groups_do_not_divide():
     with pytest.raises(ValueError, match="40 columns are no multiple of 32"):
         Int4Linear(torch.zeros(8, 40), torch.zeros(8))
 
@@ -114,41 +109,35 @@ def test_int4_refuses_a_width_that_its_groups_do_not_divide() -> None:
     [({"fp32": 3.0, "int8": 1.0}, "int8"), ({"fp32": 1.1, "int8": 1.0}, "fp32"),
      ({"fp32": 1.0, "int8": 2.0}, "fp32")],
 )  # fmt: skip
-def test_what_is_chosen(times: dict[str, float], kind: str) -> None:
+def test_what_is_chosen(times, kind):
     assert choose_precision(times) == kind
 
 
-def test_the_measurement_measures_both() -> None:
+def test_the_measurement_measures_both():
     seconds = quantization.measured(512, layers=1)
     assert seconds.keys() == {"fp32", "int8"} and min(seconds.values()) > 0
     assert quantization.fastest(256) == "fp32"
 
 
-def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> None:
+def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder):
     plain, small = load_model(base_folder), load_model(base_folder, precision="int8")
     kinds = [type(module) for module in small.gpt.gpt.modules()]
     assert kinds.count(Int8Linear) == 4 * len(small.gpt.gpt.h) and nn.Linear not in kinds
     voice = voice_from_reference(plain, torch.sin(torch.arange(44_100) / 20))
     ids = torch.randint(3, 40, (9,))
     with torch.inference_mode():
-        wanted, found = (
-            model.gpt.prefill(model.gpt.prefix(voice.latents, ids), model.gpt.gpt.new_cache(1, 60))[
-                0
-            ]
-            for model in (plain, small)
+        (wanted, _), (found, _) = (
+            one.gpt.prefill(one.gpt.prefix(voice.latents, ids), one.gpt.gpt.new_cache(1, 60))
+            for one in (plain, small)
         )
     assert float((found - wanted).norm() / wanted.norm()) < 0.05
-    before = speech.synthesize(
-        TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1)
-    )
+    request = SynthesisRequest("a thin hat", "en", seed=1)
+    before = speech.synthesize(TorchBackend(small), voice, request)
     small.unload_gpt()
     with pytest.raises((RuntimeError, NotImplementedError)):
-        speech.synthesize(TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1))
+        speech.synthesize(TorchBackend(small), voice, request)
     small.load_gpt(read_tensors(base_folder / "model.pth"))
-    assert torch.equal(
-        speech.synthesize(TorchBackend(small), voice, SynthesisRequest("a thin hat", "en", seed=1)),
-        before,
-    )
+    assert torch.equal(speech.synthesize(TorchBackend(small), voice, request), before)
 
 
 @pytest.mark.parametrize(
@@ -160,13 +149,8 @@ def test_a_model_speaks_with_int8_and_takes_other_weights(base_folder: Path) -> 
     ],
 )
 def test_bfloat16_is_taken_where_it_is_quicker(
-    monkeypatch: pytest.MonkeyPatch,
-    base_folder: Path,
-    avx512: bool,
-    amx: bool,
-    vocoder: torch.dtype,
-    memory: torch.dtype,
-) -> None:
+    monkeypatch, base_folder, avx512, amx, vocoder, memory
+):
     monkeypatch.setattr(torch.cpu, "_is_avx512_bf16_supported", lambda: avx512)
     monkeypatch.setattr(torch.cpu, "_is_amx_tile_supported", lambda: amx)
     loaded = load_model(base_folder, precision="int8")

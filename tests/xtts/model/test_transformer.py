@@ -14,14 +14,6 @@ def transformer() -> Transformer:
     return found.eval()
 
 
-def test_nothing_sees_what_is_behind_it(transformer):
-    x = torch.randn(1, 6, 32)
-    changed = x.clone()
-    changed[:, 4:] += 1.0
-    assert torch.equal(transformer(x)[:, :4], transformer(changed)[:, :4])
-    assert not torch.allclose(transformer(x)[:, 4:], transformer(changed)[:, 4:])
-
-
 def test_a_width_that_heads_do_not_divide_is_refused():
     with pytest.raises(ValueError, match="width 30"):
         Transformer(layers=1, width=30, heads=4, dropout=0.0)
@@ -29,7 +21,7 @@ def test_a_width_that_heads_do_not_divide_is_refused():
 
 @pytest.mark.parametrize("kind", [torch.float32, torch.bfloat16])
 @pytest.mark.parametrize("share", [0.1, 0.5, 0.999999])
-def test_dropout_drops_its_share_and_keeps_the_mean(kind: torch.dtype, share: float):
+def test_dropout_drops_its_share_and_keeps_the_mean(kind, share):
     torch.manual_seed(0)
     x = torch.ones(3, 333, 777, dtype=kind, requires_grad=True)  # no multiple of four
     found = Dropout(share)(x)

@@ -41,9 +41,7 @@ SIZES = [(5, 30, 120), (20, 12, 300), (1, 1, 1), (11, 60, 77)]
 
 @pytest.mark.parametrize("where", ["one by one", "in a grid"])
 @pytest.mark.parametrize("sizes", [SIZES, SIZES[:1], [SIZES[1]] * 3])
-def test_packed_clips_learn_what_padded_ones_do(
-    monkeypatch: pytest.MonkeyPatch, sizes: list[tuple[int, int, int]], where: str
-):
+def test_packed_clips_learn_what_padded_ones_do(monkeypatch, sizes, where):
     monkeypatch.setattr(varlen, "attends_per_clip", lambda _: where == "one by one")
     gpt = a_model()
     losses, gradients = learned(gpt, rows_of(sizes, padded=True))

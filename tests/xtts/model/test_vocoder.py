@@ -3,32 +3,15 @@
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils import parametrize
 
-from xtts.model.shapes import VocoderShape
-from xtts.model.vocoder import Vocoder, to_channels_last
-
-SHAPES = {
-    "published": VocoderShape(upsample_initial_channel=32),
-    "embedded": VocoderShape(16, (8, 8, 4), (16, 16, 8), "2", (3, 7), ((1, 2), (2, 6))),
-}
+from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speaking
+from xtts.model.vocoder import to_channels_last
 
 
-def speaking(shape: VocoderShape) -> Vocoder:
-    torch.manual_seed(0)
-    vocoder = Vocoder(24, 32, shape).eval().requires_grad_(False)
-    for module in vocoder.modules():
-        if parametrize.is_parametrized(module, "weight"):
-            parametrize.remove_parametrizations(module, "weight")
-    return vocoder
-
-
-@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+@pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["embedded", "published"])
 @pytest.mark.parametrize(("dtype", "most"), [(torch.float32, 1e-5), (torch.bfloat16, 0.05)])
-def test_another_layout_makes_the_same_sound(
-    shape: VocoderShape, dtype: torch.dtype, most: float
-) -> None:
-    vocoder = speaking(shape)
+def test_another_layout_makes_the_same_sound(shape, dtype, most):
+    vocoder, _ = speaking(shape)
     latents, speaker = torch.randn(2, 9, 24), torch.randn(2, 32, 1)
     wanted = vocoder(latents, speaker)
     vocoder.lay_out(dtype)
@@ -37,14 +20,14 @@ def test_another_layout_makes_the_same_sound(
     assert float((found - wanted).norm() / wanted.norm()) < most
 
 
-def test_no_one_dimensional_convolution_is_left() -> None:
-    vocoder = speaking(SHAPES["published"])
+def test_no_one_dimensional_convolution_is_left():
+    vocoder, _ = speaking(LIKE_PUBLISHED)
     vocoder.lay_out(torch.float32)
     kinds = {type(module) for module in vocoder.modules()}
     assert nn.Conv2d in kinds and nn.ConvTranspose2d in kinds
     assert not kinds & {nn.Conv1d, nn.ConvTranspose1d}
 
 
-def test_what_hifigan_has_not_is_refused() -> None:
+def test_what_hifigan_has_not_is_refused():
     with pytest.raises(ValueError, match="none of HiFi-GAN's"):
         to_channels_last(nn.Sequential(nn.Conv1d(4, 4, 3, groups=2)))

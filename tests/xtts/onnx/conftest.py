@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-import torch
 
+from tests.models import drawn_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
@@ -24,10 +24,7 @@ def torch_model(base_folder: Path) -> Model:
 
 @pytest.fixture(scope="session")
 def torch_voice() -> Voice:
-    generator = torch.Generator().manual_seed(3)
-    speaker = torch.randn(1, 512, 1, generator=generator)
-    latents = torch.randn(1, 32, 64, generator=generator)
-    return Voice(latents, torch.nn.functional.normalize(speaker, dim=1))
+    return drawn_voice()
 
 
 @pytest.fixture(scope="session")

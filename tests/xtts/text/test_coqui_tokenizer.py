@@ -3,7 +3,6 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 
@@ -24,7 +23,7 @@ assert whole.torch is torch
 
 
 @pytest.mark.slow
-def test_without_torch_it_says_what_it_says_with_torch(base_folder: Path) -> None:
+def test_without_torch_it_says_what_it_says_with_torch(base_folder):
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
 
     vocabulary = str(base_folder / "vocab.json")
@@ -36,7 +35,7 @@ def test_without_torch_it_says_what_it_says_with_torch(base_folder: Path) -> Non
     assert left == []  # and importing torch afterwards is importing all of it
 
 
-def test_with_torch_it_is_coquis_own() -> None:
+def test_with_torch_it_is_coquis_own():
     import torch  # noqa: F401
     from TTS.tts.layers.xtts.tokenizer import VoiceBpeTokenizer
 

@@ -13,7 +13,7 @@ TOLD = set(FUNCTION_WORDS) - {"cs", "tr"}
 
 
 @pytest.mark.parametrize("written", NAMES)
-def test_a_language_is_never_taken_for_a_third_one(written: str) -> None:
+def test_a_language_is_never_taken_for_a_third_one(written):
     texts = (TEXTS / f"{written}.txt").read_text(encoding="utf-8").splitlines()
     assert other_language(texts, written) is None
     for named in FUNCTION_WORDS:
@@ -22,7 +22,7 @@ def test_a_language_is_never_taken_for_a_third_one(written: str) -> None:
         assert other_language(texts, "en") == written
 
 
-def test_few_words_and_unknown_languages_say_nothing() -> None:
+def test_few_words_and_unknown_languages_say_nothing():
     german = "Der Hund und die Katze sind nicht im Haus. "
     assert other_language([german * 10], "en") == "de"
     assert other_language([german], "en") is None

@@ -38,7 +38,7 @@ def said(text: str) -> str:
         ("<p>a</p><p>b</p>", [Utterance("a"), Utterance("b", PARAGRAPH_SECONDS)]),
     ],
 )
-def test_pauses_stand_between_what_is_said(text: str, expected: list[Utterance]) -> None:
+def test_pauses_stand_between_what_is_said(text, expected):
     found = utterances(text, ENGLISH)
     if found and found[-1].after == PARAGRAPH_SECONDS:
         found[-1] = Utterance(found[-1].text, found[-1].before)
@@ -66,7 +66,7 @@ def test_pauses_stand_between_what_is_said(text: str, expected: list[Utterance])
         ("<speak><p><s>One.</s> <s>Two.</s></p></speak>", "One. Two."),
     ],
 )  # fmt: skip
-def test_what_tags_make_of_a_text(text: str, expected: str) -> None:
+def test_what_tags_make_of_a_text(text, expected):
     assert said(text) == expected
 
 
@@ -75,7 +75,7 @@ def test_what_tags_make_of_a_text(text: str, expected: str) -> None:
     ["a < b and c > d", "I <3 you", "x<y", "[sic] he said", "a [b] c", "<a@b.example>", "1 < 2 > 0",
      "AT&T", "f(x) <- y", "[1:2]", "[see: this]"],
 )  # fmt: skip
-def test_a_sign_that_begins_no_tag_is_text(text: str) -> None:
+def test_a_sign_that_begins_no_tag_is_text(text):
     assert said(text) == text
 
 
@@ -106,19 +106,19 @@ def test_a_sign_that_begins_no_tag_is_text(text: str) -> None:
         ('<say-as interpret-as="digits">1<break/>2</say-as>', "holds text only"),
     ],
 )
-def test_what_is_not_known_is_refused_by_name(text: str, told: str) -> None:
+def test_what_is_not_known_is_refused_by_name(text, told):
     with pytest.raises(TextError) as refused:
         utterances(text, ENGLISH)
     assert told in str(refused.value)
 
 
 @pytest.mark.parametrize("language", ["ar", "ko"])
-def test_an_ordinal_is_refused_where_the_rules_have_none(language: str) -> None:
+def test_an_ordinal_is_refused_where_the_rules_have_none(language):
     with pytest.raises(TextError, match="'12' cannot be read as an ordinal"):
         utterances('<say-as interpret-as="ordinal">12</say-as>', rules_of(language))
 
 
-def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told() -> None:
+def test_a_minute_of_pauses_is_allowed_and_a_millisecond_more_is_told():
     tenths = "".join(f"{number}[pause:0.1s]" for number in range(600)) + "a"
     assert sum(one.before for one in utterances(tenths, None)) == pytest.approx(60.0)
     with pytest.raises(TextError, match=r"are 60\.001 s together; at most 60 s"):
@@ -149,7 +149,7 @@ PIECES = st.one_of(
 
 @settings(max_examples=400, derandomize=True)
 @given(st.lists(PIECES, max_size=8).map("".join))
-def test_fuzzed_markup_is_refused_or_gone(text: str) -> None:
+def test_fuzzed_markup_is_refused_or_gone(text):
     try:
         found = utterances(text, ENGLISH)
     except TextError as error:

@@ -2,7 +2,6 @@
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 import torch
@@ -16,12 +15,12 @@ from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder, normalizer_of
 
 
-def test_base_models_are_read_by_the_newest_rules(base_folder: Path) -> None:
+def test_base_models_are_read_by_the_newest_rules(base_folder):
     assert ModelConfig.read(DEMO).normalizer == ModelConfig.read(base_folder).normalizer == NEWEST
 
 
 @pytest.mark.parametrize("name", EXPORT_FILES)
-def test_an_export_that_names_none_began_with_coquis(tmp_path: Path, name: str) -> None:
+def test_an_export_that_names_none_began_with_coquis(tmp_path, name):
     folder = tiny_base(tmp_path)
     (folder / name).write_text("{}")
     assert ModelConfig.read(folder).normalizer == COQUI
@@ -30,21 +29,19 @@ def test_an_export_that_names_none_began_with_coquis(tmp_path: Path, name: str) 
     assert ModelConfig.read(folder).normalizer == SOTAQUE_1
 
 
-def test_a_normaliser_of_a_later_version_is_refused(tmp_path: Path) -> None:
+def test_a_normaliser_of_a_later_version_is_refused(tmp_path):
     config = tiny_base(tmp_path) / "config.json"
     config.write_text(json.dumps(naming_normalizer(json.loads(config.read_text()), "sotaque-9")))
     with pytest.raises(ConfigError, match="'sotaque-9'; this version knows coqui and sotaque-1"):
         ModelConfig.read(tmp_path)
 
 
-def test_a_checkpoint_that_names_none_began_with_coquis() -> None:
+def test_a_checkpoint_that_names_none_began_with_coquis():
     assert normalizer_of({}) == COQUI and normalizer_of({"normalizer": SOTAQUE_1}) == SOTAQUE_1
 
 
 @pytest.mark.parametrize(("provenance", "kept"), [({}, COQUI), ({"normalizer": NEWEST}, NEWEST)])
-def test_a_run_goes_on_with_what_it_began_with(
-    tmp_path: Path, base_folder: Path, provenance: dict[str, str], kept: str
-) -> None:
+def test_a_run_goes_on_with_what_it_began_with(tmp_path, base_folder, provenance, kept):
     settings, config = TrainSettings(output_dir=tmp_path), ModelConfig.read(base_folder)
     assert run_config(settings, config).normalizer == NEWEST
     saved = RunFolder(tmp_path).checkpoint_path(2)

@@ -17,7 +17,7 @@ ALPHABET = set(PHONES.values()) | set(PAUSES) | {" "}
         ("caf\u00e9", "k@fe"),
     ],
 )
-def test_words_of_the_dictionary(text: str, phones: str) -> None:
+def test_words_of_the_dictionary(text, phones):
     assert to_phones(text) == phones
 
 
@@ -31,23 +31,21 @@ def test_words_of_the_dictionary(text: str, phones: str) -> None:
         ("kitchenless", "kitchen", "l@s"),
     ],
 )
-def test_a_known_word_with_an_ending_or_another_known_word(
-    word: str, stem: str, ending: str
-) -> None:
+def test_a_known_word_with_an_ending_or_another_known_word(word, stem, ending):
     assert not is_known(word)
     assert to_phones(word) == to_phones(stem) + ending
 
 
 @pytest.mark.parametrize("word", ["zorblaxity", "qwrt", "x", "sotaque", "hjsdkf", "blave"])
-def test_any_word_is_spoken_somehow(word: str) -> None:
+def test_any_word_is_spoken_somehow(word):
     phones = to_phones(word)
     assert phones and set(phones) <= ALPHABET
 
 
-def test_each_phone_has_its_own_character() -> None:
+def test_each_phone_has_its_own_character():
     assert len(set(PHONES.values())) == len(PHONES)
     assert all(len(character) == 1 for character in PHONES.values())
 
 
-def test_another_alphabet_stays_and_so_is_reported() -> None:
+def test_another_alphabet_stays_and_so_is_reported():
     assert to_phones("da \u043c") == f"{to_phones('da')} \u043c"

@@ -29,7 +29,7 @@ def reading(folder: Path, *lists: str) -> Tokenizer:
     return TokenizerSpec(DEMO, NEWEST, tuple(paths)).open()
 
 
-def test_words_are_said_as_the_list_says_and_phones_are_the_models_letters(tmp_path: Path) -> None:
+def test_words_are_said_as_the_list_says_and_phones_are_the_models_letters(tmp_path):
     found = reading(tmp_path, LIST)
     assert found.show("NGINX and the SQL Server, SQL; not nginxes.", "en") == [
         "engine x and the sequel server, ess queue ell; not nginxes."
@@ -39,12 +39,12 @@ def test_words_are_said_as_the_list_says_and_phones_are_the_models_letters(tmp_p
     assert found.show("This is Sotaque.", "en") == ["this is sotaque."]
 
 
-def test_a_voices_own_list_wins_over_the_one_for_all(tmp_path: Path) -> None:
+def test_a_voices_own_list_wins_over_the_one_for_all(tmp_path):
     found = reading(tmp_path, LIST, "nginx = enjinx")
     assert found.show("Nginx, SQL", "en") == ["enjinx, ess queue ell"]
 
 
-def test_transcripts_are_learned_as_they_are_written(tmp_path: Path) -> None:
+def test_transcripts_are_learned_as_they_are_written(tmp_path):
     plain, listed = reading(tmp_path), reading(tmp_path, LIST)
     assert plain.encode("nginx", "en") == listed.encode("nginx", "en")
     assert plain.fingerprint == listed.fingerprint
@@ -60,17 +60,13 @@ def test_transcripts_are_learned_as_they_are_written(tmp_path: Path) -> None:
         ("a = " + "b" * 90, "at most 80 characters"),
     ],
 )
-def test_a_list_that_cannot_be_used_is_refused_with_its_line(
-    tmp_path: Path, line: str, told: str
-) -> None:
+def test_a_list_that_cannot_be_used_is_refused_with_its_line(tmp_path, line, told):
     with pytest.raises(TextError, match=r"0\.txt, line 2") as refused:
         reading(tmp_path, "# first\n" + line)
     assert told in str(refused.value)
 
 
-def test_phones_are_refused_where_the_model_reads_letters(
-    base_folder: Path, tmp_path: Path
-) -> None:
+def test_phones_are_refused_where_the_model_reads_letters(base_folder, tmp_path):
     (tmp_path / "list.txt").write_text("a = /S OW/", encoding="utf-8")
     with pytest.raises(TextError, match="this voice reads letters"):
         TokenizerSpec(base_folder, NEWEST, (tmp_path / "list.txt",)).open()

@@ -9,7 +9,7 @@ TEXTS = st.text(st.sampled_from("ab é.,!。 -5€"), max_size=300)
 
 
 @given(TEXTS, st.integers(1, 60), st.integers(1, 60))
-def test_nothing_is_lost_and_every_piece_fits(text: str, characters: int, tokens: int) -> None:
+def test_nothing_is_lost_and_every_piece_fits(text, characters, tokens):
     counted: list[int] = []
 
     def count(part: str) -> int:
@@ -24,7 +24,7 @@ def test_nothing_is_lost_and_every_piece_fits(text: str, characters: int, tokens
     assert max(counted, default=0) <= characters
 
 
-def test_sentences_come_before_clauses_and_clauses_before_words() -> None:
+def test_sentences_come_before_clauses_and_clauses_before_words():
     text = "One, two and three. Four and five, six and seven and eight and nine."
     pieces = [piece.strip() for piece in cut(text, Limits(24, 24))]
     assert pieces == [
@@ -32,11 +32,11 @@ def test_sentences_come_before_clauses_and_clauses_before_words() -> None:
     ]  # fmt: skip
 
 
-def test_words_are_cut_evenly() -> None:
+def test_words_are_cut_evenly():
     """Filled to the brim, the last piece would be one word."""
     pieces = cut("word " * 9, Limits(40, 40))
     assert [len(piece.split()) for piece in pieces] == [5, 4]
 
 
-def test_a_long_word_is_cut_where_a_new_one_begins() -> None:
+def test_a_long_word_is_cut_where_a_new_one_begins():
     assert cut("5€6€7€8€", Limits(4, 4)) == ["5€6€", "7€8€"]

@@ -44,7 +44,7 @@ def polyglot(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     max_examples=10_000, deadline=None, suppress_health_check=list(HealthCheck), derandomize=True
 )
 @given(text=TEXTS)
-def test_ids_or_a_refusal_and_nothing_else(polyglot: Tokenizer, text: str) -> None:
+def test_ids_or_a_refusal_and_nothing_else(polyglot, text):
     for language in ALL_LANGUAGES:
         started = time.process_time()
         try:
@@ -56,5 +56,5 @@ def test_ids_or_a_refusal_and_nothing_else(polyglot: Tokenizer, text: str) -> No
         assert time.process_time() - started < 1.0
 
 
-def test_the_folder_is_of_all_languages(polyglot: Tokenizer) -> None:
+def test_the_folder_is_of_all_languages(polyglot):
     assert len(polyglot.languages) == 17

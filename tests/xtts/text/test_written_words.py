@@ -48,11 +48,11 @@ def said(tokenizer: Tokenizer, pieces: list[Piece]) -> list[tuple[str, str]]:
     ("你好，world 3。", "zh", ["你", "好", "world", "3"]),
     ("さくら、咲く。", "ja", ["さくら", "咲く"]),
 ])  # fmt: skip
-def test_words_as_they_are_written(text: str, short: str, words: list[str]) -> None:
+def test_words_as_they_are_written(text, short, words):
     assert written_words(text, short) == words
 
 
-def test_numbers_and_abbreviations_keep_their_own_sound(phones: Tokenizer) -> None:
+def test_numbers_and_abbreviations_keep_their_own_sound(phones):
     pieces = phones.split("Dr. Smith paid $5.50 for 3 of the U.S. maps (left, right).", "en")
     found = said(phones, pieces)
     assert found == [
@@ -62,7 +62,7 @@ def test_numbers_and_abbreviations_keep_their_own_sound(phones: Tokenizer) -> No
     ]  # fmt: skip
 
 
-def test_letters_are_read_as_phones_are(letters: Tokenizer) -> None:
+def test_letters_are_read_as_phones_are(letters):
     found = said(letters, letters.split("Dr. No's dog paid $5, twice.", "en"))
     assert found == [
         ("Dr", "doctor"), ("No's", "no's"), ("dog", "dog"), ("paid", "paid"),
@@ -70,7 +70,7 @@ def test_letters_are_read_as_phones_are(letters: Tokenizer) -> None:
     ]  # fmt: skip
 
 
-def test_a_word_that_is_read_across_two_pieces_is_one_word(phones: Tokenizer) -> None:
+def test_a_word_that_is_read_across_two_pieces_is_one_word(phones):
     pieces = phones.split("Call 12345678901234567890123 now", "en")
     assert len(pieces) > 1 and any(word.text == "" for word in pieces[1].words)
     found = said(phones, pieces)
@@ -78,13 +78,13 @@ def test_a_word_that_is_read_across_two_pieces_is_one_word(phones: Tokenizer) ->
     assert len(found[1][1].split()) == 23
 
 
-def test_tags_are_no_words_and_aliases_are(phones: Tokenizer) -> None:
+def test_tags_are_no_words_and_aliases_are(phones):
     text = 'Go <sub alias="World Wide Web">WWW</sub> [pause:1s] <break/> on'
     words = [word.text for piece in phones.split(text, "en") for word in piece.words]
     assert words == ["Go", "World", "Wide", "Web", "on"]
 
 
-def test_every_word_has_a_place_and_places_never_go_back(phones: Tokenizer) -> None:
+def test_every_word_has_a_place_and_places_never_go_back(phones):
     draw = random.Random(1)
     parts = ["Dr.", "$5", "1,234", "3/4/2021", "10:30", "&", "U.S.", "25", "%", "hello", "it's",
              "—", "(well)", "😀", "e-mail", "2nd", "co.", "1 000", "x2", "No."]  # fmt: skip
@@ -107,7 +107,7 @@ def test_every_word_has_a_place_and_places_never_go_back(phones: Tokenizer) -> N
     assert spoken > 120
 
 
-def test_more_words_than_are_read_share_the_sound() -> None:
+def test_more_words_than_are_read_share_the_sound():
     spans = [("mille", 0, [2, 3, 4, 5])]
     found = placed(["1", "000"], spans, lambda _: 0)
     assert [word for _, word, _, _ in found] == ["1", "000"]

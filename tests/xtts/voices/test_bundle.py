@@ -23,18 +23,11 @@ def voice(base: Path) -> Path:
     files = {
         name: Written(sha256_of(base / name), (base / name).stat().st_size) for name in ALL[:3]
     }
-    bundle.write(
-        base,
-        Bundle(
-            files=files,
-            base={"name": "demo", "sha256": "b" * 64},
-            data_sha256="d" * 64,
-            epoch=3,
-            licence="free",
-            made_at="2026-11-20T20:00:00+00:00",
-            speaks_in_coqui=False,
-        ),
-    )
+    told = Bundle(
+        files=files, base={"name": "demo", "sha256": "b" * 64}, data_sha256="d" * 64, epoch=3,
+        licence="free", made_at="2026-11-20T20:00:00+00:00", speaks_in_coqui=False,
+    )  # fmt: skip
+    bundle.write(base, told)
     return base
 
 
@@ -77,8 +70,5 @@ def test_a_voice_is_opened_with_its_reference(voice):
     opened = load_voice(VoiceSpec(str(voice)))
     assert opened.reference == voice / "reference.wav"
     assert opened.model.config.weights == "random"
-
-
-def test_a_voice_that_is_not_there_is_named():
     with pytest.raises(BundleError, match="There is no voice at nowhere"):
         load_voice(VoiceSpec("nowhere"))

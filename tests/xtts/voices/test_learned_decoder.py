@@ -22,7 +22,7 @@ def kept(folder: Path, learned: LearnedDecoder = LEARNED) -> RunFolder:
     return run
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_what_is_written_is_read(tmp_path):
     run = kept(tmp_path)
     found = learned_decoder.read(run)
     assert found is not None and replace(found, file=None) == LEARNED
@@ -32,18 +32,14 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"epoch": 1}'])
-def test_a_damaged_record_leaves_the_bases_decoder(
-    tmp_path: Path, content: str, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_damaged_record_leaves_the_bases_decoder(tmp_path, content, caplog):
     run = kept(tmp_path)
     run.best_decoder_record.write_text(content)
     assert learned_decoder.read(run) is None
     assert "best_decoder.json cannot be used and is left out" in caplog.text
 
 
-def test_other_tensors_than_were_recorded_leave_the_bases_decoder(
-    tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_other_tensors_than_were_recorded_leave_the_bases_decoder(tmp_path, caplog):
     run = kept(tmp_path)
     run.best_decoder.write_bytes(run.best_decoder.read_bytes()[:-1] + b"x")
     assert learned_for(run, None) is None and "best_decoder.safetensors" in caplog.text
@@ -53,5 +49,5 @@ def test_other_tensors_than_were_recorded_leave_the_bases_decoder(
     ("changed", "better"),
     [({}, True), ({"distance_after": 2.0}, False), ({"harder": True}, False)],
 )
-def test_what_is_no_better_is_told_apart(changed: dict[str, float], better: bool) -> None:
+def test_what_is_no_better_is_told_apart(changed, better):
     assert replace(LEARNED, **changed).better == better

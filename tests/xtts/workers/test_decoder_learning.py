@@ -53,15 +53,15 @@ def learned(speaker: FileSpeaker, decoder: Path) -> DecoderLearned:
     return speaker.ask(request(decoder))
 
 
-def test_clips_that_it_did_not_learn_from_come_nearer(learned: DecoderLearned) -> None:
+def test_clips_that_it_did_not_learn_from_come_nearer(learned):
     assert learned.distance_after < 0.99 * learned.distance_before
     assert (learned.clips, learned.steps) == (8, 6)
 
 
 @pytest.mark.slow
 def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
-    speaker: FileSpeaker, learned: DecoderLearned, decoder: Path, tmp_path: Path
-) -> None:
+    speaker, learned, decoder, tmp_path
+):
     before = torch.random.get_rng_state()
     speaker.ask(request(tmp_path / "again.safetensors"))
     assert (tmp_path / "again.safetensors").read_bytes() == decoder.read_bytes()
@@ -69,7 +69,7 @@ def test_the_same_clips_and_seed_give_the_same_and_no_random_state_moves(
 
 
 @pytest.mark.usefixtures("learned")
-def test_it_changes_the_sound_and_no_word(decoder: Path) -> None:
+def test_it_changes_the_sound_and_no_word(decoder):
     """As many codes, and so as many samples; in float32 and as it is laid out to speak fast."""
     from xtts.inference.voice import read_reference, voice_from_reference
 
@@ -91,7 +91,7 @@ def _said(model: Model, who: Voice) -> torch.Tensor:
 
 
 @pytest.mark.usefixtures("learned")
-def test_its_tensors_are_named_as_published(decoder: Path) -> None:
+def test_its_tensors_are_named_as_published(decoder):
     base = loading.read_tensors(DEMO / "model.pth")
     found = learned_decoder.read_tensors(decoder)
     names = {name for name in base if name.startswith("hifigan_decoder.waveform_decoder.")}
@@ -99,7 +99,7 @@ def test_its_tensors_are_named_as_published(decoder: Path) -> None:
     assert all(found[name].shape == base[name].shape for name in names)
 
 
-def test_what_was_not_learned_is_the_bases(tmp_path: Path) -> None:
+def test_what_was_not_learned_is_the_bases(tmp_path):
     """Weight norm is folded to learn, and unfolded to be kept: the same weights come out of it."""
     model, base = loading.load_model(DEMO), loading.read_tensors(DEMO / "model.pth")
     kept = vocoder.published_names(model.vocoder, base)
@@ -108,9 +108,7 @@ def test_what_was_not_learned_is_the_bases(tmp_path: Path) -> None:
         assert torch.allclose(one, other, rtol=1e-6, atol=1e-8)
 
 
-def test_it_tells_how_far_it_is_and_stops_when_told_so(
-    speaker: FileSpeaker, tmp_path: Path
-) -> None:
+def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
     """What hears of it ends it, as `train.sampling.sampler.InProcessSpeaker` does at a stop."""
     told: list[float] = []
 
@@ -124,20 +122,18 @@ def test_it_tells_how_far_it_is_and_stops_when_told_so(
     assert told == [*10 * [0.0], 0.25, 0.5] and not (tmp_path / "none.safetensors").exists()
 
 
-def test_many_clips_take_no_more_than_a_quarter_of_the_time(
-    speaker: FileSpeaker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_many_clips_take_no_more_than_a_quarter_of_the_time(speaker, tmp_path, monkeypatch):
     monkeypatch.setattr(decoder_learning, "FEWEST_PREPARED", 8)
     found = speaker.ask(request(tmp_path / "few.safetensors", 10, budget_seconds=1e-3))
     assert found.clips == 7  # of eight that were prepared, one judges
 
 
-def test_no_time_leaves_the_bases_own(speaker: FileSpeaker, tmp_path: Path) -> None:
+def test_no_time_leaves_the_bases_own(speaker, tmp_path):
     found = speaker.ask(request(tmp_path / "none.safetensors", budget_seconds=0.0))
     assert found.steps == 0 and found.distance_after == found.distance_before
 
 
-def test_forced_latents_are_those_of_speaking(speaker: FileSpeaker) -> None:
+def test_forced_latents_are_those_of_speaking(speaker):
     """What the GPT says of given codes is what decoding made of them one by one."""
     from xtts.inference.torch_backend import TorchUtterance, decode
     from xtts.inference.voice import read_reference, voice_from_reference
@@ -153,6 +149,6 @@ def test_forced_latents_are_those_of_speaking(speaker: FileSpeaker) -> None:
     assert torch.allclose(found, torch.stack(said.latents)[: len(codes)], atol=1e-4)
 
 
-def test_too_few_clips_are_told(speaker: FileSpeaker, tmp_path: Path) -> None:
+def test_too_few_clips_are_told(speaker, tmp_path):
     with pytest.raises(DecoderLearningError, match=r"at least 4 clips .* of 3 there are 2"):
         speaker.ask(request(tmp_path / "none.safetensors", 3))

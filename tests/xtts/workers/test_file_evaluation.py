@@ -71,8 +71,8 @@ def checkpoint(folder: Path, base: Path, shift: float = 0.0) -> Path:
 
 
 def test_relabelled_base_weights_are_the_base_to_the_bit(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path, base_folder: Path
-) -> None:
+    speaker, request_of_base, tmp_path, base_folder
+):
     base = speaker.ask(request_of_base)
     same = checkpoint(tmp_path / "same", base_folder)
     assert speaker.ask(replace(request_of_base, weights=same)).sentences == base.sentences
@@ -84,9 +84,7 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
     assert half not in (base.sentences, speaker.ask(tuned).sentences)
 
 
-def test_another_decoder_changes_the_sound_and_no_code(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path
-) -> None:
+def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base, tmp_path):
     own = speaker.ask(request_of_base).sentences
     decoder = tmp_path / "best_decoder.safetensors"
     published = loading.read_tensors(speaker.base / "model.pth")
@@ -98,8 +96,8 @@ def test_another_decoder_changes_the_sound_and_no_code(
 
 
 def test_the_base_reads_as_the_run_that_it_is_compared_with(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest, tmp_path: Path, base_folder: Path
-) -> None:
+    speaker, request_of_base, tmp_path, base_folder
+):
     """A run from before there was a normaliser of ours keeps Coqui's; its base has to as well."""
     old = checkpoint(tmp_path / "old", base_folder, shift=0.02)  # its provenance names none
     asked = replace(request_of_base, sentences=(task("It is 1/2 past 3 on the 4th.", 1),))
@@ -110,9 +108,7 @@ def test_the_base_reads_as_the_run_that_it_is_compared_with(
     assert base.words or not base.finished
 
 
-def test_a_sentence_without_an_end_is_ended_and_told(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest
-) -> None:
+def test_a_sentence_without_an_end_is_ended_and_told(speaker, request_of_base):
     found = speaker.ask(request_of_base).sentences
     for one in found:
         assert one.codes <= 2.5 * (1 + 0.5 * one.text_tokens) + 21
@@ -123,9 +119,7 @@ def test_a_sentence_without_an_end_is_ended_and_told(
     assert not Path(str(request_of_base.sentences[2].out)).exists()
 
 
-def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_a_recogniser_listens_to_what_has_a_sound_and_ended(monkeypatch, tmp_path):
     """By the embedded voice: random weights may never end."""
     lengths, names = list[int](), list[tuple[str, str]]()
 
@@ -154,17 +148,13 @@ def test_a_recogniser_listens_to_what_has_a_sound_and_ended(
     assert lengths[:2] == pytest.approx([16_000 * one.seconds for one in found[:2]], rel=0.03)
 
 
-def test_a_budget_ends_between_groups_and_changes_no_sentence(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest
-) -> None:
+def test_a_budget_ends_between_groups_and_changes_no_sentence(speaker, request_of_base):
     everything = speaker.ask(request_of_base).sentences
     short = speaker.ask(replace(request_of_base, budget_seconds=0.001)).sentences
     assert short == everything[:8]
 
 
-def test_a_trial_says_what_each_part_costs_and_changes_nothing(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest
-) -> None:
+def test_a_trial_says_what_each_part_costs_and_changes_nothing(speaker, request_of_base):
     before, spoken = torch.get_rng_state(), speaker.ask(request_of_base).sentences
     found = speaker.ask(
         TrialRequest(SynthesisRequest("one two three", "en"), request_of_base.reference)
@@ -175,17 +165,7 @@ def test_a_trial_says_what_each_part_costs_and_changes_nothing(
     assert speaker.ask(request_of_base).sentences == spoken
 
 
-def test_speaking_draws_from_no_global_random_state(
-    speaker: FileSpeaker, request_of_base: EvaluateRequest
-) -> None:
-    before = torch.get_rng_state()
-    speaker.ask(request_of_base)
-    assert torch.equal(before, torch.get_rng_state())
-
-
-def test_recordings_and_the_bases_own_voices_are_heard(
-    base_folder: Path, request_of_base: EvaluateRequest, tmp_path: Path
-) -> None:
+def test_recordings_and_the_bases_own_voices_are_heard(base_folder, request_of_base, tmp_path):
     base = tmp_path / "base"
     base.mkdir()
     for path in base_folder.iterdir():
@@ -224,7 +204,7 @@ def tokenizer() -> Tokenizer:
     return Tokenizer(ModelConfig.read(DEMO), DEMO)
 
 
-def test_speaking_goes_on_while_a_group_is_heard(tokenizer: Tokenizer) -> None:
+def test_speaking_goes_on_while_a_group_is_heard(tokenizer):
     slow = Slow()
     with BackgroundHearing(slow, tokenizer) as hearing:
         hearing.begin([task("One two."), task("Three.")], [SOUND, None], [SAID, SAID])
@@ -241,14 +221,7 @@ def test_speaking_goes_on_while_a_group_is_heard(tokenizer: Tokenizer) -> None:
     assert slow.groups == [1, 1]
 
 
-def test_without_a_recogniser_nothing_changes(tokenizer: Tokenizer) -> None:
-    with BackgroundHearing(None, tokenizer) as hearing:
-        hearing.begin([task("One.")], [SOUND], [SAID])
-        hearing.catch_up()
-        assert hearing.told([SAID]) == [SAID]
-
-
-def test_what_a_recogniser_raises_is_raised(tokenizer: Tokenizer) -> None:
+def test_what_a_recogniser_raises_is_raised(tokenizer):
     class Broken:
         def hear(self, waveforms: Sequence[np.ndarray]) -> list[str]:
             raise MemoryError(len(waveforms))

@@ -21,6 +21,8 @@ from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import remember_hash, sha256_of
+from tests.processes import gone
+from tests.processes import open_files as open_files
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -35,9 +37,8 @@ QUICK = "tests.xtts.workers.quick_worker"
 
 @pytest.fixture
 def worker() -> Iterator[Worker]:
-    found = Worker(Path("base"), ComputeConfig(), module=QUICK)
-    yield found
-    found.close()
+    with contextlib.closing(Worker(Path("base"), ComputeConfig(), module=QUICK)) as found:
+        yield found
 
 
 def request(folder: Path, text: str = "hello") -> SpeakRequest:
@@ -50,32 +51,7 @@ def failure(worker: Worker, asked: SpeakRequest, timeout_seconds: float = 30.0) 
     return found.value
 
 
-def open_files(pid: int) -> set[str]:
-    """What a process has open; a file that it closes while one looks is none of them."""
-    found = set()
-    for number in os.listdir(f"/proc/{pid}/fd"):
-        with contextlib.suppress(FileNotFoundError):
-            found.add(os.readlink(f"/proc/{pid}/fd/{number}"))
-    return found
-
-
-def gone(pid: int, within_seconds: float = 5.0) -> bool:
-    """Whether a process that is not ours to wait for ends in time."""
-    end = time.monotonic() + within_seconds
-    while time.monotonic() < end:
-        try:
-            state = Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-        except FileNotFoundError:
-            return True
-        if state == "Z":
-            return True
-        time.sleep(0.02)
-    return False
-
-
-def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
-    worker: Worker, tmp_path: Path
-) -> None:
+def test_start_does_not_wait_and_prints_do_not_break_the_protocol(worker, tmp_path):
     begun = time.monotonic()
     worker.start()
     assert time.monotonic() - begun < 0.2
@@ -89,7 +65,7 @@ def test_start_does_not_wait_and_prints_do_not_break_the_protocol(
     assert first is not None and gone(first)
 
 
-def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path: Path) -> None:
+def test_a_refusal_is_an_answer_and_the_child_lives_on(worker, tmp_path):
     failed = failure(worker, request(tmp_path, "refuse"))
     assert (failed.reason_code, str(failed)) == ("refused", "The reference is silent.")
     assert worker.pid is not None
@@ -110,9 +86,8 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker: Worker, tmp_path:
     ],
 )  # fmt: skip
 def test_a_fault_is_told_and_the_next_call_has_a_new_child(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path,
-    fault: str, reason_code: str, words: str, outcome: Outcome | None,
-) -> None:  # fmt: skip
+    monkeypatch, worker, tmp_path, fault, reason_code, words, outcome
+):
     exits = fault.startswith("exit")
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", "" if exits else fault)
     failed = failure(worker, request(tmp_path, fault))
@@ -124,7 +99,7 @@ def test_a_fault_is_told_and_the_next_call_has_a_new_child(
     assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
-def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch):
     says = [""]
     monkeypatch.setattr(cuda_errors, "poisoned", lambda _device: says[0])
     error = SotaqueError("The reference is silent.")
@@ -138,21 +113,16 @@ def test_a_refusal_by_a_dead_gpu_is_a_fault(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 @pytest.mark.parametrize(("clean", "path"), [(False, "/somebody's"), (True, "clean")])
-def test_how_a_child_is_to_compute_is_passed_on(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clean: bool, path: str
-) -> None:
+def test_how_a_child_is_to_compute_is_passed_on(monkeypatch, tmp_path, clean, path):
     monkeypatch.setenv("LD_LIBRARY_PATH", "/somebody's")
     compute = ComputeConfig("cpu", precision="bf16", cudnn=False, clean_libraries=clean)
-    worker = Worker(Path("base"), compute, module=QUICK)
-    said = str(failure(worker, request(tmp_path, "compute")))
-    worker.close()
+    with contextlib.closing(Worker(Path("base"), compute, module=QUICK)) as worker:
+        said = str(failure(worker, request(tmp_path, "compute")))
     assert said == " ".join((path, *compute.command_line()))
 
 
 @pytest.mark.parametrize("fault", ["hang", "SIGSTOP"])
-def test_a_child_that_hangs_is_killed(
-    monkeypatch: pytest.MonkeyPatch, worker: Worker, tmp_path: Path, fault: str
-) -> None:
+def test_a_child_that_hangs_is_killed(monkeypatch, worker, tmp_path, fault):
     monkeypatch.setenv("SOTAQUE_WORKER_FAULT", fault)
     worker.start()
     pid = worker.pid
@@ -162,7 +132,7 @@ def test_a_child_that_hangs_is_killed(
 
 
 @pytest.mark.slow
-def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Path) -> None:
+def test_what_a_hanging_child_started_ends_with_it(worker, tmp_path):
     left = tmp_path / "pid"
     failure(worker, request(tmp_path, f"grandchild {left}"), timeout_seconds=2.0)
     assert gone(int(left.read_text()))
@@ -172,17 +142,15 @@ def test_what_a_hanging_child_started_ends_with_it(worker: Worker, tmp_path: Pat
     ("base", "code", "words"),
     [("slow", "hang", "getting ready"), ("refused", "refused", "model.pth is missing.")],
 )
-def test_a_child_that_does_not_get_ready_says_why(
-    tmp_path: Path, base: str, code: str, words: str
-) -> None:
+def test_a_child_that_does_not_get_ready_says_why(tmp_path, base, code, words):
     seconds = 0.5 if base == "slow" else 60.0
-    worker = Worker(Path(base), ComputeConfig(), module=QUICK, start_seconds=seconds)
-    failed = failure(worker, request(tmp_path))
-    worker.close()
+    made = Worker(Path(base), ComputeConfig(), module=QUICK, start_seconds=seconds)
+    with contextlib.closing(made) as worker:
+        failed = failure(worker, request(tmp_path))
     assert failed.reason_code == code and words in str(failed)
 
 
-def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_path: Path) -> None:
+def test_a_child_killed_between_two_requests_is_replaced(worker, tmp_path):
     worker.ask(request(tmp_path), 30)
     assert worker.pid is not None
     os.kill(worker.pid, signal.SIGKILL)
@@ -191,14 +159,14 @@ def test_a_child_killed_between_two_requests_is_replaced(worker: Worker, tmp_pat
     assert worker.ask(request(tmp_path), 30).audio_seconds == 0.1
 
 
-def test_a_child_tells_how_far_it_is(worker: Worker, tmp_path: Path) -> None:
+def test_a_child_tells_how_far_it_is(worker, tmp_path):
     told: list[float] = []
     found = worker.ask(request(tmp_path, "steps 4"), 30, progress=told.append)
     assert told == [0.25, 0.5, 0.75, 1.0] and found.audio_seconds == 0.1
 
 
 @pytest.mark.parametrize("doing", ["when never", "steps 100000"])
-def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path, doing: str) -> None:
+def test_a_stop_does_not_wait_for_the_sample(worker, tmp_path, doing):
     begun = time.monotonic()
     with pytest.raises(WorkerFailed) as found:
         worker.ask(request(tmp_path, doing), 30, lambda: True)
@@ -206,7 +174,7 @@ def test_a_stop_does_not_wait_for_the_sample(worker: Worker, tmp_path: Path, doi
     assert time.monotonic() - begun < 5 and worker.pid is None
 
 
-def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
+def test_the_child_dies_with_a_parent_that_is_killed(tmp_path):
     parent = subprocess.Popen(
         [sys.executable, "-c", textwrap.dedent(f"""
             import time
@@ -229,7 +197,7 @@ def test_the_child_dies_with_a_parent_that_is_killed(tmp_path: Path) -> None:
     assert gone(pid)
 
 
-def test_death_by_the_kernels_memory_killer() -> None:
+def test_death_by_the_kernels_memory_killer():
     assert death(-signal.SIGKILL, "", oom_killed=True).reason_code == "out_of_memory"
     # The count may have risen for somebody else's sake.
     assert death(-signal.SIGSEGV, "", oom_killed=True).reason_code == "crashed"
@@ -246,6 +214,11 @@ def recording(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+def speaking(base: Path) -> contextlib.closing[Worker]:
+    """The worker as a run starts it."""
+    return contextlib.closing(Worker(base, ComputeConfig(threads=1), keep_weights=False))
+
+
 def checkpoint(base: Path, path: Path, change: float) -> Path:
     """The base's learning part, moved, as a file that `xtts.voices.run_folder` reads."""
     weights = {
@@ -257,15 +230,11 @@ def checkpoint(base: Path, path: Path, change: float) -> Path:
     return path
 
 
-def test_the_tiny_model_speaks_with_the_weights_it_is_given(
-    base_folder: Path, recording: Path, tmp_path: Path
-) -> None:
+def test_the_tiny_model_speaks_with_the_weights_it_is_given(base_folder, recording, tmp_path):
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
     broken = checkpoint(base_folder, tmp_path / "broken.pt", float("nan"))
-    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
-    out = tmp_path / "out.wav"
-    try:
-        hashes = []
+    out, hashes = tmp_path / "out.wav", []
+    with speaking(base_folder) as worker:
         for weights in (None, moved, None):
             spoken = worker.ask(SpeakRequest(HELLO, recording, out, weights), 120)
             assert spoken.audio_seconds == soundfile.info(out).frames / 24_000 > 0
@@ -275,14 +244,12 @@ def test_the_tiny_model_speaks_with_the_weights_it_is_given(
         failed = failure(worker, SpeakRequest(HELLO, recording, out, broken), 120)
         assert failed.reason_code == "not_finite"
         assert worker.pid is not None
-    finally:
-        worker.close()
 
 
 @pytest.mark.slow
 def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
-    base_folder: Path, recording: Path, tmp_path: Path
-) -> None:
+    base_folder, recording, tmp_path
+):
     """Told by a lie: of this file the parent knows another hash than it has. A file that was
     changed since is hashed by the child itself."""
     moved = checkpoint(base_folder, tmp_path / "checkpoint_epoch_1.pt", 0.02)
@@ -290,27 +257,23 @@ def test_what_the_parent_has_written_is_not_hashed_again_by_its_child(
     write_manifest(moved.with_suffix(".json"), Manifest(1, 1, {moved.name: told}))
     remember_hash(moved, told.sha256)
     asked = SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved)
-    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
-    try:
+    with speaking(base_folder) as worker:
         assert worker.ask(asked, 120).audio_seconds > 0
         os.utime(moved)
         failed = failure(worker, asked, 120)
         assert "is damaged: its SHA-256 is" in str(failed) and worker.pid is not None
-    finally:
-        worker.close()
 
 
 @pytest.mark.slow
 def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
-    base_folder: Path, recording: Path, tmp_path: Path
-) -> None:
+    base_folder, recording, tmp_path
+):
     """What an epoch's sample waits for is reading its weights and speaking, not imports and frozen
     parts: those are there, unasked, while the first epoch is learned."""
     moved = checkpoint(base_folder, tmp_path / "moved.pt", 0.02)
-    worker = Worker(base_folder, ComputeConfig(threads=1), keep_weights=False)
     began = time.monotonic()
-    worker.start()
-    try:
+    with speaking(base_folder) as worker:
+        worker.start()
         worker._received("getting ready", 120, lambda: False)
         worker._ready = True
         ready = time.monotonic()
@@ -318,6 +281,4 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
         assert "libtorch" in mapped and "soundfile" in mapped
         spoken = worker.ask(SpeakRequest(HELLO, recording, tmp_path / "out.wav", moved), 120)
         answered = time.monotonic()
-    finally:
-        worker.close()
     assert spoken.seconds <= answered - ready < ready - began

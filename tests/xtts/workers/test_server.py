@@ -41,7 +41,7 @@ def answer(ensemble: SpeechServer) -> dict[str, Any]:
     raise AssertionError("no answer")
 
 
-def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
     """An epoch that the trainer prunes between the look and the reading."""
 
     def gone(*_: object) -> None:
@@ -54,9 +54,7 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch: pytest.Mo
     assert said["reason"] == "checkpoint_epoch_1.pt cannot be read (No such file or directory)."
 
 
-def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(
-    tmp_path: Path,
-) -> None:
+def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
     """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
     ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
     ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
@@ -64,10 +62,8 @@ def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(
     def speak(name: str) -> None:
         recording = tmp_path / name
         recording.touch()
-        message = {
-            "do": "speak", "id": name, "key": "v", "recording": str(recording), "ask": ASK,
-        }  # fmt: skip
-        list(ensemble.take(message))
+        asked = {"id": name, "key": "v", "recording": str(recording), "ask": ASK}
+        list(ensemble.take({"do": "speak", **asked}))
         while ensemble.waiting:
             list(ensemble.step())
             time.sleep(0.001)
@@ -128,7 +124,7 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
-def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins: bool) -> None:
+def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     """Ids that the model lacks, no piece at all: whatever a request is, the others go on."""
     server, crowd = SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret"))
     server._crowds["v"] = crowd  # type: ignore[assignment]
@@ -141,22 +137,6 @@ def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins: bool)
         assert crowd.left == ["s1"] and server._began == {}
     assert (said["say"], said["id"], said["reason_code"]) == ("failed", "s1", "internal")
     assert "IndexError in test_server.py:" in said["reason"] and "secret" not in said["reason"]
-
-
-def test_a_fault_of_the_device_at_a_request_ends_the_child() -> None:
-    server = SpeechServer(ComputeConfig(), 1, texts=Written())
-    server._crowds["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))  # type: ignore[assignment]
-    with pytest.raises(RuntimeError, match="cuFFT"):
-        list(server._enter({"id": "s1", "key": "v", "ask": ASK}, Mute()))  # type: ignore[arg-type]
-
-
-def test_any_other_error_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(*_: object) -> None:
-        raise KeyError("a fault of ours")
-
-    monkeypatch.setattr("xtts.voices.loading.load_voice", wrong)
-    with pytest.raises(KeyError):
-        answer(SpeechServer(ComputeConfig(), 1, texts=Written()))
 
 
 class Ready(Mute):
@@ -177,28 +157,34 @@ class Ready(Mute):
         return type("Crowd", (Refusing,), {"count": count - 1, "prepare": lambda _self: None})()
 
 
-def test_an_opened_voice_tells_how_many_may_speak(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready())
-    said = answer(SpeechServer(ComputeConfig(), 16, texts=Written()))
+def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> SpeechServer:
+    """A server beside whose one voice another is opened, whose crowd may fail."""
+    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(error))
+    server = SpeechServer(ComputeConfig(), 16, texts=Written())
+    server._standing["v"], server._crowds["v"] = Mute(), Refusing()
+    return server
+
+
+def test_an_opened_voice_tells_how_many_may_speak(monkeypatch):
+    said = answer(opened(monkeypatch))
     assert (said["say"], said["slots"]) == ("opened", 15)
 
 
-def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go_on(monkeypatch):
     """The second voice of a promotion, on a card of 8 GB."""
-    short = torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 3.84 GiB.")
-    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(short))
-    ensemble = SpeechServer(ComputeConfig(), 16, texts=Written())
-    ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
-    said = answer(ensemble)
+    server = opened(monkeypatch, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
+    said = answer(server)
     assert (said["say"], said["reason_code"]) == ("failed", "out_of_memory")
-    assert list(ensemble._crowds) == ["v"]
-    assert list(ensemble.step()) == []
+    assert list(server._crowds) == ["v"] and list(server.step()) == []
 
 
-def test_a_dead_gpu_while_opening_still_ends_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_of_the_device_or_of_ours_ends_the_child(monkeypatch):
+    """While a voice is opened, and at a request."""
     dead = torch.AcceleratorError("CUDA error: an illegal memory access was encountered")
-    monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(dead))
-    with pytest.raises(torch.AcceleratorError):
-        answer(SpeechServer(ComputeConfig(), 16, texts=Written()))
+    for error in (dead, KeyError("a fault of ours")):
+        with pytest.raises(type(error)):
+            answer(opened(monkeypatch, error))
+    server = SpeechServer(ComputeConfig(), 1, texts=Written())
+    server._crowds["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))
+    with pytest.raises(RuntimeError, match="cuFFT"):
+        list(server._enter({"id": "s1", "key": "v", "ask": ASK}, Mute()))

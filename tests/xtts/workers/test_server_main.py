@@ -5,6 +5,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.models import tiny_base
+from tests.models import tiny_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers import server_main
 
@@ -56,26 +57,33 @@ class Talk:
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    made = []
-    for seed in (0, 1):
-        folder = tiny_base(tmp_path_factory.mktemp("voice") / f"seed{seed}", seed=seed)
-        wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
-        soundfile.write(folder / "reference.wav", wave, 22_050)
-        made.append(folder)
-    return made[0], made[1]
+    folder = tmp_path_factory.mktemp("voices")
+    return tiny_voice(folder / "seed0", 0), tiny_voice(folder / "seed1", 1)
 
 
-@pytest.fixture(scope="module")
-def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
-    found = Talk(latents_folder=tmp_path_factory.mktemp("latents"))
-    opened = found.open("a", folders[0])
-    assert opened["say"] == "opened" and opened["own_voice"] and opened["languages"] == ["en", "pt"]
+@contextmanager
+def talking(folder: Path, **compute: Any) -> Iterator[Talk]:
+    """A child that has opened a voice; it ends when nobody talks to it any more."""
+    found = Talk(**compute)
+    found.opened = opened = found.open("a", folder)
+    assert opened["say"] == "opened", opened
+    assert opened["own_voice"] and opened["languages"] == ["en", "pt"]
     yield found
     found.child.stdin.close()
     assert found.child.wait(20) == 0
 
 
-def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk: Talk) -> None:
+@pytest.fixture(scope="module")
+def talk(folders: tuple[Path, Path], tmp_path_factory: pytest.TempPathFactory) -> Iterator[Talk]:
+    with talking(folders[0], latents_folder=tmp_path_factory.mktemp("latents")) as found:
+        yield found
+
+
+def test_alone_and_in_a_crowd_it_is_the_same_to_the_bit(talk):
+    says_the_same_alone_and_in_a_crowd(talk)
+
+
+def says_the_same_alone_and_in_a_crowd(talk: Talk) -> None:
     talk.say("alone", "a", seed=5)
     alone = talk.until("done", "alone")["pcm"]["alone"]
     assert len(alone) > 2000
@@ -97,13 +105,13 @@ def next_done(talk: Talk, pcm: dict[str, bytes]) -> dict[str, Any]:
             return header
 
 
-def test_who_is_cancelled_says_no_more(talk: Talk) -> None:
+def test_who_is_cancelled_says_no_more(talk):
     talk.say("c", "a", max_codes=60, seed=1)
     talk.send(do="cancel", id="c")
     assert talk.until("cancelled", "c")["say"] == "cancelled"
 
 
-def test_a_long_text_pauses_between_its_pieces(talk: Talk) -> None:
+def test_a_long_text_pauses_between_its_pieces(talk):
     """Its slots go to others meanwhile; nothing of it is computed until it is told to go on."""
     text = "one more sentence that is rather long, with words in it. " * 12
     talk.say("long", "a", text=text, max_codes=8)
@@ -121,7 +129,7 @@ def test_a_long_text_pauses_between_its_pieces(talk: Talk) -> None:
     assert found["say"] == "done" and 1 < found["cut_pieces"] <= pauses + 1
 
 
-def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
+def test_who_is_cancelled_between_two_pieces_is_gone(talk):
     text = "one more sentence that is rather long, with words in it. " * 12
     talk.say("left", "a", text=text, max_codes=8)
     assert talk.until("paused", "left")["say"] == "paused"
@@ -132,15 +140,19 @@ def test_who_is_cancelled_between_two_pieces_is_gone(talk: Talk) -> None:
     assert next_done(talk, {})["id"] == "next"
 
 
-def test_a_refusal_is_an_answer(talk: Talk) -> None:
-    talk.say("r", "a", text="…!")
-    found = talk.until("done", "r")
-    assert (found["say"], found["reason_code"]) == ("failed", "refused")
+def test_a_refusal_is_an_answer(talk):
+    refuses_what_cannot_be_spoken(talk)
     talk.send(do="open", id="n", key="n", voice={"name": "/nowhere"})
     assert "There is no voice at" in talk.until("opened", "n")["reason"]
 
 
-def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_path: Path) -> None:
+def refuses_what_cannot_be_spoken(talk: Talk) -> None:
+    talk.say("r", "a", text="…!")
+    found = talk.until("done", "r")
+    assert (found["say"], found["reason_code"]) == ("failed", "refused")
+
+
+def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk, tmp_path):
     path = tmp_path / "anna.wav"
     wave = np.random.default_rng(9).normal(0, 0.1, 40_000).astype("float32")
     soundfile.write(path, wave, 16_000)
@@ -156,9 +168,7 @@ def test_a_recording_becomes_a_voice_and_its_latents_are_kept(talk: Talk, tmp_pa
     assert talk.until("heard", "bad")["reason_code"] == "refused"
 
 
-def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
-    talk: Talk, folders: tuple[Path, Path]
-) -> None:
+def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(talk, folders):
     talk.say("before", "a", seed=3)
     before = talk.until("done", "before")["pcm"]["before"]
     talk.say("during", "a", seed=3)
@@ -172,9 +182,7 @@ def test_another_voice_is_opened_while_one_speaks_and_that_one_finishes(
     talk.send(do="close", key="b")
 
 
-def test_without_a_recording_it_says_its_own_word_and_nothing_else(
-    talk: Talk, folders: tuple[Path, Path], tmp_path: Path
-) -> None:
+def test_without_a_recording_it_says_its_own_word_and_nothing_else(talk, folders, tmp_path):
     folder = shutil.copytree(folders[0], tmp_path / "mute")
     (folder / "reference.wav").unlink()
     assert talk.open("m", folder)["own_voice"] is False
@@ -184,10 +192,3 @@ def test_without_a_recording_it_says_its_own_word_and_nothing_else(
     found = talk.until("done", "own")
     assert found["say"] == "done" and len(found["pcm"]["own"]) > 2000
     talk.send(do="close", key="m")
-
-
-@pytest.mark.slow
-def test_it_ends_with_its_parents_pipe(folders: tuple[Path, Path]) -> None:
-    talk = Talk()
-    talk.child.stdin.close()
-    assert talk.child.wait(20) == 0

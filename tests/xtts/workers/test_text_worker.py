@@ -81,14 +81,14 @@ def odd() -> Iterator[TextWorker]:
     made.close()
 
 
-def test_it_reads_as_the_tokenizer_does(worker: TextWorker, folder: Path) -> None:
+def test_it_reads_as_the_tokenizer_does(worker, folder):
     text = "Hello there, Mr. Smith. " * 40
     own = Tokenizer(ModelConfig.read(folder), folder)
     found = worker.read(spec(folder), text, "en")
     assert [piece.ids for piece in found] == [piece.ids for piece in own.split(text, "en")]
 
 
-def test_pauses_come_with_the_pieces(worker: TextWorker, folder: Path) -> None:
+def test_pauses_come_with_the_pieces(worker, folder):
     found = worker.read(
         spec(folder), "[pause:1s]hello[pause:500ms]there<break time='250ms'/>", "en"
     )
@@ -96,9 +96,7 @@ def test_pauses_come_with_the_pieces(worker: TextWorker, folder: Path) -> None:
 
 
 @pytest.mark.parametrize("language", NUMBERED)
-def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(
-    worker: TextWorker, folder: Path, language: str
-) -> None:
+def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(worker, folder, language):
     before = worker.pid
     for text in (NUMBERED[language], "9" * 307, f"{NUMBERED[language]}. " * 100):
         started = time.monotonic()
@@ -112,7 +110,7 @@ def test_numbers_of_fourteen_languages_are_read_or_refused_in_time(
     assert worker.pid == before
 
 
-def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path) -> None:
+def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
     """A normaliser that never ends: the processor's time counts, and the process goes on."""
     slow = """
         import xtts.text.tokenizer, xtts.workers.text_worker, sys
@@ -143,8 +141,8 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder: Path)
     ],
 )
 def test_a_text_is_blamed_for_what_ended_its_process_only_where_it_was_the_reason(
-    odd: TextWorker, monkeypatch: pytest.MonkeyPatch, text: str, error: type[Exception], told: str
-) -> None:
+    odd, monkeypatch, text, error, told
+):
     monkeypatch.setattr(text_worker, "CPU_SECONDS", 0.2)
     odd.open(spec(Path("x")))
     before = odd.pid
@@ -158,9 +156,7 @@ def test_a_text_is_blamed_for_what_ended_its_process_only_where_it_was_the_reaso
         os.kill(before or 0, 0)
 
 
-def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(
-    odd: TextWorker, tmp_path: Path
-) -> None:
+def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(odd, tmp_path):
     odd.open(spec(Path("x")))
     assert odd.pid
     os.kill(odd.pid, signal.SIGKILL)
@@ -170,13 +166,11 @@ def test_a_process_that_was_killed_is_replaced_and_the_text_is_read(
     odd.open(spec(Path("y")))  # so is one that a voice is to be opened in
 
 
-def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(
-    worker: TextWorker, tmp_path: Path
-) -> None:
+def test_a_folder_that_cannot_be_read_is_told_when_it_is_opened(worker, tmp_path):
     with pytest.raises(SotaqueError, match=r"config\.json is missing"):
         worker.open(spec(tmp_path))
 
 
-def test_a_process_that_does_not_start_is_told_when_a_voice_is_opened(tmp_path: Path) -> None:
+def test_a_process_that_does_not_start_is_told_when_a_voice_is_opened(tmp_path):
     with pytest.raises(SotaqueError, match="does not start"):
         TextWorker((sys.executable, "-c", "raise SystemExit(1)")).open(spec(tmp_path))

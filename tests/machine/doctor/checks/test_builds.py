@@ -22,24 +22,24 @@ LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")
         ("-1", "cuda", Severity.FAIL),
     ],
 )
-def test_hidden_gpus(value: str, device: str, status: Severity) -> None:
+def test_hidden_gpus(value, device, status):
     found = visible_gpus({"CUDA_VISIBLE_DEVICES": value}, ALL_NODES, MachineSettings(device=device))
     assert found and found.status is status
 
 
-def test_a_variable_that_is_not_set_hides_nothing() -> None:
+def test_a_variable_that_is_not_set_hides_nothing():
     assert visible_gpus({}, ALL_NODES, MachineSettings()) is None
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": ""}, Nodes(), MachineSettings()) is None
 
 
-def test_a_build_without_cuda_beside_a_gpu() -> None:
+def test_a_build_without_cuda_beside_a_gpu():
     plain = torch_build(version="2.11.0+cpu", cuda="", architectures=(), libraries={})
     found = judge_torch(plain, ALL_NODES, managed(), LOADED, Container())
     assert found.status is Severity.WARN and "TORCH_BACKEND=cu130" in found.fix
     assert judge_torch(plain, Nodes(), Managed(), Driver(), Container()).status is Severity.OK
 
 
-def test_foreign_libraries_are_a_warning_until_something_fails() -> None:
+def test_foreign_libraries_are_a_warning_until_something_fails():
     build = torch_build(libraries={"libcufft.so.12": ("/opt/cuda/lib64/libcufft.so.12",)})
     found = library_path(build, {"LD_PRELOAD": "/opt/x.so"}, computer(gpu()))
     assert found and found.status is Severity.WARN
@@ -51,6 +51,6 @@ def test_foreign_libraries_are_a_warning_until_something_fails() -> None:
     assert found and found.status is Severity.WARN
 
 
-def test_prohibited_is_worse_than_exclusive() -> None:
+def test_prohibited_is_worse_than_exclusive():
     found = compute_mode(managed(mode="Prohibited"))
     assert found and found.status is Severity.FAIL and "-c DEFAULT" in found.fix

@@ -20,14 +20,14 @@ LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")
         ("Unable to determine the device handle for GPU0: GPU is lost.", False, "Reboot"),
     ],
 )
-def test_a_driver_that_does_not_answer(fault: str, inside: bool, words: str) -> None:
+def test_a_driver_that_does_not_answer(fault, inside, words):
     told = Managed((), "nvidia-smi", fault)
     found = driver(LOADED, Graphics(), ALL_NODES, told, Container(inside))
     assert found and found.status is Severity.FAIL
     assert words in found.fix and fault in found.evidence
 
 
-def test_half_a_driver() -> None:
+def test_half_a_driver():
     half = replace(LOADED, libcuda="", libcuda_fault="libcuda.so.1: cannot open")
     outside = driver(half, Graphics(), ALL_NODES, managed(), Container())
     inside = driver(half, Graphics(), ALL_NODES, managed(), Container(True))
@@ -35,7 +35,7 @@ def test_half_a_driver() -> None:
     assert "NVIDIA_DRIVER_CAPABILITIES" in inside.fix
 
 
-def test_nodes_that_are_not_ours_to_open() -> None:
+def test_nodes_that_are_not_ours_to_open():
     shut = replace(ALL_NODES, closed=("nvidia0",))
     found = device_nodes(LOADED, shut, Container())
     assert found and found.status is Severity.FAIL and "usermod" in found.fix

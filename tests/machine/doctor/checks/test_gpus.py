@@ -19,7 +19,7 @@ LOADED = Driver("580.95.05", libcuda="/usr/lib/libcuda.so.1")
         ("nothing of the kind", Severity.OK, "no fault"),
     ],
 )
-def test_the_kernels_last_word(line: str, status: Severity, words: str) -> None:
+def test_the_kernels_last_word(line, status, words):
     found = kernel_log((line,), LOADED, managed())
     assert found and found.status is status
     assert words in found.observed + found.meaning

@@ -23,9 +23,7 @@ from tests.machine.doctor.simulated import ALL_NODES, torch_build
         ({"onnxruntime": "1", "onnxruntime-gpu": "1"}, "13.0", "", "", Severity.WARN, "chance"),
     ],
 )  # fmt: skip
-def test_onnx_runtime_beside_a_gpu(
-    packages: dict[str, str], cuda: str, alone: str, beside: str, status: Severity, words: str
-) -> None:
+def test_onnx_runtime_beside_a_gpu(packages, cuda, alone, beside, status, words):
     found = onnx_runtime(
         OnnxRuntime(packages, cuda, alone, beside), torch_build(), ALL_NODES, Container()
     )

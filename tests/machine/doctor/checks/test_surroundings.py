@@ -28,20 +28,18 @@ from tests.machine.readings.places import write
         (20_000_000_000, 1_867_929_118, Severity.OK),
     ],
 )
-def test_the_disk_is_measured_by_the_model(
-    free_bytes: int, model_bytes: int, status: Severity
-) -> None:
+def test_the_disk_is_measured_by_the_model(free_bytes, model_bytes, status):
     place = Storage(Path("/data"), free_bytes, 10**12)
     assert disk(MachineSettings(model_bytes=model_bytes), place).status is status
 
 
-def test_a_folder_that_cannot_be_written_is_worse_than_a_full_one() -> None:
+def test_a_folder_that_cannot_be_written_is_worse_than_a_full_one():
     place = Storage(Path("/data"), 10**12, 10**12, "read-only file system")
     found = disk(MachineSettings(), place)
     assert found.status is Severity.FAIL and "read-only" in found.evidence
 
 
-def test_memory_counts_for_the_cpu_only() -> None:
+def test_memory_counts_for_the_cpu_only():
     small = replace(computer(), memory_bytes=8_000_000_000)
     full_size = MachineSettings(base_model="xtts_v2")
     assert memory(full_size, small).status is Severity.WARN
@@ -61,7 +59,7 @@ def test_memory_counts_for_the_cpu_only() -> None:
         (TrialSpeech("cuda:0", 1.0, 2.6, 0.1, None), Severity.WARN),
     ],
 )
-def test_speech(spoken: TrialSpeech, status: Severity) -> None:
+def test_speech(spoken, status):
     (found,) = speech((spoken,))
     assert (found.id, found.status) == (f"speech_{spoken.device}", status)
 
@@ -78,9 +76,8 @@ def test_speech(spoken: TrialSpeech, status: Severity) -> None:
     ],
 )
 def test_what_a_program_would_refuse_is_told_in_its_own_words(
-    lines: str, program: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    lines, program, tmp_path, capsys, monkeypatch
+):
     dotenv = write(tmp_path, {".env": lines}) / ".env"
     told = {"train": train.preflight.refusals(dotenv), "api": api.preflight.refusals(dotenv)}
     refused = tuple((name, one) for name, sentences in told.items() for one in sentences)
@@ -95,6 +92,6 @@ def test_what_a_program_would_refuse_is_told_in_its_own_words(
     assert capsys.readouterr().err.strip().replace(".env", str(dotenv)) == finding.meaning
 
 
-def test_settings_that_both_programs_accept_are_no_finding(tmp_path: Path) -> None:
+def test_settings_that_both_programs_accept_are_no_finding(tmp_path):
     dotenv = write(tmp_path, {".env": "NUM_EPOCHS=3\nAPI_PORT=8005\n"}) / ".env"
     assert train.preflight.refusals(dotenv) == api.preflight.refusals(dotenv) == []

@@ -1,12 +1,14 @@
 """The embedded voice under guard: its own heads, its faults made by patched logits."""
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
+from tests.xtts.inference.crowds import said_in
 from xtts.inference import torch_backend
 from xtts.inference.alignment import heads
 from xtts.inference.alignment.guard import Ending
@@ -51,13 +53,13 @@ def patch(monkeypatch) -> Iterator[Callable[[Patch], None]]:
     yield use
 
 
-def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice) -> None:
+def test_the_heads_of_config_json_are_those_that_a_measurement_finds(voice):
     assert voice.heads == voice.model.config.alignment_heads
     measured = heads.measured(voice.backend(), voice.own)
     assert set(measured) == set(voice.heads) and 1 <= len(measured) <= 3
 
 
-def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain) -> None:
+def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain):
     guard = voice.guard(ASK)
     assert np.array_equal(voice.synthesize_guarded(ASK, guard), plain)
     assert [piece.as_dict() for piece in guard.pieces] == [
@@ -72,7 +74,7 @@ def test_where_nothing_is_wrong_the_guard_changes_no_bit(voice, plain) -> None:
     assert len(chunks[-1]) >= 0.45 * 24_000 and len(chunks) > 1
 
 
-def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, patch) -> None:
+def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, patch):
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 12 else None)
     guard = voice.guard(ASK)
     again = voice.synthesize_guarded(ASK, guard)
@@ -81,7 +83,7 @@ def test_an_utterance_that_went_wrong_is_spoken_again_with_another_seed(voice, p
     assert np.array_equal(again, voice.synthesize_guarded(next_seed, None))
 
 
-def test_what_stays_unfinished_is_told(voice, patch, plain) -> None:
+def test_what_stays_unfinished_is_told(voice, patch, plain):
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number % 13 == 12 else None)
     guard = voice.guard(ASK)
     found = voice.synthesize_guarded(ASK, guard)
@@ -93,7 +95,7 @@ def test_what_stays_unfinished_is_told(voice, patch, plain) -> None:
 @pytest.mark.parametrize("streamed", [False, True])
 def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
     voice, patch, plain, streamed, monkeypatch
-) -> None:
+):
     shape = voice.model.config.gpt
     monkeypatch.setattr(type(shape), "max_codes", property(lambda _: 80))
     patch(lambda _, logits: logits[STOP].fill_(-1e4))
@@ -112,35 +114,25 @@ def test_sound_behind_the_last_word_is_cut_off_unless_it_has_left(
         assert abs(len(found) - len(plain)) < 0.5 * 24_000
 
 
-def test_the_batcher_says_and_tells_the_same(voice, patch, plain) -> None:
+def test_the_batcher_says_and_tells_the_same(voice, patch, plain):
     """Two at once, whole; the logits of one are patched in its first attempt."""
-    crowd = voice.crowd(2)
-    crowd.enter("one", voice.own, SynthesisRequest(ASK.text, "en", seed=1, whole=True))
-    crowd.enter("two", voice.own, SynthesisRequest("Hello.", "en", seed=3, whole=True))
-    sound: dict[str, list[Tensor]] = {}
-    pieces = {}
+    asked = {
+        "one": SynthesisRequest(ASK.text, "en", seed=1, whole=True),
+        "two": SynthesisRequest("Hello.", "en", seed=3, whole=True),
+    }
     patch(lambda number, logits: logits[STOP].fill_(1e4) if number == 16 else None)
-    while crowd.busy:
-        for said in crowd.step():
-            sound.setdefault(said.name, []).extend(said.chunks)
-            if said.done:
-                pieces[said.name] = said.pieces[0]
-    attempts = {name: piece.attempts for name, piece in pieces.items()}
-    assert sorted(attempts.values()) == [1, 2]
-    assert all(piece.ending is Ending.GOOD and piece.aligned for piece in pieces.values())
-    seeds = {
-        name: seed + RETRY_SEED_STRIDE * (attempts[name] - 1)
-        for name, seed in (("one", 1), ("two", 3))
-    }
-    wanted = {
-        name: voice.synthesize_guarded(SynthesisRequest(text, "en", seed=seeds[name]), None)
-        for name, text in (("one", ASK.text), ("two", "Hello."))
-    }
-    for name, found in sound.items():
-        assert torch.allclose(torch.cat(found), torch.from_numpy(wanted[name]), atol=1e-4)
+    done = [said for said in said_in(voice.crowd(2), voice.own, asked) if said.done]
+    assert sorted(said.pieces[0].attempts for said in done) == [1, 2]
+    for said in done:
+        (piece,), ask = said.pieces, asked[said.name]
+        assert piece.ending is Ending.GOOD and piece.aligned
+        seed = ask.seed + RETRY_SEED_STRIDE * (piece.attempts - 1)
+        wanted = voice.synthesize_guarded(replace(ask, seed=seed, whole=False), None)
+        # Whole, it comes at its end.
+        assert np.allclose(torch.cat(list(said.chunks)), wanted, atol=1e-4)
 
 
-def test_attention_is_what_the_whole_row_gives(voice) -> None:
+def test_attention_is_what_the_whole_row_gives(voice):
     """The queries that were kept, against attention computed over the row at once."""
     model, head = voice.model, voice.heads[0]
     ids = torch.tensor(model.tokenizer.split(ASK.text, "en")[0].ids)
@@ -172,7 +164,7 @@ def test_attention_is_what_the_whole_row_gives(voice) -> None:
     assert found.shape == wanted.shape and np.allclose(found, wanted.numpy(), atol=1e-4)
 
 
-def test_every_word_has_its_time(voice) -> None:
+def test_every_word_has_its_time(voice):
     guard = voice.guard(ASK)
     sound = voice.synthesize_guarded(ASK, guard)
     tokenizer = voice.model.tokenizer

@@ -2,7 +2,6 @@
 
 import json
 import logging
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,7 +27,7 @@ def test_the_heads_that_follow_are_chosen_the_best_first_and_at_most_three():
     assert choose([spoken(seed) for seed in range(3)]) == ()
 
 
-def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path, caplog):
+def test_what_was_measured_is_kept_and_not_measured_again(tmp_path, caplog):
     path, asked = path_of(tmp_path, "ab12"), []
 
     def measure():
@@ -45,20 +44,16 @@ def test_what_was_measured_is_kept_and_not_measured_again(tmp_path: Path, caplog
 
 @pytest.mark.parametrize("told", [True, False])
 def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
-    tmp_path: Path,
-    caplog: pytest.LogCaptureFixture,
-    monkeypatch: pytest.MonkeyPatch,
-    told: bool,
-) -> None:
+    tmp_path, caplog, monkeypatch, told
+):
     """All names of a published file, few layers. told: config.json says that they are random."""
     folder = tiny_base(tmp_path / "voice", coqui_vocoder=True)
-    config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     if not told:
+        config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         del config["sotaque"]["weights"]
-    (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
-    voice = load_voice(
-        VoiceSpec(str(folder)), ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
-    )
+        (folder / "config.json").write_text(json.dumps(config), encoding="utf-8")
+    compute = ComputeConfig(precision="fp32", latents_folder=tmp_path / "kept")
+    voice = load_voice(VoiceSpec(str(folder)), compute)
     with caplog.at_level(logging.INFO):
         assert voice.heads == ()
     assert "o attention head" in caplog.text and "follows the text" in caplog.text
@@ -66,9 +61,10 @@ def test_random_weights_in_the_published_layout_follow_nothing_and_say_so(
     assert len(kept) == (0 if told else 1)
     monkeypatch.setattr(type(voice.model.config.gpt), "max_codes", property(lambda _: 40))
     # It never stops, and that is told without attention.
-    guard = voice.guard(SynthesisRequest("one two.", "en"))
+    request = SynthesisRequest("one two.", "en")
+    guard = voice.guard(request)
     assert guard is not None and guard.heads == ()
     guard.retries = 0
-    sound = voice.synthesize_guarded(SynthesisRequest("one two.", "en"), guard)
+    sound = voice.synthesize_guarded(request, guard)
     (piece,) = guard.pieces
     assert (piece.aligned, piece.times, piece.faulty) == (False, None, True) and len(sound)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+from tests.xtts.inference.crowds import said_in, sounds_of
 from xtts.inference import torch_backend
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
 from xtts.inference.alignment.guarded_piece import SpokenPiece
@@ -86,18 +87,11 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 
 
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
-    crowd = voice.crowd(8)
-    for number in range(8):
-        crowd.enter(str(number), voice.own, SynthesisRequest(TEXT, "en", seed=number))
-    found = []
-    while crowd.busy:
-        found += [said.pieces[0] for said in crowd.step() if said.done]
-    return found
+    asked = {str(number): SynthesisRequest(TEXT, "en", seed=number) for number in range(8)}
+    return [said.pieces[0] for said in said_in(voice.crowd(8), voice.own, asked) if said.done]
 
 
-def test_every_backend_says_the_same_of_the_same_codes(
-    torchs: LoadedVoice, exported: dict[str, LoadedVoice], good: list[int], force: ForcedCodes
-) -> None:
+def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, force):
     assert set(exported["fp32"].heads) == set(torchs.heads)
     faulty = (good[: len(good) // 2], [*good[:-5], *good[len(good) // 2 : -5], *good[-5:]])
     for codes in (good, *faulty):
@@ -119,24 +113,18 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
         "whole": voice.synthesize_guarded(ask, voice.guard(ask)),
         "streamed": np.concatenate(list(voice.stream_guarded(ask, voice.guard(ask)))),
     }
-    crowd, chunks = voice.crowd(4), dict[str, list[Any]]()
-    for number in range(4):
-        one = SynthesisRequest(TEXT, "en", seed=number, speed=speed, whole=number % 2 == 0)
-        crowd.enter(f"among others {number}", voice.own, one)
-    while crowd.busy:
-        for said in crowd.step():
-            chunks.setdefault(said.name, []).extend(np.asarray(chunk) for chunk in said.chunks)
-            if said.done:
-                assert [piece.ending for piece in said.pieces] == [Ending.GOOD] * guarded
-    return found | {name: np.concatenate(told) for name, told in chunks.items()}
+    asked = {
+        f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0)
+        for number in range(4)
+    }
+    return found | sounds_of(voice.crowd(4), voice.own, asked)
 
 
 @pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])
 @pytest.mark.parametrize("speed", [1.0, 1.5])
 def test_where_nothing_is_wrong_the_guard_changes_no_bit(
-    torchs: LoadedVoice, exported: dict[str, LoadedVoice], good: list[int], force: ForcedCodes,
-    kind: str, speed: float,
-) -> None:  # fmt: skip
+    torchs, exported, good, force, kind, speed
+):
     voice = torchs if kind == "torch" else exported[kind]
     force.codes = good
     without = sounds(voice, guarded=False, speed=speed)

@@ -20,7 +20,7 @@ def piece(times: np.ndarray | None = TIMES, seconds: float = 1.2) -> SpokenPiece
     return SpokenPiece([1] * 10, Ending.GOOD, "", 1, False, True, 24, seconds, times)
 
 
-def test_pauses_speed_and_later_pieces_move_words() -> None:
+def test_pauses_speed_and_later_pieces_move_words():
     read = [replace(READ, before=0.5, after=1.0), READ]
     found = words_of_speech(read, [piece(), piece()])
     assert found == [
@@ -31,13 +31,13 @@ def test_pauses_speed_and_later_pieces_move_words() -> None:
     assert faster == [TimedWord("$5", 0.1, 0.3), TimedWord("paid", 0.35, 0.5)]
 
 
-def test_what_was_cut_off_is_over_with_the_sound() -> None:
+def test_what_was_cut_off_is_over_with_the_sound():
     assert words_of_speech([READ], [piece(seconds=0.5)]) == [
         TimedWord("$5", 0.2, 0.5), TimedWord("paid", 0.5, 0.5),
     ]  # fmt: skip
 
 
-def test_a_word_of_two_pieces_is_told_once_with_the_second() -> None:
+def test_a_word_of_two_pieces_is_told_once_with_the_second():
     read = [READ, replace(READ, words=(WordSpan("", 1, 3), WordSpan("now", 5, 6)))]
     words = SpokenWords(read)
     words.sounded(1.2)
@@ -46,20 +46,20 @@ def test_a_word_of_two_pieces_is_told_once_with_the_second() -> None:
     assert words.ended(piece()) == [TimedWord("paid", 0.7, 1.6), TimedWord("now", 1.7, 1.9)]
 
 
-def test_a_word_of_which_nothing_is_said_stands_between_its_neighbours() -> None:
+def test_a_word_of_which_nothing_is_said_stands_between_its_neighbours():
     read = replace(READ, words=(WordSpan("a", 1, 4), WordSpan("(?)", 5, 4), WordSpan("b", 5, 9)))
     found = words_of_speech([read], [piece()])
     assert found == [TimedWord("a", 0.1, 0.5), TimedWord("(?)", 0.5, 0.5), TimedWord("b", 0.5, 1.0)]
 
 
-def test_a_path_that_overlaps_gives_times_that_do_not() -> None:
+def test_a_path_that_overlaps_gives_times_that_do_not():
     times = np.array([[0.0, 0.5]] * 6 + [[0.3, 0.9]] * 6)
     found = words_of_speech([READ], [piece(times=times)])
     assert found is not None
     assert found[0].end_time <= found[1].start_time <= found[1].end_time
 
 
-def test_without_a_path_nothing_is_known() -> None:
+def test_without_a_path_nothing_is_known():
     assert words_of_speech([READ, READ], [piece(), piece(times=None)]) is None
     assert words_of_speech([], []) is None
     assert len(TIMES) == len(READ.ids) + 2

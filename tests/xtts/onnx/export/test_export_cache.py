@@ -1,8 +1,8 @@
 """The exports that a service keeps: made once, made again when damaged, the oldest let go."""
 
 import os
-import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -25,28 +25,20 @@ def needed(base_folder: Path) -> tuple[Path, str, str]:
     return base_folder, sha256_of(base_folder / "model.pth"), "int8"
 
 
-def test_two_at_once_make_it_once(needed: tuple[Path, str, str], tmp_path: Path) -> None:
-    found: list[Path] = []
-    both = [
-        threading.Thread(
-            target=lambda: found.append(
-                export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home)
-            )
-        )
-        for _ in range(2)
-    ]
-    for one in both:
-        one.start()
-    for one in both:
-        one.join()
+def test_two_at_once_make_it_once(needed, tmp_path):
+    def kept(_: int) -> Path:
+        return export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home)
+
+    with ThreadPoolExecutor(2) as both:
+        found = list(both.map(kept, range(2)))
     assert found[0] == found[1] and folder.verified(found[0], "int8").kinds == ("int8",)
     made = (found[0] / folder.NAME).stat().st_mtime_ns
-    assert export_cache.kept_export(tmp_path / "onnx", *needed, run=at_home) == found[0]
+    assert kept(3) == found[0]
     assert (found[0] / folder.NAME).stat().st_mtime_ns == made
 
 
 @pytest.mark.slow
-def test_a_damaged_one_is_made_again(needed: tuple[Path, str, str], tmp_path: Path) -> None:
+def test_a_damaged_one_is_made_again(needed, tmp_path):
     to = export_cache.kept_export(tmp_path, *needed, run=at_home)
     for harm in ("vocoder.onnx.data", "onnx.json"):
         (to / harm).write_bytes(b"damage")
@@ -54,9 +46,7 @@ def test_a_damaged_one_is_made_again(needed: tuple[Path, str, str], tmp_path: Pa
         folder.verified(to)
 
 
-def test_the_ones_used_last_stay_and_what_was_killed_goes(
-    needed: tuple[Path, str, str], tmp_path: Path
-) -> None:
+def test_the_ones_used_last_stay_and_what_was_killed_goes(needed, tmp_path):
     to = export_cache.kept_export(tmp_path, *needed, run=at_home)
     for age in range(1, KEPT + 2):
         old = tmp_path / f"old{age}"
@@ -70,7 +60,7 @@ def test_the_ones_used_last_stay_and_what_was_killed_goes(
 
 
 @pytest.mark.slow
-def test_one_that_fails_says_why(base_folder: Path, tmp_path: Path) -> None:
+def test_one_that_fails_says_why(base_folder, tmp_path):
     (tmp_path / "bad.pt").write_bytes(b"no checkpoint")
     with pytest.raises(OnnxError, match=r"could not be exported as ONNX: .*bad\.pt"):
         export_cache.kept_export(
@@ -79,7 +69,7 @@ def test_one_that_fails_says_why(base_folder: Path, tmp_path: Path) -> None:
     assert [path.name for path in (tmp_path / "onnx").iterdir()] == [".lock"]
 
 
-def test_one_that_hangs_is_ended_and_told(needed: tuple[Path, str, str], tmp_path: Path) -> None:
+def test_one_that_hangs_is_ended_and_told(needed, tmp_path):
     def hangs(_command: Sequence[str], limit_seconds: float) -> ProcessResult:
         return ProcessResult(None, "", "", limit_seconds, "no answer", hung=True)
 

@@ -1,12 +1,10 @@
 """What a traced graph holds, and what it leaves where it is."""
 
-from pathlib import Path
-
 from xtts.onnx.export import exporter, graphs
 from xtts.onnx.export.tracing import traced
 
 
-def test_a_trace_leaves_the_weights_where_they_are(base_folder: Path) -> None:
+def test_a_trace_leaves_the_weights_where_they_are(base_folder):
     """It sees others in their place, so that 1.5 GB at full size are not read for it."""
     gpt = exporter.mapped(base_folder).gpt
     before = {name: value.data_ptr() for name, value in gpt.state_dict().items()}

@@ -1,9 +1,6 @@
 """Speaking with ONNX Runtime: what torch says, whole or in a stream, and without torch."""
 
-import subprocess
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -36,9 +33,8 @@ TIE = 1e-4
 @pytest.mark.parametrize("text", ["one two.", TEXT, "a", "the river, the river and the river!"])
 @pytest.mark.parametrize("penalty", [1.0, 5.0])
 def test_greedy_codes_are_torchs_up_to_a_tie(
-    text: str, penalty: float, torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel,
-    onnx_voice: Voice,
-) -> None:  # fmt: skip
+    text, penalty, torch_model, torch_voice, onnx_model, onnx_voice
+):
     rules = SamplingParams(greedy=True, repetition_penalty=penalty)
     wanted, tied = torchs_codes(torch_model, torch_voice, text, rules, 60)
     found = codes_of(onnx_model, onnx_voice, text, rules, 60)
@@ -47,7 +43,7 @@ def test_greedy_codes_are_torchs_up_to_a_tie(
 
 
 @pytest.mark.slow
-def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path: Path) -> None:
+def test_the_embedded_voice_says_what_it_says_with_torch(tmp_path):
     """Learned weights, at the sizes that are in the package: codes up to a tie, and the sound."""
     exporter.export(exporter.source_of_folder(DEMO), tmp_path / "demo", ["fp32"])
     ours, theirs = (
@@ -99,8 +95,8 @@ def codes_of(
 
 
 def test_the_waveform_is_torchs_within_a_thousandth(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice
-) -> None:
+    torch_model, torch_voice, onnx_model, onnx_voice
+):
     rules = replace(onnx_model.config.decoding, greedy=True)
     for text in (TEXT, LONG):
         request = SynthesisRequest(text, "en", sampling=rules, max_codes=30)
@@ -112,9 +108,7 @@ def test_the_waveform_is_torchs_within_a_thousandth(
 
 @pytest.mark.parametrize("text", [TEXT, LONG, "a"])
 @pytest.mark.parametrize("speed", [1.0, 1.3, 0.7])
-def test_a_stream_joined_is_the_whole(
-    text: str, speed: float, onnx_model: OnnxModel, onnx_voice: Voice
-) -> None:
+def test_a_stream_joined_is_the_whole(text, speed, onnx_model, onnx_voice):
     request = SynthesisRequest(text, "en", seed=5, speed=speed, max_codes=70)
     whole = speech.synthesize(OnnxBackend(onnx_model), onnx_voice, request)
     chunks = list(speech.stream(OnnxBackend(onnx_model), onnx_voice, request))
@@ -122,35 +116,3 @@ def test_a_stream_joined_is_the_whole(
     assert joined.shape == whole.shape
     assert np.abs(joined - whole).max() < 1e-5
     assert len(chunks) > 2 or len(whole) < 24_000
-
-
-ALONE = """
-import sys
-import numpy as np
-from pathlib import Path
-from xtts.inference import speech
-from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.speech import Voice
-from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.backend import OnnxBackend
-loaded = model.load_onnx_model(Path(sys.argv[1]), ComputeConfig(low_memory=True))
-random = np.random.default_rng(0)
-voice = Voice(
-    random.standard_normal((1, 32, 64)).astype(np.float32),
-    random.standard_normal((1, 512, 1)).astype(np.float32),
-)
-request = SynthesisRequest(sys.argv[2], "en", max_codes=10)
-assert len(speech.synthesize(OnnxBackend(loaded), voice, request))
-left = [name for name in ("torch", "TTS", "transformers", "onnx") if name in sys.modules]
-print(left, int(open("/proc/self/statm").read().split()[1]) * 4096)
-"""
-
-
-def test_nothing_of_torch_is_in_the_process(onnx_folder: Path) -> None:
-    """`python -m benchmarks low_memory --sentences` and its test say that it stays as little."""
-    command = [sys.executable, "-c", ALONE, str(onnx_folder), TEXT]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600, check=True)
-    left, resident = done.stdout.strip().rsplit(" ", 1)
-    assert left == "[]"
-    assert int(resident) < 250e6  # torch alone would be 560

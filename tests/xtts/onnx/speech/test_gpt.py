@@ -3,26 +3,22 @@
 import copy
 
 import numpy as np
-import onnxruntime
-import pytest
 import torch
 
 from xtts.inference import torch_backend
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import TorchUtterance, decode
-from xtts.inference.voice import Voice
-from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
-from xtts.onnx.speech.gpt import BLOCK, Past
-from xtts.onnx.speech.loading import OnnxModel, load_onnx_model
+from xtts.onnx.speech.gpt import BLOCK
+from xtts.onnx.speech.loading import load_onnx_model
 
 IDS = [5, 9, 13, 20]
 
 
 def test_latents_and_logits_are_torchs_at_every_step(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice
-) -> None:
+    torch_model, torch_voice, onnx_model, onnx_voice
+):
     gpt = torch_model.gpt
     codes = torch.arange(1, 50)
     with torch.inference_mode():
@@ -42,33 +38,7 @@ def test_latents_and_logits_are_torchs_at_every_step(
         assert np.abs(logits - their_logits[0].numpy()).max() < 1e-5
 
 
-def test_what_is_unused_of_the_past_is_not_seen(onnx_model: OnnxModel) -> None:
-    few, many = Past(onnx_model.config.gpt, 8), Past(onnx_model.config.gpt, 200)
-    for part in (many._keys, many._values):
-        part[:] = 7.0
-    random = np.random.default_rng(0)
-    for time in (5, 1, 1):
-        embedded = random.standard_normal((1, time, 64)).astype(np.float32)
-        one, other = (onnx_model.gpt._run(embedded, past) for past in (few, many))
-        assert np.abs(one[1] - other[1]).max() < 1e-5
-
-
-def test_rows_of_one_batch_may_have_pasts_of_any_length(onnx_model: OnnxModel) -> None:
-    session: onnxruntime.InferenceSession = onnx_model.gpt._session
-    pasts = [Past(onnx_model.config.gpt, 16) for _ in range(2)]
-    random = np.random.default_rng(0)
-    for past, time in zip(pasts, (3, 9), strict=True):
-        onnx_model.gpt._run(random.standard_normal((1, time, 64)).astype(np.float32), past)
-    rows = random.standard_normal((2, 1, 64)).astype(np.float32)
-    feeds = [past.feed() for past in pasts]
-    together = {name: np.concatenate([feed[name] for feed in feeds]) for name in feeds[0]}
-    _, logits, *_ = session.run(None, {"embedded": rows, **together})
-    for row, past in enumerate(pasts):
-        _, alone = onnx_model.gpt._run(rows[row : row + 1], past)
-        assert np.abs(logits[row] - alone).max() < 1e-5
-
-
-def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: Voice) -> None:  # type: ignore[no-untyped-def]
+def test_int8_is_near(onnx_model, onnx_folder, onnx_voice):
     rounded = load_onnx_model(onnx_folder, ComputeConfig(precision="int8"))
     _, exact, _ = onnx_model.gpt.begin(onnx_voice.latents, IDS)
     _, near, _ = rounded.gpt.begin(onnx_voice.latents, IDS)
@@ -77,9 +47,8 @@ def test_int8_is_near(onnx_model: OnnxModel, onnx_folder, onnx_voice: Voice) -> 
 
 
 def test_where_every_head_looks_is_where_torchs_looks(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
+    torch_model, torch_voice, onnx_model, onnx_voice, monkeypatch
+):
     """The same codes through both; the text's span has START and STOP."""
     gpt, codes = torch_model.gpt, list(range(1, 30))
     shape = gpt.shape
@@ -99,7 +68,7 @@ def test_where_every_head_looks_is_where_torchs_looks(
         assert np.abs(found[head] - wanted[head]).max() < 1e-4
 
 
-def test_an_export_of_an_earlier_version_speaks_and_tells_nothing(onnx_model: OnnxModel) -> None:
+def test_an_export_of_an_earlier_version_speaks_and_tells_nothing(onnx_model):
     """Its graph has four outputs."""
     new = onnx_model.gpt._session
 

@@ -11,11 +11,8 @@ from xtts import audio
 from xtts.__main__ import main
 from xtts.inference import latents_file, voice
 from xtts.inference.compute_config import ComputeConfig
-from xtts.inference.voice import Voice
-from xtts.model.loading import Model
 from xtts.onnx.speech import conditioning
 from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.loading import OnnxModel
 
 
 def speaking(folder: Path, out: Path, *more: str) -> int:
@@ -23,9 +20,7 @@ def speaking(folder: Path, out: Path, *more: str) -> int:
     return main([*words, *more])
 
 
-def test_it_speaks_with_stored_latents(
-    onnx_folder: Path, torch_voice: Voice, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_it_speaks_with_stored_latents(onnx_folder, torch_voice, tmp_path, capsys):
     stored = tmp_path / "voice.safetensors"
     latents_file.write(stored, torch_voice)
     for name, more in (("a.wav", ()), ("b.wav", ()), ("c.wav", ("--low-memory",))):
@@ -36,23 +31,21 @@ def test_it_speaks_with_stored_latents(
     assert (tmp_path / "a.wav").read_bytes() == (tmp_path / "b.wav").read_bytes()
 
 
-def test_it_says_whose_voice_is_missing(
-    onnx_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert speaking(onnx_folder, tmp_path / "a.wav") == 2
-    assert "holds no voice of its own" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ((), "holds no voice of its own"),
+        (("--precision", "int4"), "speaks in fp32 and int8, not in int4"),
+    ],
+)
+def test_it_says_whose_voice_or_which_precision_is_missing(
+    onnx_folder, tmp_path, capsys, more, told
+):
+    assert speaking(onnx_folder, tmp_path / "a.wav", *more) == 2
+    assert told in capsys.readouterr().err
 
 
-def test_a_precision_that_is_not_there_is_refused(
-    onnx_folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert speaking(onnx_folder, tmp_path / "a.wav", "--precision", "int4") == 2
-    assert "speaks in fp32 and int8, not in int4" in capsys.readouterr().err
-
-
-def test_a_recording_is_heard_as_torch_hears_it(
-    onnx_folder: Path, onnx_model: OnnxModel, torch_model: Model, tmp_path: Path
-) -> None:
+def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_model, tmp_path):
     recording = tmp_path / "who.wav"
     sound = 0.1 * torch.randn(60_000, generator=torch.Generator().manual_seed(0))
     audio.write_wav(recording, sound, 22_050)
@@ -66,12 +59,12 @@ def test_a_recording_is_heard_as_torch_hears_it(
     assert speaking(onnx_folder, tmp_path / "a.wav", "--reference", str(recording)) == 0
 
 
-def test_low_memory_rounds_bounds_threads_and_keeps_nothing() -> None:
+def test_low_memory_rounds_bounds_threads_and_keeps_nothing():
     options = model.session_options(ComputeConfig(low_memory=True))
     assert (options.threads, options.arena, options.spinning) == (1, False, False)
 
 
-def test_threads_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_are_those_that_this_process_may_use(monkeypatch):
     """ONNX Runtime's own choice is every core of the machine, whatever a container allows."""
     monkeypatch.setattr(model, "cpu_count", lambda: 3)
 
@@ -86,5 +79,5 @@ def test_threads_are_those_that_this_process_may_use(monkeypatch: pytest.MonkeyP
     [("auto", 1024, False, "int8"), ("auto", 256, False, "fp32"), ("auto", 256, True, "int8"),
      ("fp32", 1024, True, "fp32"), ("int8", 64, False, "int8")],
 )  # fmt: skip
-def test_what_auto_means(precision: str, width: int, low: bool, kind: str) -> None:
+def test_what_auto_means(precision, width, low, kind):
     assert model.gpt_kind(precision, width, low=low) == kind

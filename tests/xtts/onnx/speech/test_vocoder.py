@@ -6,12 +6,9 @@ import numpy as np
 import pytest
 import torch
 
-from xtts.inference.voice import Voice
-from xtts.model.loading import Model
 from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import EDGE_STEPS, ChunkedVocoder
 from xtts.model.vocoder import Vocoder
-from xtts.onnx.speech.loading import OnnxModel
 from xtts.onnx.speech.vocoder import OnnxVocoder
 
 ONE_A_CODE = VocoderShape(
@@ -22,7 +19,7 @@ ONE_A_CODE = VocoderShape(
 
 @pytest.mark.parametrize("shape", [VocoderShape(), ONE_A_CODE], ids=["XTTS-v2", "one step a code"])
 @pytest.mark.parametrize("codes", [1, 2, 3, 5, 12, 57])
-def test_steps_are_torchs(codes: int, shape: VocoderShape) -> None:
+def test_steps_are_torchs(codes, shape):
     latents = torch.randn(codes, 8, generator=torch.Generator().manual_seed(codes))
     wanted = Vocoder.steps(type("Shaped", (), {"shape": shape})(), latents[None])[0].numpy()
     vocoder, given, count = OnnxVocoder(None, shape), list(latents.numpy()), wanted.shape[1]
@@ -35,20 +32,7 @@ def test_steps_are_torchs(codes: int, shape: VocoderShape) -> None:
     assert np.abs(held - np.pad(wanted, ((0, 0), (EDGE_STEPS, EDGE_STEPS)), "edge")).max() < 1e-4
 
 
-def test_the_waveform_is_torchs_within_a_thousandth(
-    torch_model: Model, torch_voice: Voice, onnx_model: OnnxModel, onnx_voice: Voice
-) -> None:
-    latents = torch.randn(40, 64, generator=torch.Generator().manual_seed(0))
-    speaking = ChunkedVocoder(torch_model.vocoder, torch_voice.speaker)
-    speaking.add(latents)
-    wanted = torch.cat(list(speaking.rest())).numpy()
-    chunks = ChunkedVocoder(onnx_model.vocoder, onnx_voice.speaker)
-    chunks.add(latents.numpy())
-    (found,) = chunks.rest()
-    assert np.linalg.norm(found - wanted) < 1e-3 * np.linalg.norm(wanted)
-
-
-def test_pieces_of_bounded_length_are_the_whole(onnx_model: OnnxModel, onnx_voice: Voice) -> None:
+def test_pieces_of_bounded_length_are_the_whole(onnx_model, onnx_voice):
     latents = np.random.default_rng(0).standard_normal((60, 64)).astype(np.float32)
     vocoders = copy.copy(onnx_model.vocoder), copy.copy(onnx_model.vocoder)
     for vocoder, most in zip(vocoders, (10**6, 5_000), strict=True):

@@ -8,13 +8,13 @@ from xtts.text.normalization.registry import LANGUAGES
 PHRASES = list(phrases())
 
 
-def test_there_are_three_hundred_phrases_in_seventeen_languages() -> None:
+def test_there_are_three_hundred_phrases_in_seventeen_languages():
     assert len(PHRASES) >= 300 and {phrase.language for phrase in PHRASES} == set(LANGUAGES)
     assert len({phrase.kind for phrase in PHRASES}) >= 12
 
 
 @pytest.mark.parametrize("phrase", PHRASES, ids=lambda phrase: f"{phrase.language}-{phrase.kind}")
-def test_a_phrase_is_read_as_a_person_reads_it(phrase: Phrase) -> None:
+def test_a_phrase_is_read_as_a_person_reads_it(phrase):
     said = ours(phrase.written, phrase.language)
     assert phrase.is_read(said), said
 
@@ -35,14 +35,14 @@ def test_a_phrase_is_read_as_a_person_reads_it(phrase: Phrase) -> None:
         ("en", "In 2009 it closed.", "In two thousand and nine it closed."),
     ],
 )
-def test_what_looks_alike_is_read_by_what_it_is(language: str, written: str, said: str) -> None:
+def test_what_looks_alike_is_read_by_what_it_is(language, written, said):
     """A point, a gender, the last two digits of a number, a year of each way to say it."""
     found = Phrase(language, "", written, (said,))
     assert found.is_read(ours(written, language)), ours(written, language)
 
 
 @pytest.mark.parametrize("folder", sorted(path for path in FOLDER.iterdir() if path.is_dir()))
-def test_nine_of_ten_phrases_that_nobody_had_seen_are_read_right(folder) -> None:
+def test_nine_of_ten_phrases_that_nobody_had_seen_are_read_right(folder):
     unseen = list(phrases(folder))
     wrong = missed(ours, folder)
     told = "\n".join(f"{one.language} {one.written!r}: {said!r}" for one, said in wrong)

@@ -36,7 +36,7 @@ def form(text: str, language: str) -> str:
 
 @pytest.mark.parametrize("language", ["en", "es", "fr", "de", "it", "pt", "pl", "tr", "ru", "nl",
                                       "cs", "hu"])  # fmt: skip
-def test_icus_rules_and_num2words_agree(language: str) -> None:
+def test_icus_rules_and_num2words_agree(language):
     rules = rules_of(language)
     assert rules is not None
     different = {}
@@ -48,6 +48,6 @@ def test_icus_rules_and_num2words_agree(language: str) -> None:
     assert not different
 
 
-def test_a_number_beyond_words_is_read_digit_by_digit() -> None:
+def test_a_number_beyond_words_is_read_digit_by_digit():
     assert spell("en", 10**20, "cardinal").split()[:2] == ["one", "zero"]
     assert not any(map(str.isdigit, spell("hi", 10**24 - 1, "cardinal")))

@@ -1,0 +1,35 @@
+"""Speaking among others: who enters when, and what each of them has said in the end."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+
+from xtts.inference.batching import ContinuousBatcher
+from xtts.inference.synthesis_request import SynthesisRequest
+
+
+def said_in(
+    crowd: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
+) -> Iterator[Any]:
+    """What is said step by step, each request entering as soon as a slot is free."""
+    waiting = dict(asked)
+    while waiting or not crowd.empty:
+        while waiting and crowd.free:
+            name = next(iter(waiting))
+            crowd.enter(name, voice, waiting.pop(name))
+        for said in crowd.step():
+            assert said.error is None
+            yield said
+            if said.paused:
+                assert crowd.go_on(said.name)
+
+
+def sounds_of(
+    crowd: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
+) -> dict[str, np.ndarray]:
+    """The whole sound of each request, by its name."""
+    chunks: dict[str, list[np.ndarray]] = {name: [] for name in asked}
+    for said in said_in(crowd, voice, asked):
+        chunks[said.name] += [np.asarray(chunk) for chunk in said.chunks]
+    return {name: np.concatenate(told) for name, told in chunks.items()}
