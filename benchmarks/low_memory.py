@@ -24,6 +24,7 @@ from typing import Any
 from benchmarks import measuring, synthetic
 from benchmarks.synthetic import TEXT
 from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 
@@ -99,6 +100,7 @@ def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
 def _row(name: str, folder: Path, codes: int, threads: int) -> dict[str, Any]:
     """Figures of one row, in seconds and 10^9 bytes. codes: below 0, so many sentences instead."""
     began = time.perf_counter()
+    limit_onednn_cache()  # as every process that speaks
     says = _says(name, folder, threads)
     loaded = time.perf_counter()
     if codes < 0:

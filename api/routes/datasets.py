@@ -9,6 +9,7 @@ from dataclasses import asdict
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Header, Query, Request
+from pydantic import BeforeValidator
 from starlette.requests import ClientDisconnect
 from starlette.responses import FileResponse, Response
 
@@ -105,6 +106,13 @@ async def announce_recording(
     return row
 
 
+def _digits(offset: str) -> str:
+    """As HTTP writes a number; pydantic would take `+0.0` for 0."""
+    if not (offset.isascii() and offset.isdecimal()):
+        raise ValueError(f"a number of bytes was expected, not {offset[:40]!r}")
+    return offset
+
+
 @router.patch("/{dataset}/recordings/{recording}", openapi_extra=_PIECE)
 async def send_piece(
     dataset: str,
@@ -112,7 +120,9 @@ async def send_piece(
     request: Request,
     parts: Shared,
     upload_offset: Annotated[
-        int, Header(ge=0, le=2**53, description="How many bytes were sent before this piece.")
+        int,
+        BeforeValidator(_digits),
+        Header(ge=0, le=2**53, description="How many bytes were sent before this piece."),
     ],
 ) -> schemas.RecordingRow:
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks

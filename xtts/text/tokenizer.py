@@ -15,7 +15,6 @@ becomes one TextError that names the word.
 
 import contextlib
 import hashlib
-import importlib.util
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -511,11 +510,12 @@ def _lower(text: str, short: str) -> str:
 
 def _missing_packages(short: str, error: ImportError) -> TextError:
     packages = EXTRAS.get(short, str(error))
-    # An environment that uv made has no pip.
-    has_pip = importlib.util.find_spec("pip") is not None
-    install = (
-        ".venv/bin/python -m pip install" if has_pip else "uv pip install --python .venv/bin/python"
-    )
+    try:
+        # Not by `find_spec`, at which setuptools replaces distutils, and warns of it.
+        metadata.version("pip")
+        install = ".venv/bin/python -m pip install"
+    except metadata.PackageNotFoundError:  # an environment that uv made
+        install = "uv pip install --python .venv/bin/python"
     return TextError(
         f"LANGUAGE={short} needs what is not installed ({packages}). Install it with: {install} "
         "-e '.[languages]'"

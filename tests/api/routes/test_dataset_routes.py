@@ -68,6 +68,10 @@ def test_an_upload_goes_on_where_it_stopped(service):
     assert again["received"] == 1000 and again["id"] == recording
     assert one.send(recording, 1000, TAPE[1000:]).json()["whole"]
     assert one.send(recording, len(TAPE), b"x").status_code == 409
+    for number in ("+0.0", "٣", "1e3", "-1"):  # only what HTTP calls a number is one
+        headers = {"Upload-Offset": number.encode()}
+        answer = one.ask("PATCH", f"/recordings/{recording}", content=b"x", headers=headers)
+        assert answer.status_code == 422, number
     assert (one.folder / "recordings/tape.wav").read_bytes() == TAPE
 
 

@@ -4,6 +4,8 @@ import json
 import sys
 import time
 from dataclasses import replace
+from importlib.metadata import PackageNotFoundError
+from types import ModuleType
 
 import pytest
 
@@ -208,7 +210,13 @@ def test_other_languages_of_the_base_are_another_fingerprint(base_folder):
 @pytest.mark.parametrize("has_pip", [True, False])
 def test_a_missing_extra_is_named_with_a_line_that_works(polyglot, monkeypatch, has_pip):
     monkeypatch.setitem(sys.modules, "pypinyin", None)
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: name if has_pip else None)
+    monkeypatch.setitem(sys.modules, "distutils", ModuleType("distutils"))  # as some packages do
+
+    def version(name):
+        if not has_pip:
+            raise PackageNotFoundError(name)
+
+    monkeypatch.setattr("importlib.metadata.version", version)
     with pytest.raises(TextError) as caught:
         polyglot.encode("你好", "zh")
     told = str(caught.value)
