@@ -1,17 +1,17 @@
 """`python -m train VERB`: the command line; without a verb, `run`.
 
-run      fine-tune, from the beginning or from where it stopped
-check    read and judge the dataset, sound and text; train nothing   (--verify, --repair: the
-         feature cache; --show-text: how the transcripts are read; --no-likelihood: faster)
-cut      make a dataset of long recordings: RECORDING… --to DIR [--text FILE] [--language L]
-         (--recogniser DIR: a Whisper model writes the transcripts; --ray: over Ray)
-prepare  compute the feature cache, train nothing
-sample   speak the newest epoch again, or --epoch N
-evaluate judge the base, every saved epoch and blends, and say which is best  (--json)
-learn-decoder
-         learn the decoder of what is best again: more clips, more time  (--minutes M)
-export   write a voice: --to DIR [--checkpoint PATH] [--base DIR] [--onnx [all|fp32|int8]]
-         (--force: in the place of the voice that DIR holds)
+run            fine-tune, from the beginning or from where it stopped
+check          read and judge the dataset, sound and text; train nothing   (--verify, --repair:
+               the feature cache; --show-text: how the transcripts are read; --no-likelihood:
+               faster)
+cut            make a dataset of long recordings: RECORDING… --to DIR [--text FILE] [--language L]
+               (--recogniser DIR: a Whisper model writes the transcripts; --ray: over Ray)
+prepare        compute the feature cache, train nothing
+sample         speak the newest epoch again, or --epoch N
+evaluate       judge the base, every saved epoch and blends, and say which is best  (--json)
+learn-decoder  learn the decoder of what is best again: more clips, more time  (--minutes M)
+export         write a voice: --to DIR [--checkpoint PATH] [--base DIR] [--onnx [all|fp32|int8]]
+               (--force: in the place of the voice that DIR holds)
 """
 
 import argparse

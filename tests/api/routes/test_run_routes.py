@@ -274,8 +274,8 @@ def test_a_checkpoint_that_was_cut_short_is_damaged_and_not_pruned(service, outp
     run = RunFolder(output)
 
     def becomes(state, code):
-        epochs_of = service.parts.follower.runs
-        service.wait_until(lambda: epochs_of["current"].epochs[1].state == state, 10)
+        follower = service.parts.follower
+        service.wait_until(lambda: follower.runs["current"].epochs[1].state == state, 10)
         assert refused(promoted(service, 1)) == (409, code)
         assert epochs(service)[0]["checkpoint_state"] == state
 
