@@ -1,4 +1,4 @@
-"""docs/troubleshooting.md promises nothing that no test holds."""
+"""The pages promise nothing that no test holds, docs/troubleshooting.md row by row."""
 
 import re
 from pathlib import Path
@@ -13,6 +13,13 @@ ROWS = [
     for line in TABLES.splitlines()
     if line.startswith("| ") and not line.startswith("| Fault")
 ]
+
+# Modules and functions.
+TEST_NAMES = {path.stem for path in (ROOT / "tests").rglob("test_*.py")} | {
+    name
+    for path in (ROOT / "tests").rglob("test_*.py")
+    for name in re.findall(r"^ *(?:async )?def (test_\w+)", path.read_text("utf-8"), re.MULTILINE)
+}
 
 
 def source(name: str) -> str:
@@ -43,3 +50,14 @@ def test_every_promise_has_its_tests(row):
             assert re.search(rf"^def {name}\(", module, re.MULTILINE), f"{fault}: no {name}"
             found += 1
     assert found
+
+
+@pytest.mark.parametrize(
+    "page",
+    [page for page in (ROOT / "docs").glob("*.md") if page.stem != "benchmarks-history"],
+    ids=lambda page: page.stem,
+)
+def test_every_test_that_a_page_names_exists(page):
+    """The history apart, which tells of tests that there were."""
+    named = re.findall(r"`(?:[a-z]+/)?(test_[a-z0-9_]+)(?:\[[^`]*\])?`", page.read_text("utf-8"))
+    assert not [name for name in named if name not in TEST_NAMES]
