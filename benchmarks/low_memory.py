@@ -6,7 +6,7 @@ memory (the kernel's VmHWM, mapped files included), what is resident after speak
 `--full` is XTTS-v2's size and 151 codes, 7 s; without it a small model, some 50 s of two quiet
 cores. The base model and its export are kept with --folder.
 
-`--sentences 200` asks whether memory grows: the embedded voice says so many sentences of mixed
+`--sentences 320` asks whether memory grows: the embedded voice says so many sentences of mixed
 length, and each row tells the most that was resident in each quarter.
 """
 
