@@ -321,6 +321,7 @@ def build_batches(
         "rank": world.rank,
         "world_size": world.size,
         "pinned": context.device.value.startswith("cuda"),
+        "ahead": settings.cache,
     }
     training = Batches(data.clips, train, features, config.gpt, **common)
     training.halvings = [OomBackoff(*kept) for kept in state.get("halvings", ())]

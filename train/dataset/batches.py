@@ -87,7 +87,9 @@ class Batches:
     seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
     times number of clips, at most. conditioning: CONDITIONING, from the clips `sources`. fixed: the
     same order and conditioning in every epoch (validation). rank of world_size: whose share of each
-    step this is. pinned: in memory that a GPU copies from by itself.
+    step this is. pinned: in memory that a GPU copies from by itself. ahead: the next batch is made
+    while a step runs; False for features that torch computes, which beside a step on the same CPU
+    change the last bits of its gradients.
     """
 
     def __init__(
@@ -104,6 +106,7 @@ class Batches:
         sources: Sequence[int],
         fixed: bool = False,
         pinned: bool = False,
+        ahead: bool = True,
         rank: int = 0,
         world_size: int = 1,
     ) -> None:
@@ -117,6 +120,7 @@ class Batches:
         self.conditioning = conditioning
         self.fixed = fixed
         self.pinned = pinned
+        self.ahead = ahead
         self.rank = rank
         self.world_size = world_size
         # Where memory was short; part of what the batches depend on, so kept in checkpoints.
@@ -132,6 +136,9 @@ class Batches:
         takes `world_size` batches of it.
         """
         planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
+        if not self.ahead:
+            yield from (self._made(epoch, group) for group in planned)
+            return
         # One batch ahead is enough: from memory-mapped features a batch takes milliseconds.
         with ThreadPoolExecutor(1, thread_name_prefix="prefetch") as pool:
             begun = (pool.submit(self._made, epoch, group) for group in planned)

@@ -274,7 +274,7 @@ def test_all_but_the_new_weights_is_ready_before_anything_is_asked(
     began = time.monotonic()
     with speaking(base_folder) as worker:
         worker.start()
-        worker._received("getting ready", 120, lambda: False)
+        worker._received("getting ready", 120, lambda: False, print)
         worker._ready = True
         ready = time.monotonic()
         mapped = Path(f"/proc/{worker.pid}/maps").read_text(encoding="utf-8")
