@@ -160,8 +160,9 @@ class TrainSettings(SharedSettings):
     cache_dir: Folder = Path("train/cache")
     """Features computed once per clip; it may be deleted at any time."""
     cache: Switch = True
-    """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again, between
-    the steps, which gives the same losses and takes many times longer: for finding faults."""
+    """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again,
+    between the steps, which gives the same losses and takes many times longer: for finding faults.
+    """
     compile: Switch = False
     """Compiles the feed-forward half of each block (torch.compile; needs a C++ compiler). Changes
     numbers by rounding only."""
