@@ -13,5 +13,8 @@ ONE_THREAD = {f"{library}_NUM_THREADS": "1" for library in ("OPENBLAS", "OMP", "
 
 
 def set_omp_passive() -> None:
-    """Makes waiting threads sleep, unless OMP_WAIT_POLICY is set; must run before importing torch."""
+    """Makes waiting threads sleep, unless OMP_WAIT_POLICY is set.
+
+    Call it before torch is imported.
+    """
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")

@@ -41,8 +41,8 @@ from machine.text import WIDTH, table, wrapped
 S = TypeVar("S", bound="SharedSettings")
 
 PRECEDENCE = (
-    "The command line wins over the environment, then .env, then the default. An empty value means "
-    "the default and also wins over the sources after it."
+    "The command line comes before the environment, the environment before .env, and .env before "
+    "the defaults. An empty value means the default, and it hides the sources after it."
 )
 
 
@@ -74,7 +74,7 @@ class SharedSettings:
     ] = "auto"
     """The precision of speaking. On a CPU, auto is the fastest one without an audible difference;
     on a GPU it is bf16 if the GPU has it. fp32 is exact. int8 and int4 are for CPUs only, and int4
-    is audibly less exact."""
+    is the least exact."""
     guard: Switch = True
     """Checks each utterance and speaks it again if it broke off, repeated itself, got stuck or went
     on after the end of the text. off serves every utterance unchecked."""

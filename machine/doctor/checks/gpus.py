@@ -132,7 +132,7 @@ def _meant(
         )
         bad = ", ".join(sorted(gpu.failed))
         rest = (
-            f"Sotaque can still {works} on this GPU without them."
+            f"Sotaque can still {works} on this GPU and avoids what failed."
             if works
             else "Sotaque does not use this GPU."
         )
