@@ -120,17 +120,24 @@ class Evaluator:
 
     def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
         """How many more of the words are misheard when the verdict's weights speak with another
-        decoder; None where no recogniser listened to both. Raises WorkerFailed."""
+        decoder; None where no recogniser listened to both. By the sentences that were judged, or
+        by all of them where no time is short. Raises WorkerFailed."""
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
         found = self.weights_of(verdict)
         if own is None or found is None or not self.plan.recogniser:
             return None
+
+        def heard(count: int, spoken_with: Path | None) -> list[float | None]:
+            asked = self._request(*found, count)
+            tasks = tuple(replace(one, out=None) for one in asked.sentences)
+            said = self.sampler.ask(replace(asked, sentences=tasks, decoder=spoken_with))
+            return [one.word_errors for one in said.sentences]
+
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        asked = self._request(*found, len(before))
-        tasks = tuple(replace(one, out=None) for one in asked.sentences)
-        said = self.sampler.ask(replace(asked, sentences=tasks, decoder=decoder))
-        return judges.paired_difference([one.word_errors for one in said.sentences], before)
+        if self.budget is None and len(before) < len(self.plan.sentences):
+            before = heard(len(self.plan.sentences), None)
+        return judges.paired_difference(heard(len(before), decoder), before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
         """The checkpoint that a verdict's weights are read from, and which share of it: of the

@@ -20,13 +20,14 @@ from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
 from train.progress import Progress
+from train.sampling.epoch_decoder import clips_to_learn_from
 from train.settings import TrainSettings
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError, RunFolder
+from xtts.voices.run_folder import RunError
 from xtts.workers.decoder_learning import STEPS
-from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import LearnDecoderRequest
 
 log = logging.getLogger("train")
 
@@ -39,14 +40,14 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSet
     yet, and removes those of other weights or where none are wanted. Raises GpuLost alone: a fault
     costs the decoder."""
     run, how = evaluator.run, settings.learn_decoder
-    known = learned_decoder.read(run)
+    known = learned_decoder.read(run.best_decoder)
     if how != "off" and known is not None and known.weights == verdict.weights:
         # One that ran out of time is learned again where there is no limit: `train evaluate`.
         whole = known.steps >= STEPS or evaluator.budget is not None
         if whole:
             return
     try:
-        _remove(run)
+        learned_decoder.remove(run.best_decoder)
         seconds = _seconds(evaluator, how)
         if how != "off" and not seconds:
             log.info("No decoder is learned: there is no time left for judging.")
@@ -102,20 +103,14 @@ def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: flo
     if budget:
         budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
-    _remove(run)
+    learned_decoder.remove(run.best_decoder)
     if learned.better:
         os.replace(_candidate(evaluator), run.best_decoder)
         written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
         learned = replace(learned, file=written)
-    learned_decoder.write(run, learned)
+    learned_decoder.write(run.best_decoder, learned)
     log.info("%s", _told(learned, found.seconds))
     return True
-
-
-def _remove(run: RunFolder) -> None:
-    """The record first: without it nobody takes the tensors."""
-    run.best_decoder_record.unlink(missing_ok=True)
-    run.best_decoder.unlink(missing_ok=True)
 
 
 def _candidate(evaluator: Evaluator) -> Path:
@@ -143,10 +138,8 @@ def _request(
     if found is None:
         raise RunError("The weights that it is for are gone.")
     weights, share = found
-    # By content, so that the same clips are taken whatever they are called and however they stand.
-    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:most_clips]
     return LearnDecoderRequest(
-        clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
+        clips=clips_to_learn_from(evaluator.plan.clips, most_clips),
         reference=evaluator.plan.reference.path,
         out=_candidate(evaluator),
         weights=None if verdict.kind == "base" else weights,
