@@ -23,8 +23,9 @@ from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, Transcrib
 
 log = logging.getLogger("train")
 
-# Of an epoch's seconds, so much at most goes into its decoder, and never more seconds than that.
-SHARE_OF_EPOCH, MOST_SECONDS = 0.1, 300.0
+# Of an epoch's seconds, so much goes into its decoder; but at least the seconds in which a small
+# model takes a dozen steps, and at most so many.
+SHARE_OF_EPOCH, FEWEST_SECONDS, MOST_SECONDS = 0.1, 3.0, 300.0
 # Other clips each epoch: each of them is a pass of the GPT.
 CLIPS_AN_EPOCH = 9
 
@@ -67,7 +68,7 @@ class EpochDecoders:
                     weights=checkpoint,
                     share=1.0,
                     steps=STEPS,
-                    budget_seconds=min(MOST_SECONDS, SHARE_OF_EPOCH * seconds),
+                    budget_seconds=min(MOST_SECONDS, max(FEWEST_SECONDS, SHARE_OF_EPOCH * seconds)),
                     start=self._before(epoch),
                 )
             )

@@ -11,7 +11,7 @@ from machine.storage.atomic import Written
 from machine.storage.checksums import Manifest, write_manifest
 from machine.storage.hashes import sha256_of
 from train.checkpointing.pruning import prune
-from train.sampling.epoch_decoder import CLIPS_AN_EPOCH, MOST_SECONDS, EpochDecoders
+from train.sampling.epoch_decoder import CLIPS_AN_EPOCH, FEWEST_SECONDS, MOST_SECONDS, EpochDecoders
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import digest_beside, learned_for
 from xtts.voices.run_folder import RunFolder, manifest_beside
@@ -67,7 +67,9 @@ def test_an_epoch_has_a_decoder_of_its_own_and_goes_on_from_the_one_before(learn
     assert not set(one.clips) & set(two.clips)
 
 
-@pytest.mark.parametrize(("seconds", "budget"), [(60.0, 6.0), (1e6, MOST_SECONDS)])
+@pytest.mark.parametrize(
+    ("seconds", "budget"), [(60.0, 6.0), (5.0, FEWEST_SECONDS), (1e6, MOST_SECONDS)]
+)
 def test_it_takes_a_tenth_of_the_epochs_time(learning, seconds, budget):
     learning.epoch(1, seconds)
     assert learning.requests[0].budget_seconds == pytest.approx(budget)
