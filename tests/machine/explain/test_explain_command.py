@@ -179,7 +179,8 @@ def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys):
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(("--provider", "gpu"), "'gpu' is not a provider"), (("--run", "--shape", "feats"), "NAME=1,80,200"),
+    [(("--provider", "gpu"), "'gpu' is not a provider"),
+     (("--run", "--shape", "feats"), "NAME=1,80,200"),
      (("--run", "--shape", "feats=1,0,80"), "NAME=1,80,200"),
      (("--run", "--shape", "other=1"), "no such input")],
 )  # fmt: skip
