@@ -418,7 +418,8 @@ class Trainer:
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 if self._sample_due(epoch):
-                    self.sampler.sample(epoch, saved.path, saved.sha256)
+                    took = self.epoch_seconds.get(epoch, 0.0)
+                    self.sampler.sample(epoch, saved.path, saved.sha256, epoch_seconds=took)
                 if self.evaluator and (whole := self.checkpoints.run.verified(epoch)):
                     self.evaluator.judge(whole, self.epoch_seconds.get(epoch, 0.0))
             self.world.barrier()

@@ -122,18 +122,25 @@ class Evaluator:
     def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
         """By how much another decoder raises the word error rate of the verdict's weights.
 
-        None without a recogniser. Raises WorkerFailed.
+        Measured on the judged sentences, or on all of them if there is no budget. None without a
+        recogniser. Raises WorkerFailed.
         """
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
         weights = self.weights_of(verdict)
         if own is None or weights is None or not self.plan.recogniser:
             return None
+
+        def word_errors(count: int, spoken_with: Path | None) -> list[float | None]:
+            request = self._request(*weights, count)
+            tasks = tuple(replace(one, out=None) for one in request.sentences)
+            spoken = self.sampler.ask(replace(request, sentences=tasks, decoder=spoken_with))
+            return [one.word_errors for one in spoken.sentences]
+
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        request = self._request(*weights, len(before))
-        tasks = tuple(replace(one, out=None) for one in request.sentences)
-        spoken = self.sampler.ask(replace(request, sentences=tasks, decoder=decoder))
-        return judges.paired_difference([one.word_errors for one in spoken.sentences], before)
+        if self.budget is None and len(before) < len(self.plan.sentences):
+            before = word_errors(len(self.plan.sentences), None)
+        return judges.paired_difference(word_errors(len(before), decoder), before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
         """The checkpoint of a verdict's weights, and the share to take of it.

@@ -20,13 +20,14 @@ from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
 from train.progress import Progress
+from train.sampling.epoch_decoder import clips_to_learn_from
 from train.settings import TrainSettings
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError, RunFolder
+from xtts.voices.run_folder import RunError
 from xtts.workers.decoder_learning import STEPS
-from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import LearnDecoderRequest
 
 log = logging.getLogger("train")
 
@@ -41,14 +42,14 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSet
     error costs the decoder.
     """
     run, how = evaluator.run, settings.learn_decoder
-    known = learned_decoder.read(run)
+    known = learned_decoder.read(run.best_decoder)
     if how != "off" and known is not None and known.weights == verdict.weights:
         # `train evaluate` has no limit: it repeats a training that ran out of time.
         whole = known.steps >= STEPS or evaluator.budget is not None
         if whole:
             return
     try:
-        _remove(run)
+        learned_decoder.remove(run.best_decoder)
         seconds = _seconds(evaluator, how)
         if how != "off" and not seconds:
             log.info("No decoder was trained: the time limit of the evaluation is used up.")
@@ -105,20 +106,14 @@ def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: flo
     if budget:
         budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
-    _remove(run)
+    learned_decoder.remove(run.best_decoder)
     if learned.better:
         os.replace(_candidate(evaluator), run.best_decoder)
         written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
         learned = replace(learned, file=written)
-    learned_decoder.write(run, learned)
+    learned_decoder.write(run.best_decoder, learned)
     log.info("%s", _sentence(learned, result.seconds))
     return True
-
-
-def _remove(run: RunFolder) -> None:
-    """Removes the record first: without it nothing reads the tensors."""
-    run.best_decoder_record.unlink(missing_ok=True)
-    run.best_decoder.unlink(missing_ok=True)
 
 
 def _candidate(evaluator: Evaluator) -> Path:
@@ -151,10 +146,8 @@ def _request(
     if source is None:
         raise RunError("The checkpoint of the best weights is gone.")
     weights, share = source
-    # Sorted by content: names and order of the clips do not matter.
-    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:most_clips]
     return LearnDecoderRequest(
-        clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
+        clips=clips_to_learn_from(evaluator.plan.clips, most_clips),
         reference=evaluator.plan.reference.path,
         out=_candidate(evaluator),
         weights=None if verdict.kind == "base" else weights,
