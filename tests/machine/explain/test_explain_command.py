@@ -73,7 +73,8 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
     "missing path": (lambda d: d / "none.onnx", "none.onnx does not exist"),
     "folder": (lambda d: written("ECAPA", d).parent, "is a folder; name the .onnx file. It holds "
                "ecapa.onnx"),
-    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3), "n.onnx is not an ONNX model"),
+    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3),
+                 "n.onnx is not an ONNX model"),
     "text": (lambda d: file(d, "t.onnx", b"hello, world\n"), "t.onnx is not an ONNX model"),
     "empty": (lambda d: file(d, "e.onnx", b""), "e.onnx holds no graph"),
     "cut short": (lambda d: file(d, "c.onnx", written("Piper", d).read_bytes()[:1500]),
