@@ -36,7 +36,7 @@ FEWEST_TOKENS = 12
 # A candidate may be so much slower or faster as a whole before its sentences count as astray.
 SLOWEST, FASTEST = 1.3, 0.75
 # A word that explains less than this share of what the sentence's usual word does was left out.
-# Measured: docs/benchmarks.md, "Words without a recogniser".
+# Measured: docs/benchmarks-history.md, "Words without a recogniser".
 WEAK_WORD = 0.35
 # Where most words of a sentence were left out, its own usual word is no measure: the base's is.
 BASE_SHARE = 0.5
