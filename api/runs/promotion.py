@@ -1,4 +1,4 @@
-"""Promotion of an epoch, kept in VOICES_DIR and shared between replicas.
+"""The promotion of an epoch, kept in VOICES_DIR and shared by replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
     VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned
@@ -87,7 +87,7 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
         pairs.append((reference, run.samples / own_name))
     if (decoder := decoder_beside(checkpoint)) is not None:
         pairs.append((decoder, run.best_decoder))
-        pairs.append((manifest_beside(decoder), run.best_decoder_record))
+        pairs.append((manifest_beside(decoder), manifest_beside(run.best_decoder)))
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)

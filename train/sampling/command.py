@@ -1,4 +1,4 @@
-"""`python -m train sample`: speaks a saved epoch on demand.
+"""`python -m train sample`: speaks with a saved epoch on demand.
 
 Into files of its own, `samples/on_demand/epoch_N_<hash>.wav` and beside it its reference and its
 sidecar: what the run has spoken stays. The hash is of everything that was asked for.
@@ -45,7 +45,7 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     if epoch is None:
         if newest := folder.newest_whole():
             return newest
-        raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
+        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
     if found := folder.verified(epoch):
         return found
     there = ", ".join(str(number) for number in folder.epochs()) or "none"
