@@ -87,7 +87,7 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
         pairs.append((reference, run.samples / own_name))
     if (decoder := decoder_beside(checkpoint)) is not None:
         pairs.append((decoder, run.best_decoder))
-        pairs.append((manifest_beside(decoder), run.best_decoder_record))
+        pairs.append((manifest_beside(decoder), manifest_beside(run.best_decoder)))
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)

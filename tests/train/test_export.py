@@ -117,7 +117,7 @@ def learned(run: RunFolder, base: Path, *weights: object) -> dict[str, torch.Ten
         if name.startswith("hifigan_decoder.waveform_decoder.")
     }
     file = learned_decoder.write_tensors(run.best_decoder, tensors)
-    learned_decoder.write(run, LearnedDecoder(*weights, 2.0, 1.9, 20, 250, file=file))
+    learned_decoder.write(run.best_decoder, LearnedDecoder(*weights, 2.0, 1.9, 20, 250, file=file))
     return tensors
 
 

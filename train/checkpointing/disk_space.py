@@ -105,7 +105,7 @@ def parts(
         keep: KEEP_CHECKPOINTS; best_stays: whether there is a best epoch to keep besides.
         saved: Checkpoints that stand there already; states: trainer states.
         judged: Candidates whose sentences are kept; blended: whether best.pt may come; decoder:
-            bytes of the one that is learned, 0 for none.
+            bytes of one: of the best weights, and of each checkpoint. 0 for none.
     """
     if not saves:
         return []
@@ -122,7 +122,7 @@ def parts(
         Part("optimizer state", output_dir, new_states * state, first_state, new_states),
         Part("sample", output_dir, samples * SAMPLE_BYTES, count=samples),
         Part("best blend", output_dir, blended * one),
-        Part("learned decoder", output_dir, decoder),
+        Part("learned decoders", output_dir, (1 + checkpoints) * decoder),
         Part("judged sentences", output_dir, judged * KEPT_SOUNDS * SENTENCE_BYTES),
         Part("metrics.jsonl", output_dir, steps * METRICS_BYTES_A_STEP),
         Part("feature cache", cache_dir, cache, cache),

@@ -42,7 +42,8 @@ STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
 MOST_NORM = 5.0
 # Of the way from the published weights to those that were learned, as far is gone: all of it is
-# nearer by the spectrum, and less well understood (docs/benchmarks.md, "The learned decoder").
+# nearer by the spectrum, and less well understood (docs/benchmarks-history.md, "The learned
+# decoder").
 SHARE = 0.7
 # A row: so many codes of 46 ms of a clip are compared, and as many more on either side are spoken
 # for what the convolutions reach, and not compared.
@@ -116,6 +117,9 @@ def learn(
     # The distance is FFTs: taken where a mel is, the CPU for a GPU whose FFT failed its check.
     distance = partial(_distance, learning, speaker, torch.device(tuned.compute.mel_device))
     before = _mean_distance(distance, held_out)
+    if request.start is not None:
+        start = learned_decoder.read_tensors(request.start)
+        learning.load_state_dict(vocoder.load_vocoder(start, model.config).state_dict())
     steps = _descend(learning, distance, learned_from, request, started, progress)
     after = _mean_distance(distance, held_out)
     learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
@@ -174,14 +178,14 @@ def _descend(
     started: float,
     progress: ReportProgress,
 ) -> int:
-    """Adam with a rate that falls to nothing, from the published weights, and back a part of the
-    way. How many steps it took: fewer than asked for where no more fit into the budget, and the
+    """Adam with a rate that falls to nothing, from the weights that there are, and back a part of
+    the way. How many steps it took: fewer than asked for where no more fit into the budget, and the
     rate falls sooner."""
     import torch
 
     learning.requires_grad_(True)
     weights = list(learning.parameters())
-    published = [weight.detach().clone() for weight in weights]
+    begun_with = [weight.detach().clone() for weight in weights]
     optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE)
     draw = random.Random(request.seed)
     left = request.budget_seconds - (time.perf_counter() - started)
@@ -202,7 +206,7 @@ def _descend(
         step += 1
         progress(step / steps)
     learning.requires_grad_(False)
-    for learned, before in zip(weights, published, strict=True):
+    for learned, before in zip(weights, begun_with, strict=True):
         learned.copy_(torch.lerp(before, learned, SHARE))
     return step
 

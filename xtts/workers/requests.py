@@ -263,6 +263,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         weights, share: As of `EvaluateRequest`.
         steps: Of gradient descent.
         budget_seconds: Fewer steps are taken where these end before.
+        start: The tensors of a decoder to go on from; None is the base's own.
     """
 
     doing = "learning a decoder"
@@ -274,6 +275,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
     steps: int
     budget_seconds: float
     seed: int = 0
+    start: Path | None = None
 
 
 def request_types() -> dict[str, type[Request[Any]]]:
