@@ -205,7 +205,7 @@ def test_a_disk_that_gets_full_ends_the_run_with_74(ground, whole, num_bytes):
 def test_a_limit_on_file_sizes_ends_the_run_with_74(ground, whole):
     """The weights fit, the optimizer's state does not."""
     assert ground.run("limited", poison="small_files 1500000") == 74
-    assert "more than a file may have here (ulimit -f)" in ground.told()
+    assert "more than the file size limit (ulimit -f)" in ground.told()
     assert_goes_on(ground, whole, "limited")
 
 
