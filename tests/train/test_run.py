@@ -150,7 +150,7 @@ def test_a_second_start_is_ready_within_seconds(workshop, monkeypatch, caplog):
     began = time.process_time()
     workshop.run("two starts", 1)
     assert ready[1] - began < 5
-    assert "Ready to learn after" in caplog.text
+    assert "Ready to train after" in caplog.text
     assert "Computing features" not in caplog.text
 
 

@@ -50,7 +50,7 @@ def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
     name = poison.replace(" ", "-")
     assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75
     told = ground.told()
-    assert "No heartbeat came from the training" in told and "while learning" in told
+    assert "No heartbeat came from the training" in told and "while training" in told
     # All threads: the one that hangs stands there with its line.
     assert poison.split()[0].replace("held_gil", "deadlock_with_the_gil") in told or (
         "poisons.py" in told and "Thread" in told
@@ -281,7 +281,7 @@ def test_another_learning_rate_is_told_and_used_and_fewer_epochs_are_told(ground
     assert shares[-1] == pytest.approx(shares[0] / 2)  # both in the warm-up, a straight line
     assert ground.run("rate", NUM_EPOCHS=1) == 0
     assert "The run has 2 epochs already, more than NUM_EPOCHS=1" in ground.told()
-    assert "Ready to learn" not in ground.told()
+    assert "Ready to train" not in ground.told()
 
 
 def test_a_kill_in_the_middle_of_a_save_leaves_nothing_behind(ground, whole):

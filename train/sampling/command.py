@@ -45,7 +45,7 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     if epoch is None:
         if newest := folder.newest_whole():
             return newest
-        raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
+        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
     if found := folder.verified(epoch):
         return found
     there = ", ".join(str(number) for number in folder.epochs()) or "none"

@@ -46,7 +46,7 @@ def test_it_is_learned_once_for_what_is_best_and_belongs_to_it_alone(ground):
 def test_one_that_comes_no_nearer_speaks_nowhere_and_is_not_looked_for_again(ground, caplog):
     ground.speaking.distance_after = 2.0
     ground.conclude()
-    assert "No decoder nearer to the person was found" in caplog.text
+    assert "The base's decoder stays" in caplog.text
     assert decoder_beside(ground.run.best_blend) is None and not ground.run.best_decoder.exists()
     ground.restart()
     ground.conclude()
@@ -73,7 +73,7 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     assert all(one.out is None for one in asked.sentences)
     assert found.harder == harder
     assert (found.more_word_errors > 0.3) == harder
-    assert ("It is harder to understand and is left out." in caplog.text) == harder
+    assert ("It is harder to understand" in caplog.text) == harder
     assert (found.file is None) == harder != ground.run.best_decoder.is_file()
 
 
@@ -135,7 +135,7 @@ def test_a_fault_costs_the_decoder_and_not_the_best(ground, monkeypatch, caplog)
 
     monkeypatch.setattr(ground.speaking, "learn_decoder", refuse)
     ground.conclude()
-    assert "No decoder was learned: Too few clips." in caplog.text
+    assert "No decoder was trained: Too few clips." in caplog.text
     assert ground.run.best_blend.is_file() and kept(ground) is None
 
 
