@@ -33,7 +33,7 @@ export class Comparison {
     find("reveal").addEventListener("click", () => this.#reveal());
     find("next-sentence").addEventListener("click", () => this.#next());
     find("save-notes").addEventListener("click", () => this.#notes.save(this.#shownNotes(), fileName(this.#run.id, "notes.json")));
-    twice(find("delete-notes"), "Delete notes", () => this.#delete(), { sure: "Really delete" });
+    twice(find("delete-notes"), "Delete notes", () => this.#delete());
     find("desk").addEventListener("keydown", (event) => this.#key(event));
   }
 
@@ -70,7 +70,7 @@ export class Comparison {
     const said = this.#said.get(this.#chosen) ?? [];
     const one = this.#candidate(this.#chosen);
     const sentences = said.map((sentence, i) => ({ value: String(i), text: `${i + 1}. ${sentence.text}`, sound: sentence.sound }));
-    if (one?.of?.sample?.output) sentences.push({ value: SAMPLE, text: "The sample, with the person's recording", sound: true });
+    if (one?.of?.sample?.output) sentences.push({ value: SAMPLE, text: "Training sample and reference recording", sound: true });
     options(find("sentence"), sentences.filter((sentence) => sentence.sound), "0", this.#picked);
     const others = this.#candidates.filter((other) => other.id !== this.#chosen && this.#sound(other.id));
     const wanted = others.find((other) => other.kind === "base") ?? others.find((other) => other.is_best);
@@ -89,8 +89,8 @@ export class Comparison {
       chosen: one.id,
       title: this.#hidden ? "Blind comparison" : capital(other ? `${candidateName(one)} and ${candidateName(other)}` : candidateName(one)),
       text: sentence?.text ?? "",
-      told: this.#hidden ? "" : [one, other].filter(Boolean).map((each) => this.#outcome(each)).join(" "),
-      empty: urls.output || urls.reference ? "" : "This sentence was not kept as sound.",
+      about: this.#hidden ? "" : [one, other].filter(Boolean).map((each) => this.#outcome(each)).join(" "),
+      empty: urls.output || urls.reference ? "" : "No audio was kept for this sentence.",
       urls,
       names: this.#hidden ? BLIND : names,
       file: this.#hidden ? null : fileName(this.#run.id, this.#swapped ? other.id : one.id, `${find("sentence").value}.wav`),
@@ -110,13 +110,13 @@ export class Comparison {
     const sentence = this.#sentence(one.id);
     if (!sentence) return "";
     const figures = Object.entries(sentence.judges ?? {}).filter(([name, value]) => NAMES[name] && Number.isFinite(value));
-    const told = figures.map(([name, value]) => `${NAMES[name].toLowerCase()} ${short(name, value)}`);
-    return `${capital(candidateName(one))}: ${[sentence.outcome, ...told].join(", ")}.`;
+    const results = figures.map(([name, value]) => `${NAMES[name].toLowerCase()} ${short(name, value)}`);
+    return `${capital(candidateName(one))}: ${[sentence.outcome, ...results].join(", ")}.`;
   }
 
   #begin() {
     this.#shuffle();
-    say(find("judged-told"), "");
+    say(find("judged-info"), "");
     this.changed();
   }
 
@@ -137,8 +137,8 @@ export class Comparison {
       a, b, preferred, blind: this.#hidden, note: find("note").value.trim(),
     });
     const what = preferred ? `${this.#hidden ? preferred.toUpperCase() : { a, b }[preferred].name} is better` : "no difference";
-    const where = kept ? "Noted" : "Noted until this page is closed, as this browser keeps nothing";
-    say(find("judged-told"), `${where}: ${what}, sentence ${sentence + 1}.`);
+    const where = kept ? "Noted" : "Noted until you close this page, because this browser does not store data";
+    say(find("judged-info"), `${where}: ${what}, sentence ${sentence + 1}.`);
     this.changed();
   }
 
@@ -146,9 +146,9 @@ export class Comparison {
     if (!this.#hidden) return;
     this.#hidden = false;
     const { output, reference } = this.#sides([this.#candidate(this.#chosen), this.#against]);
-    const told = `A is ${candidateName(output)}, B is ${candidateName(reference)}.`;
-    say(find("judged-told"), told);
-    announce(told);
+    const names = `A is ${candidateName(output)}, B is ${candidateName(reference)}.`;
+    say(find("judged-info"), names);
+    announce(names);
     this.changed();
   }
 
@@ -175,8 +175,8 @@ export class Comparison {
     const shown = this.#shownNotes();
     say(find("notes-title"), `Notes (${all.length})`);
     const kept = all.length - shown.length;
-    const told = [...tally(shown), kept ? `${counted(kept, "blind note")} of this comparison: told when it is revealed.` : ""];
-    say(find("tally"), told.filter(Boolean).join(" ") || "None yet.");
+    const counts = [...tally(shown), kept ? `${counted(kept, "blind note")} of this comparison hidden until you reveal it.` : ""];
+    say(find("tally"), counts.filter(Boolean).join(" ") || "No notes yet.");
     find("note-list").replaceChildren(...shown.map((note) => make("li", { text: sentenceOf(note) })));
     for (const id of ["save-notes", "delete-notes"]) find(id).disabled = all.length === 0;
   }
@@ -211,7 +211,7 @@ function sentenceOf({ sentence, text, a, b, preferred, blind, note }) {
   return `${sentence + 1}. ${text} ${capital(what)}${blind ? ", blind" : ""}.${note ? ` ${note}` : ""}`;
 }
 
-// What a person thought of two candidates: kept in this browser, told as a tally. The server has
+// The judgements of the person about two candidates, in this browser only. The server has
 // none of it.
 class Notes {
   #key = null;

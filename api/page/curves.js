@@ -78,7 +78,7 @@ function calm(points) {
 class Chart {
   constructor(box, unit, digits) {
     Object.assign(this, { box, unit, digits });
-    this.told = make("p", { class: "readout", "aria-hidden": "true" });
+    this.readout = make("p", { class: "readout", "aria-hidden": "true" });
     box.addEventListener("pointermove", (event) => this.#read(event));
     box.addEventListener("pointerleave", () => this.#forget());
   }
@@ -86,7 +86,7 @@ class Chart {
   draw({ lines, at }) {
     const all = lines.flatMap((line) => line.points);
     const width = Math.max(240, this.box.clientWidth);
-    if (!all.length) return this.box.replaceChildren(make("p", { class: "empty", text: "Nothing measured yet." }));
+    if (!all.length) return this.box.replaceChildren(make("p", { class: "empty", text: "No data yet." }));
     const [left, right] = spread(all.map((point) => point.x));
     const [low, high] = rangeOf(all.map((point) => point.y));
     this.x = linear(left, right, EDGE.left, width - EDGE.right);
@@ -99,7 +99,7 @@ class Chart {
     }, ...this.#grid(low, high, left, right, width), this.#marker(at, left, right),
     ...this.lines.flatMap((line) => this.#line(line)), this.cross);
     const names = this.lines.length > 1 ? this.#legend() : null;
-    this.box.replaceChildren(...[picture, names, this.told].filter(Boolean));
+    this.box.replaceChildren(...[picture, names, this.readout].filter(Boolean));
     return undefined;
   }
 
@@ -147,12 +147,12 @@ class Chart {
     const at = found.map(([, point]) => point).reduce((a, b) => (Math.abs(b.x - x) < Math.abs(a.x - x) ? b : a));
     for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(at.x));
     this.cross.setAttribute("visibility", "visible");
-    say(this.told, `${this.unit} ${Math.round(at.x)}: ${found.map(([name, p]) => `${name} ${p.y.toFixed(this.digits)}`).join(", ")}`);
+    say(this.readout, `${this.unit} ${Math.round(at.x)}: ${found.map(([name, p]) => `${name} ${p.y.toFixed(this.digits)}`).join(", ")}`);
   }
 
   #forget() {
     this.cross?.setAttribute("visibility", "hidden");
-    say(this.told, "");
+    say(this.readout, "");
   }
 }
 

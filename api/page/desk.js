@@ -8,7 +8,7 @@ import { ticks } from "./scales.js";
 import { clear, marks, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
 import { Transport } from "./transport.js";
-import { capital, clock, fileName, spokenTime, told } from "./wording.js";
+import { capital, clock, fileName, sampleInfo, spokenTime } from "./wording.js";
 
 const TRACKS = ["output", "reference"];
 const SAMPLE = { output: "output", reference: "reference" };
@@ -63,11 +63,11 @@ export class Desk {
     await this.put({
       key: epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds]) : "",
       chosen: epoch?.epoch ?? null,
-      title: epoch ? `Epoch ${epoch.epoch}` : "Listening",
+      title: epoch ? `Epoch ${epoch.epoch}` : "Listen",
       text: sample?.text ?? "",
       words: sample?.words ?? [],
-      told: told(sample),
-      empty: silent ? "This epoch has no sample to hear." : "",
+      about: sampleInfo(sample),
+      empty: silent ? "This epoch has no sample." : "",
       urls: sample?.output ? { output: sample.output, reference: sample.reference } : null,
       names: SAMPLE,
       file: epoch ? fileName(run, "epoch", epoch.epoch, "output.wav") : null,
@@ -79,11 +79,11 @@ export class Desk {
    * is called; words: when those of the upper one are spoken; empty: why there is nothing to hear; file:
    * null where the upper one is not to be saved.
    */
-  async put({ key, chosen, title, text, words = [], told: how, empty, urls, names, file }) {
+  async put({ key, chosen, title, text, words = [], about, empty, urls, names, file }) {
     say(find("desk-title"), title);
     this.#write(text, words);
-    say(find("desk-told"), how);
-    const renamed = isNew(this, "namesTold", names);
+    say(find("desk-info"), about);
+    const renamed = isNew(this, "namesShown", names);
     this.#names = names;
     find("keep-output").hidden = file === null;
     if (key === this.#shown) {
@@ -102,7 +102,7 @@ export class Desk {
 
   /** The text is set only where it is another: a mark in it stays. */
   #write(text, words) {
-    if (!isNew(this, "textTold", [text, words])) return;
+    if (!isNew(this, "textShown", [text, words])) return;
     this.#text.show(text);
     this.#text.add(words);
   }

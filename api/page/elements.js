@@ -42,7 +42,7 @@ export function complain(element, error) {
 }
 
 /**
- * Does it, and says the sentence (or what it makes of the answer); a fault is told in the element with
+ * Does it, and says the sentence (or what it makes of the answer); a fault is shown in the element with
  * the id `fault`. Returns the answer, {} for none; null where it failed.
  */
 export async function tried(fault, act, sentence = "") {
@@ -69,7 +69,7 @@ export function relabel(button, text, beside = "") {
 }
 
 /** A button whose first press asks, so that nothing is lost by one slip. */
-export function twice(button, label, act, { of = "", sure = `Really ${label.toLowerCase()}` } = {}) {
+export function twice(button, label, act, { of = "" } = {}) {
   const calm = () => {
     delete button.dataset.sure;
     relabel(button, label, of);
@@ -83,7 +83,7 @@ export function twice(button, label, act, { of = "", sure = `Really ${label.toLo
       return;
     }
     button.dataset.sure = "yes";
-    relabel(button, sure, of);
+    relabel(button, `Confirm: ${label.toLowerCase()}`, of);
   });
   return button;
 }
@@ -93,7 +93,7 @@ export function twice(button, label, act, { of = "", sure = `Really ${label.toLo
  * chosen where nothing is; picked: whether the choice there is the person's.
  */
 export function options(select, list, wanted, picked = true) {
-  if (!isNew(select.dataset, "told", list.map(({ value, text }) => [value, text]))) return;
+  if (!isNew(select.dataset, "shown", list.map(({ value, text }) => [value, text]))) return;
   const before = select.value;
   // What is wanted is also what the form goes back to when it is reset.
   select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text, selected: value === wanted })));
@@ -106,16 +106,16 @@ export function figuresRow(heading, ...figures) {
   return make("tr", {}, make("th", { scope: "row", text: heading }), ...figures.map((text) => make("td", { class: "number", text })));
 }
 
-/** An entry's name, and what is told about it. */
+/** An entry's name, and what is known about it. */
 export function entry(name, about, ...more) {
   return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }), ...more);
 }
 
 /** Whether a value is another than at the last call; `holder[name]` remembers it. */
 export function isNew(holder, name, value) {
-  const told = JSON.stringify(value);
-  if (holder[name] === told) return false;
-  holder[name] = told;
+  const text = JSON.stringify(value);
+  if (holder[name] === text) return false;
+  holder[name] = text;
   return true;
 }
 

@@ -97,15 +97,15 @@ export async function heard(answer, words, take) {
   const whole = [];
   const reader = textOf(answer);
   for await (const block of blocks(() => next(reader))) {
-    const told = JSON.parse(parsed(block)?.data ?? "{}");
-    if (told.type === "speech.audio.words") words(told.words);
-    if (told.type === "speech.audio.delta") (take ?? ((bytes) => whole.push(bytes)))(fromBase64(told.audio));
-    if (told.type === "speech.audio.done") return take ? null : new Uint8Array(await new Blob(whole).arrayBuffer());
+    const message = JSON.parse(parsed(block)?.data ?? "{}");
+    if (message.type === "speech.audio.words") words(message.words);
+    if (message.type === "speech.audio.delta") (take ?? ((bytes) => whole.push(bytes)))(fromBase64(message.audio));
+    if (message.type === "speech.audio.done") return take ? null : new Uint8Array(await new Blob(whole).arrayBuffer());
   }
   throw brokenOff();
 }
 
-/** reader.read(); a body that ends too early is told as what it means here. */
+/** reader.read(); a body that ends too early gets an error that says what it means. */
 export async function next(reader) {
   try {
     return await reader.read();
@@ -116,7 +116,7 @@ export async function next(reader) {
 }
 
 function brokenOff() {
-  return new Fault("The speech broke off: the speaking process ended, or the connection did. Speak it again; the service starts another process by itself.");
+  return new Fault("The speech stopped early: the speaking process or the connection ended. Press Speak again; the service restarts the process automatically.");
 }
 
 function fromBase64(text) {

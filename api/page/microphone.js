@@ -12,9 +12,9 @@ const BLOCK = 0.02 * RATE;
 
 // By the names that browsers give to what getUserMedia refuses.
 const REFUSALS = {
-  NotAllowedError: "The microphone is not allowed. Allow it for this page in the browser's settings, or choose a file.",
-  NotFoundError: "No microphone is found. Connect one, or choose a file.",
-  NotReadableError: "The microphone cannot be read; another program may have it. Close that, or choose a file.",
+  NotAllowedError: "The browser blocks the microphone. Allow it for this page in the browser's settings, or choose a file.",
+  NotFoundError: "No microphone found. Connect one, or choose a file.",
+  NotReadableError: "The microphone cannot be opened. Close other programs that use it, or choose a file.",
 };
 
 function refusalOf(error) {
@@ -23,7 +23,7 @@ function refusalOf(error) {
 
 /** Why nothing can be recorded here, or null. */
 function obstacle() {
-  if (!window.isSecureContext) return "This browser lets only pages by https, or of this very machine (localhost), record. Open the page so, or choose a file.";
+  if (!window.isSecureContext) return "This browser records only on pages that are opened by https or on localhost. Open the page that way, or choose a file.";
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) return "This browser cannot record. Choose a file.";
   return null;
 }
@@ -61,7 +61,7 @@ export class Microphone {
     find("record").addEventListener("click", () => (this.recorder ? this.recorder.stop() : this.#start()));
     find("trim-start").addEventListener("input", () => this.#trimmed("start"));
     find("trim-end").addEventListener("input", () => this.#trimmed("end"));
-    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Hear what is kept", fault: "microphone-fault", group: this.hearing });
+    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Play the selection", fault: "microphone-fault", group: this.hearing });
     find("trim-discard").addEventListener("click", () => {
       this.discard();
       find("record").focus();
@@ -128,13 +128,13 @@ export class Microphone {
     try {
       this.samples = mono(await decoded(await blob.arrayBuffer()));
     } catch {
-      complain(find("microphone-fault"), new Error("What was recorded cannot be decoded by this browser. Choose a file."));
+      complain(find("microphone-fault"), new Error("This browser cannot decode its own recording. Choose a file."));
       return;
     }
     const all = this.samples.length / RATE;
     if (all < LEAST_SECONDS) {
       this.discard();
-      complain(find("microphone-fault"), new Error(`That was ${figure(all, 1)} s; a voice needs at least ${LEAST_SECONDS} s, and 6 to 30 s are better.`));
+      complain(find("microphone-fault"), new Error(`The recording is ${figure(all, 1)} s long. A voice needs at least ${LEAST_SECONDS} s; 6 to 30 s are best.`));
       return;
     }
     const [start, end] = speechSpan(this.samples);
@@ -147,7 +147,7 @@ export class Microphone {
     this.#draw();
     this.#trimmed("end");
     this.changed();
-    announce(`Recorded. ${find("trim-told").textContent}`);
+    announce(`Recorded. ${find("trim-info").textContent}`);
   }
 
   #kept() {
@@ -167,7 +167,7 @@ export class Microphone {
     const all = this.samples.length / RATE;
     find("trim-kept").style.left = `${(100 * start.valueAsNumber) / all}%`;
     find("trim-kept").style.right = `${100 - (100 * end.valueAsNumber) / all}%`;
-    say(find("trim-told"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
+    say(find("trim-info"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
   }
 
   /** The wave, a column a pixel: the largest sample of each. */

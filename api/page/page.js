@@ -84,7 +84,7 @@ function show() {
   voices.offerCandidates(now);
   const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
   const alone = speakBox.alone;
-  say(find("speaks-with"), alone ? `with ${alone}, for you alone` : served && served !== "–" ? `with ${served}` : "");
+  say(find("speaks-with"), alone ? `with ${alone}, not served` : served && served !== "–" ? `with ${served}` : "");
 }
 
 /** As before there were evaluations: each epoch's sample beside the person's recording. */
@@ -122,7 +122,7 @@ async function refreshRuns() {
   const { runs, served, promoted, follows } = await read("/v1/runs");
   Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted, follows });
   const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
-  if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} can be heard.`);
+  if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} is ready to play.`);
   show();
   await refreshDetails();
 }
@@ -153,7 +153,7 @@ async function refreshMetrics() {
   }
   known.next.set(id, next);
   known.records.set(id, joined(known.records.get(id) ?? [], records));
-  // An answer holds only so much: a long run is told in several.
+  // An answer holds a limited number of rows: a long run needs several.
   if (records.length) await refreshMetrics();
   else show();
 }

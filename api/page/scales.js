@@ -54,7 +54,7 @@ export function path(points, x, y) {
   return points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
 }
 
-/** Rows of metrics.jsonl and newer ones: a run that went on from an earlier step told it again. */
+/** Rows of metrics.jsonl and newer ones: a run that resumed from an earlier step has its rows again. */
 export function joined(rows, fresh) {
   if (!fresh.length) return rows;
   const { step, kind } = fresh[0];

@@ -6,8 +6,8 @@
 import { complain, find } from "./elements.js";
 
 const KEPT = "sotaque-key";
-const WRONG = "The server does not take this key. Look for a missing or doubled character. Whoever runs the server finds it as API_KEY in its settings (.env).";
-const UNSENDABLE = "This key has characters that no API key has: only letters, digits and signs of ASCII can be sent.";
+const WRONG = "The server rejects this key. Check it for missing or extra characters. The administrator finds it as API_KEY in the settings (.env).";
+const UNSENDABLE = "This key contains characters that an API key cannot have. Use ASCII letters, digits and punctuation only.";
 
 export class Fault extends Error {
   constructor(sentence, { status = 0, code = "", retryAfter = null } = {}) {
@@ -74,7 +74,7 @@ async function reach(path, options) {
     return await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Fault("The server does not answer. Is it running? The page tries again by itself.");
+    throw new Fault("The server does not respond. Check that it is running; the page retries automatically.");
   }
 }
 
@@ -84,13 +84,13 @@ async function faultOf(answer) {
   try {
     body = await answer.json();
   } catch {
-    // No JSON: a proxy's page, or nothing at all. The status alone is told.
+    // No JSON: a page of a proxy, or nothing. The message names the status only.
   }
   const sentence = body?.detail ?? body?.error?.message ?? body?.title;
   const known = typeof sentence === "string" && sentence;
   const later = about.retryAfter ? ` Try again in ${about.retryAfter} s.` : "";
   return new Fault(
-    known ? sentence : `The server answered ${answer.status} and said nothing more.${later}`,
+    known ? sentence : `The server answered with status ${answer.status} and no message.${later}`,
     { ...about, code: body?.code ?? "" },
   );
 }

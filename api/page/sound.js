@@ -29,10 +29,10 @@ export function bufferOf(samples) {
 
 /**
  * Makes a button play what `load` resolves with, an AudioBuffer, and stop it at the second press.
- * of: what a screen reader hears after "Hear"; fault: the id of where a fault is told; group: buttons
+ * of: what a screen reader hears after "Play"; fault: the id of that shows a fault; group: buttons
  * that share one stop each other; `group.source` is what sounds.
  */
-export function plays(button, load, { label = "Hear", of = "", fault, group = {} }) {
+export function plays(button, load, { label = "Play", of = "", fault, group = {} }) {
   let mine = null;
   button.addEventListener("click", async () => {
     const playing = group.source;

@@ -1,4 +1,4 @@
-// The speak box: a sentence, and the sound of it while it is still being spoken.
+// The speak box: plays a sentence while it is still being generated.
 
 import { announce, calmly, complain, find, options, redraws, say, sends } from "./elements.js";
 import { heard, next } from "./events.js";
@@ -52,7 +52,7 @@ export class SpeakBox {
 
   /** status: the body of GET /status: what the served voice speaks, and the formats to save. */
   offer({ languages, formats }) {
-    options(find("language"), [{ value: "", text: "The voice's own" }, ...languageOptions(languages)]);
+    options(find("language"), [{ value: "", text: "Language of the voice" }, ...languageOptions(languages)]);
     this.#saving.offer(formats);
   }
 
@@ -103,7 +103,7 @@ export class SpeakBox {
     if (stopped) announce("Stopped.");
     else complain(find("speak-fault"), error);
     const after = heard ? ` after ${heard.toFixed(1)} s` : "";
-    say(find("spoken-told"), `${stopped ? "Stopped" : "Broken off"}${after}.`);
+    say(find("spoken-info"), `${stopped ? "Stopped" : "Interrupted"}${after}.`);
     this.#draw();
   }
 
@@ -184,7 +184,7 @@ export class SpeakBox {
     this.#stream = null;
     complain(find("speak-fault"), null);
     say(find("say"), "Stop");
-    say(find("spoken-told"), "Speaking …");
+    say(find("spoken-info"), "Speaking …");
     this.#enable(false);
   }
 
@@ -209,8 +209,8 @@ export class SpeakBox {
   }
 
   #tell(stream, firstSeconds, tookSeconds) {
-    const gaps = stream.gaps ? ` It waited for more ${stream.gaps === 1 ? "once" : `${stream.gaps} times`}.` : "";
-    say(find("spoken-told"), stream.seconds
+    const gaps = stream.gaps ? ` Playback paused ${stream.gaps === 1 ? "once" : `${stream.gaps} times`}.` : "";
+    say(find("spoken-info"), stream.seconds
       ? `First sound after ${firstSeconds.toFixed(2)} s; ${stream.seconds.toFixed(1)} s spoken in ${tookSeconds.toFixed(1)} s.${gaps}`
       : "The server sent no sound.");
   }
@@ -228,7 +228,7 @@ export class SpeakBox {
     if (!this.#stream?.seconds || find("spoken-works").hidden) return;
     const canvas = find("sheet-spoken");
     paint(canvas, this.#stream.samples(), RATE);
-    canvas.setAttribute("aria-label", `Spectrogram of what was spoken, ${this.#stream.seconds.toFixed(1)} seconds`);
+    canvas.setAttribute("aria-label", `Spectrogram of the speech, ${this.#stream.seconds.toFixed(1)} seconds`);
   }
 
   #playhead() {
@@ -296,6 +296,6 @@ class Saving {
     keep(await answer.blob(), `${name}.${form}`);
     complain(find("speak-fault"), null);
     if (now === spokenBy) announce(`Saved as ${NAMES[form]}.`);
-    else complain(find("speak-fault"), { message: `The voice has changed since: the file is spoken by ${now}. Speak again to hear it.` });
+    else complain(find("speak-fault"), { message: `The served voice has changed: the file is spoken by ${now}. Press Speak to hear it.` });
   }
 }

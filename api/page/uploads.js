@@ -13,15 +13,15 @@ const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, mil
 
 /**
  * Sends a File, from where an earlier attempt ended; resolves with the recording's row.
- * told(row) after each piece; signal ends it, and what has arrived stays. Throws Fault.
+ * progress(row) after each piece; signal ends it, and what has arrived stays. Throws Fault.
  */
-export async function sendRecording(dataset, file, told, signal) {
+export async function sendRecording(dataset, file, progress, signal) {
   const announce = () => send("POST", `${datasetPath(dataset)}/recordings`, { name: file.name, bytes: file.size });
-  if (!file.size) throw new Fault(`${file.name} is empty.`);
+  if (!file.size) throw new Fault(`${file.name} is empty (0 bytes). Choose another file.`);
   let row = await announce();
   let failures = 0;
   while (!row.whole && !signal.aborted) {
-    told(row);
+    progress(row);
     try {
       row = await sendPiece(dataset, row, file, signal);
       failures = 0;
@@ -35,7 +35,7 @@ export async function sendRecording(dataset, file, told, signal) {
       row = await announce().catch((fault) => (PASSING.has(fault.status) ? row : Promise.reject(fault)));
     }
   }
-  told(row);
+  progress(row);
   return row;
 }
 

@@ -66,7 +66,7 @@ export function candidateName(one) {
 }
 
 /** How a sample came to be: "Spoken on the CPU in 2.1 s (there is no GPU)." */
-export function told(sample) {
+export function sampleInfo(sample) {
   if (!sample) return "";
   if (sample.mode === "skipped") return sample.reason || "This sample was skipped.";
   const where = sample.device ? ` on the ${device(sample.device)}` : "";
@@ -75,7 +75,7 @@ export function told(sample) {
   return `Spoken${where}${took}${why}.`;
 }
 
-/** What is left of a training, as exactly as an estimate can be told. */
+/** What is left of a training, as exactly as an estimate allows. */
 export function timeLeft(seconds) {
   if (!Number.isFinite(seconds)) return "no estimate yet";
   const minutes = Math.round(seconds / 60);

@@ -34,7 +34,7 @@ SHOWN = r"""[
     .map((epoch) => `row ${epoch}`)),
   ...(document.getElementById("training").hidden ? [] : ["training"]),
   ...(/^Epoch 2 of 2, step \d+ of \d+; (about \d+ min|less than a minute) left\.$/
-    .test(document.getElementById("progress-told").textContent) ? ["progress"] : []),
+    .test(document.getElementById("progress-info").textContent) ? ["progress"] : []),
   ...(document.getElementById("charts").hidden ? [] : ["curves"]),
 ]"""
 
@@ -172,7 +172,7 @@ def test_the_speak_box_speaks(page):
     desk.say(page, "Good morning, and welcome.")
     until(page, f"{desk.SECONDS} > 0.1")
     until(page, desk.DONE)
-    told = page.text_content("#spoken-told")
+    told = page.text_content("#spoken-info")
     assert re.match(r"First sound after \d+\.\d\d s; \d+\.\d s spoken in", told)
     loud = page.evaluate("""(() => {
       const sheet = document.getElementById("sheet-spoken");
