@@ -5,18 +5,18 @@ import { figuresRow, find, make, say } from "./elements.js";
 import { datasetPath, request } from "./server.js";
 import { clock, counted } from "./wording.js";
 
-// As `train cut` calls the reason.
+// The reason in the account of `train cut`.
 const TOO_LONG = "too long without a pause";
 const MOST_PARTS = 20;
 const AGAIN = "then press Cut again.";
-// By the reason for which most of the speech of a failed cut is in no clip.
+// By the reason that costs a failed cut the most speech.
 const BY_REASON = {
   [TOO_LONG]: `Record again with pauses of 0.12 s or more and without music, upload the new file, ${AGAIN}`,
   "unsure words": `Compare the transcript with the recording, and check the language of the dataset. Choose the corrected file, ${AGAIN}`,
   "shorter than a second": `Record whole sentences instead of single words, upload the new file, ${AGAIN}`,
   clipped: `Record again at a lower level, upload the new file, ${AGAIN}`,
 };
-// By what else its message contains; the first that fits.
+// By words of its message; the first match counts.
 const BY_WORDS = [
   [/clipped/, BY_REASON.clipped],
   [/bytes.* free/, `Free space on the server's disk, ${AGAIN}`],
@@ -73,7 +73,7 @@ async function showPartsWithoutPause({ id, cut }, any) {
   disclose("pauseless", parts.length, `${counted(parts.length, "part")} left out: too long without a pause`, lines);
 }
 
-/** A list that is opened by its summary; hidden where there is nothing in it. */
+/** Fills a list behind a summary; an empty one is hidden. */
 function disclose(id, count, summary, lines) {
   const place = find(id);
   place.hidden = !count;

@@ -1,4 +1,4 @@
-// The clips of a dataset: seen, heard, corrected, dropped; a page of them at a time.
+// The clips of a dataset, a page at a time: play, correct, drop.
 
 import { find, isNew, make, say, sends, smallButton, tried } from "./elements.js";
 import { bytes, datasetPath, read, send } from "./server.js";
@@ -14,7 +14,7 @@ export class ClipList {
   #total = 0;
   #hearing = {};
 
-  /** changed: called when a clip was corrected or dropped. */
+  /** changed(): called after a clip is corrected or dropped. */
   constructor(changed) {
     this.changed = changed;
     find("clip-order").addEventListener("change", () => this.#turn(0));
@@ -22,7 +22,7 @@ export class ClipList {
     find("clips-after").addEventListener("click", () => this.#turn(this.#offset + PAGE));
   }
 
-  /** dataset: as /v1/datasets tells it. Asks for clips where the dataset, or its cut, is another. */
+  /** dataset: from /v1/datasets. Requests clips only if the dataset or its cut has changed. */
   async show(dataset) {
     if (!isNew(this, "shown", [dataset?.id, dataset?.cut.ended, dataset?.clips.total])) return;
     const same = dataset?.id === this.#dataset;
@@ -47,7 +47,6 @@ export class ClipList {
   #draw(clips) {
     this.#hearing.source?.stop();
     find("clip-list").replaceChildren(...clips.map((clip) => this.#item(clip)));
-    // The louder, the higher.
     for (const canvas of find("clip-list").querySelectorAll("canvas")) {
       drawWave(canvas, JSON.parse(canvas.dataset.levels).map((level) => (level - QUIETEST_DB) / -QUIETEST_DB), devicePixelRatio);
     }

@@ -1,4 +1,4 @@
-// Comparing two candidates on the desk: which two, which sentence, blind or not, and the judgement.
+// Compares two candidates on the desk: the pair, the sentence, blind or not, and the judgement.
 
 import { announce, find, make, options, say, store, stored, twice } from "./elements.js";
 import { NAMES, short } from "./judges.js";
@@ -22,7 +22,7 @@ export class Comparison {
   #notes = new Notes();
   #picked = false;
 
-  /** changed(): another sentence, another pair, or its names. */
+  /** changed(): called when the sentence, the pair or its names change. */
   constructor(desk, changed) {
     Object.assign(this, { desk, changed });
     find("sentence").addEventListener("change", () => (this.#picked = true));
@@ -37,7 +37,7 @@ export class Comparison {
     find("desk").addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** details: of /v1/runs/…/evaluation; until they are there the desk waits; chosen: a candidate's id. */
+  /** details: of /v1/runs/…/evaluation; the desk waits for them; chosen: a candidate's id. */
   show(run, candidates, details, chosen) {
     if (!details) return;
     this.#run = run;
@@ -65,7 +65,7 @@ export class Comparison {
     this.#run = this.#chosen = null;
   }
 
-  /** Sentences that the chosen one can be heard with, and whom it can be compared with. */
+  /** Offers the sentences of the chosen candidate and the candidates to compare it with. */
   #offer() {
     const said = this.#said.get(this.#chosen) ?? [];
     const one = this.#candidate(this.#chosen);
@@ -120,7 +120,7 @@ export class Comparison {
     this.changed();
   }
 
-  /** Which of the two is A is drawn again for every sentence, or the ear would learn it. */
+  /** Draws which of the two is A, again for every sentence, so that the listener cannot learn it. */
   #shuffle() {
     this.#hidden = find("blind").checked;
     this.#swapped = this.#hidden && crypto.getRandomValues(new Uint8Array(1))[0] > 127;
@@ -181,7 +181,7 @@ export class Comparison {
     for (const id of ["save-notes", "delete-notes"]) find(id).disabled = all.length === 0;
   }
 
-  /** While a comparison is blind, what was noted of these two would tell who is who. */
+  /** Without the notes about a blind pair, which would reveal which candidate is which. */
   #shownNotes() {
     const pair = [this.#chosen, this.#against?.id].sort().join();
     return this.#notes.of(this.#candidates).filter((note) => !this.#hidden || [note.a.id, note.b.id].sort().join() !== pair);
@@ -217,22 +217,21 @@ class Notes {
   #key = null;
   #all = [];
 
-  /** set: the evaluation's sentence_set: the same sentences after the same recording, wherever the
-      run lies now. */
+  /** set: the evaluation's sentence_set, which stays the same if the run moves. */
   open(set) {
     if (this.#key === KEPT + set) return;
     this.#key = KEPT + set;
-    // Without a storage notes last as long as the page.
+    // Without local storage, notes last as long as the page.
     this.#all = stored(this.#key).filter((one) => one?.a?.id && one?.b?.id);
   }
 
-  /** Those about the very weights that the run holds: an epoch that was trained again is another. */
+  /** The notes about the weights that the run has now, by their SHA-256. */
   of(candidates) {
     const sha256 = new Map(candidates.map((one) => [one.id, one.checkpoint_sha256]));
     return this.#all.filter((note) => [note.a, note.b].every((one) => sha256.get(one.id) === one.sha256));
   }
 
-  /** A judgement of the same sentence of the same two takes the place of the one before. */
+  /** Replaces an earlier judgement of the same sentence and the same pair. */
   add(note) {
     const about = (one) => [one.sentence, one.blind, ...[one.a.id, one.b.id].sort(), one.a.sha256, one.b.sha256].join();
     this.#all = [...this.#all.filter((one) => about(one) !== about(note)), note].slice(-MOST);
@@ -253,7 +252,7 @@ class Notes {
 export function tally(notes) {
   const pairs = new Map();
   for (const { a, b, preferred } of notes) {
-    // A blind pair may stand either way round.
+    // A blind pair may be in either order.
     const [one, other] = [a, b].sort((x, y) => (x.id === "base") - (y.id === "base") || x.id.localeCompare(y.id));
     const key = `${one.name} against ${other.name}`;
     const found = pairs.get(key) ?? { better: 0, worse: 0, same: 0 };

@@ -1,4 +1,4 @@
-// The curves of a run: audio loss over steps, similarity over epochs; and the same as a table.
+// The curves of a run, audio loss over steps and similarity over epochs, and their table.
 
 import { figuresRow, find, make, say, svg } from "./elements.js";
 import { linear, nearest, path, rangeOf, smoothed, thinned, ticks } from "./scales.js";
@@ -59,7 +59,7 @@ export class Curves {
   }
 }
 
-/** The mean training loss of each epoch, of the same kind as the validation's. */
+/** The mean training loss of each epoch. */
 function meansOf(records) {
   const sums = new Map();
   for (const { kind, epoch, audio_loss: loss } of records) {
@@ -70,7 +70,7 @@ function meansOf(records) {
   return new Map([...sums].map(([epoch, [sum, count]]) => [epoch, sum / count]));
 }
 
-// A step's loss jumps from batch to batch; from this many on, the mean of the last ones is shown.
+// The loss varies from batch to batch: many steps are smoothed.
 function calm(points) {
   return points.length < LEAST_FOR_SMOOTHING ? points : smoothed(points);
 }
@@ -131,7 +131,7 @@ class Chart {
       make("span", {}, make("i", { class: `key ${line.class}` }), line.name)));
   }
 
-  /** What a screen reader hears in place of the picture. */
+  /** The text of the chart for a screen reader. */
   #summary() {
     return this.lines.map(({ name, points }) => {
       const [first, last] = [points[0], points[points.length - 1]];
@@ -156,7 +156,7 @@ class Chart {
   }
 }
 
-/** From first to last; one place alone gets room on both sides. */
+/** From first to last; a single value gets room on both sides. */
 function spread(values) {
   const [low, high] = rangeOf(values, 0);
   return low === high ? [low - 1, high + 1] : [low, high];

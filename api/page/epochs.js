@@ -3,7 +3,7 @@
 import { fillRows, find, make, options, say, smallButton } from "./elements.js";
 import { candidateName, figure, runName, timeLeft } from "./wording.js";
 
-// What happens without the person, by `follows` of /v1/runs.
+// By `follows` of /v1/runs.
 const FOLLOWS = {
   latest: ". A newer epoch replaces it automatically",
   best: ", the best candidate. A better one replaces it automatically",

@@ -7,7 +7,7 @@ const KEPT = "sotaque-history";
 const MOST = 20;
 
 export class History {
-  /** chosen(request): is called with the one that the person wants again. */
+  /** chosen(request): called when the person chooses an entry. */
   constructor(chosen) {
     this.chosen = chosen;
     find("forget-history").addEventListener("click", () => {
@@ -17,7 +17,7 @@ export class History {
     this.#show();
   }
 
-  /** request: {input, voice, …} as it was sent. The same one again moves to the front. */
+  /** request: {input, voice, …} as it was sent. A repeated request moves to the front. */
   add(request) {
     const added = JSON.stringify(request);
     const others = kept().filter((one) => JSON.stringify(one) !== added);

@@ -7,7 +7,7 @@ import { candidateName, capital, counted, figure } from "./wording.js";
 
 const UNJUDGED = { judges: {}, remarks: [], unfinished: 0, cut: 0, babbling: 0, judged: false };
 
-/** The candidates of a run, and the epochs that were not judged yet as candidates without figures. */
+/** The candidates of a run, with epochs that are not evaluated yet as candidates without figures. */
 export function candidatesOf(run) {
   const judged = run.evaluation.candidates.map((one) => ({ ...one, judged: true }));
   const known = new Set(judged.map((one) => one.id));
@@ -36,7 +36,7 @@ export class JudgedTable {
     });
   }
 
-  /** run: one that has an evaluation; selected: a candidate's id; busy: the epoch being promoted. */
+  /** run: an evaluated one; selected: a candidate's id; busy: the epoch being promoted. */
   show(run, selected, { busy = null } = {}) {
     this.#last = [run, selected, { busy }];
     const { evaluation } = run;

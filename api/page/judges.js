@@ -21,17 +21,17 @@ export const FAILED = "Sentences that reached the length limit (unfinished), end
 export const LOSS = "Cross-entropy of the audio codes on the validation clips; lower is better. Blends have none.";
 export const INTERVAL = "Means over the finished sentences; ± is half of the 95 % confidence interval. ▲ and ▼ mark a measurable difference from the base, better or worse. ≠ marks a difference without a direction. For rate and pitch, further from 0 is worse.";
 
-/** The judges that judged, in the order of their columns. */
+/** The judges with figures, in the order of their columns. */
 export function present(evaluation) {
   return Object.keys(NAMES).filter((name) => evaluation.judges[name] && !evaluation.judges[name].absent);
 }
 
-/** Those that did not, with the reason. */
+/** The judges without figures. */
 export function absent(evaluation) {
   return Object.keys(NAMES).filter((name) => evaluation.judges[name]?.absent);
 }
 
-/** What a judge's figure means, in words. */
+/** The meaning of a judge's figure. */
 export function meaning(evaluation, name) {
   const { unit, better, meaning: what } = evaluation.judges[name];
   const least = evaluation.smallest_difference[name];
@@ -39,7 +39,7 @@ export function meaning(evaluation, name) {
   return `${capital(what.replace(/\.$/, ""))} (${[unit, BETTER[better]].filter(Boolean).join("; ")}).${smallest}`;
 }
 
-/** A figure as short as it can be: 0.82, -4.2 %. */
+/** A short figure: 0.82, -4.2 %. */
 export function short(name, value) {
   if (!Number.isFinite(value)) return "–";
   return name.endsWith("_percent") ? `${value > 0 ? "+" : ""}${value.toFixed(1)} %` : digits(value);
@@ -55,7 +55,7 @@ function digits(value) {
   return figure(value, Math.abs(value) < 10 ? 2 : 1);
 }
 
-/** {mark, words} of a figure against the base; null where they cannot be distinguished, or for the base. */
+/** {mark, words} of a figure against the base; null for the base or without a measurable difference. */
 export function againstBase(better, found) {
   const by = found?.against_base;
   if (!by || !Number.isFinite(by.low) || (by.low <= 0 && by.high >= 0)) return null;
@@ -64,7 +64,7 @@ export function againstBase(better, found) {
   return good ? { mark: "▲", words: "better than the base" } : { mark: "▼", words: "worse than the base" };
 }
 
-/** Whether the whole interval of the difference leads nearer to 0 than the base is (true), or further from it (false). */
+/** Whether the whole interval of the difference is nearer to 0 than the base (true), further (false), or neither (null). */
 function nearerToZero({ mean, against_base: by }) {
   const base = mean - by.mean;
   const [low, high] = [base + by.low, base + by.high];
@@ -78,7 +78,7 @@ export function failures(one) {
   return counts.length ? counts.join(", ") : "0";
 }
 
-/** What a column is ordered by; null goes to the end. */
+/** The value that a column is sorted by; null goes to the end. */
 export function value(one, column) {
   if (column === "epoch") return one.epoch + (one.kind === "blend" ? one.share / 10 : 0.5);
   if (!one.judged && column !== "loss") return null;
@@ -87,13 +87,13 @@ export function value(one, column) {
   return Number.isFinite(found) ? found : null;
 }
 
-/** Whether the best of a column is its lowest value; of distances to 0 the smallest is. */
+/** Whether the best value of a column is the lowest, or the nearest to 0. */
 export function lowestFirst(evaluation, column) {
   if (column === "epoch") return false;
   return evaluation.judges[column]?.better !== "higher";
 }
 
-/** The rows in the order of a column; rows of equal values stay as they are. */
+/** The rows sorted by a column; the sort is stable. */
 export function ordered(rows, evaluation, { column, ascending }) {
   const zero = evaluation.judges[column]?.better === "zero";
   const of = (one) => {

@@ -1,16 +1,16 @@
-// A recording by the page's own microphone: made, cut to the speech, heard, and handed on as a wav.
+// Records with the microphone, trims to the speech, plays it, and returns a wav.
 
 import { announce, complain, find, say } from "./elements.js";
 import { bufferOf, decoded, drawWave, plays, RATE, toPcm, wavOf } from "./sound.js";
 import { figure } from "./wording.js";
 
-// As the service reads at most, and at least.
+// The limits of the service.
 const MOST_SECONDS = 60;
 const LEAST_SECONDS = 1;
 const MARGIN_SECONDS = 0.2;
 const BLOCK = 0.02 * RATE;
 
-// By the names that browsers give to what getUserMedia refuses.
+// By the names of the errors of getUserMedia.
 const REFUSALS = {
   NotAllowedError: "The browser blocks the microphone. Allow it for this page in the browser's settings, or choose a file.",
   NotFoundError: "No microphone found. Connect one, or choose a file.",
@@ -37,7 +37,7 @@ function mono(buffer) {
   return sum;
 }
 
-/** [start, end] in seconds of what is within 30 dB of the loudest, and a margin; all of a silence. */
+/** [start, end] in seconds of the part within 30 dB of the loudest, with a margin; all of a silence. */
 export function speechSpan(samples) {
   const powers = [];
   for (let start = 0; start + BLOCK <= samples.length; start += BLOCK) {
@@ -53,7 +53,7 @@ export function speechSpan(samples) {
 }
 
 export class Microphone {
-  /** changed: called when there is a recording, or none any more. */
+  /** changed(): called when a recording is made or discarded. */
   constructor(changed) {
     this.changed = changed;
     this.samples = null;
@@ -68,7 +68,7 @@ export class Microphone {
     });
   }
 
-  /** What is kept of the recording as a wav, or null. */
+  /** The trimmed recording as a wav, or null. */
   recording() {
     return this.samples && wavOf([toPcm(this.#kept())]);
   }
@@ -88,7 +88,7 @@ export class Microphone {
     if (why || this.asking) return;
     this.asking = true;
     try {
-      // A voice as it is: what calls make of it would be heard in all that is spoken after it.
+      // Unprocessed: the voice would keep the artefacts of echo and noise suppression.
       const raw = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
       this.#record(await navigator.mediaDevices.getUserMedia({ audio: raw }));
     } catch (error) {
@@ -154,13 +154,13 @@ export class Microphone {
     return this.samples.subarray(Math.round(find("trim-start").valueAsNumber * RATE), Math.round(find("trim-end").valueAsNumber * RATE));
   }
 
-  /** One end moved: it stops a second before the other. */
+  /** One end moved: it stays a second away from the other. */
   #trimmed(which) {
     const [start, end] = [find("trim-start"), find("trim-end")];
     if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) {
       if (which === "start") start.value = Math.max(0, end.valueAsNumber - LEAST_SECONDS);
       else end.value = start.valueAsNumber + LEAST_SECONDS;
-      // At the very end of the recording there is no second left: the start gives way.
+      // At the end of the recording, the start moves instead.
       if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) start.value = end.valueAsNumber - LEAST_SECONDS;
     }
     for (const slider of [start, end]) slider.setAttribute("aria-valuetext", `${figure(slider.valueAsNumber, 2)} s`);

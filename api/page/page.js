@@ -1,4 +1,4 @@
-// The page: what is known, who shows it, and what happens at a click. Start reading here.
+// The state of the page, its parts, and the actions of a click. Start reading here.
 
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
@@ -16,11 +16,11 @@ import { showConnection, showStatus } from "./status.js";
 import { Voices } from "./voices.js";
 import { candidateName } from "./wording.js";
 
-// The server's news may come many times a second; a person reads slower.
+// The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
 
 const known = { runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
-// epoch null: the newest one that can be heard, until the person chooses; candidate null: the best.
+// epoch null: the newest one with a sample; candidate null: the best.
 const chosen = { run: "current", epoch: null, candidate: null, busy: null };
 
 const desk = new Desk();
@@ -139,7 +139,7 @@ function heardEpochs() {
   return (run()?.epochs ?? []).filter((one) => one.sample?.output).map((one) => one.epoch);
 }
 
-/** Reads what is new of the run's metrics; all of it where the file was cut back. */
+/** Reads the new rows of the run's metrics, or all of them if the file has become shorter. */
 async function refreshMetrics() {
   const id = run()?.id;
   if (!id) return;
@@ -178,7 +178,7 @@ async function changeServed(act, sentence) {
   await attempt(refreshStatus);
 }
 
-/** Does it; a fault is shown at the top, and goes when something succeeds again. */
+/** Acts; an error is shown at the top until an action succeeds. */
 async function attempt(act) {
   try {
     await act();
@@ -224,7 +224,7 @@ listen({
   poll: everything,
   connected: (open) => {
     showConnection(open ? "live" : "polling");
-    // Between two connections something may have happened.
+    // Something may have changed between two connections.
     everything();
   },
 });

@@ -51,7 +51,7 @@ export class Recordings {
       if (!this.#acting) complain(find("recordings-fault"), null);
       if (["queued", "running"].includes(found?.cut?.state)) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
-      // Deleted meanwhile, by another page: the list says what there is.
+      // Another page has deleted it.
       if (error.code === "no_dataset") this.#chosen = null;
       complain(find("recordings-fault"), error);
     }
@@ -106,7 +106,7 @@ export class Recordings {
   #showRecordings(found) {
     const busy = ["queued", "running"].includes(found.cut.state);
     const rows = found.recordings.map((row) => this.#row(row, busy));
-    // A button that has the focus is not drawn again for nothing.
+    // A button with the focus is replaced only if something has changed.
     if (isNew(this, "recordingsShown", [found.id, found.recordings, busy, [...this.#sending.keys()]])) find("recording-list").replaceChildren(...rows);
     say(find("text-info"), found.text ? `Transcript: ${found.text.kind}, ${found.text.bytes.toLocaleString("en")} bytes.` : "No transcript: write the text of each clip after the cut.");
     find("text-remove").hidden = !found.text;

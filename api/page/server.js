@@ -1,7 +1,7 @@
-// Asking the API: every request of the page goes through here.
+// Every request of the page to the API.
 //
-// A fault becomes a Fault whose message is the API's own sentence. A 401 asks the person for the
-// key, once for all requests that wait, and goes on with it.
+// An error becomes a Fault with the message of the API. A 401 asks for the key, once for all waiting
+// requests, and repeats them.
 
 import { complain, find } from "./elements.js";
 
@@ -20,7 +20,7 @@ export class Fault extends Error {
 
 let asking = null;
 
-/** fetch with the key; the answer is one that succeeded. Throws Fault, or AbortError. */
+/** fetch with the key; returns a successful answer. Throws Fault or AbortError. */
 export async function request(path, options = {}) {
   for (;;) {
     const key = sessionStorage.getItem(KEPT);
@@ -38,10 +38,10 @@ export async function request(path, options = {}) {
   }
 }
 
-/** Whether the server asked for a key, and has it. */
+/** Whether the server has asked for a key. */
 export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
 
-/** Asks for the key in a dialog. refused: whether the last one was. Resolves with a key. */
+/** Asks for the key in a dialog. refused: whether the last key was. Resolves with a key. */
 function askForKey(refused) {
   const dialog = find("key-dialog");
   const field = find("key");
@@ -50,7 +50,7 @@ function askForKey(refused) {
   if (!dialog.open) dialog.showModal();
   field.focus();
   return new Promise((resolve) => {
-    // Without a key nothing of the page works: Escape brings the question back.
+    // The page needs the key: Escape opens the dialog again.
     const closed = () => {
       const key = field.value.trim();
       if (key && !/^[ -~]+$/.test(key)) complain(find("key-fault"), { message: UNSENDABLE });

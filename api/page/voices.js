@@ -9,7 +9,7 @@ import { candidateName, capital, figure, moment } from "./wording.js";
 
 const ORIGINS = { served: "from the served model", upload: "added" };
 
-/** [{value, text}] of the candidates of a run that can speak: value is where to ask. */
+/** [{value, text}] of the candidates of a run that can speak; value: the path of the request. */
 function speakable(run) {
   const names = run?.evaluation
     ? candidatesOf(run).filter((one) => one.can_speak).map((one) => ({ id: one.id, epoch: one.epoch }))
@@ -19,7 +19,7 @@ function speakable(run) {
   }));
 }
 
-/** "Quality: good." or the word and what is wrong. */
+/** "Quality: good.", or the word and the remarks. */
 function qualityOf({ word, remarks }) {
   return [`Quality: ${word}.`, ...(remarks ?? [])].join(" ");
 }
@@ -28,7 +28,7 @@ export class Voices {
   constructor() {
     const file = find("voice-form").elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
-    // One of the two: whatever came last.
+    // Either a file or a recording: the last one counts.
     file.addEventListener("change", () => file.files.length && this.microphone.discard());
     find("voice-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -48,7 +48,7 @@ export class Voices {
     find("voice-list").replaceChildren(...voices.map((voice) => this.#item(voice)));
   }
 
-  /** What else of a run can speak, for whoever asks and without being served. */
+  /** Offers the candidates of a run, which speak without being served. */
   offerCandidates(run) {
     const found = speakable(run);
     if (!isNew(this, "candidatesShown", found)) return;
@@ -84,7 +84,7 @@ export class Voices {
     return make("li", {}, details, make("div", { class: "row" }, hear || null, this.#renamer(voice, name, details), remove));
   }
 
-  /** The name becomes a field: Enter keeps it, Escape does not. */
+  /** Turns the name into a field: Enter saves it, Escape does not. */
   #renamer(voice, name, details) {
     const button = smallButton("Rename", { beside: name });
     button.addEventListener("click", () => {
@@ -124,7 +124,7 @@ export class Voices {
     if (added.id) find("voice").value = added.id;
   }
 
-  /** Does it, shows the list as it is then, and says so; a failure shows its message. */
+  /** Acts, refreshes the list and announces the sentence; an error shows its message. */
   async #change(act, sentence) {
     const answer = await tried("voices-fault", act);
     if (!answer) return null;
