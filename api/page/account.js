@@ -18,7 +18,6 @@ const BY_REASON = {
 };
 // By words of its message; the first match counts.
 const BY_WORDS = [
-  [/clipped/, BY_REASON.clipped],
   [/bytes.* free/, `Free space on the server's disk, ${AGAIN}`],
   [/exit code|killed|ended after/, "Press Cut again. If it fails again, read the log of the service."],
   [/cancel each other/, `Delete the recording, upload one of its channels, ${AGAIN}`],
@@ -30,7 +29,9 @@ const NAME_IT = `Correct what the message names, ${AGAIN} The uploaded recording
 export function adviceFor(message) {
   const reasons = [...message.matchAll(/([\d.]+) s (too long without a pause|unsure words|shorter than a second|clipped)/g)];
   const [worst] = reasons.sort((a, b) => b[1] - a[1]);
-  return BY_REASON[worst?.[2]] ?? BY_WORDS.find(([pattern]) => pattern.test(message))?.[1] ?? NAME_IT;
+  // Where so much is clipped, words are unsure because of it.
+  const reason = /speech is clipped/.test(message) ? "clipped" : worst?.[2];
+  return BY_REASON[reason] ?? BY_WORDS.find(([pattern]) => pattern.test(message))?.[1] ?? NAME_IT;
 }
 
 /** The parts without a pause in account.csv, the longest first: {recording, start, end, seconds}. Pure. */

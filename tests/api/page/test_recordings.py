@@ -161,8 +161,8 @@ def test_a_part_without_a_pause_says_where_and_how_long(service, open_page, monk
 @pytest.mark.parametrize(
     ("message", "advice"),
     [
-        ("40% of the speech is clipped: 9.0 s unsure words, 1.0 s silence.", "Compare the"),
-        ("40% of the speech is clipped.", "Record again at a lower level"),
+        ("tape: 9.0 s unsure words, 1.0 s clipped.", "Compare the transcript"),
+        ("40% of the speech is clipped: 9.0 s unsure words.", "Record again at a lower level"),
         ("No space left for the clips: 9 bytes needed, 1 free in a.", "Free space"),
         ("The cut ended with exit code 1. ZeroDivisionError: a fault of ours", "Press Cut again."),
         ("tape.srt holds no words.", "Compare the transcript"),
