@@ -52,7 +52,7 @@ export class SpeakBox {
 
   /** Offers the languages of the served voice and the formats of /status. */
   offer({ languages, formats }) {
-    options(find("language"), [{ value: "", text: "Language of the voice" }, ...languageOptions(languages)]);
+    options(find("language"), [{ value: "", text: "Default" }, ...languageOptions(languages)]);
     this.#saving.offer(formats);
   }
 

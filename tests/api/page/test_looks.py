@@ -31,6 +31,8 @@ ARROWS = """[...document.querySelectorAll("#judged-table .arrow")]
 def worst(world: World) -> World:
     """An evaluation in which every figure of every candidate is worse than the base's."""
     world.evaluation = evaluation()
+    errors = {**world.evaluation["judges"]["word_errors"], "absent": None}
+    world.evaluation["judges"] = {**world.evaluation["judges"], "word_errors": errors}
     for one in world.evaluation["candidates"]:
         one["indistinguishable_from_base"] = one["kind"] != "base"
         base = None if one["kind"] == "base" else 0.9
@@ -38,6 +40,7 @@ def worst(world: World) -> World:
             one["judges"][name] = figure_of(0.5, base, 0.05)
         for name in ("rate_drift_percent", "pitch_drift_percent"):
             one["judges"][name] = figure_of(-12.5, base and -5.0, 2.2)
+        one["judges"]["word_errors"] = figure_of(0.31, base and 0.1, 0.05)
     return world
 
 
@@ -81,7 +84,7 @@ def test_the_sort_arrow_is_inside_its_heading(worst, opened, size):
 def test_what_is_worse_is_marked_alike_in_every_column(worst, opened):
     page = opened(ready=JUDGED, viewport=DESKTOP)
     row = page.locator("tr[data-candidate='epoch_2']")
-    assert row.locator(".mark").all_inner_texts() == ["▼ worse"] * 4
+    assert row.locator(".mark").all_inner_texts() == ["▼ worse"] * 5
     colours = row.locator(".mark").evaluate_all(
         "all => all.map((one) => getComputedStyle(one).color)"
     )

@@ -85,7 +85,7 @@ def test_what_is_set_is_sent(page, world):
 
 def test_only_what_the_voice_speaks_is_offered(page, world):
     options = page.locator("#language option").all_text_contents()
-    assert options == ["Language of the voice", "English", "Portuguese"]
+    assert options == ["Default", "English", "Portuguese"]
     page.select_option("#language", "pt")
     world.languages = ("pt", "de")
     world.tell("status")
