@@ -17,7 +17,7 @@ log = logging.getLogger("api")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Serves until it is stopped; prints the sentence of a fault and returns its code."""
+    """Serves until stopped, and returns the exit code; prints the message of a SotaqueError."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stdout)
     try:
         settings, report = load(sys.argv[1:] if argv is None else argv)
@@ -33,10 +33,12 @@ def main(argv: Sequence[str] | None = None) -> int:
 def serve(
     settings: ApiSettings, how: "ChildOptions | None" = None, limits: "EngineLimits | None" = None
 ) -> int:
-    """Runs uvicorn in this thread: the speaking child ends with it. Raises SotaqueError where a
-    port is taken.
+    """Runs uvicorn in this thread. The speaking process ends with it.
 
-    how, limits: others in tests.
+    how, limits: replace the defaults in tests.
+
+    Raises:
+        SotaqueError: a port is in use.
     """
     from api.http.listening_socket import listening
 
@@ -44,7 +46,7 @@ def serve(
     wyoming = []
     if settings.wyoming_port is not None:
         wyoming = listening(settings.api_host, settings.wyoming_port, "WYOMING_PORT")
-    # Behind it: they take a second or more, and a taken port is reported at once.
+    # Imported after the bind: these take a second or more, and a port in use is reported at once.
     from api.app import build
     from api.http.server import server_of
 
@@ -52,13 +54,13 @@ def serve(
     log.info("Listens on http://%s:%d", settings.api_host, settings.api_port)
     if wyoming:
         log.info("Speaks Wyoming on tcp://%s:%d", settings.api_host, settings.wyoming_port)
-    # What exists at the start, and stays, is taken out of the garbage collector's rounds: each full
-    # one went through it all and held up the event loop for 35 ms.
+    # Objects that exist now live as long as the process. Freezing them keeps a full collection
+    # from visiting them, which blocked the event loop for 35 ms.
     gc.collect()
     gc.freeze()
     try:
         server.run(sockets=sockets)
-    except KeyboardInterrupt:  # uvicorn raises it again when all requests have finished
+    except KeyboardInterrupt:  # uvicorn raises it again after all requests have finished
         return 130
     return 0
 

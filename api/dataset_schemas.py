@@ -1,4 +1,4 @@
-"""Bodies of /v1/datasets, of requests and of responses, as /openapi.json shows them."""
+"""Request and response bodies of /v1/datasets, as /openapi.json shows them."""
 
 from typing import Annotated, Literal
 

@@ -1,4 +1,4 @@
-"""Audio formats of an answer: PCM16 at 24 kHz to wav, flac, mp3, opus, aac, m4a, streamed or whole.
+"""Encodes PCM16 at 24 kHz as wav, flac, mp3, opus, aac or m4a, streamed or whole.
 
 libsndfile encodes most (its wheel brings LAME, Opus and FLAC); aac, a stream of frames (ADTS) or in
 MP4 (m4a), is made by FFmpeg's encoder in the package `av`.

@@ -1,4 +1,4 @@
-"""Every HTTP error as one RFC 9457 body, with OpenAI's `error` inside for speech.
+"""Every HTTP error as one RFC 9457 body; on speech routes it carries OpenAI's `error` too.
 
 No path of this machine and no traceback is ever in one: sentences of other modules go through
 `without_paths`. What pydantic refuses is told in sentences for whoever sent the request.

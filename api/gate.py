@@ -1,4 +1,4 @@
-"""The gate that every request passes: origins, connections, key, body size, HEAD.
+"""The gate that every request passes: origin, connections, API key, body size, HEAD.
 
 Plain ASGI, so that a client's going away is seen by the routes.
 

@@ -1,4 +1,4 @@
-"""Prometheus metrics for /metrics: a closed list, with labels from closed lists.
+"""Prometheus metrics for /metrics: a fixed list, with labels from fixed lists.
 
 See https://prometheus.io/docs/practices/naming.
 """

@@ -1,4 +1,4 @@
-"""`python -m api.preflight [DOTENV]`: what the service would refuse at start, as JSON.
+"""`python -m api.preflight [DOTENV]`: prints, as JSON, the settings that the service would refuse.
 
 The doctor asks this in a child: it lives in `machine`, which may not know `api`.
 """

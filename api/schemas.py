@@ -1,4 +1,4 @@
-"""Response bodies as pydantic models, as /openapi.json shows them; fields that requests share."""
+"""Response bodies as pydantic models, as /openapi.json shows them, and shared request fields."""
 
 import math
 from typing import Annotated, Any, Literal

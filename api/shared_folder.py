@@ -1,5 +1,7 @@
-"""A folder that replicas share: one change after another, 507 for what cannot be kept, and the
-dataclasses that its JSON files hold."""
+"""Writes to a folder that several replicas share: one change at a time, HTTP 507 if it fails.
+
+Also reads the dataclasses that the folder's JSON files hold.
+"""
 
 import contextlib
 import os

@@ -1,5 +1,6 @@
 """What the README and docs name is there: files, commands of make, settings, links, figures."""
 
+import itertools
 import re
 import subprocess
 from pathlib import Path
@@ -34,17 +35,28 @@ def targets() -> set[str]:
 
 
 def tree() -> list[str]:
-    """The paths of the annotated tree: a name alone is inside the folder above it."""
+    """The paths of the layout: a line begins with one or more of them."""
     block = next(part for part in README.split("```") if "\nxtts/" in part)
-    paths, folder = [], ""
-    for line in block.strip("\n").splitlines():
-        names = re.split(r"\s{3,}", line.strip())[0].split()
-        if line and line[0] != " ":
-            folder = names[0] if names[0].endswith("/") else ""
-            paths.append(names[0])
-        elif line:
-            paths += [folder + name for name in names]
-    return paths
+    lines = [line.split() for line in block.strip("\n").splitlines()]
+    return [word for words in lines for word in itertools.takewhile(is_a_path, words)]
+
+
+def is_a_path(word: str) -> bool:
+    return (
+        word == "Makefile"
+        or word == "Dockerfile"
+        or re.search(r"[a-z]/$|\.[a-z]", word) is not None
+    )
+
+
+def test_it_is_short():
+    assert len(README.splitlines()) <= 150
+
+
+def test_the_index_lists_every_page():
+    pages = {path.name for path in (ROOT / "docs").glob("*.md")} - {"index.md"}
+    index = text_of("docs/index.md")
+    assert {page for page in pages if f"]({page})" not in index} == set()
 
 
 def test_every_line_of_the_tree_is_there():
@@ -91,8 +103,8 @@ def test_every_command_of_make_is_one(document):
     assert set(named) <= targets()
 
 
-def test_the_readme_or_the_start_names_every_command_for_a_user():
-    said = README + text_of("docs/getting-started.md")
+def test_the_readme_or_the_start_names_every_command():
+    said = README + text_of("docs/getting-started.md") + text_of("CONTRIBUTING.md")
     assert {name for name in targets() - {"install"} if f"make {name}" not in said} == set()
 
 
@@ -123,7 +135,7 @@ def test_the_verbs_it_shows_are_accepted():
 
 
 def test_the_two_commands_come_first_and_the_example_has_two_lines():
-    commands = [line for line in README.splitlines()[1:6] if line.startswith("make ")]
+    commands = [line for line in README.split("```")[1].splitlines() if line.startswith("make ")]
     assert [line.split()[1] for line in commands] == ["train", "test"]
     block = next(part for part in README.split("```") if part.startswith("\nDATASET_DIR="))
     assert len(block.strip().splitlines()) == 2

@@ -1,1 +1,1 @@
-"""Fine-tunes XTTS on a voice: `setup.py` is a run from top to bottom, `trainer.py` its loop."""
+"""Fine-tunes XTTS on a voice: `setup.py` runs it from start to end, `trainer.py` is its loop."""

@@ -1,17 +1,19 @@
-"""`python -m train VERB`: the command line; without a verb, `run`.
+"""`python -m train [VERB] [options] [settings]`: the command line; the default verb is `run`.
 
-run            fine-tune, from the beginning or from where it stopped
-check          read and judge the dataset, sound and text; train nothing   (--verify, --repair:
-               the feature cache; --show-text: how the transcripts are read; --no-likelihood:
-               faster)
-cut            make a dataset of long recordings: RECORDING… --to DIR [--text FILE] [--language L]
-               (--recogniser DIR: a Whisper model writes the transcripts; --ray: over Ray)
-prepare        compute the feature cache, train nothing
+run            fine-tune; continue a run that stopped
+check          check the sound and the text of the dataset; train nothing
+               --show-text      print how the transcripts are read
+               --no-likelihood  skip the slowest check
+               --verify         compare the feature cache with its hashes
+               --repair         compute damaged records of the feature cache again
+cut            make a dataset of long recordings
+               RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]
+prepare        compute the feature cache; train nothing
 sample         speak the newest epoch again, or --epoch N
-evaluate       judge the base, every saved epoch and blends, and say which is best  (--json)
-learn-decoder  learn the decoder of what is best again: more clips, more time  (--minutes M)
-export         write a voice: --to DIR [--checkpoint PATH] [--base DIR] [--onnx [all|fp32|int8]]
-               (--force: in the place of the voice that DIR holds)
+evaluate       judge the base, every saved epoch and blends, and report the best one  [--json]
+learn-decoder  train the decoder of the best weights again, with more clips or time  [--minutes M]
+export         write a voice to a folder
+               --to DIR [--checkpoint FILE] [--base DIR] [--onnx [all|fp32|int8]] [--force]
 """
 
 import argparse
@@ -31,21 +33,21 @@ log = logging.getLogger("train")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb; prints the sentence of a fault and returns its exit code."""
+    """Runs one verb and returns its exit code; prints the message of a SotaqueError."""
     set_omp_passive()
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in ("-h", "--help"):
         print(f"{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")
         return 0
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
-    # What a program reads on stdout must be JSON alone.
+    # With --json, stdout carries nothing but JSON.
     stream = sys.stderr if "--json" in words else sys.stdout
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=stream)
     logging.captureWarnings(True)
     try:
         if verb not in _VERBS:
             known = ", ".join(_VERBS)
-            raise SotaqueError(f"There is no verb {verb!r}; the verbs are {known}. See --help.")
+            raise SotaqueError(f"Unknown verb {verb!r}. Use one of: {known}. See --help.")
         own, rest = _own_arguments(verb).parse_known_args(words)
         settings, report = load(rest)
         for note in report.notes:
@@ -56,7 +58,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
-    except KeyboardInterrupt:  # where no run is in progress yet: that one takes its own signals
+    except KeyboardInterrupt:  # before a run is in progress, which handles its own signals
         return 130
 
 
@@ -67,7 +69,7 @@ def _run(settings: TrainSettings, _own: argparse.Namespace) -> int:
     from train.setup import open_trainer
 
     if not faulthandler.is_enabled():
-        faulthandler.enable()  # a crash in C tells its place too
+        faulthandler.enable()  # also prints a traceback for a crash in C
 
     with open_trainer(settings) as trainer:
         return trainer.run()
@@ -120,7 +122,7 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import export
 
     if own.to is None:
-        raise SotaqueError("export needs --to DIR; see --help.")
+        raise SotaqueError("export needs --to DIR, the folder to write. See --help.")
     return export.run(
         settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force,
         onnx=own.onnx,
@@ -140,23 +142,23 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
 
 
 _SETTINGS = (
-    "Every setting is a flag too, such as --dataset-dir DIR. `python -m train run --help` lists "
-    "them, docs/settings.md says what each may be."
+    "Every setting is also a flag, such as --dataset-dir DIR. `python -m train run --help` lists "
+    "the settings; docs/settings.md describes their values."
 )
 _PURPOSES = {
-    "run": "Fine-tunes, from the beginning or from where it stopped.",
-    "check": "Reads and judges the dataset; trains nothing.",
-    "cut": "Makes a dataset of long recordings: clips, transcripts, and what is in none.",
-    "prepare": "Computes the feature cache; trains nothing.",
-    "sample": "Speaks a saved epoch again.",
-    "evaluate": "Judges the base, every saved epoch and blends; says which is best, and why.",
-    "learn-decoder": "Learns the decoder of the best weights again, from DECODER_CLIPS clips.",
-    "export": "Writes the voice of a checkpoint.",
+    "run": "Fine-tunes the base model on your dataset. Continues a run that stopped.",
+    "check": "Checks the sound and the text of the dataset. Trains nothing.",
+    "cut": "Cuts long recordings into clips with transcripts, and accounts for the rest.",
+    "prepare": "Computes the feature cache. Trains nothing.",
+    "sample": "Speaks with a saved epoch.",
+    "evaluate": "Judges the base, every saved epoch and blends. Reports which is best, and why.",
+    "learn-decoder": "Trains the decoder of the best weights again, on DECODER_CLIPS clips.",
+    "export": "Writes a checkpoint as a voice that you can copy elsewhere.",
 }
 
 
 def _own_arguments(verb: str) -> argparse.ArgumentParser:
-    """What a verb asks beyond the settings. `run` asks nothing more: its help is the settings'."""
+    """The options of a verb beside the settings. `run` has none: its help lists the settings."""
     parser = argparse.ArgumentParser(
         prog=f"python -m train {verb}", add_help=verb != "run", allow_abbrev=False,
         usage=f"python -m train {verb} [options] [settings]", description=_PURPOSES[verb],
@@ -166,7 +168,11 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
     if verb == "check":
         add("--verify", action="store_true", help="compare the feature cache with its hashes")
         add("--repair", action="store_true", help="compute damaged records of the cache again")
-        add("--no-likelihood", action="store_true", help="do not ask the base model of each clip")
+        add(
+            "--no-likelihood",
+            action="store_true",
+            help="skip the likelihood of each clip under the base model, the slowest check",
+        )
         add("--show-text", action="store_true", help="print how the transcripts are read")
     if verb == "cut":
         add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
@@ -175,28 +181,36 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
             "--text",
             type=Path,
             metavar="FILE",
-            help="what they say: txt, or with times: srt, vtt, lab, TextGrid",
+            help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid",
         )
         add(
-            "--recogniser", type=Path, metavar="DIR", help="a Whisper model, where there is no text"
+            "--recogniser",
+            type=Path,
+            metavar="DIR",
+            help="a Whisper model that writes the transcripts if you have no text",
         )
-        add("--ray", action="store_true", help="compute over Ray; RAY_ADDRESS names a cluster")
-        add("--workers", type=int, metavar="N", help="how many of Ray's; else all cores")
-        # Told apart from the setting, whose value would be taken for a recording.
-        add("--language", metavar="L", help="what is spoken; else LANGUAGE")  # fmt: skip
+        add("--ray", action="store_true", help="compute on Ray; RAY_ADDRESS names a cluster")
+        add(
+            "--workers",
+            type=int,
+            metavar="N",
+            help="how many Ray workers to start (default: all cores)",
+        )
+        # Declared here: as a setting's flag its value would be parsed as a recording.
+        add("--language", metavar="L", help="the language of the recordings (default: LANGUAGE)")
     if verb == "sample":
-        add("--epoch", type=int, metavar="N", help="which epoch; without it, the newest")
+        add("--epoch", type=int, metavar="N", help="the epoch (default: the newest)")
     if verb == "evaluate":
         add("--json", action="store_true", help="print evaluation.json; the log goes to stderr")
     if verb == "learn-decoder":
-        add("--minutes", type=float, metavar="M", help="learn so long at most; else ten")
+        add("--minutes", type=float, metavar="M", help="the time limit (default: 10)")
     if verb == "export":
-        add("--checkpoint", type=Path, metavar="FILE", help="what to export; else what is best")
+        add("--checkpoint", type=Path, metavar="FILE", help="the checkpoint (default: the best)")
         add("--to", type=Path, metavar="DIR", help="the folder to write")
-        add("--base", type=Path, metavar="DIR", help="its base model, where that has moved")
+        add("--base", type=Path, metavar="DIR", help="the base model, if it has moved")
         add("--force", action="store_true", help="replace the voice that DIR holds")
         add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"),
-            help="ONNX models, all of them or one precision")  # fmt: skip
+            help="export ONNX models: all of them, or one precision")  # fmt: skip
     return parser
 
 

@@ -1,4 +1,4 @@
-"""`python -m train check`: validates the dataset without training."""
+"""`python -m train check`: validates the dataset and trains nothing."""
 
 import logging
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Work that is begun some items before its result is taken, or done by many threads at once."""
+"""Runs work ahead of the consumer, or in many threads at once."""
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""What `auto` means: epochs, learning rate, EMA decay, batch size, from the base's advice.
+"""Resolves `auto`: epochs, learning rate, EMA decay and batch size, from the base's advice.
 
 Each returns (value, reason), which are printed before the run.
 """

@@ -1,4 +1,4 @@
-"""EARLY_STOPPING: stops when nothing has become better for N epochs.
+"""EARLY_STOPPING: stops a run when nothing has improved for N epochs.
 
 By the evaluation's verdict, or where there is none, or judging ended, by the validation loss.
 """

@@ -1,4 +1,4 @@
-"""`python -m train export`: a checkpoint becomes a voice, for Coqui and us, or of ONNX models.
+"""`python -m train export`: makes a voice of a checkpoint, in Coqui's format or as ONNX models.
 
 What learned comes from the checkpoint, all else from the base model under its published names, so
 that Coqui's `Xtts.load_checkpoint(DIR)` reads it where the sizes are Coqui's. Where the base is the

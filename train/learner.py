@@ -1,4 +1,4 @@
-"""What a step works on: the GPT with its optimizer, gradient scaler, schedule and average.
+"""The state that a step changes: the GPT, its optimizer, scaler, schedule and average.
 
 Only the GPT with its conditioning learns; DVAE, vocoder and speaker encoder are not even loaded.
 Weights are kept in float32, products run in bfloat16 where the machine has it. The step itself is

@@ -1,4 +1,4 @@
-"""The terms of the training loss: what is minimised is their weighted sum.
+"""The terms of the training loss, whose weighted sum is minimised.
 
 A new term is a row here, and what computes it in `xtts.model.gpt.GPT.losses`. Steps, validation,
 the console, metrics.jsonl, TensorBoard and checkpoints' manifests go by the rows.

@@ -1,4 +1,4 @@
-"""`python -m train.preflight [DOTENV]`: what a run would refuse, as JSON.
+"""`python -m train.preflight [DOTENV]`: prints, as JSON, what a run would refuse.
 
 Prints a JSON list of sentences, those that the run itself would end with; always exits with 0. The
 doctor asks this in a child: it lives in `machine`, which may not know `train`. Nothing is

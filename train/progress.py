@@ -1,5 +1,6 @@
-"""How far something long is and what is left of it: a bar on a terminal, elsewhere a log line now
-and then, nothing for what is quick.
+"""Shows the progress of long work: a bar on a terminal, otherwise an occasional log line.
+
+Quick work shows nothing.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""What is known of a run before anything is written: machine, base, dataset."""
+"""What a run knows before it writes anything: machine, base, dataset."""
 
 from dataclasses import dataclass
 from pathlib import Path

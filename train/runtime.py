@@ -1,4 +1,4 @@
-"""Threads, memory and cuDNN of the training process; its peak FLOPs."""
+"""Configures threads, memory and cuDNN of the training process; finds its peak FLOPs."""
 
 import contextlib
 import ctypes

@@ -45,7 +45,7 @@ def _language_code(text: str) -> str:
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
 class TrainSettings(SharedSettings):
-    """What a training run is made of. `None` is written as the word in `Means.none`."""
+    """The settings of a training run. `Means.none` is the word that stands for `None`."""
 
     dataset_dir: DatasetFolder = Path("train/data/demo")
     """The folder with the clips and their transcripts (docs/datasets.md)."""
@@ -53,171 +53,181 @@ class TrainSettings(SharedSettings):
         Annotated[int, Field(ge=1)] | None,
         Means("a whole number from 1; empty or all = all clips", none="all"),
     ] = None
-    """How many clips to use, in the order of the metadata; all, or more than there are, uses every
-    one."""
+    """How many clips to use, in the order of the metadata. A number above the size of the dataset
+    uses every clip."""
     num_epochs: AutoCount = None
-    """How often every clip is learned from. auto is what the base model recommends."""
+    """How many epochs to train: passes over the dataset. auto is what the base model recommends."""
     language: Annotated[
         Text,
         AfterValidator(_language_code),
         Means("a language code of the base model, such as en", words=True),
     ] = "en"
-    """The language of the clips, where the metadata does not say it clip by clip."""
+    """The language of the clips, unless the metadata names a language for each clip."""
     dataset_format: Annotated[
         Text, Means("auto, ljspeech, coqui, columns, pairs, or a formatter of TTS", words=True)
     ] = "auto"
-    """How the transcripts are written. auto detects it from the files."""
+    """The format of the transcripts. auto detects it from the files."""
     suspect_clips: Annotated[
         Literal["keep", "leave_out"], Means("keep or leave_out", words=True)
     ] = "keep"
-    """What to do with clips that `train check` finds suspect (docs/datasets.md). keep names them at
-    the start of a run and trains on them, leave_out trains without them; no clip is changed."""
+    """What to do with the clips that `train check` reports as suspect (docs/datasets.md). keep
+    lists them at the start of a run and trains on them. leave_out trains without them. No file is
+    changed."""
     speaker_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
-    """A second opinion on who speaks, such as ECAPA-TDNN: 16 kHz samples or 80 log-mel bands in, an
-    embedding out."""
+    """A speaker model as a second opinion on who speaks, such as ECAPA-TDNN. Its input is 16 kHz
+    samples or 80 log-mel bands, its output an embedding."""
     spoof_model: Annotated[Place | None, Means("an ONNX file; empty = none")] = None
-    """Scores clips as recorded or made, such as AASIST: 16 kHz samples or 80 log-mel bands in."""
+    """A spoof model such as AASIST, which scores whether a clip is a recording or synthetic. Its
+    input is 16 kHz samples or 80 log-mel bands."""
     learning_rate: Annotated[
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
     ] = None
-    """The highest learning rate of the schedule. auto is what the base model recommends."""
+    """The peak learning rate of the schedule. auto is what the base model recommends."""
     batch_seconds: Annotated[
         Annotated[float, Field(ge=1)] | None,
         Means("a number of seconds from 1, or auto", none="auto"),
     ] = None
-    """Audio in a batch: its longest clip times its clips. auto is what the base model recommends,
-    else it goes by dataset and device, and in any case no more than there is memory for. A run
-    keeps the value that it began with, and halves it when memory is short all the same."""
+    """The size of a batch in seconds: its longest clip times its number of clips. auto takes what
+    the base model recommends, or else a size for this dataset and device; never more than fits in
+    memory. A resumed run keeps the value that it began with. If memory still runs out, the run
+    halves it."""
     precision: Annotated[
         Literal["auto", "fp32", "bf16", "fp16"],
         Means("auto, fp32, bf16 or fp16", words=True),
     ] = "auto"
-    """Number format of the products; weights stay fp32. auto is bf16 where the machine has it."""
+    """The number format of matrix products; weights stay fp32. auto is bf16 if the machine supports
+    it."""
     sample_device: Annotated[
         Literal["auto", "gpu", "cpu", "off"], Means("auto, gpu, cpu or off", words=True)
     ] = "auto"
-    """Where the sample of an epoch is spoken. auto is the GPU where it works, else the CPU."""
+    """The device that speaks each epoch's sample. auto is the GPU if it works, else the CPU."""
     sample_text: Annotated[Text | None, Means("a sentence")] = None
-    """What the sample says. Empty is what its reference clip says, so that the two compare."""
+    """The text of the sample. Empty takes the text of its reference clip, so that you can compare
+    the two."""
     sample_every: Count = 1
-    """Epochs from one sample to the next, and the last one. Only a saved epoch can be spoken."""
+    """Speaks a sample every N epochs and after the last one. Only a saved epoch can speak."""
     evaluate_texts: Annotated[
         Place | None, Means("a text file, a sentence a line; empty = built-in ones")
     ] = None
-    """What the base and every epoch speak to be judged (docs/evaluation.md). Empty is a set of
-    sentences of the language; SAMPLE_DEVICE=off judges nothing."""
+    """The sentences that the base and every epoch speak for the evaluation (docs/evaluation.md).
+    Empty takes the built-in sentences of the language. With SAMPLE_DEVICE=off there is no
+    evaluation."""
     evaluate_recogniser: Annotated[
         Place, Means("auto, off, or a folder with a Whisper model of transformers")
     ] = "auto"
-    """What listens to them and counts word errors. auto is pocketsphinx for English, where it is
-    installed, and none for other languages."""
+    """The speech recogniser that measures the word error rate in the evaluation. auto is
+    pocketsphinx for English if it is installed, and no recogniser for other languages."""
     blend: Annotated[
         Annotated[float, Field(gt=0, le=1)] | Literal["auto", "off"],
         Means("auto, off, or a number from 0 to 1", words=True),
     ] = "auto"
-    """Share of the fine-tuned weights in checkpoints/best.pt; the rest is the base's. auto judges
-    1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. Epochs' own files are never blended.
-    """
+    """The share of fine-tuned weights in checkpoints/best.pt; the rest are the base's. auto judges
+    1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. The checkpoints of the epochs are
+    never blended."""
     learn_decoder: Annotated[Literal["auto", "on", "off"], Means("auto, on or off", words=True)] = (
         "auto"
     )
-    """auto learns, when the run ends, the vocoder that speaks the best weights most as the person's
-    own clips sound, in the time that judging may take; on takes up to ten minutes; off leaves the
-    base's."""
+    """Trains the decoder (vocoder) on the person's own clips when the run ends, for the best
+    weights. auto does so within the time limit of the evaluation. on takes up to ten minutes. off
+    keeps the base's decoder."""
     decoder_clips: Count = 64
-    """How many of the person's clips it learns from, and is judged by, at most. Each is spoken once
-    before; where that takes more than a quarter of the time, fewer are used."""
+    """The maximum number of clips that train and judge the decoder. The model speaks each of them
+    once first; if that would take more than a quarter of the time, fewer are used."""
     save_every: Count = 1
-    """Epochs from one checkpoint to the next, and the last one."""
+    """Saves a checkpoint every N epochs and after the last one."""
     keep_checkpoints: Annotated[
         Positive | None, Means("a whole number from 1, or all", none="all")
     ] = 3
-    """How many epochs to keep; the best one and the newest sound one stay in any case."""
+    """How many epochs' checkpoints to keep. The best one and the newest verified one always stay.
+    """
     resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
-    """auto goes on with the run in OUTPUT_DIR; never moves it to OUTPUT_DIR/archive and begins
-    again; a path goes on from that checkpoint."""
+    """auto resumes the run in OUTPUT_DIR. never moves it to OUTPUT_DIR/archive and starts a new
+    run. A path resumes from that checkpoint."""
     seed: Whole = 0
-    """Decides order, dropout and sampling: the same seed gives the same numbers."""
+    """The seed of clip order, dropout and sampling. The same seed gives the same numbers."""
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
-    """How long a stop (Ctrl-C, docker stop) may take to save. Docker kills after 10 seconds."""
+    """The time limit for saving after a stop (Ctrl-C, docker stop). Docker kills after 10 seconds.
+    """
     stall_seconds: Annotated[
         Annotated[float, Field(gt=0)] | None,
         Means("a number of seconds above 0, or off", none="off"),
     ] = 120.0
-    """How long a step may take, or ten times the usual step if that is longer. A run that hangs is
-    ended then, with exit code 75 and the place where it hung. off waits for ever."""
+    """The time limit of a step, or ten times the usual step if that is longer. A run that hangs
+    longer ends with exit code 75 and prints where it hung. off sets no limit."""
     validation_every: Count = 1
-    """Epochs from one validation to the next, and the last one."""
+    """Validates every N epochs and after the last one."""
     log_every: Count = 10
-    """Steps from one console line to the next; TensorBoard and metrics.jsonl get every step."""
+    """Prints a console line every N steps. TensorBoard and metrics.jsonl get every step."""
     tensorboard: Switch = True
-    """Starts TensorBoard with the run."""
+    """Starts TensorBoard together with the run."""
     tensorboard_port: Port = 6006
-    """Its port; when it is taken, the next free one, and the log says so."""
+    """The port of TensorBoard. If it is in use, TensorBoard takes the next free port and the log
+    names it."""
     runs_dir: Folder = Path("train/runs")
-    """What TensorBoard shows: the curves of each OUTPUT_DIR in a folder of its own name."""
+    """The folder that TensorBoard shows. Each OUTPUT_DIR has its curves in a subfolder of the same
+    name."""
     cache_dir: Folder = Path("train/cache")
-    """Features computed once per clip; it may be deleted at any time."""
+    """The feature cache: features computed once per clip. You may delete it at any time."""
     cache: Switch = True
-    """Keeps the features of every clip in CACHE_DIR. off computes them for each batch again,
-    between the steps, which gives the same losses and takes many times longer: for finding faults.
-    """
+    """Keeps the features of every clip in CACHE_DIR. off computes them again for each batch: the
+    losses are the same, and training takes many times longer. Use off only to debug the cache."""
     compile: Switch = False
-    """Compiles the feed-forward half of each block (torch.compile; needs a C++ compiler). Changes
-    numbers by rounding only."""
+    """Compiles the feed-forward half of each block with torch.compile, which needs a C++ compiler.
+    It changes the numbers by rounding only."""
     conditioning: Annotated[
         Literal["other_clip", "same_clip"], Means("other_clip or same_clip", words=True)
     ] = "other_clip"
-    """What the voice of a clip is taken from: another clip of its speaker, or, as in Coqui's
-    recipe, the clip itself."""
+    """Which clip conditions the GPT on the voice in a training step: another clip of the same
+    speaker, or the clip itself as in Coqui's recipe."""
     dropout: Share = 0.1
-    """Share of activations dropped in training."""
+    """The dropout rate in training."""
     warmup_steps: Whole = 25
-    """Steps in which the learning rate rises; AdamW's averages (beta 0.96) need about 25."""
+    """How many steps the learning rate rises for. AdamW's averages (beta 0.96) need about 25."""
     schedule: Annotated[
         Literal["inverse_sqrt", "cosine", "constant"],
         Means("inverse_sqrt, cosine or constant", words=True),
     ] = "inverse_sqrt"
-    """How the learning rate falls behind the warm-up. cosine falls to a tenth at the last epoch, so
-    it depends on NUM_EPOCHS; inverse_sqrt goes on as it was when a run is made longer."""
+    """How the learning rate falls after the warm-up. cosine falls to a tenth at the last epoch, so
+    it depends on NUM_EPOCHS. inverse_sqrt does not: you can extend a run and the rate continues."""
     optimizer: Annotated[Literal["adamw", "adamw8bit"], Means("adamw or adamw8bit", words=True)] = (
         "adamw"
     )
-    """adamw8bit keeps its averages in 8 bits: 2.6 GB less for XTTS-v2, and slower."""
+    """The optimizer. adamw8bit keeps its averages in 8 bits: it saves 2.6 GB for XTTS-v2 and is
+    slower."""
     gradient_checkpointing: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"
     """Computes activations twice instead of keeping them: a tenth of their memory, a third more
-    work, the same numbers. auto is on where the longest clip would not fit otherwise."""
+    work, the same numbers. auto is on only if the longest clip would not fit otherwise."""
     lora_rank: Annotated[int, Field(ge=0, le=1024), Means("a whole number from 0; 0 = off")] = 0
-    """Learns small differences to the transformer's matrices (LoRA) instead of the whole model; 16
-    is usual. Less memory, and other languages are kept. Checkpoints hold merged weights."""
+    """The rank of LoRA adapters, which train instead of the whole model; 16 is usual. LoRA needs
+    less memory and preserves the other languages. Checkpoints hold merged weights."""
     lora_alpha: Annotated[Positive | None, Means("a whole number from 1, or auto", none="auto")] = (
         None
     )
-    """Weight of those differences: alpha / rank. auto is twice the rank."""
+    """LoRA's alpha: the adapters are scaled by alpha / rank. auto is twice the rank."""
     freeze: Annotated[Text | None, Means("names of weights with *, separated by commas")] = None
-    """Parts that learn nothing, such as conditioning_*,text_embedding. Empty: what the base model
-    recommends; none: nothing."""
+    """The weights that are not trained, such as conditioning_*,text_embedding. Empty freezes what
+    the base model recommends. none freezes nothing."""
     ema_decay: Annotated[
         Share | None, Means("a number from 0 to below 1, such as 0.999, or auto", none="auto")
     ] = None
-    """Saves and speaks an average of the weights over the steps; 0 = off. auto is what the base
-    model recommends."""
+    """The decay of the exponential moving average (EMA) of the weights, which is saved and speaks
+    in their place; 0 is off. auto is what the base model recommends."""
     early_stopping: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = None
-    """Ends the run when so many epochs in a row were no better: by the evaluation, or where there
-    is none (SAMPLE_DEVICE=off) on the validation clips."""
+    """Ends the run after N epochs in a row without improvement. The evaluation decides, or the
+    validation loss if there is no evaluation (SAMPLE_DEVICE=off)."""
     weight_decay: Weight = 0.01
-    """AdamW's weight decay, on matrices only."""
+    """AdamW's weight decay, applied to matrices only."""
     gradient_clip: Annotated[float, Field(gt=0), Means("a number above 0, such as 1.0")] = 1.0
-    """The largest gradient norm of a step."""
+    """The maximum gradient norm of a step; larger gradients are clipped to it."""
     text_loss_weight: Weight = 0.01
-    """Weight of the cross-entropy of the text."""
+    """The weight of the text's cross-entropy in the loss."""
     audio_loss_weight: Weight = 1.0
-    """Weight of the cross-entropy of the audio codes."""
+    """The weight of the audio codes' cross-entropy in the loss."""
 
 
 def load(
@@ -225,5 +235,5 @@ def load(
     environ: Mapping[str, str] | None = None,
     dotenv_path: Path | None = Path(".env"),
 ) -> tuple[TrainSettings, SettingsReport]:
-    """The settings of a run, and where each came from. Raises SettingsError with every fault."""
+    """Returns the settings of a run and their sources. Raises SettingsError with all errors."""
     return shared.load(TrainSettings, argv, environ, dotenv_path)

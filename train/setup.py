@@ -1,4 +1,4 @@
-"""A run from top to bottom: machine, base, data, resume, learner, logs, loop.
+"""Runs a training from start to end: machine, base, data, resume, learner, logs, loop.
 
 `open_trainer` names the phases in their order; the functions below it do them. Cheap checks come
 first, then what is on disk, then the feature cache and the model: a mistake is reported in seconds,

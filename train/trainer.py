@@ -1,8 +1,9 @@
-"""The training loop: `train_step` is one step (forward, backward, clip, optimizer step), and
-`Trainer.train` the epochs around it (step, log, validate, save, sample).
+"""The training loop: `train_step` runs one step, and `Trainer.train` runs the epochs.
 
-`train.setup` builds a Trainer. A checkpoint is written before its sample is spoken, so that a fault
-while speaking costs a sample and never an epoch.
+A step is forward, backward, gradient clipping and the optimizer step. An epoch is its steps with
+their log lines, then validation, a checkpoint and a sample. `train.setup` builds a Trainer. The
+checkpoint is written before the sample is spoken, so a fault while speaking costs a sample and
+never an epoch.
 """
 
 import itertools

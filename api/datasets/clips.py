@@ -1,4 +1,4 @@
-"""The clips of a cut dataset: listed, heard, corrected, dropped.
+"""The clips of a cut dataset: lists, plays, corrects and drops them.
 
 `corrections.json` holds what a person has changed, apart from the cut: by recording, place and
 SHA-256 of the clip's sound. So a later cut gets them again wherever the same sound is cut the same;

@@ -1,4 +1,4 @@
-"""Cuts datasets: `python -m train cut` as a child, one at a time, behind whoever speaks.
+"""Cuts datasets with `python -m train cut`, one at a time, at a lower priority than speech.
 
 The queue is on disk (`job.json`), and one replica works on it: the one that holds the lock file of
 DATASETS_DIR. A service that ends or is killed leaves its cut to the next one, which goes on where

@@ -1,4 +1,4 @@
-"""Datasets on disk: create, find, delete; the state of their cut. Shared between replicas.
+"""Datasets on disk, shared by replicas: creates, finds and deletes them; keeps the state of a cut.
 
     DATASETS_DIR/<id>/dataset.json     id, name, language, when; without it there is no dataset
     DATASETS_DIR/<id>/recordings/…     as `api.datasets.uploads` says

@@ -1,4 +1,4 @@
-"""Recordings and the text of a dataset on disk. Recordings arrive in pieces, also after a break.
+"""The recordings and the text of a dataset on disk; an interrupted upload can be resumed.
 
     recordings/<id>.json          what was announced: name and size; without it there is none
     recordings/<id><ending>.part  what has arrived: its size is the offset of the next piece

@@ -1,1 +1,1 @@
-"""Other servers' request shapes, one module for each; what they ask for is spoken as any speech."""
+"""Other servers' HTTP APIs, one module for each; all of them speak as /v1/audio/speech does."""

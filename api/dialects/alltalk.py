@@ -1,4 +1,4 @@
-"""AllTalk's routes, as SillyTavern's AllTalk provider asks for them.
+"""AllTalk's routes, as SillyTavern's AllTalk provider calls them.
 
 After github.com/erew123/alltalk_tts, tts_server.py of version 1 (branch main) and of version 2
 (branch alltalkbeta). Both speak first and answer with an address; the sound is kept in memory for

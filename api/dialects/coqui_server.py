@@ -1,4 +1,4 @@
-"""`/api/tts` of Coqui's own server (`tts-server`): a text in, a WAV file out.
+"""`/api/tts` of Coqui's own server (`tts-server`): takes a text, returns a WAV file.
 
 After github.com/idiap/coqui-ai-TTS, TTS/server/server.py.
 """

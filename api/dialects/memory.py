@@ -1,4 +1,4 @@
-"""What dialects remember between two requests: sounds to be fetched, what a caller has set."""
+"""State that dialects keep between two requests: finished audio, and each caller's settings."""
 
 import secrets
 import time

@@ -1,4 +1,4 @@
-"""xtts-api-server's routes, which SillyTavern's XTTS provider asks for.
+"""xtts-api-server's routes, as SillyTavern's XTTS provider calls them.
 
 After github.com/daswer123/xtts-api-server, xtts_api_server/server.py. Its routes that name folders
 of the server, or switch its model, do not exist here.

@@ -1,4 +1,4 @@
-"""Coqui's XTTS streaming server, which pipecat's XTTSService asks for.
+"""The routes of Coqui's XTTS streaming server, as pipecat's XTTSService calls them.
 
 After github.com/coqui-ai/xtts-streaming-server, server/main.py. There a voice is two arrays, its
 latents, which the client reads once and sends along with each text. Here both arrays hold the

@@ -1,4 +1,4 @@
-"""The speaking process as asyncio sees it, from start to end, and the sound of one request."""
+"""The speaking process as asyncio sees it: start, requests with their audio, end."""
 
 import asyncio
 import contextlib

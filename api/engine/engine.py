@@ -1,4 +1,4 @@
-"""Sends requests to the speaking process, streams sound back, restarts it when it dies.
+"""Sends requests to the speaking process, streams audio back, restarts the process if it dies.
 
 A process that has died, or said nothing for too long, is replaced by one that computes where the
 machine, looked at again, is good for it. Lives in the event loop; computes nothing.

@@ -1,4 +1,4 @@
-"""Who speaks when: rate limits and a bounded queue, shared by caller; inputs that killed a process.
+"""The request queue: rate limits, a bound, fairness between callers, deadly requests.
 
 Pure: the time is given, nothing is waited for.
 """

@@ -1,4 +1,4 @@
-"""Restart policy: which device the next process uses, back-off; and what is told of it.
+"""The restart policy: the next process's device, the back-off, and the messages about both.
 
 Pure: a machine that was looked at, what has happened so far, and the time come in; a decision with
 its reason goes out.

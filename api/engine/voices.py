@@ -1,4 +1,4 @@
-"""Voices to open, and the one that may be open beside the served one: an epoch to be heard.
+"""The voices that are open: the served one, and beside it one preview of an epoch.
 
 One at a time, so that memory is bounded: whoever wants another one waits until nobody speaks with
 this one. It is closed when nobody has asked for it for a while.

@@ -1,4 +1,4 @@
-"""Connections: accepted as bare sockets; limits of time, and of number per address.
+"""Accepts connections on bare sockets, with time limits and a limit for each address.
 
 asyncio makes a transport and uvicorn a parser as soon as a connection is accepted, in the order in
 which they came, so a probe waits for that work on behalf of everybody who came before it: with

@@ -1,4 +1,4 @@
-"""Binds API_PORT and WYOMING_PORT before anything starts, or says in a sentence why it cannot."""
+"""Binds API_PORT and WYOMING_PORT before anything else starts, and explains a failure."""
 
 import errno
 import socket

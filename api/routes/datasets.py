@@ -1,4 +1,4 @@
-"""Routes /v1/datasets: make a dataset, send recordings and their text, cut, correct, delete."""
+"""Routes /v1/datasets: create a dataset, upload recordings and text, cut, correct, delete."""
 
 import asyncio
 import re

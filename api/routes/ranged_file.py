@@ -1,4 +1,4 @@
-"""A file on this machine's disk as a response: whole, or in the ranges that players ask for."""
+"""Serves a file of this machine whole, or in the byte ranges that players ask for."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""Routes /v1/runs: runs, epochs, samples, evaluation, curves; promoting an epoch, hearing one."""
+"""Routes /v1/runs: runs, epochs, samples, evaluation, curves; promote or preview an epoch."""
 
 from pathlib import Path
 from typing import Annotated, Literal

@@ -1,4 +1,4 @@
-"""Route POST /v1/audio/speech: OpenAI's schema, and what other servers add to it."""
+"""Route POST /v1/audio/speech: OpenAI's schema with the fields that other servers add to it."""
 
 import re
 from typing import Annotated, Any, Literal

@@ -1,4 +1,4 @@
-"""A run's evaluation as /v1/runs tells it: candidates with their figures, sentences, verdict.
+"""A run's evaluation as /v1/runs shows it: candidates with figures, sentences, verdict.
 
 Ids of candidates are `base`, `epoch_3` and `epoch_3_share_0.5` (a blend of epoch 3 and the base).
 """

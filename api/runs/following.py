@@ -1,4 +1,4 @@
-"""Decides which voice is served: the promoted epoch, else what VOICE says; polls the run."""
+"""Chooses the served voice: the promoted epoch, else what VOICE names; polls the run."""
 
 import asyncio
 import logging

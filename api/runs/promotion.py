@@ -1,4 +1,4 @@
-"""Promotion of an epoch, kept in VOICES_DIR and shared between replicas.
+"""The promotion of an epoch, kept in VOICES_DIR and shared by replicas.
 
     VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
     VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned

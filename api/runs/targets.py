@@ -1,4 +1,4 @@
-"""What of a run can be spoken with: an epoch, its base with the person's recording, the best blend.
+"""What of a run can speak: an epoch, the base with the person's recording, the best blend.
 
 Decided over what `api.runs.listing` found, the blend's manifest, and which recordings are there.
 """

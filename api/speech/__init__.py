@@ -1,1 +1,1 @@
-"""From a request to speak, in whichever dialect, to the sound that is sent."""
+"""From a speech request in any dialect to the audio that is sent."""

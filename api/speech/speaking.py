@@ -1,4 +1,4 @@
-"""Speaks for every dialect: finds voice and language, asks the engine, sends its sound.
+"""Speaks for every dialect: resolves voice and language, calls the engine, sends its audio.
 
 Sound in JSON with the times of its words is shaped after github.com/remsky/Kokoro-FastAPI,
 api/src/structures/schemas.py (`CaptionedSpeechResponse`, `WordTimestamp`); `pieces` and

@@ -1,1 +1,1 @@
-"""Uploaded voices: decoding recordings, storing them on disk."""
+"""Uploaded voices: decodes recordings, and stores them on disk."""

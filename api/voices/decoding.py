@@ -1,4 +1,4 @@
-"""Decodes a recording to mono, and measures its quality; runs in the decoding child alone.
+"""Decodes a recording to mono and measures its quality; runs in the decoding child only.
 
 FFmpeg, of the package `av`, reads m4a, aac and webm. It opens far more than recordings: playlists,
 that name files and addresses, and codecs of every age. So its container is named and never guessed,

@@ -1,4 +1,4 @@
-"""Decodes an uploaded recording in a child process with limits on memory and time.
+"""Decodes an uploaded recording in a child process, with limits on memory and time.
 
 250 kB of FLAC can hold an hour of silence, and decoders have had overflows: so the child has
 little memory, little time, and nothing to lose (`api.voices.recordings_child`).

@@ -1,9 +1,10 @@
-"""The decoding child: a recording from stdin, a mono WAV to stdout, its quality as JSON to the last
-line of stderr, under rlimits.
+"""The decoding child: reads a recording from stdin and writes a mono WAV to stdout, under rlimits.
 
-Arguments: the most seconds, and for what FFmpeg reads its container (`api.voices.decoding`).
-Exit 3 with a sentence there for what is no usable recording, 4 for one that takes more memory
-than it may, 5 where this process could not even begin. It imports no torch.
+The last line of stderr is the recording's quality as JSON.
+Arguments: the maximum number of seconds, and the container for what FFmpeg reads
+(`api.voices.decoding`).
+Exit code 3: the recording is not usable; the last line of stderr says why. Exit code 4: it needs
+more memory than the limit. Exit code 5: this process could not start. It imports no torch.
 """
 
 import json

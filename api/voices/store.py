@@ -1,4 +1,4 @@
-"""Uploaded voices on disk, shared between replicas: add, find, delete; which one a client means.
+"""Uploaded voices on disk, shared by replicas: adds, finds and deletes them.
 
     VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
     VOICES_DIR/<id>.json      name, when, how long, SHA-256, quality; written last: without it

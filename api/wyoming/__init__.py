@@ -1,1 +1,1 @@
-"""Wyoming, the protocol of Home Assistant's voice programs: WYOMING_PORT beside the HTTP port."""
+"""Wyoming, the protocol of Home Assistant's voice programs, on WYOMING_PORT."""

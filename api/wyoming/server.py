@@ -1,4 +1,4 @@
-"""Accepts Wyoming's connections, within the limits of HTTP's, and ends them with the service.
+"""Accepts Wyoming connections within the limits of HTTP's, and ends them with the service.
 
 Announces the port in the local network by mDNS, as Home Assistant looks for it.
 """

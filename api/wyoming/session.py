@@ -1,4 +1,4 @@
-"""One connection of the Wyoming protocol: its events, the voices it lists, the speech it wants.
+"""One connection of the Wyoming protocol: its events, its list of voices, its speech.
 
 Reading goes on while it speaks, so that a client's going away ends its speech at once. Its texts
 are spoken one after another, in the queue and within the limits of HTTP's requests. The protocol's

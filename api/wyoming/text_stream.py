@@ -1,4 +1,4 @@
-"""Text that comes while it is spoken: whole sentences out of what has come so far."""
+"""Splits text that arrives during speech into whole sentences."""
 
 import asyncio
 import re

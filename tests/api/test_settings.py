@@ -21,7 +21,7 @@ def test_wyoming_is_off_where_nothing_is_said_and_on_without_keys_where_that_is_
 @pytest.mark.parametrize(
     ("given", "told"),
     [
-        (("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=secret"), "Wyoming knows no keys"),
+        (("WYOMING_PORT=10200", "API_HOST=0.0.0.0", "API_KEY=secret"), "Wyoming has no keys"),
         (("WYOMING_PORT=10200", "API_HOST=192.168.1.2", "API_KEY=secret"), "API_ALLOW_NO_KEY=on"),
         (("WYOMING_PORT=8005",), "both 8005"),
         (("WYOMING_PORT=0",), "WYOMING_PORT"),

@@ -32,7 +32,7 @@ def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_setting
     assert left.value.code == 0
     told = capsys.readouterr().out
     if verb != "run":  # it lists every setting
-        options, _, settings = told.partition("Every setting is a flag too")
+        options, _, settings = told.partition("Every setting is also a flag")
         assert f"python -m train {verb}" in options
         assert all(f"  {name} " in options for name in OWN.get(verb, []))
         assert "docs/settings.md" in settings and len(told.splitlines()) < 25
@@ -41,7 +41,7 @@ def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_setting
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["teach"], "There is no verb 'teach'; the verbs are run, check"),
+        (["teach"], "Unknown verb 'teach'. Use one of: run, check"),
         (["export"], "export needs --to DIR"),
         (["check", "--num-epochs", "many"], "NUM_EPOCHS is 'many'"),
     ],

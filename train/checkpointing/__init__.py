@@ -1,1 +1,1 @@
-"""Checkpoints: write, prune, verify, resume."""
+"""Checkpoints: writes, prunes, verifies and resumes from them."""

@@ -1,4 +1,4 @@
-"""Writes checkpoints in a background thread while a GPU trains on.
+"""Writes checkpoints in a background thread while the GPU trains on.
 
     the step    -> a copy of everything in the CPU's memory -> a thread that writes -> the sample
 

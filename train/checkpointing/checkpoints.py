@@ -1,4 +1,4 @@
-"""Saves epoch and interrupted checkpoints, best.json, and prunes.
+"""Saves epoch checkpoints, interrupted checkpoints and best.json, and prunes old ones.
 
 Called by the loop at the end of an epoch and when it is to stop. Order of one save: weights,
 trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these

@@ -1,4 +1,4 @@
-"""Disk space of the whole run, checked before the first step.
+"""Checks the disk space of the whole run before the first step.
 
 Sizes are reckoned from the model and the settings. Refused is only what would end the run at its
 first save (exit 74, as where a disk gets full later); a run that will not fit to its end is warned

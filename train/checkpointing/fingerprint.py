@@ -1,4 +1,4 @@
-"""Fingerprint of a run: base, data, vocabulary and shape must not change on resume.
+"""The fingerprint of a run: base, data, vocabulary and shapes, which must not change on resume.
 
 A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed learning rate is
 logged and used. Called by the loop at the start; compared by `train.checkpointing.resume`.

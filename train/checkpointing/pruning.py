@@ -1,4 +1,4 @@
-"""Which old checkpoints are deleted; never the newest verified or the best.
+"""Decides which old checkpoints to delete; never the newest verified one or the best.
 
 Called by `train.checkpointing.checkpoints` after every save. A failure to remove never stops a
 run.

@@ -1,4 +1,4 @@
-"""Resume: finds the newest verified checkpoint, checks the fingerprint, archives.
+"""Resumes: finds the newest verified checkpoint, checks the fingerprint, archives an old run.
 
 RESUME=auto    the newest epoch, or the stop inside one, whichever is further along
 RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts over

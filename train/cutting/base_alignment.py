@@ -1,4 +1,4 @@
-"""Which piece of a text is said in which span of a recording, by the base model's own GPT.
+"""Aligns pieces of a text with spans of a recording, by the base model's own GPT.
 
 Teacher-forced: the log-likelihood of the span's codes with the text, and of STOP after them, less
 that of the codes with other words. One pass tells it for all ends of a span, as each code depends

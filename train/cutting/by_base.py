@@ -1,5 +1,4 @@
-"""Cuts with a text in any language that the base model speaks: its GPT says which breaths of the
-recording a piece of the text is."""
+"""Cuts with a text in any language of the base model, whose GPT aligns the text with breaths."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence

@@ -1,4 +1,4 @@
-"""Cuts with an English text, word by word, by what pocketsphinx hears of it."""
+"""Cuts with an English text, word by word, aligned by pocketsphinx."""
 
 import functools
 import itertools

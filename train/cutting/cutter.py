@@ -1,9 +1,10 @@
-"""What every way of cutting is given and gives, and those that need no alignment: at the pauses
-alone, by the times of a text, and with transcripts by a recogniser that the user has.
+"""The interface of every cutter, and the three cutters that need no alignment.
 
-Each clip is heard by itself, by a Whisper model. What a recogniser invents where it understands
-nothing, the same words again and again or a note such as `[Music]`, is no transcript: that clip is
-left out.
+These three cut at pauses alone, at the times that the text carries, or with transcripts by a
+recogniser that you have.
+
+A Whisper model transcribes each clip by itself. Where it understands nothing it can invent text:
+the same words again and again, or a note such as `[Music]`. Such a clip is left out.
 """
 
 import hashlib

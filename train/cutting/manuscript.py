@@ -1,4 +1,4 @@
-"""What a recording should say, read from a file: its sentences, and their words as they are heard.
+"""Reads a manuscript: its sentences, and their words in the form in which they are recognised.
 
 Files are txt, or have times: SubRip, WebVTT, HTK and Audacity labels, Praat TextGrid. They give
 cues, pieces of text in the order of the file. A unit is the shortest piece of the written text that

@@ -1,4 +1,4 @@
-"""What is measured along a recording in one pass: its level, where there is speech, its pauses.
+"""Measures a recording in one pass: its level, its speech and its pauses.
 
 The sound is held for at most two blocks; what stays is a few bytes for each 10 ms. Speech is found
 by Silero VAD (https://github.com/snakers4/silero-vad) in ONNX Runtime, or by the level where that

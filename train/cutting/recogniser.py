@@ -1,4 +1,4 @@
-"""What is said, by pocketsphinx with a language model of the manuscript around where it is read.
+"""Recognises words with pocketsphinx and a language model of the manuscript near the position.
 
 The model knows nothing but the manuscript's words and sequences, so it never gives a text: it says
 where the manuscript is heard (Moreno et al. 1998, "A recursive algorithm for the forced alignment

@@ -1,4 +1,4 @@
-"""Decodes a recording once through, in blocks, so that memory does not grow with its length."""
+"""Decodes a recording once, in blocks, so that memory does not grow with its length."""
 
 import importlib
 import itertools

@@ -1,13 +1,12 @@
-"""Where the steps of a cut are computed, in this process or over Ray, an optional extra; and the
-journal of what they gave.
+"""Computes the steps of a cut, in this process or on Ray, and keeps a journal of their results.
 
-A step is a function of its arguments alone, so that where it is computed changes no byte. Steps are
-begun in any number and taken in their order.
+A step is a function of its arguments alone, so every place of computation gives the same bytes.
+Any number of steps can be in flight; their results are taken in order.
 
-Ray (https://docs.ray.io, Moritz et al. 2018): `--ray` starts workers on this machine, RAY_ADDRESS
-names a cluster whose machines have this project installed and see the recordings at the same paths.
-Ray's tasks rather than Ray Data: what is heard of a chunk decides what is expected of later ones,
-which no table of independent rows can say.
+Ray (https://docs.ray.io, Moritz et al. 2018) is an optional extra. `--ray` starts workers on this
+machine. RAY_ADDRESS names a cluster whose machines have this project installed and see the
+recordings at the same paths. We use Ray's tasks and not Ray Data, because the words recognised in
+one chunk decide which words are expected in later ones: the rows are not independent.
 """
 
 import functools

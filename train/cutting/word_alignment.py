@@ -1,4 +1,4 @@
-"""Which words of a text are heard, and when: from heard words to units of the text with times.
+"""Aligns recognised words with the words of a text, and gives units of the text with times.
 
 The heard words are aligned with the written ones in sections, each against the text after the last
 word that was found, so that time and memory do not grow with the length of a book. Text that is not

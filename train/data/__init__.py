@@ -1,1 +1,1 @@
-"""The demo dataset, and what every evaluation speaks."""
+"""The demo dataset, and the sentences and voices of every evaluation."""

@@ -1,1 +1,1 @@
-"""From transcripts and recordings to batches."""
+"""Reads transcripts and recordings, and makes batches of them."""

@@ -1,4 +1,4 @@
-"""Batches: each clip once an epoch, shuffled by seed and epoch; conditioning clips.
+"""Makes batches: each clip once an epoch, shuffled by seed and epoch, with conditioning clips.
 
 Shuffle, sort by length inside windows, cut at the budget of audio seconds (BATCH_SECONDS: longest
 clip times clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each

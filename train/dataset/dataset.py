@@ -1,4 +1,4 @@
-"""Reads a dataset: every clip checked before step 1; train and validation split.
+"""Reads a dataset: checks every clip before step 1, and splits training from validation.
 
 `read` is what the trainer, `check` and `prepare` share. What a file or a text turned out to be is
 remembered in the cache folder, so that a second start decodes nothing.

@@ -1,4 +1,4 @@
-"""One row of a transcript, the lines and fields that rows stand in, and where recordings lie.
+"""One row of a transcript file: its line, its fields, and where its recording lies.
 
 Text files are read as people save them: UTF-8 and UTF-16 by their byte-order mark, UTF-8 without
 one. A field may stand in quotation marks, within which the delimiter means nothing and `""` is one

@@ -1,4 +1,4 @@
-"""Feature cache: DVAE codes and conditioning mels, computed once, memory-mapped.
+"""The feature cache: DVAE codes and conditioning mels, computed once and memory-mapped.
 
 DVAE and mels are frozen, so what they say of a recording is a constant. Recipes that compute it
 again at every step decode each clip twice and run two mel front-ends and a DVAE for nothing.

@@ -1,4 +1,4 @@
-"""Datasets without a transcript of ours: texts beside recordings, and Coqui's formatters by name.
+"""Reads datasets of other layouts: texts beside recordings, and Coqui's formatters by name.
 
     a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
 

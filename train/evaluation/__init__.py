@@ -1,1 +1,1 @@
-"""Judges the base, every epoch and their blends by fixed sentences; which is best, and why."""
+"""Judges the base, every epoch and their blends on fixed sentences, and decides which is best."""

@@ -1,8 +1,7 @@
-"""The end of an evaluation: judges blends, has a decoder learned, writes best.pt where a
-blend is best, has the best speak.
+"""Ends an evaluation: judges blends, trains the decoder, writes best.pt, speaks the best sample.
 
-Called when a run ends and by `python -m train evaluate`. Each part looks at what is on disk first,
-so that a kill anywhere only has it done again.
+best.pt is written only if a blend is best. Called when a run ends and by `python -m train
+evaluate`. Each part first looks at what is on disk, so it can be repeated after a kill.
 """
 
 import logging

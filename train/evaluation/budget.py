@@ -1,4 +1,4 @@
-"""What judging a run may cost and what it will: how many sentences, epochs and blends fit.
+"""Estimates what judging costs, and fits sentences, epochs and blends into the budget.
 
 Judging may take `TIME_SHARE` of the time of learning, and `LEAST_SECONDS` in any case: the base,
 epochs, blends, the learned decoder and its check together. What that costs is known

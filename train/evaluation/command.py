@@ -1,4 +1,4 @@
-"""`python -m train evaluate` and `learn-decoder`: judging for a run that is there already.
+"""`python -m train evaluate` and `learn-decoder`: judge or complete a finished run.
 
 `evaluate` judges what is not judged yet, without a time limit: a run whose first evaluation is this
 one speaks every sentence of the set, any later one as many as the first. `learn-decoder` learns the

@@ -1,4 +1,4 @@
-"""Has the base and every saved epoch speak the sentences, judges them, and keeps evaluation.json.
+"""Judges the base and every saved epoch by what they speak, and keeps evaluation.json.
 
 It works where samples are spoken, after them, and like a sample it never stops a run and changes
 no bit of it: what cannot be measured is left for the next epoch or the next start, with a line.

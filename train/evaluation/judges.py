@@ -1,4 +1,4 @@
-"""A candidate's entry in evaluation.json, from what the worker measured of its sentences. Pure.
+"""Makes a candidate's entry in evaluation.json from the measurements of its sentences. Pure.
 
 Judges share one form: a figure a sentence, or None where there is nothing to judge. Sentences that
 went astray are counted and not judged: a mean over them would be chance.

@@ -1,4 +1,4 @@
-"""What the person's own clips say about their voice: rate, pitch, and a scale of likeness. Pure.
+"""What the person's own clips say of their voice: rate, pitch, a scale of similarity. Pure.
 
 The scale of likeness: 1 is another recording of the same person, 0 what other voices are like on
 average, both by the base's own speaker encoder.

@@ -1,4 +1,4 @@
-"""The decoder that is learned for the best weights of a run, beside the weights.
+"""Trains a decoder for the best weights of a run, and keeps it beside them.
 
 The last step of an evaluation (`train.evaluation.blending`); whether one is learned, judged and
 kept is decided here alone. Spoken with is one with which clips that it did not learn from are

@@ -1,4 +1,4 @@
-"""What a run is evaluated by: sentences, the person's recordings, and what listens to them.
+"""Plans an evaluation: its sentences, the person's recordings, and its recogniser.
 
 The sentences are built-in ones of the language or one's own, and beside them what some of the
 person's own clips say. The built-in ones are in no set by which this project reports anything

@@ -1,4 +1,4 @@
-"""What an evaluation says to a person: a line for a candidate, a table of all. Pure."""
+"""Words an evaluation for a reader: a line for each candidate, a table of all. Pure."""
 
 from collections.abc import Sequence
 

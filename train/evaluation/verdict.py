@@ -1,4 +1,4 @@
-"""Which candidate is best, and why: a rule over what the judges measured. Pure.
+"""Decides which candidate is best, and says why: a rule over the judges' figures. Pure.
 
 In this order; docs/evaluation.md tells it to users:
 

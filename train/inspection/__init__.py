@@ -1,1 +1,1 @@
-"""Looks at the sound and the text of each clip together: `train check`, SUSPECT_CLIPS."""
+"""Inspects the sound and the text of each clip, for `train check` and SUSPECT_CLIPS."""

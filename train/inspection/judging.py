@@ -1,4 +1,4 @@
-"""From measurements of all clips to findings: which clips are suspect, and why; who speaks. Pure.
+"""Judges the measurements of all clips: which are suspect, why, and who speaks. Pure.
 
 Some limits are absolute: 3 s of silence are too many around a sentence. Others go by the dataset
 itself, as median and MAD (median absolute deviation), so that a slow speaker is not suspect among

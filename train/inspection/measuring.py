@@ -1,4 +1,4 @@
-"""Measures every clip of a dataset: sound, copies, likelihood, voices. What was found is kept.
+"""Measures every clip of a dataset: sound, copies, likelihood, voice; keeps the results.
 
 Each recording is decoded once, for all that is not known of it. Each figure is kept under the hash
 of its recording and of the model that gave it, so that a second look computes what is new only.

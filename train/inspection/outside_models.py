@@ -1,4 +1,4 @@
-"""Speaker and spoof models that a person names: ONNX files such as ECAPA-TDNN and AASIST.
+"""Speaker and spoof models that you supply: ONNX files such as ECAPA-TDNN and AASIST.
 
 What a model takes follows from the shape of its one input: samples at 16 kHz, `[batch, samples]` or
 `[batch, 1, samples]`, or 80 log-mel bands, `[batch, frames, 80]` or `[batch, 80, frames]` (Kaldi's

@@ -1,7 +1,7 @@
-"""Which clips of a dataset are suspect: listed by `train check`, reported at the start of a run,
-left out by SUSPECT_CLIPS. A table for a person, worst first, and a CSV file with every figure.
+"""Reports the suspect clips of a dataset, and leaves them out if SUSPECT_CLIPS says so.
 
-Called by `train.check` and `train.setup`.
+`train check` lists them and a run reports them at its start: a table, worst first, and a CSV file
+with every figure. Called by `train.check` and `train.setup`.
 """
 
 import logging

@@ -1,1 +1,1 @@
-"""How large a batch may be on this machine."""
+"""Finds how large a batch fits this machine."""

@@ -1,4 +1,4 @@
-"""Finds the largest batch that fits: tried on a GPU, estimated on a CPU.
+"""Finds the largest batch that fits: measured on a GPU, estimated on a CPU.
 
 On a GPU the largest batch that is wanted goes first, made of the longest clips: if it fits with
 head-room, that is all. Otherwise two small ones show what a clip takes, and what then should fit is

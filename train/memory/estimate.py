@@ -1,4 +1,4 @@
-"""Estimates the memory of a training step from model size.
+"""Estimates the memory of a training step from the model's size.
 
 `benchmarks.memory` counts the same tensors in a true step; the test holds the two together.
 """

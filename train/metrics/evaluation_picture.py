@@ -1,5 +1,7 @@
-"""A picture of an evaluation for TensorBoard: words and voice of every candidate with their
-intervals, the base's as a line across, the best in a colour of its own. Pure."""
+"""Draws an evaluation for TensorBoard: each candidate's words and voice with their intervals. Pure.
+
+The base's figure is a line across; the best candidate has a colour of its own.
+"""
 
 from collections.abc import Sequence
 

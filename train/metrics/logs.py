@@ -1,4 +1,4 @@
-"""Logs each step and epoch to console, TensorBoard and metrics.jsonl.
+"""Logs each step and epoch to the console, TensorBoard and metrics.jsonl.
 
 The three tell the same: whatever a curve shows can be read from the file again, and after a resume
 no step is there twice.

@@ -1,4 +1,4 @@
-"""metrics.jsonl: one JSON line for every step, whole or not at all.
+"""Writes metrics.jsonl: one JSON line for every step, whole or not at all.
 
 `train.metrics.logs` writes it; it is a log, and a run goes on when it cannot be written.
 """

@@ -1,4 +1,4 @@
-"""How much time a run has left: steps, what follows each epoch, and judging. Pure."""
+"""Estimates the time that a run has left: steps, epoch ends and judging. Pure."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,1 +1,1 @@
-"""The optimizer, and which weights are trained in which form."""
+"""The optimizer, and the weights that it trains."""

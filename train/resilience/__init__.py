@@ -1,1 +1,1 @@
-"""Stalls, signals and lost GPUs: ending a run without losing its state."""
+"""Stalls, signals and lost GPUs: ends a run without losing its state."""

@@ -1,4 +1,4 @@
-"""Heartbeat to the watchdog after each step; more time for saving and sampling.
+"""The heartbeat to the watchdog after each step, with more time for saving and sampling.
 
     nothing for max(10 x the usual step, STALL_SECONDS)  ->  stacks of all threads, exit 75
 

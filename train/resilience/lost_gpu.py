@@ -1,4 +1,4 @@
-"""A lost GPU while training: exit 70 with instructions, nothing saved from it.
+"""Handles a GPU that is lost in training: exits 70 with instructions, saves nothing from it.
 
 The weights on a dead CUDA context cannot be read, and what could be read could be wrong: the run
 goes on from what was saved before.

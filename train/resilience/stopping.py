@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT: finish the step, save, exit.
+"""Handles SIGTERM and SIGINT: finishes the step, saves, exits.
 
 The handler itself does no I/O (a signal may arrive inside a write). Where a step plus the write of
 its state do not fit into STOP_SECONDS, waiting would end in a kill: then a watching thread exits at

@@ -1,4 +1,4 @@
-"""The watchdog process: ends a stalled trainer (exit 75).
+"""The watchdog process, which ends a stalled trainer (exit code 75).
 
 A process, because a thread is as dead as the rest while C code holds the GIL or the system has
 stopped the process. It reads `train.resilience.heartbeat`'s lines (`seconds doing`: how long the

@@ -1,1 +1,1 @@
-"""Samples spoken by each epoch's weights."""
+"""Samples, spoken by each epoch's weights."""

@@ -1,4 +1,4 @@
-"""`python -m train sample`: speaks a saved epoch on demand.
+"""`python -m train sample`: speaks with a saved epoch on demand.
 
 Into files of its own, `samples/on_demand/epoch_N_<hash>.wav` and beside it its reference and its
 sidecar: what the run has spoken stays. The hash is of everything that was asked for.

@@ -1,4 +1,4 @@
-"""Where a sample is spoken: in process, GPU or CPU subprocess, with the reason. Pure.
+"""Decides where a sample is spoken: in process, GPU or CPU subprocess. Pure.
 
 in_process       a GPU that passed the check, beside the model that is training there
 gpu_subprocess   a GPU that is good for speaking, but not to be trusted beside a model in

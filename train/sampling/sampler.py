@@ -1,4 +1,4 @@
-"""Speaks each epoch's sample where `placement` says; falls back after a fault.
+"""Speaks each epoch's sample where `placement` says, and falls back after a fault.
 
 A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
 the weights of the checkpoint just written. What happened and why is in `epoch_N_output.json`

@@ -294,5 +294,5 @@ def test_an_open_api_needs_a_key(host, given, allowed):
     if allowed:
         assert api.load((), environ, None)[0].api_host == host
     else:
-        with pytest.raises(SettingsError, match="API_KEY is empty; set API_KEY"):
+        with pytest.raises(SettingsError, match=r"API_KEY is empty\. Set API_KEY"):
             api.load((), environ, None)
