@@ -11,10 +11,15 @@ DESKTOP = {"width": 1280, "height": 800}
 JUDGED = "#judgement:not([hidden])"
 # The lines of text in each element.
 LINES = """((chosen) => [...document.querySelectorAll(chosen)].map((one) => {
-  const range = document.createRange();
-  range.selectNodeContents(one);
-  const boxes = [...range.getClientRects()].filter((box) => box.width > 0);
-  return new Set(boxes.map((box) => Math.round(box.bottom / 8))).size;
+  const words = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
+  const middles = [];
+  while (words.nextNode()) {
+    const range = document.createRange();
+    range.selectNodeContents(words.currentNode);
+    middles.push(...[...range.getClientRects()].map((box) => (box.top + box.bottom) / 2));
+  }
+  middles.sort((a, b) => a - b);
+  return middles.filter((one, i) => i === 0 || one - middles[i - 1] > 8).length;
 }))"""
 ARROWS = """[...document.querySelectorAll("#judged-table .arrow")]
   .filter((one) => getComputedStyle(one).backgroundColor !== "rgba(0, 0, 0, 0)")
@@ -106,10 +111,13 @@ def test_a_long_voice_name_stays_in_its_card(world, opened, size, name):
                      "preview": "/v1/voices/v9/preview.wav", "quality": None}]  # fmt: skip
     page = opened(ready=DESK, viewport=size)
     page.wait_for_selector("#voice-list li")
-    page.evaluate("name => (document.getElementById('fact-voice').textContent = name)", name)
+    for place in ("fact-voice", "speaks-with"):
+        page.evaluate(f"name => (document.getElementById('{place}').textContent = name)", name)
     for part, card in (("#voice-list .name", "#voice-list"), ("#voice", "#speak"),
+                       ("#say", "#speak"), ("#speaks-with", "#speak"),
                        ("#fact-voice", ".strip")):  # fmt: skip
         assert page.evaluate(inside(part, card)), part
+    assert desk.outside(page, size["width"], "button, select, dd, p") == []
     # Cut short, it is still whole in the list of voices.
     assert page.text_content("#voice-list .name") == name
 
