@@ -1,7 +1,8 @@
-"""`python -m benchmarks NAME [--json] …`: each benchmark is a module of this folder.
+"""`python -m benchmarks NAME [--json] [--record] ...`: each benchmark is a module of this folder.
 
-A benchmark has `run(arguments)`, which returns the figures that --json prints. It may have
-`add_arguments(parser)`, `report(figures)`, which a person reads instead of plain tables, and
+A benchmark has `run(arguments)`, which returns the figures that --json prints and --record writes
+into `benchmarks/results/`. It may have `add_arguments(parser)`, `report(figures)`, which a person
+reads instead of plain tables, `to_record(figures)`, which leaves out what no result file needs, and
 `exit_code(figures)`, with which the program ends.
 """
 
@@ -11,9 +12,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
-from benchmarks import tables
+from benchmarks import result_files, tables
 from machine.errors import SotaqueError
 
 
@@ -27,27 +29,46 @@ def names() -> list[str]:
     )
 
 
-def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark that is named; 2 when there is none of that name."""
-    if not argv or argv[0] not in names():
-        print(f"python -m benchmarks {'|'.join(names())} [--json] …", file=sys.stderr)
-        return 0 if argv and argv[0] in ("-h", "--help") else 2
-    name, benchmark = argv[0], importlib.import_module(f"benchmarks.{argv[0]}")
+def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
+    """A benchmark, and what reads its arguments."""
+    benchmark = importlib.import_module(f"benchmarks.{name}")
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks {name}", description=benchmark.__doc__
     )
     parser.add_argument("--json", action="store_true", help="figures as JSON, not as a table")
+    parser.add_argument(
+        "--record", nargs="?", const="", metavar="VARIANT",
+        help=f"write benchmarks/results/{name}[-VARIANT].json",
+    )  # fmt: skip
     if hasattr(benchmark, "add_arguments"):
         benchmark.add_arguments(parser)
+    return benchmark, parser
+
+
+def main(argv: Sequence[str]) -> int:
+    """Runs the benchmark that is named; 2 when there is none of that name."""
+    if not argv or argv[0] not in names():
+        print(f"python -m benchmarks {'|'.join(names())} [--json] [--record] ...", file=sys.stderr)
+        return 0 if argv and argv[0] in ("-h", "--help") else 2
+    name = argv[0]
+    benchmark, parser = parser_of(name)
     arguments = parser.parse_args(argv[1:])
+    began = result_files.start() if arguments.record is not None else None
     try:
         found: Any = benchmark.run(arguments)
+        code: int = benchmark.exit_code(found) if hasattr(benchmark, "exit_code") else 0
+        if began is not None and code:
+            print(f"Not recorded: the benchmark failed with exit code {code}.", file=sys.stderr)
+        elif began is not None:
+            kept = benchmark.to_record(found) if hasattr(benchmark, "to_record") else found
+            path = result_files.record(name, arguments, argv[1:], began, kept)
+            print(f"Wrote {path}. Now run: python -m benchmarks.page", file=sys.stderr)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code
     report = getattr(benchmark, "report", tables.text)
     print(json.dumps(found, indent=1, default=str) if arguments.json else report(found))
-    return benchmark.exit_code(found) if hasattr(benchmark, "exit_code") else 0
+    return code
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def started(base: Path, folder: Path) -> list[float]:
     found = []
     for _ in range(2):
         done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
-        told = re.search(r"Ready to learn after ([\d.]+) s", done.stdout)
+        told = re.search(r"Ready to train after ([\d.]+) s", done.stdout)
         assert told, done.stdout
         found.append(float(told[1]))
     return found

@@ -22,19 +22,23 @@ from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
 
 VOICES = ("awb", "rms", "kal16", "slt")
-# Of RHVoice, whom no part of the embedded voice has heard: Debian's `rhvoice-english`, non-free.
-FURTHER = ("lyubov", "evgeniy-eng")
+# Whom no part of the embedded voice has heard, by what speaks them and Debian's packages: RHVoice's
+# are non-free; festival's is a voice of diphones.
+RHVOICE, FESTIVAL = ("lyubov", "evgeniy-eng"), ("ked",)
 LOWEST_HZ, HIGHEST_HZ = 60.0, 400.0
 CEPSTRA, MEL_BANDS = 14, 40
 CLICK_DB = 18.0
 
 
 def teacher(voice: str, text: str) -> Tensor:
-    """`text` by flite's or RHVoice's `voice`: [samples] at 16 kHz. Raises TeacherError."""
+    """`text` by a synthesiser's `voice`: [samples] at 16 kHz. Raises TeacherError."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "spoken.wav"
-        if voice in FURTHER:
+        if voice in RHVOICE:
             command, packages = ["RHVoice-test", "-p", voice], "rhvoice rhvoice-english"
+        elif voice in FESTIVAL:
+            command = ["text2wave", "-eval", f"(voice_{voice}_diphone)"]
+            packages = "festival festvox-kdlpc16k"
         else:
             command, packages = ["flite", "-voice", voice, "-t", text], "flite"
         flite.run([*command, "-o", str(path)], text, packages, given=text)

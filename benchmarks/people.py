@@ -1,10 +1,11 @@
 """`python -m benchmarks people`: the default fine-tune on people by whom nothing was chosen.
 
-`--voice lyubov` (of flite or RHVoice) says the demo dataset's texts, is trained on, and is then
-compared with in the reporting set. `--dataset DIR --folds 4` is for a real person with few clips:
-each quarter of them is spoken by a run that learned from the other three, and compared with its
-recordings. The figures are of the base and of what the run serves, both by the run's own reference,
-and of the last epoch's own weights.
+`--voice ked` (of flite, festival or RHVoice) says the demo dataset's texts, is trained on, and is
+then compared with in the reporting set. `--dataset DIR --folds 4` is for a real person with few
+clips: each quarter of them is spoken by a run that learned from the other three, and compared with
+its recordings. The figures are of the base, of the base with a decoder that was learned for it, of
+what the run serves without and with its decoder, all by the run's own reference, and of the last
+epoch.
 """
 
 import argparse
@@ -12,7 +13,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import soundfile
 from torch import Tensor
@@ -21,11 +22,18 @@ from benchmarks import judges, measuring, tables, texts, voice
 from machine.errors import SotaqueError
 from train.dataset.metadata import read_entries
 from xtts.audio import SPEAKER_RATE, read
+from xtts.inference.compute_config import ComputeConfig
+from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
+from xtts.workers import decoder_learning
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
 
 DEMO_DATASET = Path("train/data/demo")
+# As DECODER_CLIPS, and as long as a run may take without a budget.
+DECODER_CLIPS, LEARNING_SECONDS = 64, 600.0
 SET, LANGUAGE = "reporting", "en"
-WHO = ("base", "served", "last epoch")
+WHO = ("base", "decoder alone", "GPT alone", "served", "last epoch")
 
 
 @dataclass(frozen=True)
@@ -45,7 +53,7 @@ class Spoken:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     whom = parser.add_mutually_exclusive_group(required=True)
-    whom.add_argument("--voice", help="of flite or RHVoice")
+    whom.add_argument("--voice", help="of flite, festival or RHVoice")
     whom.add_argument("--dataset", type=Path, help="a person's recordings, as for a training")
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=2)
@@ -65,6 +73,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     ]
     found = {who: figures([row for row in rows if row.who == who]) for who in ("own", *WHO)}
     return {"figures": found, "rows": [asdict(row) for row in rows]}
+
+
+def to_record(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the rows."""
+    return {"figures": found["figures"]}
 
 
 def report(found: Mapping[str, Any]) -> str:
@@ -125,15 +138,36 @@ def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) ->
     if best is None:
         raise SotaqueError(f"{run} serves nothing; its log is {log}.")
     reference = run / "samples" / "best_reference.wav"
-    bundles = ("demo", str(run), str(folder.checkpoint_path(last)))
+    alone, epoch = run / "decoder_of_base.safetensors", str(folder.checkpoint_path(last))
+    learn_for_base(dataset, reference, alone)
+    bundles: tuple[tuple[str, Path | Literal["own", "base"]], ...] = (
+        ("demo", "base"), ("demo", alone), (str(run), "base"), (str(run), "own"), (epoch, "own"),
+    )  # fmt: skip
     said = list(own)
     rows = [heard(("own", 0), text, wave, wave) for text, wave in own.items()]
-    for who, bundle in zip(WHO, bundles, strict=True):
-        waves = voice.spoken(bundle, "", said, seeds, "fp32", low=False, recording=reference)
+    for who, (bundle, decoder) in zip(WHO, bundles, strict=True):
+        waves = voice.spoken(
+            bundle, "", said, seeds, "fp32", low=False, recording=reference, decoder=decoder
+        )
         for seed, clips in enumerate(waves):
             pairs = zip(said, clips, strict=True)
             rows += [heard((who, seed), text, wave, own[text]) for text, wave in pairs]
     return rows
+
+
+def learn_for_base(dataset: Path, reference: Path, out: Path) -> None:
+    """A decoder for the base's GPT, as a run learns one where its base is best; once."""
+    if out.exists():
+        return
+    clips = [
+        TranscribedClip(row.path, row.text, LANGUAGE)
+        for row in read_entries(dataset, "auto", LANGUAGE)[:DECODER_CLIPS]
+    ]
+    FileSpeaker(DEMO, ComputeConfig(precision="fp32")).ask(
+        LearnDecoderRequest(
+            tuple(clips), reference, out, None, 0.0, decoder_learning.STEPS, LEARNING_SECONDS
+        )
+    )
 
 
 def heard(whose: tuple[str, int], text: str, wave: Tensor, own: Tensor) -> Spoken:

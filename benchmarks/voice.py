@@ -13,7 +13,7 @@ import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
@@ -135,8 +135,10 @@ def spoken(
     low: bool,
     recording: Path | None,
     guarded: bool = True,
+    decoder: Path | Literal["own", "base"] = "own",
 ) -> Iterator[list[Tensor]]:
-    """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once."""
+    """The sentences of each seed in turn, at 16 kHz; `source` gives flite's own, once. decoder: the
+    tensors of one, or the bundle's own where it has learned one, or the base's."""
     if bundle == "source":
         yield [judges.teacher(voice, text) for text in sentences]
         return
@@ -144,6 +146,7 @@ def spoken(
     from xtts.inference.compute_config import ComputeConfig
     from xtts.inference.torch_backend import TorchBackend
     from xtts.inference.voice import read_reference, voice_from_reference
+    from xtts.voices import learned_decoder
     from xtts.voices.base_models import DEMO
     from xtts.voices.loading import load_voice
     from xtts.voices.voice_files import VoiceSpec
@@ -158,7 +161,10 @@ def spoken(
     else:
         reference = read_reference(model.config, recording)
     heard = voice_from_reference(model, reference)
-    heard = replace(heard, vocoder=opened.decoder)
+    if decoder == "own":
+        heard = replace(heard, vocoder=opened.decoder)
+    elif decoder != "base":
+        heard = replace(heard, vocoder=model.another_vocoder(learned_decoder.read_tensors(decoder)))
     speaks: tuple[Any, Any] = (TorchBackend(model), heard)
     if with_onnx:
         folder = DEMO if bundle == "demo" else Path(bundle)

@@ -441,7 +441,7 @@ def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
     training("up", "-d", "--no-build", **settings)
     training.until("trainer", lambda: training.state("trainer")["Status"] == "exited")
     assert training.state("trainer")["ExitCode"] == 0, training.log("trainer")[-4_000:]
-    assert "Going on from" in training.log("trainer")
+    assert "Resuming from" in training.log("trainer")
     assert (epochs / "checkpoint_epoch_3.pt").is_file()
     with wave.open(str(users_clone / "train/output/samples/epoch_3_output.wav")) as spoken:
         assert spoken.getframerate() == 24_000 and spoken.getnframes() > 12_000

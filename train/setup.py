@@ -1,8 +1,8 @@
 """Runs a training from start to end: machine, base, data, resume, learner, logs, loop.
 
-`open_trainer` names the phases in their order; the functions below it do them. Cheap checks come
-first, then what is on disk, then the feature cache and the model: a mistake is reported in seconds,
-before anything is written into OUTPUT_DIR.
+`open_trainer` lists the phases in order; the functions below it do the work. Cheap checks come
+first, then the files on disk, then the feature cache and the model. A mistake is thus reported in
+seconds, before anything is written into OUTPUT_DIR.
 """
 
 import logging
@@ -60,8 +60,10 @@ log = logging.getLogger("train")
 
 @contextmanager
 def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
-    """The trainer of a run, with its lock, signals and workers, which end with the block; under
-    torchrun together with the other processes."""
+    """The trainer of a run. Its lock, signal handlers and workers end with the block.
+
+    Under torchrun every process opens its own and takes the steps together with the others.
+    """
     started_at = time.perf_counter()
     world = distributed.world()
     if not world.is_main:
@@ -89,7 +91,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         if world.is_main:
             disk_space.check(settings, context, run, resumed, num_epochs)
 
-        # 5. The batches, then what learns from them: it depends on the longest clip.
+        # 5. The batches, then the learner, whose memory depends on the longest clip.
         batches, validation = build_batches(settings, context, resumed, world)
         learner = build_learner(settings, context, rate, num_epochs, batches, resumed, world)
         early_stopping = EarlyStopping(settings.early_stopping)
@@ -113,8 +115,8 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         if logs:
             evaluator = build_evaluator(settings, context, sampler, checkpoints, logs)
 
-        # 7. The loop. Several ranks take each step together: one that is still writing would hold
-        # up the others.
+        # 7. The loop. Only a single process writes in the background: several ranks take each step
+        # together, so one that is still writing would delay the others.
         background = device.startswith("cuda") and world.is_single_process
         yield Trainer(
             settings=settings,
@@ -131,7 +133,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             sampler=sampler,
             evaluator=evaluator,
             base=context.base,
-            # They end in reverse: first the writer, then the watchdog.
+            # Closed in reverse order: first the writer, then the watchdog.
             heartbeat=enter(Heartbeat(settings.stall_seconds)),
             writer=enter(CheckpointWriter(background=background)),
             stop=stop,
@@ -142,7 +144,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
 
 
 def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
-    """Looks at machine, base model and dataset; raises their errors."""
+    """Reads the machine, the base model and the dataset. Raises their errors."""
     # 1. Machine
     machine = selection.look_at_machine()
     device = selection.choose_device(machine, settings.device)
@@ -159,7 +161,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     config = run_config(settings, ModelConfig.read(base))
     log.info("Base model: %s; licence of its weights: %s", settings.base_model, config.licence)
     if config.weights == "random":
-        warning = "BASE_MODEL=%s has random weights: it learns, but what it speaks is noise."
+        warning = "BASE_MODEL=%s has random weights: training works, but its speech is noise."
         log.warning(warning, settings.base_model)
     for what, choice in (("Device", device), ("Precision", precision)):
         log.info("%s: %s (%s)", what, choice.value, choice.reason)
@@ -174,8 +176,10 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
 
 
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
-    """The base's, with the normaliser that this run began with: texts that change in the middle of
-    a run would be other data."""
+    """The base's configuration with the normaliser that the run began with.
+
+    With another normaliser the texts would change in the middle of a run.
+    """
     if settings.resume == "never":
         return config
     run = RunFolder(settings.output_dir)
@@ -188,21 +192,23 @@ def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
 
 
 def context_of_run(settings: TrainSettings, run: RunFolder) -> RunContext:
-    """The context of a verb that works on a run that is there. Raises SotaqueError where that was
-    made from another base or other data, and what `build_context` does."""
+    """The context of a verb that works on an existing run.
+
+    Raises SotaqueError if the run has another base or dataset, and the errors of `build_context`.
+    """
     context = build_context(replace(settings, resume="auto"))
     require_same(run, fingerprint_of(settings, context))
     return context
 
 
 def report_data(settings: TrainSettings, context: RunContext, world: World) -> None:
-    """What is learned from, and which clips of it are suspect."""
+    """Logs the size of the dataset and its suspect clips."""
     log.info(context.data.report())
     if world.is_main and settings.suspect_clips == "keep":
         try:
             suspects.report_kept(settings, context)
         except (OutsideModelError, ModelRefused, RuntimeMissing) as error:
-            log.warning("Suspect clips are not looked for: %s", error)
+            log.warning("The check for suspect clips is skipped: %s", error)
 
 
 # 4. Resume
@@ -218,7 +224,7 @@ def epochs_and_rate(settings: TrainSettings, context: RunContext) -> tuple[int, 
 
 
 def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
-    """What may not change while a run goes on."""
+    """The fingerprint of a run, which must not change on resume."""
     data, shape = context.data, context.config.gpt
     return Fingerprint.of(context.base, data.sha256, shape, settings.cache_dir)
 
@@ -226,7 +232,7 @@ def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
 def provenance_of(
     settings: TrainSettings, config: ModelConfig, fingerprint: Fingerprint, rate: float
 ) -> dict[str, Any]:
-    """What each checkpoint of the run says about where it comes from."""
+    """The provenance that each checkpoint of the run records."""
     return {
         "base": {"name": settings.base_model, "sha256": fingerprint.base_sha256},
         "fingerprint": fingerprint.as_dict(),
@@ -244,10 +250,10 @@ def find_start(
     rate: float,
     world: World,
 ) -> Resumed | None:
-    """What the run goes on from, logged; None = the base.
+    """The checkpoint that the run resumes from, logged; None starts from the base.
 
-    Rank 0 sets aside and archives; the others read what it left. A restart by torchrun goes on with
-    what the run has, also with RESUME=never.
+    Rank 0 archives an old run; the other ranks read the result. A restart by torchrun always
+    resumes, even with RESUME=never.
     """
     never = settings.resume == "never" and (world.restarts or not world.is_main)
     setting = "auto" if never else settings.resume
@@ -263,7 +269,7 @@ def find_start(
     for note in resumed.notes:
         log.info(note)
     inside = f", batch {resumed.batch + 1}" if resumed.batch else ""
-    log.info("Going on from %s: epoch %d%s.", resumed.source.name, resumed.epoch + 1, inside)
+    log.info("Resuming from %s: epoch %d%s.", resumed.source.name, resumed.epoch + 1, inside)
     return resumed
 
 
@@ -281,26 +287,26 @@ def prepare(settings: TrainSettings) -> int:
 def build_feature_cache(
     settings: TrainSettings, context: RunContext, world: World = ALONE
 ) -> cached.FeatureCache | cached.UncachedFeatures:
-    """From the cache, which is built where something is missing; CACHE=off computes them again.
+    """The feature cache, with missing features computed; without a cache if CACHE=off.
 
-    The first rank of each machine builds, the others find it done.
+    The first rank of each machine computes; the others wait for it.
     """
     if not settings.cache:
-        log.info("CACHE=off: features are computed for each batch again.")
+        log.info("CACHE=off: features are computed again for each batch.")
         return cached.UncachedFeatures(context.data.clips, context.base, context.config)
     if world.local_rank:
         world.barrier()
     place = selection.choose_feature_device(context.machine, context.device.value)
-    found = cached.build(context.data, context.base, context.config, settings.cache_dir, place)
+    cache = cached.build(context.data, context.base, context.config, settings.cache_dir, place)
     if not world.local_rank:
         world.barrier()
-    return found
+    return cache
 
 
 def build_batches(
     settings: TrainSettings, context: RunContext, resumed: Resumed | None, world: World
 ) -> tuple[Batches, Batches | None]:
-    """The batches of training, and of validation where there are clips for it."""
+    """The batches of training, and of validation if there are validation clips."""
     data, config = context.data, context.config
     features = build_feature_cache(settings, context, world)
     train, held_out = features.present(data.train), features.present(data.validation)
@@ -339,8 +345,11 @@ def build_learner(
     resumed: Resumed | None,
     world: World,
 ) -> Learner:
-    """The model on its device with its optimizer, where the run goes on; BATCH_SECONDS=auto is
-    found with it. Raises SotaqueError for LORA_RANK, FREEZE and OPTIMIZER that do not fit."""
+    """The model on its device with its optimizer, in the state that the run resumes from.
+
+    Also resolves BATCH_SECONDS=auto, which needs the model. Raises SotaqueError for a LORA_RANK,
+    FREEZE or OPTIMIZER that does not fit.
+    """
     gpt = load_gpt(read_tensors(context.base / "model.pth"), context.config, settings.dropout)
     learner = Learner(
         gpt,
@@ -364,8 +373,8 @@ def build_learner(
         learner.resume(resumed.model_state, resumed.trainer_state, resumed.step)
     if settings.batch_seconds is None and "batch_seconds" not in kept_state(resumed):
         autotune.fit_batches(settings, context, learner, batches)
-    # A cosine ends with the last epoch. Steps are counted by the first epoch's plan, also in a
-    # resumed run: a plan that was halved meanwhile must not move the rates.
+    # A cosine schedule ends with the last epoch. Its steps are counted by the first epoch's plan,
+    # also in a resumed run: halved batches must not change the learning rates.
     steps = -(-len(batches.plan(1, halvings=())) // world.size)
     learner.schedule = replace(learner.schedule, total_steps=num_epochs * steps)
     return learner
@@ -378,7 +387,7 @@ def _trainable_parts(
     lora = None
     if settings.lora_rank:
         lora = LoraShape(settings.lora_rank, settings.lora_alpha or 2 * settings.lora_rank)
-        log.info("LoRA: rank %d, alpha %d; the rest is frozen.", lora.rank, lora.alpha)
+        log.info("LoRA: rank %d, alpha %d. All other weights are frozen.", lora.rank, lora.alpha)
     recompute, reason = activation_checkpointing.chosen(
         settings.gradient_checkpointing,
         autotune.longest_clip_memory(settings, context, gpt, batches, recomputed=False),
@@ -390,7 +399,7 @@ def _trainable_parts(
         log.info("Frozen: %s (%s)", ", ".join(frozen), reason)
     ema_decay, reason = defaults.ema_decay(settings.ema_decay, advice)
     if ema_decay:
-        log.info("Average of the weights: decay %g (%s)", ema_decay, reason)
+        log.info("Moving average of the weights: decay %g (%s)", ema_decay, reason)
     return TrainableParts(lora, frozen, ema_decay, recompute)
 
 
@@ -407,7 +416,7 @@ def build_logs(
     batches: Batches,
     usage: MachineMetrics,
 ) -> Logs:
-    """The console, metrics.jsonl, and TensorBoard where it is wanted."""
+    """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard."""
     return Logs(
         run,
         curve_folder.claim(run, settings.runs_dir),
@@ -428,7 +437,7 @@ def build_evaluator(
     checkpoints: Checkpoints,
     logs: Logs,
 ) -> Evaluator:
-    """Judges the epochs, where samples are spoken. Raises SotaqueError as `plan_of`."""
+    """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
     warn_of_few_clips(context.data)
     epochs = logs.num_epochs
     base = dict(checkpoints.provenance["base"])
@@ -442,7 +451,7 @@ def build_evaluator(
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:
-        # When all is judged the best speaks once more; after too many failures nothing does.
+        # After the last candidate the best speaks a sample; after too many failures nothing does.
         logs.remaining.judging = lambda: (
             budget.seconds_left() + budget.sample_seconds() if evaluator.working else 0.0
         )

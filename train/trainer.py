@@ -41,7 +41,7 @@ from xtts.model.gpt import Losses, to_coqui
 
 log = logging.getLogger("train")
 
-# 5.3 GB of a full-size model with its optimizer, at 3 MB/s: a slow disk over a slow network.
+# 5.3 GB (a full-size model with its optimizer) at 3 MB/s: a slow disk over a slow network.
 LONGEST_SAVE_SECONDS = 1800.0
 
 
@@ -56,15 +56,15 @@ def train_step(
 def train_step(
     learner: Learner, batch: Batch, *, deferred: bool = False
 ) -> StepResult | DeferredStepResult:
-    """One step; a non-finite loss or gradient moves no weight.
+    """Runs one step. A non-finite loss or gradient changes no weight.
 
     Args:
-        deferred: do not wait for the numbers: the device itself skips a non-finite step, and
-            `Learner.read_deferred` reads the results later. Only where `learner.can_defer`.
+        deferred: do not wait for the numbers. The device itself skips a non-finite step, and
+            `Learner.read_deferred` reads the results later. Requires `learner.can_defer`.
 
     Raises:
-        NonFiniteError: at the third non-finite step in a row, and in fp16 when its scale stays
-            below 1; of deferred steps, when they are read.
+        NonFiniteError: at the third non-finite step in a row, and in fp16 when the scale stays
+            below 1. For deferred steps it is raised when they are read.
     """
     learning_rate = learner.start_step(batch)
     losses, loss = _forward_backward_retried(learner, batch)
@@ -79,7 +79,7 @@ def train_step(
     elif (result := learner.read(numbers, learning_rate)).finite:
         learner.clip_gradients(norm)
         learner.optimizer_step()
-    # Here, not before the next step: at full size 1.8 GB less while saving and speaking.
+    # Here and not before the next step: at full size it frees 1.8 GB for saving and speaking.
     learner.optimizer.zero_grad(set_to_none=True)
     if isinstance(result, StepResult):
         learner.count_step(result)
@@ -88,7 +88,7 @@ def train_step(
 
 
 def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
-    """The losses of a batch and their weighted sum, whose gradients are in the weights then."""
+    """The losses of a batch and their weighted sum; leaves the gradients in the weights."""
     losses = learner.forward(batch)
     loss = learner.weighted_loss(losses)
     learner.scaler.scale(loss).backward()
@@ -96,15 +96,15 @@ def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
 
 
 def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
-    """`forward_backward`; where memory was short, once more with all of it given back."""
+    """`forward_backward`; if memory was short, once more after all free memory is released."""
     try:
         return forward_backward(learner, batch)
     except Exception as error:
-        found = cuda_errors.classify(error)
-        if found is None or not found.transient:
+        fault = cuda_errors.classify(error)
+        if fault is None or not fault.transient:
             raise
-    # Behind the `except`: the error held the tensors that are to go.
-    log.warning("Step %d once more, after: %s", learner.step, found.words)
+    # After the `except` block: the error referenced the tensors that must be freed.
+    log.warning("Step %d is repeated after: %s", learner.step, fault.words)
     learner.optimizer.zero_grad(set_to_none=True)
     cuda_errors.free_after_fault(str(learner.device))
     return forward_backward(learner, batch)
@@ -112,8 +112,10 @@ def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, T
 
 @dataclass(frozen=True)
 class Trainer:
-    """The epochs of one run, from batch `first_batch` of epoch `first_epoch` on; its parts are put
-    together by `train.setup.open_trainer`. logs and evaluator: of rank 0 alone."""
+    """The epochs of one run, from batch `first_batch` of epoch `first_epoch` on.
+
+    `train.setup.open_trainer` builds it. Only rank 0 has logs and an evaluator.
+    """
 
     settings: TrainSettings
     num_epochs: int
@@ -130,10 +132,9 @@ class Trainer:
     first_epoch: int = 1
     first_batch: int = 0
     started_at: float = 0.0  # time.perf_counter()
-    # Judges epochs against the base, whose folder this is.
     evaluator: Evaluator | None = None
-    base: Path = Path()
-    # Epochs that are to speak when their checkpoints are written, and how long each was learned.
+    base: Path = Path()  # the base model's folder
+    # Epochs that speak when their checkpoints are written, and the training time of each.
     unsampled: list[int] = field(default_factory=list)
     epoch_seconds: dict[int, float] = field(default_factory=dict)
 
@@ -148,7 +149,7 @@ class Trainer:
         return self.learner.world
 
     def run(self) -> int:
-        """Trains what is left to train, after a sample that the last run left out.
+        """Speaks a sample that the last start left out, then trains the remaining epochs.
 
         Returns:
             The exit code, see `train`.
@@ -161,24 +162,24 @@ class Trainer:
         if self.first_epoch > self.num_epochs:
             log.info(nothing_left(self.first_epoch - 1, self.first_batch, self.num_epochs))
         else:
-            if self.evaluator:  # what judging costs is part of the time that is left
-                with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "trying how fast is spoken"):
+            if self.evaluator:  # the remaining time includes the cost of judging
+                with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "measuring the speed of speech"):
                     self.evaluator.foresee(self.first_epoch)
-            log.info("Ready to learn after %.1f s.", time.perf_counter() - self.started_at)
+            log.info("Ready to train after %.1f s.", time.perf_counter() - self.started_at)
         return self.train()
 
     def train(self) -> int:
         """Trains from the first epoch to the last.
 
-        A stop while validating is a stop inside the epoch: the next start validates, and saves it.
+        A stop during validation is a stop inside the epoch: the next start validates and saves it.
 
         Returns:
-            0 when all epochs are done; 143 or 130 when a signal came and the state was saved, be it
+            0 when all epochs are done; 143 or 130 when a signal came and the state was saved, also
             while the last epoch was judged.
 
         Raises:
-            NonFiniteError: (65) what was saved before stays.
-            DiskFull: (74) likewise.
+            NonFiniteError: (65) earlier checkpoints stay.
+            DiskFull: (74) earlier checkpoints stay.
         """
         self.stop.has_state = True
         for epoch in range(self.first_epoch, self.num_epochs + 1):
@@ -189,14 +190,16 @@ class Trainer:
         return self._finish()
 
     def _learn(self, epoch: int) -> bool:
-        """One epoch: steps, validation, logs, checkpoint, sample. False where a signal came; what
-        there was to save is saved then."""
+        """One epoch: steps, validation, logs, checkpoint, sample.
+
+        False if a signal came; the state is saved then.
+        """
         done = self.first_batch if epoch == self.first_epoch else 0
         began = clock = time.perf_counter()
         for number, batch in self._batches(epoch, done):
             waited = time.perf_counter() - clock
             result = self._step_or_backoff(epoch, done, batch)
-            if result is None:  # out of memory: its clips come again in smaller batches
+            if result is None:  # out of memory: its clips follow in smaller batches
                 continue
             self.stop.step_seconds = time.perf_counter() - clock
             self._log_step(epoch, number, batch, result, waited)
@@ -217,10 +220,10 @@ class Trainer:
             if not self._stop_requested():
                 self.unsampled.append(epoch)
                 self._sample_saved()
-            # An epoch that SAVE_EVERY leaves unsaved is saved after the next one's first step.
+            # After a stop, the next epoch's first step saves an epoch that has no checkpoint.
             if self._stop_requested():
                 return False
-        if self.logs:  # what is judged in another process overlaps the steps
+        if self.logs:  # judging in another process overlaps with the steps
             took = time.perf_counter() - ended - (self._judging_seconds() - judged)
             self.logs.remaining.ended(max(0.0, took))
         return True
@@ -228,15 +231,18 @@ class Trainer:
     # Batches and steps
 
     def _batches(self, epoch: int, done: int) -> Iterator[tuple[int, Batch]]:
-        """The batches of the epoch after the first `done`, under the watchdog's eyes; each with
-        how many of the plan are done with it. Planned again where the budget is halved."""
+        """The batches of the epoch after the first `done`, watched by the watchdog.
+
+        Each comes with the number of planned batches that are done after it. The epoch is planned
+        again when the batch size is halved.
+        """
         copier = copier_for(self.learner.device)
         halvings = -1
         while halvings != len(self.batches.halvings):
             halvings, planned = len(self.batches.halvings), len(self.batches.plan(epoch))
             ahead = prefetch(self.batches.epoch(epoch, done), copier)
             ahead = agreed(ahead, self.world, lambda: self.stop.requested)
-            for batch in self.heartbeat.watch(ahead, "learning"):
+            for batch in self.heartbeat.watch(ahead, "training"):
                 number = min(done + self.world.size, planned)
                 yield number, batch
                 if halvings != len(self.batches.halvings):
@@ -246,32 +252,31 @@ class Trainer:
     def _step_or_backoff(
         self, epoch: int, done: int, batch: Batch
     ) -> StepResult | DeferredStepResult | None:
-        """`train_step`; None where memory was too short, also at the second try: from here on the
-        batches are of half the seconds.
+        """`train_step`; None if memory ran out twice, which halves the following batches.
 
-        Raises what the step raised where that would not help: for a single clip, and with several
-        processes, whose others wait inside the same step.
+        Raises the step's error if halving cannot help: for a single clip, and with several
+        processes, because the others wait inside the same step.
         """
         learner = self.learner
         try:
             return train_step(learner, batch, deferred=learner.can_defer)
         except Exception as error:
-            found = cuda_errors.classify(error)
+            fault = cuda_errors.classify(error)
             smaller = self.batches.halved(epoch, batch.clips)
             if (
-                found is None
-                or not found.transient
+                fault is None
+                or not fault.transient
                 or smaller is None
                 or not self.world.is_single_process
             ):
                 raise
-        # Behind the `except`: the error held the tensors that are to go.
+        # After the `except` block: the error referenced the tensors that must be freed.
         learner.optimizer.zero_grad(set_to_none=True)
         cuda_errors.free_after_fault(str(learner.device))
         self.batches.halvings.append(OomBackoff(epoch, done, smaller))
         log.warning(
-            "Memory is short (%s): batches are of %.1f s from here on, and stay so when the run "
-            "goes on.", found.words, smaller,
+            "Out of memory (%s). From here on a batch has %.1f s of audio, also after a resume.",
+            fault.words, smaller,
         )  # fmt: skip
         return None
 
@@ -289,8 +294,10 @@ class Trainer:
     # Decisions
 
     def _stop_requested(self, batch: Batch | None = None) -> bool:
-        """Whether a signal came, to this process or to any other of the run. After a step of
-        several processes: as they agreed on it with its batch, at most two steps before."""
+        """Whether a signal came, to this process or to any other of the run.
+
+        Several processes agree on it with each batch, so the answer is at most two steps old.
+        """
         if self.world.is_single_process:
             return self.stop.requested
         if batch and batch.agreement:
@@ -302,8 +309,10 @@ class Trainer:
         return wanted
 
     def _stops_early(self, trained: int) -> bool:
-        """EARLY_STOPPING after epoch `trained`, logged with its reason. Of several processes only
-        one knows the verdict: they go by the loss, which all of them know."""
+        """Whether EARLY_STOPPING ends the run after epoch `trained`; logs the reason.
+
+        Several processes use the validation loss: only one of them knows the verdict.
+        """
         if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
             known = self.evaluator.run.evaluation()
             if known and known.verdict:
@@ -327,23 +336,24 @@ class Trainer:
     # Validation, checkpoints, samples
 
     def _validate(self, epoch: int) -> dict[str, float] | None:
-        """The losses on the validation clips, where they are due: VALIDATION_EVERY, and always the
-        last epoch. Of no worth after a stop."""
+        """The losses on the validation clips if VALIDATION_EVERY is due or the epoch is the last.
+
+        The caller ignores them after a stop.
+        """
         self.unlogged.flush()
         due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
         if self.validation is None or not due:
             return None
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
-        found = self.learner.evaluate(
+        losses = self.learner.evaluate(
             itertools.takewhile(lambda _: not self.stop.requested, batches)
         )
         if not self.stop.requested:
-            self.early_stopping.record_loss(epoch, found[DECIDING_LOSS])
-        return found
+            self.early_stopping.record_loss(epoch, losses[DECIDING_LOSS])
+        return losses
 
     def _save(self, epoch: int, validation: dict[str, float] | None) -> None:
-        """Writes the epoch's checkpoint with the state to go on from. Rank 0 writes, the others
-        wait."""
+        """Writes the epoch's checkpoint and the trainer state. Rank 0 writes, the others wait."""
         self._finish_writing()
         losses = {
             f"validation_{term.name}": validation[term.name] if validation else None
@@ -362,18 +372,18 @@ class Trainer:
                 self.writer.write(
                     state,
                     lambda kept: self.checkpoints.save_epoch(
-                        # Turned in the writer's thread: no step waits for it.
+                        # Converted in the writer's thread: no step waits for it.
                         epoch, step, to_coqui(kept["model"]) if beside else kept["model"],
                         kept["trainer"], losses,
                     ),
                 )  # fmt: skip
             self.world.barrier()
-        # Gradients and the copies just written are gone; speaking the sample needs the room.
+        # Gradients and the written copies are free; the sample needs their memory.
         trim_heap()
         self.stop.write_seconds = self.writer.seconds
 
     def _save_interrupted(self, epoch: int, batch: int) -> Literal[False]:
-        """Writes the state inside an epoch, `batch` of whose batches are done."""
+        """Writes the state inside an epoch after `batch` of its batches."""
         with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.unlogged.flush()
             self.writer.finish()
@@ -385,7 +395,7 @@ class Trainer:
                 )  # fmt: skip
             self.world.barrier()
         if saved:
-            log.info("Stopped inside epoch %d; saved %s.", epoch, saved.path.name)
+            log.info("Stopped inside epoch %d. Saved %s.", epoch, saved.path.name)
         return False
 
     def _trainer_state(self) -> dict[str, Any]:
@@ -397,16 +407,19 @@ class Trainer:
         }
 
     def _sample_saved(self) -> None:
-        """Has an epoch speak, its sample and what it is judged by, once its checkpoint is whole.
-        Raises what writing it raised."""
+        """Speaks an epoch's sample and judges it, once its checkpoint is written.
+
+        Raises the writer's error.
+        """
         if not self.unsampled or not self.writer.idle:
             return
-        self.unlogged.flush()  # a sample is no part of an interval's steps
+        self.unlogged.flush()  # the time of a sample is no part of the steps' interval
         epoch = self.unsampled.pop()
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 if self._sample_due(epoch):
-                    self.sampler.sample(epoch, saved.path, saved.sha256)
+                    took = self.epoch_seconds.get(epoch, 0.0)
+                    self.sampler.sample(epoch, saved.path, saved.sha256, epoch_seconds=took)
                 if self.evaluator and (whole := self.checkpoints.run.verified(epoch)):
                     self.evaluator.judge(whole, self.epoch_seconds.get(epoch, 0.0))
             self.world.barrier()
@@ -416,26 +429,25 @@ class Trainer:
         return budget.spent_seconds if budget else 0.0
 
     def _sample_missing(self) -> None:
-        """Speaks the newest epoch where the run ended between its checkpoint and its sample."""
+        """Speaks the newest epoch's sample if the last start ended before it."""
         run = self.checkpoints.run
         newest, skipped = run.newest_verified(), self.sampler.plan.mode == "skipped"
         if newest is None or skipped or not self._sample_due(newest.epoch):
             return
         if sample_is_missing(run, newest.epoch, newest.sha256):
-            log.info("Epoch %d has no sample yet; speaking it now.", newest.epoch)
+            log.info("Epoch %d has no sample yet. Speaking it now.", newest.epoch)
             with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
                 self.sampler.sample(newest.epoch, newest.checkpoint, newest.sha256)
 
     def _finish(self) -> int:
-        """Waits for what is still being written and spoken; judges blends, keeps the best and says
-        which it is. The exit code."""
+        """Finishes writing and speaking, judges blends and reports the best. The exit code."""
         self._finish_writing()
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
         if self.evaluator and not self.stop.requested:
             with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(self.evaluator, self.settings, self.base)
-        # All is saved; what was not judged yet is left for the next start.
+        # Everything is saved; the next start judges what is left.
         return self.stop.exit_code if self.stop.requested else 0
 
     def _finish_writing(self) -> None:
@@ -445,14 +457,16 @@ class Trainer:
 
 
 def nothing_left(epochs: int, batches: int, num_epochs: int) -> str:
-    """The sentence for a run that has all the epochs that are asked for, or more: so many, and so
-    many batches of the next."""
-    ways = f"Set NUM_EPOCHS to {epochs + 1} or more to go on, or RESUME=never to start over."
+    """The message for a run that already has NUM_EPOCHS epochs or more.
+
+    epochs, batches: what the run has, in whole epochs and in batches of the next one.
+    """
+    ways = f"Set NUM_EPOCHS to {epochs + 1} or more to continue, or RESUME=never to start over."
     if epochs == num_epochs and not batches:
         all_of_them = f"All {epochs} epochs are" if epochs > 1 else "The one epoch is"
         return f"{all_of_them} done already. {ways}"
     inside = f" and {batches} batches of epoch {epochs + 1}" if batches else ""
     return (
-        f"The run has {epochs} epoch{'s' if epochs > 1 else ''}{inside} already, more than "
-        f"NUM_EPOCHS={num_epochs}: there is nothing to train, and nothing is removed. {ways}"
+        f"The run already has {epochs} epoch{'s' if epochs > 1 else ''}{inside}, more than "
+        f"NUM_EPOCHS={num_epochs}. Nothing is trained, and nothing is removed. {ways}"
     )

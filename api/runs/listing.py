@@ -9,7 +9,7 @@ import os
 import re
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import lru_cache
 from pathlib import Path
@@ -129,15 +129,15 @@ def _run(name: str, folder: RunFolder) -> RunSummary:
     with contextlib.suppress(OSError):  # of a pruned epoch its sample is left
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(found[1]) for found in named if found)
-    learned = learned_decoder.recorded(folder)
-    epochs = {number: _epoch(folder, number, learned) for number in sorted(numbers)}
+    learned = learned_decoder.recorded(folder.best_decoder)
+    epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
     training = name == CURRENT and is_training(folder)
     return RunSummary(
         name, folder, _created(folder), epochs, training, _evaluation(folder), learned
     )
 
 
-def _epoch(folder: RunFolder, number: int, learned: LearnedDecoder | None) -> EpochSummary:
+def _epoch(folder: RunFolder, number: int) -> EpochSummary:
     manifest = None
     with contextlib.suppress(ManifestError):
         manifest = read_manifest(folder.manifest_path(number))
@@ -149,10 +149,8 @@ def _epoch(folder: RunFolder, number: int, learned: LearnedDecoder | None) -> Ep
         for what in ("output", "reference")
     )
     whole = checkpoint if state == "whole" else None
-    found = EpochSummary(number, manifest, whole, sample, output, reference, state)
-    if learned and learned.share == 1 and learned.checkpoint_sha256 == found.sha256:
-        return replace(found, decoder=learned.digest)
-    return found
+    decoder = learned_decoder.digest_beside(whole) if whole else ""
+    return EpochSummary(number, manifest, whole, sample, output, reference, state, decoder)
 
 
 def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:

@@ -76,7 +76,7 @@ def write_learned_decoder(
     run = RunFolder(folder)
     weights = (epoch, share, sha256_of_epoch(run, epoch)) if epoch else (0, 0.0, "")
     file = replace_file(run.best_decoder, lambda out: out.write(content))
-    learned_decoder.write(run, LearnedDecoder(*weights, 2.0, 1.5, 40, 250, file=file))
+    learned_decoder.write(run.best_decoder, LearnedDecoder(*weights, 2.0, 1.5, 40, 250, file=file))
 
 
 def sha256_of_epoch(run: RunFolder, epoch: int) -> str:

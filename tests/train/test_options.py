@@ -100,7 +100,7 @@ def test_the_average_that_the_base_recommends_is_made_unless_another_is_asked_fo
 ):
     advised = with_advice(workshop, tmp_path, ema_decay=0.75)
     as_advised = learned(advised, "advised")
-    assert "Average of the weights: decay 0.75 (recommended by the base model)" in caplog.text
+    assert "average of the weights: decay 0.75 (recommended by the base model)" in caplog.text
     same, none = (learned(advised, decay, EMA_DECAY=decay) for decay in ("0.75", "0"))
     assert all(torch.equal(tensor, same[name]) for name, tensor in as_advised.items())
     assert not all(torch.equal(tensor, none[name]) for name, tensor in as_advised.items())

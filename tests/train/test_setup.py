@@ -70,7 +70,7 @@ def test_where_a_run_starts_is_told(caplog):
     start()
     assert not caplog.messages
     start(found=RESUMED)
-    assert caplog.messages == ["Note.", "Going on from checkpoint_epoch_2.pt: epoch 3, batch 8."]
+    assert caplog.messages == ["Note.", "Resuming from checkpoint_epoch_2.pt: epoch 3, batch 8."]
 
 
 # Batches and schedule

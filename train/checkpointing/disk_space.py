@@ -105,7 +105,7 @@ def parts(
         keep: KEEP_CHECKPOINTS; best_stays: whether there is a best epoch to keep besides.
         saved: Checkpoints that stand there already; states: trainer states.
         judged: Candidates whose sentences are kept; blended: whether best.pt may come; decoder:
-            bytes of the one that is learned, 0 for none.
+            bytes of one: of the best weights, and of each checkpoint. 0 for none.
     """
     if not saves:
         return []
@@ -122,7 +122,7 @@ def parts(
         Part("optimizer state", output_dir, new_states * state, first_state, new_states),
         Part("sample", output_dir, samples * SAMPLE_BYTES, count=samples),
         Part("best blend", output_dir, blended * one),
-        Part("learned decoder", output_dir, decoder),
+        Part("learned decoders", output_dir, (1 + checkpoints) * decoder),
         Part("judged sentences", output_dir, judged * KEPT_SOUNDS * SENTENCE_BYTES),
         Part("metrics.jsonl", output_dir, steps * METRICS_BYTES_A_STEP),
         Part("feature cache", cache_dir, cache, cache),
@@ -137,14 +137,14 @@ def warnings_of(disks: Sequence[Disk]) -> list[str]:
         if disk.free < disk.first:
             listed = ", ".join(f"{p.name} {size_words(p.first)}" for p in disk.parts if p.first)
             raise DiskFull(
-                f"No space for the first epoch: {disk.first:,} bytes needed, {disk.free:,} free in "
-                f"{disk.folder} ({listed}). Nothing was trained. Free space, or "
-                "name another folder, and give the same command again."
+                f"No space for the first epoch: {disk.first:,} bytes are needed, {disk.free:,} are "
+                f"free in {disk.folder} ({listed}). Nothing was trained. Free space, or use "
+                "another folder, and run the same command again."
             )
     return [
         f"The whole run will not fit into {disk.folder}: {size_words(disk.needed)} needed, "
-        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full, and "
-        "go on when there is space. Lower KEEP_CHECKPOINTS, or free space."
+        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full. "
+        "Lower KEEP_CHECKPOINTS, or free space. The same command resumes it."
         for disk in disks
         if disk.free < disk.needed
     ]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from machine.storage.atomic import WriteError, crash_point, sync_folder
 from machine.storage.checksums import ManifestError, read_manifest, write_manifest
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder, manifest_beside
 
 log = logging.getLogger(__name__)
 
@@ -33,7 +33,12 @@ def prune(run: RunFolder, keep: int | None) -> None:
     best = best_epoch(run)
     for epoch in to_prune(run.epochs(), verified[:1], best, keep):
         # The manifest first: none may name files that are gone.
-        remove(run, (run.manifest_path(epoch), run.checkpoint_path(epoch), run.state_path(epoch)))
+        decoder = run.decoder_path(epoch)
+        remove(
+            run,
+            (run.manifest_path(epoch), run.checkpoint_path(epoch), run.state_path(epoch),
+             manifest_beside(decoder), decoder),
+        )  # fmt: skip
     for epoch in run.state_epochs():
         if verified and epoch < min(verified):
             _drop_state(run, epoch)
@@ -75,7 +80,7 @@ def remove(run: RunFolder, paths: Iterable[Path]) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            log.warning("%s could not be removed (%s); it stays.", path, error.strerror)
+            log.warning("%s could not be removed (%s). It stays.", path, error.strerror)
             break
     if paths:
         sync_folder(run.checkpoints)

@@ -23,14 +23,14 @@ log = logging.getLogger("train")
 
 
 def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
-    """Judges what is missing and the blends, keeps and speaks the best, prints the table.
+    """Judges missing epochs and the blends, keeps the best, speaks its sample, prints the table.
 
-    base: the base model's folder. Never raises but for a lost GPU.
+    base: the base model's folder. Raises GpuLost only.
     """
     if not evaluator.working:
         return
     shares = shares_of(settings.blend)
-    # A run says what is left by its budget.
+    # A run reports the remaining time by its budget.
     count = 0 if evaluator.budget else evaluator.num_left(shares)
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
         evaluator.progress = progress
@@ -41,7 +41,7 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     if known is None or known.verdict is None:
         return
     try:
-        # Before best.json names the weights: who serves them takes both at once.
+        # Before best.json names the weights: the service loads both together.
         keep_best_decoder(evaluator, known.verdict, settings)
         keep_best_blend(evaluator.checkpoints, known.verdict, base)
         if best := evaluator.run.best_weights():
@@ -50,12 +50,12 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     except GpuLost:
         raise
     except Exception as error:
-        log.warning("What is best could not be kept: %s", error)
+        log.warning("The best weights could not be saved: %s", error)
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:
-    """Writes best.pt where the verdict is a blend that is not there yet, then best.json.
+    """Writes best.pt if the verdict is a blend that is not on disk yet, then best.json.
 
     Raises RunError, ConfigError, DiskFull, WriteError.
     """
@@ -63,7 +63,7 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
     if verdict.kind == "blend" and (fault := run.fault_of_best(verdict)):
         best = run.read_best()
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it was there
-            log.warning("%s It is made again from epoch %d.", fault, verdict.epoch)
+            log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)
         tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
         state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share)
         checkpoints.save_blend(verdict, state, tuned.provenance)

@@ -1,8 +1,8 @@
 """`python -m train evaluate` and `learn-decoder`: judge or complete a finished run.
 
-`evaluate` judges what is not judged yet, without a time limit: a run whose first evaluation is this
-one speaks every sentence of the set, any later one as many as the first. `learn-decoder` learns the
-decoder of what is best anew, with other clips or more time.
+`evaluate` judges what is not judged yet, without a time limit. The first evaluation of a run speaks
+every sentence of the set; a later one speaks as many as the first. `learn-decoder` trains the
+decoder of the best weights again, with other clips or more time.
 """
 
 import contextlib
@@ -28,32 +28,41 @@ log = logging.getLogger("train")
 
 
 def evaluate(settings: TrainSettings, *, as_json: bool) -> int:
-    """Judges what is not judged yet, prints the table, or JSON. Raises RunError where there is
-    nothing to judge or a trainer is at work, SotaqueError for a run of another dataset or base."""
+    """Judges what is not judged yet, and prints the table or JSON.
+
+    Raises:
+        RunError: there is nothing to judge, or a trainer is using the run.
+        SotaqueError: the run has another dataset or base.
+    """
     with _opened(settings) as (evaluator, base):
         conclude(evaluator, settings, base)
     known = evaluator.run.evaluation()
     if known is None:
-        raise RunError("Nothing could be judged; the reason stands above.")
+        raise RunError("Nothing could be judged. The log above gives the reason.")
     if as_json:
         sys.stdout.write(json.dumps(asdict(known), indent=2, ensure_ascii=False) + "\n")
     return 0
 
 
 def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
-    """Learns a decoder for the best weights, from DECODER_CLIPS clips in so many minutes at most,
-    and has them speak with it. Raises as `evaluate`, and RunError where nothing was judged yet."""
+    """Trains a decoder for the best weights on DECODER_CLIPS clips, and speaks the best sample.
+
+    minutes: the time limit. Raises as `evaluate`, and RunError if nothing was judged yet.
+    """
     seconds = person_decoder.UNBOUNDED_SECONDS if minutes is None else 60 * minutes
     with _opened(settings) as (evaluator, _):
         known = evaluator.run.evaluation()
         if known is None or known.verdict is None:
             raise RunError(
-                f"{evaluator.run.folder} was not judged yet, so that nobody knows which of its "
-                "weights are best; `python -m train evaluate` judges them, and learns a decoder."
+                f"{evaluator.run.folder} has no evaluation, so its best weights are not known. Run "
+                "`python -m train evaluate`, which judges them and trains a decoder."
             )
         clips = settings.decoder_clips
         if not person_decoder.learn_best_decoder(evaluator, known.verdict, clips, seconds):
-            raise RunError(f"{seconds / 60:g} minutes were not enough; --minutes gives more.")
+            raise RunError(
+                f"{seconds / 60:g} minutes were not enough to train a decoder. Set a longer time "
+                "with --minutes."
+            )
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)
             evaluator.sampler.finish()
@@ -62,11 +71,11 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
 
 @contextlib.contextmanager
 def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
-    """A run's evaluator without a budget, and its base; no trainer begins meanwhile."""
+    """A run's evaluator without a budget, and its base. The run is locked against a trainer."""
     folder = RunFolder(settings.output_dir)
     newest = folder.newest_whole()
     if newest is None:
-        raise RunError(f"{folder.folder} holds no epoch yet; `make train` makes one.")
+        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
     with folder.lock():
         context = context_of_run(settings, folder)
         sampler = speaking_sampler(settings, context, folder)

@@ -1,7 +1,7 @@
 """Judges the base and every saved epoch by what they speak, and keeps evaluation.json.
 
-It works where samples are spoken, after them, and like a sample it never stops a run and changes
-no bit of it: what cannot be measured is left for the next epoch or the next start, with a line.
+It runs where samples are spoken, after them. Like a sample, it never stops a run and changes no bit
+of it. What cannot be measured is logged, and left for the next epoch or the next start.
 """
 
 import logging
@@ -43,21 +43,23 @@ from xtts.workers.requests import (
 
 log = logging.getLogger("train")
 
-# Of a short epoch the base speaks what fits into so many seconds (or its share), or the fewest.
+# After a short epoch the base speaks what fits into this time (or its share), or the minimum.
 SHORT_SECONDS = 6.0
-# So many, where the budget allows: of eight, three would be heard, too few for a mean of voices.
+# The minimum if the budget allows it. With eight sentences, three would have audio: too few for a
+# mean of voices.
 FEWEST_SENTENCES = 2 * SLOTS
-# Where all are heard and the epoch is a long one, whose share of time is to be kept.
-FEWEST_HEARD = SLOTS
+# The minimum with a recogniser, where all have audio, after a long epoch.
+FEWEST_RECOGNISED = SLOTS
 OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 
 
 class Evaluator:
-    """Judges by the plan, inside the sampler's turn.
+    """Judges by the plan, as jobs of the sampler.
 
-    on_evaluation: called with every evaluation and the candidate that is new in it. budget: what it
-    may cost; None is unlimited, and speaks all sentences.
+    Args:
+        on_evaluation: called with every evaluation and the new candidate in it.
+        budget: the time limit; None has no limit and speaks all sentences.
     """
 
     def __init__(
@@ -80,25 +82,24 @@ class Evaluator:
 
     @property
     def working(self) -> bool:
-        """Whether anything can be judged: there is a voice to speak with, and something to say."""
+        """Whether anything can be judged: samples are spoken, and there are sentences."""
         speaks = self.sampler.plan.mode != "skipped"
         return speaks and bool(self.plan.sentences) and self.failures < MOST_FAILURES
 
     def foresee(self, first_epoch: int) -> None:
-        """Finds out how fast this machine speaks, and says what judging the run from an epoch on
-        will cost."""
+        """Measures how fast this machine speaks, and logs the cost of judging from an epoch on."""
         if self.budget:
             self._submit(self._foresee, first_epoch)
 
     def judge(self, epoch: Verified, epoch_seconds: float = 0.0) -> None:
-        """Judges a saved epoch, and the base first where it was not judged yet.
+        """Judges a saved epoch, and the base first if it was not judged yet.
 
-        epoch_seconds: how long it was learned, which decides how much time there is.
+        epoch_seconds: the training time of the epoch, which sets the budget.
         """
         self._submit(self._judge_if_due, epoch, epoch_seconds)
 
     def judge_missing(self) -> None:
-        """Judges what a kill or a fault left out, the newest epochs where not all fit."""
+        """Judges epochs that a kill or a fault left out; the newest ones if not all fit."""
         missing = self.missing()
         if missing and (budget := self.budget):
             budget.know(self._known())
@@ -109,33 +110,45 @@ class Evaluator:
             self._submit(self._judge, epoch, 0.0)
 
     def blends(self, shares: Sequence[float]) -> None:
-        """Judges blends of the base and the epoch that comes nearest to the person."""
+        """Judges blends of the base and the epoch that sounds closest to the person."""
         self._submit(self._blends, shares)
 
     def missing(self) -> list[Verified]:
-        """Whole epochs that were not judged, or are other weights than those that were."""
+        """Whole epochs that were not judged, or whose weights changed since."""
         known = self._known()
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         return [one for one in whole if not known or _is_new(known, "epoch", one, 1.0)]
 
     def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
-        """How many more of the words are misheard when the verdict's weights speak with another
-        decoder; None where no recogniser listened to both. Raises WorkerFailed."""
+        """By how much another decoder raises the word error rate of the verdict's weights.
+
+        Measured on the judged sentences, or on all of them if there is no budget. None without a
+        recogniser. Raises WorkerFailed.
+        """
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
-        found = self.weights_of(verdict)
-        if own is None or found is None or not self.plan.recogniser:
+        weights = self.weights_of(verdict)
+        if own is None or weights is None or not self.plan.recogniser:
             return None
+
+        def word_errors(count: int, spoken_with: Path | None) -> list[float | None]:
+            request = self._request(*weights, count)
+            tasks = tuple(replace(one, out=None) for one in request.sentences)
+            spoken = self.sampler.ask(replace(request, sentences=tasks, decoder=spoken_with))
+            return [one.word_errors for one in spoken.sentences]
+
         before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        asked = self._request(*found, len(before))
-        tasks = tuple(replace(one, out=None) for one in asked.sentences)
-        said = self.sampler.ask(replace(asked, sentences=tasks, decoder=decoder))
-        return judges.paired_difference([one.word_errors for one in said.sentences], before)
+        if self.budget is None and len(before) < len(self.plan.sentences):
+            before = word_errors(len(self.plan.sentences), None)
+        return judges.paired_difference(word_errors(len(before), decoder), before)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
-        """The checkpoint that a verdict's weights are read from, and which share of it: of the
-        epoch, or all of best.pt where only that is left. None where neither is whole."""
-        # The base reads the sentences as the run does: with any of its checkpoints.
+        """The checkpoint of a verdict's weights, and the share to take of it.
+
+        It is the epoch's checkpoint, or all of best.pt if only that is left. None if neither is
+        whole.
+        """
+        # The base reads the sentences as the run does, so any checkpoint of the run will do.
         of_base = verdict.kind == "base"
         epoch = self.run.newest_whole() if of_base else self.run.verified(verdict.epoch)
         if epoch is not None:
@@ -156,14 +169,17 @@ class Evaluator:
             self.failures = 0
         except GpuLost:
             raise
-        except Exception as error:  # whatever it is, it costs an evaluation and not the run
+        except Exception as error:  # any error costs this evaluation and not the run
             if isinstance(error, WorkerFailed) and error.reason_code == "interrupted":
-                log.info("The evaluation is left for the next start.")
+                log.info("The evaluation was interrupted. The next start continues it.")
                 return
             self.failures += 1
-            log.warning("No evaluation: %s", error)
+            log.warning("The evaluation failed: %s", error)
             if self.failures >= MOST_FAILURES:
-                log.warning("Evaluating ends for this run. Training goes on.")
+                log.warning(
+                    "It failed %d times: this run is not evaluated further. Training goes on.",
+                    self.failures,
+                )
 
     def _judge(self, epoch: Verified, epoch_seconds: float) -> None:
         known = self._known() or self._judge_base(epoch, epoch_seconds)
@@ -171,14 +187,14 @@ class Evaluator:
         self._add(known, "epoch", epoch, 1.0, loss)
 
     def _judge_if_due(self, epoch: Verified, epoch_seconds: float) -> None:
-        """By what it would cost, now that learning is measured."""
+        """Judges an epoch if the budget has room for it, now that the training time is known."""
         if budget := self.budget:
             budget.know(self._known())
             budget.epoch_seconds = max(budget.epoch_seconds, epoch_seconds)
             self._plan_rest(budget, max(1, budget.coming(epoch.epoch)), epoch_seconds)
             if not budget.judges_epoch(epoch.epoch):
                 log.info(
-                    "Epoch %d is not judged, to save time; `python -m train evaluate` judges it.",
+                    "Epoch %d is not judged, to save time. `python -m train evaluate` judges it.",
                     epoch.epoch,
                 )
                 return
@@ -190,14 +206,14 @@ class Evaluator:
         self.budget.know(known)
         if known is None:
             first, reference = self.plan.sentences[0].request, self.plan.reference.path
-            # The worker starts meanwhile, which its first sample would wait for as well.
+            # This also starts the worker, which the first sample would wait for otherwise.
             self.budget.speed = self.sampler.ask(
                 TrialRequest(first, reference, self.plan.recogniser)
             )
         self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
 
     def _plan_rest(self, budget: JudgingBudget, epochs: int, epoch_seconds: float) -> None:
-        """Plans what is still to be judged; says so at first, and when something else fits."""
+        """Plans the remaining judging; logs the first plan, and each change of the limits."""
         before = (budget.plan is None, budget.limits)
         wanted = min(self._fewest(self._base_budget(epoch_seconds)), len(self.plan.sentences))
         fixed = self._judged_before()
@@ -224,7 +240,7 @@ class Evaluator:
             write_evaluation(self.run.evaluation_file, replace(known, left_out=[]))
 
     def num_left(self, shares: Sequence[float]) -> int:
-        """How many candidates are still to be judged, blends of these shares among them."""
+        """How many candidates are not judged yet, including blends of these shares."""
         known, missing = self._known(), self.missing()
         chosen = self.source_of_blends(known) if known and not missing else None
         new = [
@@ -233,7 +249,7 @@ class Evaluator:
         return len(missing) + len(new) + (known is None)
 
     def _left_blend(self, known: Evaluation | None) -> None:
-        """Judges best.pt where it was not judged yet and no epoch is left beside it."""
+        """Judges best.pt if it was not judged yet and no epoch is left beside it."""
         left = self.run.whole_blend()
         if left is None or self.run.newest_verified() is not None:
             return
@@ -243,19 +259,20 @@ class Evaluator:
             self._add(known, "blend", left, share)
 
     def source_of_blends(self, known: Evaluation) -> Verified | None:
-        """The whole epoch that comes nearest to the person: what is wrong with its words is what a
-        blend may mend."""
+        """The whole epoch that sounds closest to the person: a blend can repair its words."""
         epochs = [one for one in known.candidates if one.kind == "epoch"]
         order = sorted(epochs, key=lambda one: -one.mean(judges.VOICE))
-        for one in sorted(order, key=lambda one: 2 * one.astray > len(one.sentences)):
-            found = self.run.verified(one.epoch)
-            if found and found.sha256 == one.checkpoint_sha256:
-                return found
+        for one in sorted(order, key=lambda one: 2 * one.num_failed > len(one.sentences)):
+            epoch = self.run.verified(one.epoch)
+            if epoch and epoch.sha256 == one.checkpoint_sha256:
+                return epoch
         return None
 
     def _judge_base(self, epoch: Verified, epoch_seconds: float) -> Evaluation:
-        """The base reads the sentences as the run does: an old run may have kept Coqui's
-        normaliser."""
+        """Judges the base, which reads the sentences as the run does.
+
+        An old run may have kept Coqui's normaliser.
+        """
         judged = self._judged_before()
         budget = None if judged is not None else self._base_budget(epoch_seconds)
         count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
@@ -265,7 +282,7 @@ class Evaluator:
         base, usual = self._candidate("base", 0, 0.0, request)
         log.info("Evaluation: %d sentences in %.0f s.", len(base.sentences), base.seconds)
         person = self.person
-        found = Evaluation(
+        evaluation = Evaluation(
             made_at=_now(),
             language=self.plan.reference.language,
             base=self.plan.base,
@@ -283,8 +300,8 @@ class Evaluator:
             candidates=[base],
         )
         if self.budget:
-            self.budget.judged(found)
-        return found
+            self.budget.judged(evaluation)
+        return evaluation
 
     def _add(
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
@@ -309,18 +326,18 @@ class Evaluator:
         if self.budget:
             self.budget.judged(known)
             known = replace(known, left_out=list(self.budget.limits.values()))
-        found = self._decided(known)
+        decided = self._decided(known)
         crash_point("before evaluation")
-        write_evaluation(self.run.evaluation_file, found)
+        write_evaluation(self.run.evaluation_file, decided)
         crash_point("after evaluation")
-        if found.verdict and found.verdict.kind != "blend":
+        if decided.verdict and decided.verdict.kind != "blend":
             self.checkpoints.publish_best()
         if self._on_evaluation:
-            self._on_evaluation(found, found.candidates[-1])
-        return found
+            self._on_evaluation(decided, decided.candidates[-1])
+        return decided
 
     def _decided(self, known: Evaluation) -> Evaluation:
-        """With intervals against the base, and the verdict."""
+        """The evaluation with intervals against the base, and with the verdict."""
         candidates = judges.compared(known.candidates)
         there, blend = set(self.run.epochs()), self.run.whole_blend()
         kept = blend.manifest.blend if blend else {}
@@ -336,21 +353,23 @@ class Evaluator:
         )  # fmt: skip
 
     def _known(self) -> Evaluation | None:
-        """What is in evaluation.json, if it is about the same base and sentences."""
+        """The content of evaluation.json, if it has the same base and sentences."""
         known = self.run.evaluation()
         if known is None or not known.candidates or known.candidates[0].kind != "base":
             return None
         if (known.sentence_set, known.base) != (self.plan.sentence_set, self.plan.base):
             log.info(
-                "The sentences, the recording, the base or the recogniser changed: all is judged "
-                "again."
+                "The sentences, the recording, the base or the recogniser changed: every candidate "
+                "is judged again."
             )
             return None
         return known
 
     def _judged_before(self) -> int | None:
-        """How many sentences the run was judged by, where evaluation.json is lost: best.json says
-        it too, and with others the verdict would be another one."""
+        """The number of sentences that the run was judged by, if evaluation.json is lost.
+
+        best.json keeps it too. With another number the verdict could differ.
+        """
         best = self.run.read_best()
         try:
             return None if self.run.evaluation() else int(best["figures"]["sentences"])
@@ -363,8 +382,10 @@ class Evaluator:
         self, weights: Path, share: float, count: int, budget: float | None = None,
         sounds: str = "base",
     ) -> EvaluateRequest:  # fmt: skip
-        """The first so many sentences by a share of some weights. sounds: the folder that keeps
-        some of them."""
+        """The request for the first `count` sentences, spoken by a share of some weights.
+
+        sounds: the folder that keeps some of the audio.
+        """
         tasks = tuple(
             SentenceTask(
                 one.request,
@@ -384,8 +405,10 @@ class Evaluator:
         self, kind: CandidateKind, epoch: int, share: float, request: EvaluateRequest,
         usual: float | None = None, **more: Any,
     ) -> tuple[Candidate, float]:  # fmt: skip
-        """A candidate that speaks and is judged, and the evidence that it was judged by; None is
-        its own (`judges.base_evidence`)."""
+        """Has a candidate speak and judges it. Returns its entry, and the evidence used.
+
+        usual: `judges.base_evidence`; None takes the candidate's own.
+        """
         started = time.perf_counter()
         facts = self.sampler.ask(request).sentences
         if self.progress is not None:
@@ -397,33 +420,33 @@ class Evaluator:
         ), usual  # fmt: skip
 
     def _base_budget(self, epoch_seconds: float) -> float | None:
-        """How long the base may go on beyond the fewest sentences; None without a limit."""
+        """The seconds in which the base may speak more than the minimum; None without a limit."""
         if self.budget is None:
             return None
         return min(max(SHORT_SECONDS, TIME_SHARE * epoch_seconds), self.budget.candidate_share)
 
     def _fewest(self, budget: float | None) -> int:
-        """So many are wanted: of a long epoch less, whose share of time is to be kept."""
+        """The minimum number of sentences: fewer after a long epoch, to keep to its share."""
         long = budget is not None and budget > SHORT_SECONDS
-        return FEWEST_HEARD if long and self.plan.recogniser else FEWEST_SENTENCES
+        return FEWEST_RECOGNISED if long and self.plan.recogniser else FEWEST_SENTENCES
 
     @cached_property
     def person(self) -> Person:
-        """What the person's clips say. Raises WorkerFailed, GpuLost."""
+        """The person, measured on their clips. Raises WorkerFailed, GpuLost."""
         own = [clip.path for clip in self.plan.recordings]
-        heard = self.sampler.ask(ListenRequest((*own, *sorted(OTHER_VOICES.glob("*.flac")))))
-        return describe(self.plan.clips, heard, len(own))
+        others = sorted(OTHER_VOICES.glob("*.flac"))
+        recordings = self.sampler.ask(ListenRequest((*own, *others)))
+        return describe(self.plan.clips, recordings, len(own))
 
 
 def _is_new(known: Evaluation, kind: CandidateKind, epoch: Verified, share: float) -> bool:
-    """Whether an epoch, or a share of it, was not judged yet, or with other weights."""
+    """Whether an epoch, or a share of it, was not judged yet with these weights."""
     done = known.find(kind, epoch.epoch, share)
     return done is None or done.checkpoint_sha256 != epoch.sha256
 
 
 def shares_of(blend: float | str) -> tuple[float, ...]:
-    """The shares (interpolation weights) that BLEND asks to be judged, from the largest; a whole
-    one is the epoch."""
+    """The shares (interpolation weights) of BLEND, the largest first; a share of 1 is the epoch."""
     if blend == "off":
         return ()
     shares = (0.7, 0.5, 0.3) if blend == "auto" else (float(blend),)

@@ -1,11 +1,11 @@
 """Makes a candidate's entry in evaluation.json from the measurements of its sentences. Pure.
 
-Judges share one form: a figure a sentence, or None where there is nothing to judge. Sentences that
-went astray are counted and not judged: a mean over them would be chance.
+Every judge gives one figure for each sentence, or None if there is nothing to judge. Failed
+sentences are counted and not judged, because their figures would be chance.
 
-Means have bootstrap intervals: sentences are what is drawn again (Efron 1979), as the next text is
-another sentence. Two candidates spoke the same sentences with the same seeds, so their difference
-is taken sentence by sentence, which leaves out what a sentence does to both.
+Means have bootstrap intervals (Efron 1979) that resample sentences. Two candidates speak the same
+sentences with the same seeds. Their difference is therefore paired, sentence by sentence, which
+removes what a sentence does to both.
 """
 
 import statistics
@@ -31,20 +31,21 @@ from xtts.workers.requests import SpokenFacts
 
 # Of a sentence's expected length, at the candidate's own rate; as in `benchmarks.voice`.
 SHORTEST, LONGEST = 0.7, 1.4
-# Pauses at both ends count for more than the words of a shorter text.
+# In a shorter text the pauses at both ends outweigh the words.
 FEWEST_TOKENS = 12
-# A candidate may be so much slower or faster as a whole before its sentences count as astray.
+# How much slower or faster a candidate may be as a whole before its sentences count as failed.
 SLOWEST, FASTEST = 1.3, 0.75
-# A word that explains less than this share of what the sentence's usual word does was left out.
-# Measured: docs/benchmarks.md, "Words without a recogniser".
+# A word whose evidence is below this share of the sentence's median was left out. Measured:
+# docs/benchmarks-history.md, "Words without a recogniser".
 WEAK_WORD = 0.35
-# Where most words of a sentence were left out, its own usual word is no measure: the base's is.
+# If most words of a sentence were left out, its own median is too low: this share of the base's
+# is the least.
 BASE_SHARE = 0.5
 
 RESAMPLES = 2000
-# Of the resampled means, so much lies between the two ends.
+# The share of the resampled means inside the interval.
 COVERAGE = 0.95
-# From fewer, an interval would pretend to know.
+# Fewer values give no meaningful interval.
 FEWEST = 4
 
 WORDS, WORD_ERRORS, VOICE = "words", "word_errors", "voice"
@@ -54,44 +55,46 @@ RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
 def descriptions(
     person: Person, recogniser: str, no_recogniser: str | None
 ) -> dict[str, JudgeDescription]:
-    """What each judge's figure is. recogniser, no_recogniser: as of `EvaluationPlan`."""
+    """Describes each judge. recogniser, no_recogniser: as in `EvaluationPlan`."""
     who = recogniser or "a recogniser"
     if recogniser not in ("", POCKETSPHINX):
         who = f"Whisper ({Path(recogniser).name})"
     return {
         WORD_ERRORS: JudgeDescription(
             "share", "lower",
-            f"Words that {who} hears wrong, leaves out or adds, of "
-            "those that were to be said. It mishears some of what people say as well.",
+            f"Word error rate: the share of words that {who} hears wrong, misses or adds. It also "
+            "makes errors on recordings of people.",
             absent=no_recogniser,
         ),
         WORDS: JudgeDescription(
             "share", "higher",
-            "Words of a text without which the base model would explain the sound less well: finds "
-            "words that were left out, and mostly not those that are only mumbled.",
+            "The share of words that the sound contains, by the base model's likelihood of the "
+            "sound with and without each word. It detects words that were left out, but seldom "
+            "words that are only mumbled.",
         ),
         VOICE: JudgeDescription(
             "share", "higher",
-            "Likeness by the base's own speaker encoder: 1 is another recording of the same "
-            "person, 0 what other voices are like on average.",
+            "Voice similarity by the base's own speaker encoder: 1 is another recording of the "
+            "same person, 0 is the average of other voices.",
             absent=person.voice_absent,
         ),
         RATE_DRIFT: JudgeDescription(
             "percent", "zero",
-            "How much faster (+) or slower (-) than the person's own clips, text for text.",
+            "How much faster (+) or slower (-) it speaks than the person's own clips, for texts "
+            "of the same length.",
         ),
         PITCH_DRIFT: JudgeDescription(
             "percent", "zero",
-            "How much higher (+) or lower (-) than the person's own clips.",
+            "How much higher (+) or lower (-) its pitch is than in the person's own clips.",
             absent=None if person.pitch_hz else "no pitch was found in the person's clips",
         ),
     }  # fmt: skip
 
 
 def base_evidence(facts: Sequence[SpokenFacts]) -> float:
-    """By how many nats a token the usual word explains what the base itself says."""
-    found = [nats for one in facts for nats in one.words]
-    return float(np.median(found)) if found else 0.0
+    """The median evidence of a word in what the base itself says, in nats a token."""
+    evidence = [nats for one in facts for nats in one.words]
+    return float(np.median(evidence)) if evidence else 0.0
 
 
 def candidate(
@@ -99,20 +102,23 @@ def candidate(
     facts: Sequence[SpokenFacts], person: Person, usual: float, *,
     sha256: str = "", loss: float | None = None, seconds: float = 0.0, device: str = "cpu",
 ) -> Candidate:  # fmt: skip
-    """What was measured of the first so many sentences, judged. usual: `base_evidence`."""
-    # Spoken codes as a share of what the person would take.
+    """The entry of one candidate, from the facts of its first `len(facts)` sentences.
+
+    usual: `base_evidence`.
+    """
+    # Spoken codes, as a share of the codes that the person would need.
     ratios = [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
     own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
     outcomes = [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
     folder = folder_of(kind, epoch, share)
     spoken = [
         SpokenSentence(
-            asked.request.text, asked.source, asked.request.seed, one.seconds,
+            sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
             round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
             _figures(one, ratio, person, usual) if outcome == "finished" else {},
             wav_of(folder, number), one.heard,
         )
-        for number, (asked, one, ratio, outcome) in enumerate(
+        for number, (sentence, one, ratio, outcome) in enumerate(
             zip(sentences, facts, ratios, outcomes, strict=False)
         )
     ]  # fmt: skip
@@ -126,21 +132,21 @@ def candidate(
 
 
 def folder_of(kind: CandidateKind, epoch: int, share: float) -> str:
-    """The name of the folder that keeps some of what a candidate says."""
+    """The name of the folder that keeps some of a candidate's audio."""
     if kind == "base":
         return "base"
     return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
 
 
 def wav_of(folder: str, number: int) -> str | None:
-    """Where a sentence's sound is kept, relative to OUTPUT_DIR; None where it is not."""
+    """The WAV file of a sentence, relative to OUTPUT_DIR; None if its audio is not kept."""
     if number % SOUNDED_EVERY or number // SOUNDED_EVERY >= KEPT_SOUNDS:
         return None
     return f"samples/evaluation/{folder}/{number + 1:02}.wav"
 
 
 def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None:
-    """The difference by a judge, sentence by sentence, over what both finished."""
+    """The paired difference by a judge, over the sentences that both finished."""
     return paired_difference(
         [sentence.judges.get(judge) for sentence in one.sentences],
         [sentence.judges.get(judge) for sentence in other.sentences],
@@ -148,7 +154,7 @@ def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None
 
 
 def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """With each figure's difference to the base, which is the first."""
+    """The candidates with each figure's difference from the base, which is the first."""
     base, *others = candidates
     return [base] + [
         replace(one, judges={
@@ -161,22 +167,22 @@ def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
     """As `xtts.voices.evaluation_file.Evaluation.smallest_difference`."""
-    found: dict[str, float] = {}
+    smallest: dict[str, float] = {}
     for one in candidates:
         for name, figure in one.judges.items():
             if (gap := figure.against_base) is not None:
-                found[name] = round(max(found.get(name, 0.0), (gap.high - gap.low) / 2), 5)
-    return found
+                smallest[name] = round(max(smallest.get(name, 0.0), (gap.high - gap.low) / 2), 5)
+    return smallest
 
 
 def own_rate(ratios: Sequence[float]) -> float:
-    """A candidate's usual length as a share of the person's, within what may pass for a rate."""
+    """A candidate's median length as a share of the person's, clipped to plausible rates."""
     usual = statistics.median(ratios) if ratios else 1.0
     return min(max(usual, FASTEST), SLOWEST)
 
 
 def outcome_of(facts: SpokenFacts, length: float) -> Outcome:
-    """length: as a share of what was expected."""
+    """How a sentence ended. length: as a share of the expected length."""
     if not facts.finished:
         return "unfinished"
     if facts.text_tokens >= FEWEST_TOKENS and length < SHORTEST:
@@ -187,7 +193,7 @@ def outcome_of(facts: SpokenFacts, length: float) -> Outcome:
 
 
 def words_found(evidence: Sequence[float], usual: float) -> float | None:
-    """The share of words that the sound needs; None where no word could be asked about."""
+    """The share of words that the sound contains; None without evidence on any word."""
     if not evidence:
         return None
     measure = max(float(np.median(evidence)), BASE_SHARE * usual)
@@ -205,7 +211,7 @@ def _figures(
     figures = {
         WORD_ERRORS: facts.word_errors,
         WORDS: words_found(facts.words, usual),
-        VOICE: person.voice.likeness(facts.embedding) if person.voice else None,
+        VOICE: person.voice.similarity(facts.embedding) if person.voice else None,
         RATE_DRIFT: 100 * (1 / ratio - 1) if ratio > 0 else None,
         PITCH_DRIFT: pitch,
     }
@@ -213,7 +219,7 @@ def _figures(
 
 
 def _means(spoken: Sequence[SpokenSentence]) -> dict[str, JudgeFigure]:
-    """Of each judge, over the sentences of which it has a figure."""
+    """The mean of each judge over the sentences for which it has a figure."""
     names = dict.fromkeys(name for one in spoken for name in one.judges)
     means = {
         name: mean_interval([x for one in spoken if (x := one.judges.get(name)) is not None])
@@ -238,7 +244,7 @@ def mean_interval(values: Sequence[float]) -> MeanInterval | None:
 def paired_difference(
     own: Sequence[float | None], others: Sequence[float | None]
 ) -> MeanInterval | None:
-    """The mean of `own - others` over what both have; None for fewer than four pairs."""
+    """The mean of `own - others` over the sentences that both have; None below four pairs."""
     return mean_interval(
         [one - other for one, other in zip(own, others, strict=True) if None not in (one, other)]  # type: ignore[operator]
     )

@@ -1,7 +1,7 @@
 """What the person's own clips say of their voice: rate, pitch, a scale of similarity. Pure.
 
-The scale of likeness: 1 is another recording of the same person, 0 what other voices are like on
-average, both by the base's own speaker encoder.
+The scale of similarity: 1 is another recording of the same person, 0 is the average of other
+voices, both by the base's own speaker encoder.
 """
 
 import statistics
@@ -14,25 +14,30 @@ from train.dataset.dataset import Clip, Dataset
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.workers.requests import HeardRecordings, RecordingFacts, SpeakingRate
 
-# Clips that are listened to: enough for a mean, and half a second of work each.
+# Clips to encode: enough for a mean, at half a second of work each.
 MOST_RECORDINGS = 8
 FEWEST_RECORDINGS = 2
-# Fewer clips give no line through their lengths.
+# Fewer clips do not determine a line through their lengths.
 FEWEST_FOR_A_LINE = 8
-# Where the two ends of the scale are nearer than this, the encoder cannot tell people apart.
+# If the two ends of the scale are closer than this, the encoder cannot distinguish people.
 LEAST_SCALE = 0.05
 
 
 @dataclass(frozen=True)
 class VoiceScale:
-    """Cosines to `centre` of another recording of the person (one) and of others (zero)."""
+    """The two ends of the scale, as cosines to `centre`.
+
+    Attributes:
+        one: of another recording of the person.
+        zero: of other voices, on average.
+    """
 
     centre: np.ndarray
     one: float
     zero: float
 
-    def likeness(self, embedding: Sequence[float]) -> float | None:
-        """Where a sound stands between the two; None without an embedding."""
+    def similarity(self, embedding: Sequence[float]) -> float | None:
+        """The position of an embedding on the scale; None without an embedding."""
         if not embedding:
             return None
         return (_cosine(np.asarray(embedding), self.centre) - self.zero) / (self.one - self.zero)
@@ -40,7 +45,12 @@ class VoiceScale:
 
 @dataclass(frozen=True)
 class Person:
-    """voice: None where `voice_absent` says why; pitch_hz: None where no clip has one."""
+    """What is known of the person's voice.
+
+    Attributes:
+        voice: None if there is no scale; `voice_absent` says why.
+        pitch_hz: None if no clip has a pitch.
+    """
 
     rate: SpeakingRate
     voice: VoiceScale | None
@@ -50,8 +60,10 @@ class Person:
 
 
 def recordings_of(data: Dataset, speaker: str, beside: Clip) -> list[Clip]:
-    """Clips of a speaker to listen to, validation clips first; never the one that is spoken from:
-    of that one, likeness would be too easy."""
+    """Clips of a speaker to compare with, validation clips first.
+
+    The reference clip is never among them: similarity to it would be too easy.
+    """
     held_out = set(data.validation)
     own = [
         (index not in held_out, clip.sha256, clip)
@@ -62,11 +74,13 @@ def recordings_of(data: Dataset, speaker: str, beside: Clip) -> list[Clip]:
     return [clip for *_, clip in chosen]
 
 
-def describe(clips: Sequence[Clip], heard: HeardRecordings, count: int) -> Person:
-    """The person from their clips (all) and what was heard: so many recordings of the person, then
-    those of other people."""
-    own, others = heard.recordings[:count], heard.recordings[count:]
-    voices = heard.base_voices or [one.embedding for one in others if one.embedding]
+def describe(clips: Sequence[Clip], measured: HeardRecordings, count: int) -> Person:
+    """Describes the person from all of their clips and from measured recordings.
+
+    The first `count` recordings are the person's, the others are of other people.
+    """
+    own, others = measured.recordings[:count], measured.recordings[count:]
+    voices = measured.base_voices or [one.embedding for one in others if one.embedding]
     scale, absent = voice_scale(own, voices)
     pitches = [one.pitch_hz for one in own if one.pitch_hz]
     return Person(
@@ -76,15 +90,18 @@ def describe(clips: Sequence[Clip], heard: HeardRecordings, count: int) -> Perso
 
 
 def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
-    """Codes by text tokens, from (seconds, tokens) of clips: a least-squares line, which leaves
-    the silence at both ends of a clip to `per_text`; with few clips, a ratio."""
+    """Codes as a function of text tokens, from (seconds, tokens) of clips.
+
+    It is a least-squares line, whose `per_text` is the silence at both ends of a clip; with few
+    clips it is a ratio.
+    """
     codes = np.array([seconds * CODE_RATE / SAMPLES_PER_CODE for seconds, _ in clips])
     tokens = np.array([tokens for _, tokens in clips], dtype=np.float64)
     ratio = SpeakingRate(float(codes.sum() / max(1.0, tokens.sum())), 0.0)
     if len(clips) < FEWEST_FOR_A_LINE or np.ptp(tokens) < 5:
         return ratio
     per_token, per_text = np.polyfit(tokens, codes, 1)
-    # A line that says that nothing takes no time, or that longer texts are shorter, is no line.
+    # Implausible lines: almost no time for a token, or a negative time for an empty text.
     if per_token <= 0.25 * ratio.per_token or per_text < 0:
         return ratio
     return SpeakingRate(float(per_token), float(per_text))
@@ -93,12 +110,12 @@ def speaking_rate(clips: Sequence[tuple[float, int]]) -> SpeakingRate:
 def voice_scale(
     recordings: Sequence[RecordingFacts], others: Sequence[Sequence[float]]
 ) -> tuple[VoiceScale | None, str | None]:
-    """The scale, or why there is none."""
+    """The scale, or the reason why there is none."""
     own = [np.asarray(one.embedding) for one in recordings if one.embedding]
     if len(own) < FEWEST_RECORDINGS:
         return None, (
-            f"the person has {len(own)} recordings beside the one that is spoken from; "
-            f"{FEWEST_RECORDINGS} are needed to know how alike two of them are"
+            f"the person has {len(own)} recordings beside the reference clip; at least "
+            f"{FEWEST_RECORDINGS} are needed to measure how similar two of them are"
         )
     if not others:
         return None, "there are no other voices to compare with"
@@ -110,15 +127,15 @@ def voice_scale(
     zero = statistics.fmean(_cosine(np.asarray(other), centre) for other in others)
     if one - zero < LEAST_SCALE:
         return None, (
-            "the base's speaker encoder hardly tells the person from other voices "
+            "the base's speaker encoder hardly distinguishes the person from other voices "
             f"({one:.2f} against {zero:.2f})"
         )
     return VoiceScale(centre, one, zero), None
 
 
 def _centre(embeddings: Sequence[np.ndarray]) -> np.ndarray:
-    found: np.ndarray = np.mean([one / np.linalg.norm(one) for one in embeddings], axis=0)
-    return found / np.linalg.norm(found)
+    mean: np.ndarray = np.mean([one / np.linalg.norm(one) for one in embeddings], axis=0)
+    return mean / np.linalg.norm(mean)
 
 
 def _cosine(one: np.ndarray, other: np.ndarray) -> float:

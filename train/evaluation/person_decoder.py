@@ -1,10 +1,10 @@
 """Trains a decoder for the best weights of a run, and keeps it beside them.
 
-The last step of an evaluation (`train.evaluation.blending`); whether one is learned, judged and
-kept is decided here alone. Spoken with is one with which clips that it did not learn from are
-nearer to what the person said, and the evaluation's sentences not measurably harder to understand;
-every other outcome leaves the base's decoder, and is kept as well, so that no later start looks
-again.
+It is the last step of an evaluation (`train.evaluation.blending`). This module alone decides
+whether a decoder is trained, judged and kept. The trained decoder is used if two conditions hold:
+clips outside its training set come closer to the recordings, and the evaluation's sentences are not
+measurably harder to understand. Otherwise the base's decoder stays. Either outcome is recorded, so
+no later start trains again.
 """
 
 import contextlib
@@ -20,52 +20,56 @@ from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
 from train.progress import Progress
+from train.sampling.epoch_decoder import clips_to_learn_from
 from train.settings import TrainSettings
 from xtts.voices import learned_decoder
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
-from xtts.voices.run_folder import RunError, RunFolder
+from xtts.voices.run_folder import RunError
 from xtts.workers.decoder_learning import STEPS
-from xtts.workers.requests import LearnDecoderRequest, TranscribedClip
+from xtts.workers.requests import LearnDecoderRequest
 
 log = logging.getLogger("train")
 
-# Where no budget bounds it.
+# The time limit without a budget.
 UNBOUNDED_SECONDS = 600.0
 
 
 def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSettings) -> None:
-    """Writes best_decoder.json and its tensors for the verdict's weights where they are not there
-    yet, and removes those of other weights or where none are wanted. Raises GpuLost alone: a fault
-    costs the decoder."""
+    """Writes best_decoder.json and its tensors for the verdict's weights, if they are missing.
+
+    Removes those of other weights, and all with LEARN_DECODER=off. Raises GpuLost only: any other
+    error costs the decoder.
+    """
     run, how = evaluator.run, settings.learn_decoder
-    known = learned_decoder.read(run)
+    known = learned_decoder.read(run.best_decoder)
     if how != "off" and known is not None and known.weights == verdict.weights:
-        # One that ran out of time is learned again where there is no limit: `train evaluate`.
+        # `train evaluate` has no limit: it repeats a training that ran out of time.
         whole = known.steps >= STEPS or evaluator.budget is not None
         if whole:
             return
     try:
-        _remove(run)
+        learned_decoder.remove(run.best_decoder)
         seconds = _seconds(evaluator, how)
         if how != "off" and not seconds:
-            log.info("No decoder is learned: there is no time left for judging.")
+            log.info("No decoder was trained: the time limit of the evaluation is used up.")
         elif how != "off":
             learn_best_decoder(evaluator, verdict, settings.decoder_clips, seconds)
     except GpuLost:
         raise
     except Exception as error:
-        log.warning("No decoder was learned: %s", error)
+        log.warning("No decoder was trained: %s", error)
 
 
 def learn_best_decoder(
     evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float = UNBOUNDED_SECONDS
 ) -> bool:
-    """Learns a decoder for the verdict's weights, judges it and takes it into the place of what was
-    learned before, whatever came of it. False where there was no time for a step. seconds: no more
-    for learning.
+    """Trains and judges a decoder for the verdict's weights; the outcome replaces the last one.
 
-    Raises WorkerFailed, RunError, GpuLost, DiskFull, WriteError; what was learned before stays.
+    seconds: the time limit of training. False if there was no time for a step.
+
+    Raises:
+        WorkerFailed, RunError, GpuLost, DiskFull, WriteError: the last outcome stays.
     """
     try:
         return _learn(evaluator, verdict, most_clips, seconds)
@@ -75,7 +79,7 @@ def learn_best_decoder(
 
 
 def _seconds(evaluator: Evaluator, how: str) -> float:
-    """How long a run may learn."""
+    """The time limit of training."""
     if how == "auto" and evaluator.budget:
         return min(MOST_LEARNING_SECONDS, evaluator.budget.learning_room())
     return UNBOUNDED_SECONDS
@@ -85,68 +89,65 @@ def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: flo
     run, budget = evaluator.run, evaluator.budget
     started = time.perf_counter()
     request = _request(evaluator, verdict, most_clips, seconds)
-    with Progress("Learning a decoder", request.steps, "steps") as progress:
-        found = evaluator.sampler.ask(request, progress.reach)
-    if not found.steps:
-        log.info("No decoder is learned: the time went into preparing it.")
+    with Progress("Training a decoder", request.steps, "steps") as progress:
+        result = evaluator.sampler.ask(request, progress.reach)
+    if not result.steps:
+        log.info("No decoder was trained: preparing the clips took all the time.")
         return False
     learned = LearnedDecoder(
         **verdict.weights,
-        distance_before=found.distance_before,
-        distance_after=found.distance_after,
-        clips=found.clips,
-        steps=found.steps,
+        distance_before=result.distance_before,
+        distance_after=result.distance_after,
+        clips=result.clips,
+        steps=result.steps,
     )
     if learned.better and (lost := evaluator.word_errors_with(verdict, _candidate(evaluator))):
         learned = replace(learned, more_word_errors=round(lost.mean, 4), harder=lost.low > 0)
     if budget:
         budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
-    _remove(run)
+    learned_decoder.remove(run.best_decoder)
     if learned.better:
         os.replace(_candidate(evaluator), run.best_decoder)
         written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
         learned = replace(learned, file=written)
-    learned_decoder.write(run, learned)
-    log.info("%s", _told(learned, found.seconds))
+    learned_decoder.write(run.best_decoder, learned)
+    log.info("%s", _sentence(learned, result.seconds))
     return True
 
 
-def _remove(run: RunFolder) -> None:
-    """The record first: without it nobody takes the tensors."""
-    run.best_decoder_record.unlink(missing_ok=True)
-    run.best_decoder.unlink(missing_ok=True)
-
-
 def _candidate(evaluator: Evaluator) -> Path:
-    """Where its tensors are until it is judged: nobody takes them from there."""
+    """The tensors until they are judged, under a name that nothing else reads."""
     return evaluator.run.best_decoder.with_stem("unjudged_decoder")
 
 
-def _told(learned: LearnedDecoder, seconds: float) -> str:
+def _sentence(learned: LearnedDecoder, seconds: float) -> str:
     distance = f"{learned.distance_before:.3f} to {learned.distance_after:.3f}"
     if learned.distance_after >= learned.distance_before:
-        return f"No decoder nearer to the person was found (distance {distance})."
-    told = (
-        f"Decoder learned from {learned.clips} clips in {seconds:.0f} s; spectral distance of "
-        f"clips that it did not learn from: {distance}"
+        return (
+            "The base's decoder stays: the trained one is no closer to the person (spectral "
+            f"distance {distance})."
+        )
+    sentence = (
+        f"Decoder trained on {learned.clips} clips in {seconds:.0f} s. Spectral distance of clips "
+        f"outside its training set: {distance}."
     )
     if learned.more_word_errors is not None:
-        told += f"; word errors of the sentences with it: {learned.more_word_errors:+.0%}"
-    return f"{told}. It is harder to understand and is left out." if learned.harder else f"{told}."
+        sentence += f" Word error rate with it: {learned.more_word_errors:+.0%}."
+    if learned.harder:
+        sentence += " It is harder to understand, so the base's decoder stays."
+    return sentence
 
 
 def _request(
     evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float
 ) -> LearnDecoderRequest:
-    found = evaluator.weights_of(verdict)
-    if found is None:
-        raise RunError("The weights that it is for are gone.")
-    weights, share = found
-    # By content, so that the same clips are taken whatever they are called and however they stand.
-    clips = sorted(evaluator.plan.clips, key=lambda clip: clip.sha256)[:most_clips]
+    source = evaluator.weights_of(verdict)
+    if source is None:
+        raise RunError("The checkpoint of the best weights is gone.")
+    weights, share = source
     return LearnDecoderRequest(
-        clips=tuple(TranscribedClip(one.path, one.text, one.language) for one in clips),
+        clips=clips_to_learn_from(evaluator.plan.clips, most_clips),
         reference=evaluator.plan.reference.path,
         out=_candidate(evaluator),
         weights=None if verdict.kind == "base" else weights,

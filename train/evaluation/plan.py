@@ -1,8 +1,8 @@
 """Plans an evaluation: its sentences, the person's recordings, and its recogniser.
 
-The sentences are built-in ones of the language or one's own, and beside them what some of the
-person's own clips say. The built-in ones are in no set by which this project reports anything
-(`tests/train/evaluation/test_plan.py`), so that what is chosen by them can be judged by those.
+The sentences are the built-in ones of the language or the user's own, and the texts of some of the
+person's clips. No built-in sentence is in a set by which this project reports a figure
+(`tests/train/evaluation/test_plan.py`), so those sets can judge what these sentences choose.
 """
 
 import hashlib
@@ -28,14 +28,14 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("train")
 
-# Without a recogniser one sentence in so many is also heard: at full size the vocoder costs more
-# than all else together.
+# Without a recogniser only every third sentence becomes audio: at full size the vocoder costs more
+# than everything else together.
 SOUNDED_EVERY = 3
 FEWEST_VALIDATION_CLIPS = 5
 SENTENCES_FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
-# Every fourth sentence is one that the person has said: there the epochs are at home.
+# Every fourth sentence is the text of a clip: the epochs know these texts best.
 CLIP_EVERY = 4
-# Sounds that are kept to be heard, of each candidate.
+# How many WAV files of each candidate are kept.
 KEPT_SOUNDS = 4
 
 
@@ -49,14 +49,14 @@ class EvaluationSentence:
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """What is spoken by everybody, and by whom it is compared.
+    """What every candidate speaks, and the recordings that it is compared with.
 
     Attributes:
-        sentences: In their order.
+        sentences: In the order in which they are spoken.
         clips: All of the person's clips, for the rate.
-        recordings: Those that are listened to.
+        recordings: The clips that the voice is compared with.
         base: {name, sha256} as in a manifest.
-        recogniser: What listens to the sentences, as `EvaluateRequest.recogniser`; "" is none.
+        recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" is none.
         no_recogniser: Why there is none, or None.
     """
 
@@ -75,15 +75,14 @@ class EvaluationPlan:
 
     @property
     def sounded_every(self) -> int:
-        """One sentence in so many goes through the vocoder; all where a recogniser listens."""
+        """Every n-th sentence goes through the vocoder; with a recogniser all of them do."""
         return 1 if self.recogniser else SOUNDED_EVERY
 
 
 def plan_of(
     settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
 ) -> EvaluationPlan:
-    """What this run is evaluated by. Raises SotaqueError for EVALUATE_TEXTS and
-    EVALUATE_RECOGNISER."""
+    """The plan of a run. Raises SotaqueError for EVALUATE_TEXTS and EVALUATE_RECOGNISER."""
     spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
     clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
     recordings = recordings_of(data, spoken_from.speaker, spoken_from)
@@ -94,17 +93,17 @@ def plan_of(
 
 
 def warn_of_few_clips(data: Dataset) -> None:
-    """A loss of one or two clips is chance; says what helps."""
+    """Warns that the loss of one or two clips is chance, and says what helps."""
     if len(data.validation) < FEWEST_VALIDATION_CLIPS:
         log.warning(
-            "Validation has %d clips, fewer than %d: its loss says little about an epoch. Add "
-            "clips (a twentieth of them validate, of 100 clips five), or name validation clips in "
-            "a metadata_val.csv (docs/datasets.md).", len(data.validation), FEWEST_VALIDATION_CLIPS,
+            "There are %d validation clips, fewer than %d: the validation loss says little about "
+            "an epoch. Add clips (one in twenty validates), or name validation clips in a "
+            "metadata_val.csv (docs/datasets.md).", len(data.validation), FEWEST_VALIDATION_CLIPS,
         )  # fmt: skip
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
-    """As in `EvaluationPlan`, by the setting and the language of the sentences.
+    """(recogniser, no_recogniser) of `EvaluationPlan`, by the setting and the language.
 
     Raises SotaqueError for a folder that holds no Whisper model.
     """
@@ -118,11 +117,14 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
             raise SotaqueError(f"EVALUATE_RECOGNISER: {error}") from error
         return str(folder), None
     if language.split("-")[0] != "en":
-        return "", f"none comes with the package for {language}; EVALUATE_RECOGNISER names one"
+        return "", (
+            f"no recogniser for {language} is included; name a Whisper model with "
+            "EVALUATE_RECOGNISER"
+        )
     if not can_hear_english():
         return "", (
-            "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or "
-            "EVALUATE_RECOGNISER names a Whisper model"
+            "pocketsphinx is not installed; it has wheels for Python 3.11 and 3.13, or name a "
+            "Whisper model with EVALUATE_RECOGNISER"
         )
     return POCKETSPHINX, None
 
@@ -139,34 +141,41 @@ def built_in(language: str) -> list[str]:
 def sentences_of(
     own: Path | None, language: str, clips: Sequence[Clip], seed: int
 ) -> list[EvaluationSentence]:
-    """The sentences in the order in which they are spoken: any first so many are a fair share.
+    """The sentences in the order in which they are spoken; any first n of them are a fair sample.
 
-    own: EVALUATE_TEXTS; clips: of the person, not what is spoken from. Raises SotaqueError.
+    Args:
+        own: EVALUATE_TEXTS.
+        clips: The person's clips without the reference clip.
+
+    Raises:
+        SotaqueError: EVALUATE_TEXTS cannot be used.
     """
     texts = _lines(own) if own else built_in(language)
     source = "own" if own else "built_in"
-    said = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
-    found: list[tuple[str, str]] = []
+    of_clips = list(dict.fromkeys(clip.text for clip in clips if clip.text not in texts))
+    ordered: list[tuple[str, str]] = []
     for number, text in enumerate(texts):
-        found.append((text, source))
-        if number % (CLIP_EVERY - 1) == CLIP_EVERY - 2 and said:
-            found.append((said.pop(0), "clip"))
+        ordered.append((text, source))
+        if number % (CLIP_EVERY - 1) == CLIP_EVERY - 2 and of_clips:
+            ordered.append((of_clips.pop(0), "clip"))
     if not texts:
-        found = [(text, "clip") for text in said]
+        ordered = [(text, "clip") for text in of_clips]
     return [
         EvaluationSentence(SynthesisRequest(text, language, seed * 10_000 + 100 * number), source)
-        for number, (text, source) in enumerate(found)
+        for number, (text, source) in enumerate(ordered)
     ]
 
 
 def set_sha256(
     sentences: Sequence[EvaluationSentence], reference_sha256: str, recogniser: str = ""
 ) -> str:
-    """What makes two evaluations comparable: the same sentences, seeds, recording and recogniser
-    ("" is none)."""
+    """The SHA-256 of sentences, seeds, recording and recogniser: comparable evaluations share it.
+
+    recogniser: "" is none.
+    """
     spoken = [[one.text, one.language, one.seed] for one in (each.request for each in sentences)]
-    heard = [recogniser] if recogniser else []
-    return hashlib.sha256(json.dumps([reference_sha256, spoken, *heard]).encode()).hexdigest()
+    listener = [recogniser] if recogniser else []
+    return hashlib.sha256(json.dumps([reference_sha256, spoken, *listener]).encode()).hexdigest()
 
 
 def _lines(path: Path) -> list[str]:
@@ -174,7 +183,7 @@ def _lines(path: Path) -> list[str]:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"EVALUATE_TEXTS={path} cannot be read ({error}).") from error
-    found = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
-    if not found:
-        raise SotaqueError(f"EVALUATE_TEXTS={path} holds no sentence; write one a line.")
-    return found
+    texts = list(dict.fromkeys(line.strip() for line in lines if line.strip()))
+    if not texts:
+        raise SotaqueError(f"EVALUATE_TEXTS={path} holds no sentence. Write one on each line.")
+    return texts

@@ -7,28 +7,28 @@ from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS,
 from xtts.voices.evaluation_file import Candidate, Evaluation
 
 _HEAD = (
-    "", "unfinished", "cut", "babbling", "word errors", "words", "voice", "rate", "pitch",
+    "", "unfinished", "cut", "babbling", "word error rate", "words", "voice", "rate", "pitch",
     "valid. loss", "",
 )  # fmt: skip
 _COLUMNS = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)
 
 
 def line(evaluation: Evaluation, one: Candidate) -> str:
-    """One candidate beside the base."""
+    """One candidate's figures with the base's, and the remarks on it."""
     base = evaluation.candidates[0]
-    parts = [f"{one.name} speaks"]
-    heard = WORD_ERRORS if WORD_ERRORS in one.judges else WORDS
-    for judge, name in ((heard, heard.replace("_", " ")), (VOICE, "voice"), (RATE_DRIFT, "rate")):
+    parts = []
+    of_words = (WORD_ERRORS, "word error rate") if WORD_ERRORS in one.judges else (WORDS, "words")
+    for judge, name in (of_words, (VOICE, "voice"), (RATE_DRIFT, "rate")):
         if judge in one.judges:
             beside = f" (base {_mean(base, judge)})" if judge in base.judges else ""
             parts.append(f"{name} {_mean(one, judge)}{beside}")
-    parts.append(f"astray {one.astray} of {len(one.sentences)} (base {base.astray})")
-    shown = "  ".join(parts)
-    return f"{shown}. {' '.join(one.remarks)}".rstrip()
+    failed = f"{one.num_failed} of {len(one.sentences)} sentences failed (base {base.num_failed})"
+    figures = ", ".join([*parts, failed])
+    return f"{one.name.capitalize()}: {figures}. {' '.join(one.remarks)}".rstrip()
 
 
 def table(evaluation: Evaluation) -> str:
-    """All candidates, the base first, the best marked, and the verdict."""
+    """All candidates, the base first and the best marked, then the remarks and the verdict."""
     best = evaluation.best
     rows = [_HEAD, *(_row(one, one is best) for one in _ordered(evaluation.candidates))]
     return "\n".join([*text.table(rows), *_remarks(evaluation)])
@@ -70,14 +70,14 @@ def _mean(one: Candidate, judge: str) -> str:
 
 
 def _remarks(evaluation: Evaluation) -> list[str]:
-    found = [
+    lines = [
         f"{one.name}: {remark}" for one in _ordered(evaluation.candidates) for remark in one.remarks
     ]
-    found += [
+    lines += [
         f"No {name}: {judge.absent}."
         for name, judge in evaluation.judges.items()
         if judge.absent is not None
     ]
     if verdict := evaluation.verdict:
-        found.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
-    return found
+        lines.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
+    return lines

@@ -24,6 +24,7 @@ from machine.storage.reading import read_json
 from train.resilience import lost_gpu
 from train.run_context import RunContext
 from train.sampling import placement
+from train.sampling.epoch_decoder import EpochDecoders, clips_to_learn_from
 from train.sampling.placement import SamplingPlan, after_fault, failure_of, surprising
 from train.sampling.sample_files import (
     SampleFiles,
@@ -78,6 +79,7 @@ class Sampler:
         new_speaker: "Callable[[SamplingPlan], Worker | InProcessSpeaker]",
         *,
         seed: int = 0,
+        decoders: EpochDecoders | None = None,
         on_sample: Callable[[int, SampleSidecar], None] | None = None,
         interrupted: Callable[[], bool] = lambda: False,
         report: Callable[[str, str], None] = report_surprise,
@@ -87,6 +89,7 @@ class Sampler:
         self.reference = reference
         self.worker = new_speaker(chosen)
         self.seed = seed
+        self._decoders = decoders
         self.failures_in_a_row = 0
         self._new_speaker = new_speaker
         self._on_sample = on_sample
@@ -109,13 +112,28 @@ class Sampler:
         self.worker.close()
 
     def sample(
-        self, epoch: int, checkpoint: Path, sha256: str, files: SampleFiles | None = None
+        self,
+        epoch: int,
+        checkpoint: Path,
+        sha256: str,
+        files: SampleFiles | None = None,
+        *,
+        epoch_seconds: float = 0.0,
     ) -> None:
         """Speaks the epoch's checkpoint; beside a training GPU, without waiting for it. files:
-        others than the epoch's own."""
+        others than the epoch's own; epoch_seconds: what it took to learn, where its decoder is to
+        be learned as well."""
+
+        def work() -> None:
+            if self._decoders and epoch_seconds and self.plan.mode != "skipped":
+                self._decoders.learn(self.ask, epoch, checkpoint, sha256, epoch_seconds)
+            decoder = learned_for(self.run, checkpoint)
+            learned = {"learned_decoder": sha256_of(decoder)} if decoder else {}
+            to = files or of_epoch(self.run, epoch)
+            self._sample(epoch, checkpoint, sha256, to, self._on_sample, learned, decoder)
+
         self.finish()
-        to = files or of_epoch(self.run, epoch)
-        self.submit(lambda: self._sample(epoch, checkpoint, sha256, to, self._on_sample))
+        self.submit(work)
 
     def sample_best(self, best: BestWeights) -> None:
         """Speaks the best weights into files of their own, where those do not say so already."""
@@ -183,7 +201,7 @@ class Sampler:
         elif unread:
             log.warning("The recording %s cannot be kept: %s", person.path, unread)
         if self._stopping():
-            log.info("The sample of epoch %d is left for the next start.", epoch)
+            log.info("The sample of epoch %d was interrupted. The next start speaks it.", epoch)
             return
         crash_point("mid-sample")
         try:
@@ -214,7 +232,7 @@ class Sampler:
         )  # fmt: skip
         if found.ending not in (None, "good"):
             log.warning(
-                "The sample did not end as it should (%s, after %d attempts): %s.", found.ending,
+                "The sample did not end correctly (%s, after %d attempts): %s.", found.ending,
                 found.attempts, found.ending_reason,
             )  # fmt: skip
         return replace(
@@ -239,7 +257,7 @@ class Sampler:
             if found.transient and not tried_again:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
-                    log.warning("%s once more, after: %s", request.out.name, found)
+                    log.warning("%s is repeated after: %s", request.out.name, found)
                 cuda_errors.free_after_fault(self.plan.device)
                 continue
             if isinstance(request, SpeakRequest) and surprising(self.plan, found):
@@ -283,7 +301,7 @@ class Sampler:
         log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
         if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self._lost(failure):
             ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
-            log.warning("Sampling ends for this run: %s Training goes on.", ends)
+            log.warning("This run speaks no more samples: %s Training goes on.", ends)
             self._change(SamplingPlan("skipped", self.plan.compute.on_cpu(), ends))
         return replace(nothing, reason=reason)
 
@@ -359,8 +377,16 @@ def sampler_of(
         context.machine, wish or settings.sample_device, context.device.value, asked
     )
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
-    reference = reference_of(settings, context.data)
-    return Sampler(chosen, run, reference, speaker, seed=settings.seed, **options)
+    reference, decoders = reference_of(settings, context.data), None
+    if settings.learn_decoder != "off":
+        spoken_by = next(one for one in context.data.clips if one.path == reference.path).speaker
+        trained = [context.data.clips[index] for index in context.data.train]
+        learned_from = [clip for clip in trained if clip.speaker == spoken_by]
+        clips = clips_to_learn_from(learned_from, settings.decoder_clips)
+        decoders = EpochDecoders(run, clips, reference.path)
+    return Sampler(
+        chosen, run, reference, speaker, seed=settings.seed, decoders=decoders, **options
+    )
 
 
 def speaking_sampler(

@@ -103,8 +103,8 @@ class Candidate:
         return f"epoch {self.epoch}" + (f" at {self.share:.0%}" if self.kind == "blend" else "")
 
     @property
-    def astray(self) -> int:
-        """Sentences that did not finish as they should."""
+    def num_failed(self) -> int:
+        """How many sentences failed: unfinished, cut or babbling."""
         return self.unfinished + self.cut + self.babbling
 
     def mean(self, judge: str) -> float:

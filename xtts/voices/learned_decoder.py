@@ -1,6 +1,6 @@
-"""best_decoder.json and best_decoder.safetensors: the vocoder that was learned for the best weights
-of a run.
+"""Vocoders that were learned for weights of a run: best_decoder.* and decoder_epoch_N.*.
 
+Each is a file of tensors (.safetensors) and a record beside it (.json).
 `xtts.workers.decoder_learning` learns it; whoever speaks with those weights speaks with it. An
 export has it in its model.pth, where Coqui looks for a vocoder.
 
@@ -9,7 +9,7 @@ Importing this module imports no torch.
 
 import contextlib
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +18,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, replace_file, write_json
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest
-from xtts.voices.run_folder import RunError, RunFolder, manifest_beside
+from xtts.voices.run_folder import RunError, RunFolder, epoch_of, manifest_beside
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -80,22 +80,22 @@ class LearnedDecoder:
         return fault_of(Manifest(self.epoch, 0, {tensors.name: self.file}), tensors.parent)
 
 
-def recorded(run: RunFolder) -> LearnedDecoder | None:
-    """What a run says that it has learned, at a first look: a record, and tensors of its size."""
+def recorded(tensors: Path) -> LearnedDecoder | None:
+    """What the record of these tensors says, at a first look: they are there, and of its size."""
     with contextlib.suppress(OSError, ValidationError):
-        found = _record(run)
-        if found.file is None or run.best_decoder.stat().st_size == found.file.bytes:
+        found = _record(tensors)
+        if found.file is None or tensors.stat().st_size == found.file.bytes:
             return found
     return None
 
 
-def read(run: RunFolder) -> LearnedDecoder | None:
-    """What a run has learned, verified; None, with a line in the log, where it cannot be used: the
-    base's decoder speaks as well."""
-    path = run.best_decoder_record
+def read(tensors: Path) -> LearnedDecoder | None:
+    """What the record of these tensors says, verified; None, with a line in the log, where it
+    cannot be used: the base's decoder speaks as well."""
+    path = manifest_beside(tensors)
     try:
-        found = _record(run)
-        fault = found.fault(run.best_decoder)
+        found = _record(tensors)
+        fault = found.fault(tensors)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
@@ -106,17 +106,26 @@ def read(run: RunFolder) -> LearnedDecoder | None:
     return found
 
 
-def _record(run: RunFolder) -> LearnedDecoder:
-    return TypeAdapter(LearnedDecoder).validate_json(run.best_decoder_record.read_bytes())
+def _record(tensors: Path) -> LearnedDecoder:
+    return TypeAdapter(LearnedDecoder).validate_json(manifest_beside(tensors).read_bytes())
 
 
 def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
     """The tensors of the decoder that was learned for this very checkpoint of a run, or for its
     base (None); else None."""
-    found = read(run)
-    if found is None or found.file is None:
-        return None
-    return run.best_decoder if _is_for(found, run, checkpoint) else None
+    for tensors in _candidates(run, checkpoint):
+        found = read(tensors)
+        if found is not None and _is_for(found, run, checkpoint):
+            return tensors if found.file else None
+    return None
+
+
+def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:
+    """First what was learned for the best weights: only that was judged by its words, also with the
+    answer that the base's decoder is the better one."""
+    yield run.best_decoder
+    if checkpoint is not None and (epoch := epoch_of(checkpoint)) is not None:
+        yield run.decoder_path(epoch)
 
 
 def _is_for(found: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> bool:
@@ -139,13 +148,22 @@ def decoder_beside(checkpoint: Path) -> Path | None:
 def digest_beside(checkpoint: Path) -> str:
     """Of the decoder that was learned for this very checkpoint, at a first look; "" without one."""
     run = RunFolder(checkpoint.parent.parent)
-    found = recorded(run)
-    return found.digest if found is not None and _is_for(found, run, checkpoint) else ""
+    for tensors in _candidates(run, checkpoint):
+        found = recorded(tensors)
+        if found is not None and _is_for(found, run, checkpoint):
+            return found.digest
+    return ""
 
 
-def write(run: RunFolder, learned: LearnedDecoder) -> None:
+def write(tensors: Path, learned: LearnedDecoder) -> None:
     """Writes the record, after the tensors that it names. Raises DiskFull, WriteError."""
-    write_json(run.best_decoder_record, asdict(learned))
+    write_json(manifest_beside(tensors), asdict(learned))
+
+
+def remove(tensors: Path) -> None:
+    """Removes tensors and record, the record first: without it no one takes the tensors."""
+    manifest_beside(tensors).unlink(missing_ok=True)
+    tensors.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> Written:

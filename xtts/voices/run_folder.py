@@ -10,6 +10,7 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
     checkpoints/best_decoder.safetensors   a vocoder learned for the best weights
     checkpoints/best_decoder.json          what it was learned for, and what came of it
+    checkpoints/decoder_epoch_N.*          the same for an epoch: what its sample is spoken with
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        how the base, each epoch and each blend speak
     curves.json                            whose curves in RUNS_DIR are this run's
@@ -115,7 +116,6 @@ class RunFolder:
         self.best_blend = self.checkpoints / "best.pt"
         self.best_blend_manifest = manifest_beside(self.best_blend)
         self.best_decoder = self.checkpoints / "best_decoder.safetensors"
-        self.best_decoder_record = manifest_beside(self.best_decoder)
         self.evaluation_file = output_dir / "evaluation.json"
         self.interrupted = self.checkpoints / "interrupted.pt"
         self.interrupted_manifest = self.checkpoints / "interrupted.json"
@@ -164,6 +164,9 @@ class RunFolder:
 
     def manifest_path(self, epoch: int) -> Path:
         return self.checkpoints / f"checkpoint_epoch_{epoch}.json"
+
+    def decoder_path(self, epoch: int) -> Path:
+        return self.checkpoints / f"decoder_epoch_{epoch}.safetensors"
 
     def epochs(self) -> list[int]:
         """Every epoch with a checkpoint or a manifest, in numeric order, verified or not."""
@@ -371,6 +374,12 @@ def _best_weights(found: Verified, reason: str) -> BestWeights:
     kind: CandidateKind = "blend" if found.manifest.blend else "epoch"
     share = float(found.manifest.blend.get("share", 1.0))
     return BestWeights(kind, found.epoch, share, found.checkpoint, found.sha256, reason)
+
+
+def epoch_of(checkpoint: Path) -> int | None:
+    """The epoch whose checkpoint a file is, by its name; None for another file."""
+    found = _EPOCH_FILE.match(checkpoint.name)
+    return int(found[1]) if found else None
 
 
 def manifest_beside(checkpoint: Path) -> Path:

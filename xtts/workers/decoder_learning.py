@@ -42,7 +42,8 @@ STEPS, BATCH = 250, 4
 LEARNING_RATE = 3e-4
 MOST_NORM = 5.0
 # Of the way from the published weights to those that were learned, as far is gone: all of it is
-# nearer by the spectrum, and less well understood (docs/benchmarks.md, "The learned decoder").
+# nearer by the spectrum, and less well understood (docs/benchmarks-history.md, "The learned
+# decoder").
 SHARE = 0.7
 # A row: so many codes of 46 ms of a clip are compared, and as many more on either side are spoken
 # for what the convolutions reach, and not compared.
@@ -101,8 +102,8 @@ def learn(
         if number >= FEWEST_PREPARED and time.perf_counter() > until:
             break
         progress(0.0)
-        if (found := spoken_latents(model, whose, dvae, clip)) is not None:
-            spoken.append(found)
+        if (latents := spoken_latents(model, whose, dvae, clip)) is not None:
+            spoken.append(latents)
     held_out = spoken[::HELD_OUT_EVERY]
     learned_from = [one for number, one in enumerate(spoken) if number % HELD_OUT_EVERY]
     if len(learned_from) < FEWEST_CLIPS:
@@ -116,6 +117,9 @@ def learn(
     # The distance is FFTs: taken where a mel is, the CPU for a GPU whose FFT failed its check.
     distance = partial(_distance, learning, speaker, torch.device(tuned.compute.mel_device))
     before = _mean_distance(distance, held_out)
+    if request.start is not None:
+        start = learned_decoder.read_tensors(request.start)
+        learning.load_state_dict(vocoder.load_vocoder(start, model.config).state_dict())
     steps = _descend(learning, distance, learned_from, request, started, progress)
     after = _mean_distance(distance, held_out)
     learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
@@ -174,14 +178,14 @@ def _descend(
     started: float,
     progress: ReportProgress,
 ) -> int:
-    """Adam with a rate that falls to nothing, from the published weights, and back a part of the
-    way. How many steps it took: fewer than asked for where no more fit into the budget, and the
+    """Adam with a rate that falls to nothing, from the weights that there are, and back a part of
+    the way. How many steps it took: fewer than asked for where no more fit into the budget, and the
     rate falls sooner."""
     import torch
 
     learning.requires_grad_(True)
     weights = list(learning.parameters())
-    published = [weight.detach().clone() for weight in weights]
+    begun_with = [weight.detach().clone() for weight in weights]
     optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE)
     draw = random.Random(request.seed)
     left = request.budget_seconds - (time.perf_counter() - started)
@@ -202,7 +206,7 @@ def _descend(
         step += 1
         progress(step / steps)
     learning.requires_grad_(False)
-    for learned, before in zip(weights, published, strict=True):
+    for learned, before in zip(weights, begun_with, strict=True):
         learned.copy_(torch.lerp(before, learned, SHARE))
     return step
 
@@ -240,10 +244,10 @@ def _distance(
     from xtts.evaluation.spectral_distance import spectral_distance
 
     latents = torch.cat([latents for latents, _ in rows])
-    found = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
+    waveform = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
     # A clip ends inside its last code, and codes are no whole number of samples.
-    length = min(found.shape[1], *(len(wanted) for _, wanted in rows))
+    length = min(waveform.shape[1], *(len(wanted) for _, wanted in rows))
     aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
     inside = slice(aside, length - aside)
     wanted = torch.stack([wanted[inside] for _, wanted in rows])
-    return spectral_distance(found[:, inside].to(device), wanted.to(device))
+    return spectral_distance(waveform[:, inside].to(device), wanted.to(device))

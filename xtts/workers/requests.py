@@ -31,8 +31,8 @@ class Request(Generic[Answer]):
     @classmethod
     def answer_type(cls) -> type[Answer]:
         """The class of the answer."""
-        found: type[Answer] = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
-        return found
+        answer: type[Answer] = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
+        return answer
 
 
 @dataclass(frozen=True)
@@ -263,6 +263,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
         weights, share: As of `EvaluateRequest`.
         steps: Of gradient descent.
         budget_seconds: Fewer steps are taken where these end before.
+        start: The tensors of a decoder to go on from; None is the base's own.
     """
 
     doing = "learning a decoder"
@@ -274,6 +275,7 @@ class LearnDecoderRequest(Request[DecoderLearned]):
     steps: int
     budget_seconds: float
     seed: int = 0
+    start: Path | None = None
 
 
 def request_types() -> dict[str, type[Request[Any]]]:

@@ -13,7 +13,7 @@ from tests.api.run_folders import (
     write_evaluated,
     write_learned_decoder,
 )
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder, manifest_beside
 
 
 def test_without_voice_the_best_is_served_and_the_status_says_why(still):
@@ -110,7 +110,7 @@ def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, o
     run = RunFolder(output)
     kept = service.parts.settings.voices_dir / "promoted" / sha256_of_epoch(run, 1)
     assert RunFolder(kept).best_decoder.read_bytes() == run.best_decoder.read_bytes()
-    for path in (run.checkpoint_path(1), run.best_decoder, run.best_decoder_record):
+    for path in (run.checkpoint_path(1), run.best_decoder, manifest_beside(run.best_decoder)):
         path.unlink()
 
     def opened_from_what_was_kept():

@@ -47,7 +47,7 @@ def test_what_the_end_of_a_run_leaves_is_counted():
     assert {name: size for name, size in more.items() if size != without[name]} == {
         "best blend": pytest.approx(2 * GB, rel=1e-3),
         "judged sentences": 8 * 4 * disk_space.SENTENCE_BYTES,
-        "learned decoder": GB // 10,
+        "learned decoders": 6 * (GB // 10),
     }
     assert without["best blend"] == without["judged sentences"] == 0
 

@@ -75,24 +75,24 @@ def endless(ground: Ground, _: int) -> State:
     return {**state, f"{PREFIX}mel_head.bias": bias}
 
 
-ASTRAY = (
-    "harder to understand", "leaves out words", "do not end", "are cut", "babble",
-    "further from the person's voice",
+WORSE = (
+    "harder to understand", "leaves out words", "unfinished", "cut", "babbling",
+    "less like the person",
 )  # fmt: skip
 CASES: Mapping[str, BadEpoch] = {
-    "small noise": BadEpoch(11, noisy(0.1), ASTRAY),
-    "noise": BadEpoch(12, noisy(0.2), ASTRAY),
-    "large noise": BadEpoch(13, noisy(0.4), ASTRAY),
+    "small noise": BadEpoch(11, noisy(0.1), WORSE),
+    "noise": BadEpoch(12, noisy(0.2), WORSE),
+    "large noise": BadEpoch(13, noisy(0.4), WORSE),
     "a loss that is not true": BadEpoch(
         14, lambda ground, seed: noisy(0.2)(ground, seed + 50),
-        ("By validation loss alone it would have been the best.",), loss=0.01,
+        ("By validation loss alone it would be the best.",), loss=0.01,
     ),
     "faster": BadEpoch(
         15, lambda ground, _: _state(ground.fast, EPOCHS), ("% faster than the person",)
     ),
-    "never stops": BadEpoch(16, endless, ("do not end",)),
+    "never stops": BadEpoch(16, endless, ("unfinished",)),
     "the base relabelled": BadEpoch(
-        17, lambda ground, _: ground.base, ("It cannot be told from the base.",)
+        17, lambda ground, _: ground.base, ("No judge can distinguish it from the base.",)
     ),
 }  # fmt: skip
 
@@ -168,7 +168,7 @@ def _save(
 
 def _told(found: Evaluation) -> str:
     return "\n".join(
-        f"{one.name}: {one.astray} astray, "
+        f"{one.name}: {one.num_failed} failed, "
         + ", ".join(f"{name} {figure.mean:.2f}" for name, figure in one.judges.items())
         + f" {one.ruled_out} {one.remarks}"
         for one in found.candidates

@@ -32,16 +32,18 @@ def test_a_decoder_is_learned_for_what_was_best(
     assert main(["run", *asked]) == 0
     known = run.evaluation()
     assert known is not None and known.verdict is not None
-    assert learned_decoder.read(run) is None  # LEARN_DECODER=off
+    assert learned_decoder.read(run.best_decoder) is None  # LEARN_DECODER=off
     assert main(["learn-decoder", "--minutes", "20", *asked]) == 0
-    found = learned_decoder.read(run)
+    found = learned_decoder.read(run.best_decoder)
     assert found is not None and found.weights == known.verdict.weights
     assert found.clips == 7 and found.steps == 3  # two of the nine judge
     sidecar = json.loads((run.samples / "best_output.json").read_text())
     assert sidecar["learned_decoder"] == found.digest
 
     assert main(["learn-decoder", "--minutes", "0", *asked]) == 2
-    assert "--minutes" in capsys.readouterr().err and learned_decoder.read(run) == found
+    assert (
+        "--minutes" in capsys.readouterr().err and learned_decoder.read(run.best_decoder) == found
+    )
     run.evaluation_file.unlink()
     assert main(["learn-decoder", *asked]) == 2
     assert "python -m train evaluate" in capsys.readouterr().err

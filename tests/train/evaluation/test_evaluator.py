@@ -237,14 +237,14 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplo
         monkeypatch.setattr(f"train.evaluation.{module}.time", clock)
     ground.evaluator.foresee(1)
     (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
-    assert "sentences of 16" in told and "180 s are allowed" in told
+    assert "of 16 sentences" in told and "180 s" in told
     ground.judge(1, seconds=47.0)
     ground.conclude()
     found = ground.run.evaluation()
     spoken = {len(one.sentences) for one in found.candidates}
     assert len(spoken) == 1 and FEWEST <= spoken.pop() < 2 * SLOTS
     assert found.verdict and len(found.candidates) < 5
-    assert any("blends of 3" in one for one in found.left_out)
+    assert any("of 3 blends" in one for one in found.left_out)
     assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
 
 
@@ -390,7 +390,7 @@ def test_a_best_pt_that_is_damaged_is_replaced_by_its_epoch_and_made_again(groun
     assert (best.kind, best.share) == ("epoch", 1.0) and "best.pt" in best.fallback
     ground.restart()
     ground.conclude(0.5)
-    assert "best.pt" in caplog.text and "made again from epoch 2" in caplog.text
+    assert "best.pt" in caplog.text and "written again from epoch 2" in caplog.text
     again = read_checkpoint(ground.run.best_blend).model
     assert all(torch.equal(again[name], tensor) for name, tensor in whole.items())
     assert len(ground.speaking.asked) == 3  # nothing was judged again
@@ -450,7 +450,7 @@ def test_what_went_wrong_with_a_sentence_is_counted_by_its_kind(ground, monkeypa
     ground.judge(1)
     found = ground.run.evaluation().find("epoch", 1)
     assert (found.unfinished, found.cut, found.babbling) == (1, 2, 3)
-    assert "1 do not end, 2 are cut, 3 babble" in (found.ruled_out or "")
+    assert "1 unfinished, 2 cut, 3 babbling" in (found.ruled_out or "")
 
 
 def test_an_epoch_that_was_trained_again_is_judged_again(ground):
@@ -468,8 +468,8 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
     ground.speaking.fault = WorkerFailed("hang", "The worker was ended.")
     for _ in range(5):
         ground.evaluator.judge(epoch)
-    assert caplog.text.count("No evaluation: The worker was ended.") == 3
-    assert "Evaluating ends for this run" in caplog.text
+    assert caplog.text.count("The evaluation failed: The worker was ended.") == 3
+    assert "this run is not evaluated further" in caplog.text
     assert ground.run.evaluation() is None
     assert ground.best() == {"epoch": 1, "validation_audio_loss": 2.0}
 
@@ -477,7 +477,7 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
 def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
     ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
     ground.judge(1)
-    assert "left for the next start" in caplog.text and ground.evaluator.failures == 0
+    assert "interrupted. The next start" in caplog.text and ground.evaluator.failures == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])

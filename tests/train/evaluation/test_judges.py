@@ -68,12 +68,12 @@ def test_the_rate_is_a_line_through_the_clips_or_a_ratio_of_few():
 def test_the_scale_of_likeness_ends_at_the_person_and_at_others():
     own = [RecordingFacts(2.0, [1.0, 0.1 * sign, 0.0], None) for sign in (-1, 0, 1)]
     scale, absent = voice_scale(own, [[0.0, 1.0, 0.0], [0.0, 0.0, 1.0]])
-    assert absent is None and scale.likeness([]) is None
-    assert scale.likeness([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
-    assert scale.likeness([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
+    assert absent is None and scale.similarity([]) is None
+    assert scale.similarity([0.0, 0.0, 1.0]) == pytest.approx(0, abs=0.02)
+    assert scale.similarity([1.0, 0.0, 0.0]) == pytest.approx(1, abs=0.02)
     # Candidates are measured on it.
     assert candidate(facts(voice=0.7)).mean(judges.VOICE) == pytest.approx(0.7, abs=0.05)
-    assert PERSON.voice.likeness(embedding(0.0)) == pytest.approx(0.0)
+    assert PERSON.voice.similarity(embedding(0.0)) == pytest.approx(0.0)
 
 
 def test_a_scale_that_cannot_be_had_says_why():

@@ -30,7 +30,7 @@ from xtts.voices.base_models import DEMO
         ("auto", "en", True, "pocketsphinx", None),
         ("auto", "en", False, "", "pocketsphinx is not installed"),
         ("off", "en", True, "", "is off"),
-        ("auto", "pt", True, "", "EVALUATE_RECOGNISER names one"),
+        ("auto", "pt", True, "", "EVALUATE_RECOGNISER"),
     ],
 )
 def test_which_recogniser_listens_or_why_none_does(

@@ -99,7 +99,7 @@ def test_short_again_it_is_halved_again(workshop, caplog):
         run = workshop.run("twice", 1, BATCH_SECONDS="40")
     (_, first, one), (_, second, other) = content(run.state_path(1))["trainer"]["halvings"]
     assert first == second == 0 and other <= one / 2
-    assert caplog.text.count("Memory is short") == 2
+    assert caplog.text.count("Out of memory") == 2
 
 
 @pytest.mark.slow
@@ -107,7 +107,7 @@ def test_a_single_clip_that_does_not_fit_ends_the_run_in_words(workshop, monkeyp
     monkeypatch.setattr(trainer, "forward_backward", short_memory(0, times=1000))
     with pytest.raises(torch.OutOfMemoryError):  # on a GPU: GpuLost with its sentence
         workshop.run("single", 1, **SETTINGS)
-    assert "Memory is short" in caplog.text
+    assert "Out of memory" in caplog.text
 
 
 def test_auto_is_told_with_its_reason_and_kept(workshop, caplog, monkeypatch):
@@ -117,5 +117,5 @@ def test_auto_is_told_with_its_reason_and_kept(workshop, caplog, monkeypatch):
     monkeypatch.setattr(Batches, "epoch", lambda *_: iter(()))  # nothing to learn, only to look
     caplog.clear()
     workshop.run("auto", 2, BATCH_SECONDS="auto")
-    assert f"Batches: {budget:g} s of audio (as this run began)" in caplog.text
+    assert f"Batches: {budget:g} s of audio (as at the start of this run)" in caplog.text
     assert json.dumps(budget)

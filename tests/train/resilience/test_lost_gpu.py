@@ -247,5 +247,5 @@ def test_short_memory_in_a_step_costs_one_more_try_and_no_bit(
     errors: list[Exception] = [torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GB")]
     monkeypatch.setattr(trainer, "forward_backward", failing_step(3, errors))
     run = workshop.run("short", EPOCHS)
-    assert not errors and "once more, after: CUDA out of memory" in caplog.text
+    assert not errors and "is repeated after: CUDA out of memory" in caplog.text
     assert_same_end(straight, run, EPOCHS)

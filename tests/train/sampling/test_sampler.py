@@ -7,7 +7,7 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -20,6 +20,7 @@ from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import command as listening
 from train.sampling import sampler as sampling
+from train.sampling.epoch_decoder import EpochDecoders
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import (
     SampleReference,
@@ -405,10 +406,28 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     with pytest.raises(RunError, match=r"has no epoch 3.*There are: 1, 2"):
         listening.run(settings, epoch=3)
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
-    with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken"):
+    with pytest.raises(RunError, match=r"Epoch 3 cannot speak"):
         listening.run(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
         listening.run(replace(settings, sample_device="off"), epoch=2)
-    with pytest.raises(RunError, match="could not be spoken") as refused:
+    with pytest.raises(RunError, match="could not speak") as refused:
         listening.run(replace(settings, sample_text="9" * 307), epoch=2)
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
+
+
+def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(tmp_path, reference):
+    """The request to learn comes first, for the same weights; on demand none is learned."""
+    learned: list[tuple[int, Path, float]] = []
+
+    class Decoders:
+        def learn(
+            self, ask: Any, epoch: int, checkpoint: Path, sha256: str, seconds: float
+        ) -> None:
+            learned.append((epoch, checkpoint, seconds))
+
+    heard = Heard(tmp_path, reference, decoders=cast(EpochDecoders, Decoders()))
+    with heard.sampler:
+        heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc", epoch_seconds=40.0)
+        heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc")
+    assert learned == [(3, Path("checkpoint_epoch_3.pt"), 40.0)]
+    assert len(heard.told) == 2

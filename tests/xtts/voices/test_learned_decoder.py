@@ -8,7 +8,7 @@ import torch
 
 from xtts.voices import learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder, learned_for
-from xtts.voices.run_folder import RunFolder
+from xtts.voices.run_folder import RunFolder, manifest_beside
 
 LEARNED = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250, more_word_errors=-0.01)
 TENSORS = {"hifigan_decoder.waveform_decoder.conv_pre.bias": torch.arange(4.0)}
@@ -18,13 +18,13 @@ def kept(folder: Path, learned: LearnedDecoder = LEARNED) -> RunFolder:
     run = RunFolder(folder)
     run.checkpoints.mkdir(parents=True)
     written = learned_decoder.write_tensors(run.best_decoder, TENSORS)
-    learned_decoder.write(run, replace(learned, file=written))
+    learned_decoder.write(run.best_decoder, replace(learned, file=written))
     return run
 
 
 def test_what_is_written_is_read(tmp_path):
     run = kept(tmp_path)
-    found = learned_decoder.read(run)
+    found = learned_decoder.read(run.best_decoder)
     assert found is not None and replace(found, file=None) == LEARNED
     assert learned_for(run, None) == run.best_decoder and found.digest
     read = learned_decoder.read_tensors(run.best_decoder)
@@ -34,8 +34,8 @@ def test_what_is_written_is_read(tmp_path):
 @pytest.mark.parametrize("content", ["", "{", "[]", '{"epoch": 1}'])
 def test_a_damaged_record_leaves_the_bases_decoder(tmp_path, content, caplog):
     run = kept(tmp_path)
-    run.best_decoder_record.write_text(content)
-    assert learned_decoder.read(run) is None
+    manifest_beside(run.best_decoder).write_text(content)
+    assert learned_decoder.read(run.best_decoder) is None
     assert "best_decoder.json cannot be used and is left out" in caplog.text
 
 

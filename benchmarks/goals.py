@@ -1,0 +1,140 @@
+"""Goals of the benchmarks: `benchmarks/results/goals.toml`, each judged by the result it names.
+
+Nobody types "reached": a goal names its figure and its limit, and `judged` compares them.
+"""
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from benchmarks import result_files
+from benchmarks.result_files import FOLDER, Result, ResultError, Subject
+
+FILE = FOLDER / "goals.toml"
+
+
+class Limit(BaseModel):
+    """Another figure as the limit: `of` x `times` + `plus`."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    of: str
+    times: float = 1.0
+    plus: float = 0.0
+
+
+class Goal(BaseModel):
+    """One row of the table of goals.
+
+    goal: in words; `{limit}` stands for the limit. figure: paths of figures (`RESULT.KEY.KEY`), all
+    of which have to keep the limit. Of each, `divided_by`, `minus` and `less_than` take the ratio
+    to another figure, the difference from it, or by which share it is below it. unit: `%` and
+    `points` show a share as percent. beside: figures to compare with, by what they are called.
+    reason: why the goal is missed, or why nothing was measured. command: what would measure it,
+    where nothing was.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    subject: Subject
+    goal: str
+    figure: list[str] = []
+    divided_by: str = ""
+    minus: str = ""
+    less_than: str = ""
+    at_most: float | Limit | None = None
+    at_least: float | Limit | None = None
+    equals: bool | None = None
+    unit: str = ""
+    beside: dict[str, str] = {}
+    reason: str = ""
+    command: str = ""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "Goal":
+        limits = [self.at_most, self.at_least, self.equals]
+        if self.figure and sum(limit is not None for limit in limits) != 1:
+            raise ValueError("a goal with a figure has one of at_most, at_least and equals")
+        if self.figure and self.command:
+            raise ValueError("the command is the result's")
+        if not self.figure and not (self.reason and self.command):
+            raise ValueError(
+                "a goal without a figure has a reason and the command that measures it"
+            )
+        if isinstance(self.limit, float) and "{limit}" not in self.goal:
+            raise ValueError("the words of the goal have no {limit}")
+        return self
+
+    @property
+    def limit(self) -> float | Limit | None:
+        return self.at_least if self.at_most is None else self.at_most
+
+
+@dataclass(frozen=True)
+class JudgedGoal:
+    """A goal with its figures and what they say: reached, missed, or not measured.
+
+    results: names of the result files that hold the figures.
+    """
+
+    goal: Goal
+    figures: tuple[Any, ...]
+    beside: Mapping[str, Any]
+    verdict: str
+    results: tuple[str, ...]
+
+
+def read(path: Path = FILE) -> list[Goal]:
+    """Raises ResultError with the goal that is not whole."""
+    rows = tomllib.loads(path.read_text(encoding="utf-8"))["goal"]
+    found = []
+    for number, row in enumerate(rows, start=1):
+        try:
+            found.append(Goal.model_validate(row))
+        except ValidationError as error:
+            named = row.get("goal", f"number {number}")
+            told = result_files.faults(error)
+            raise ResultError(f"{path.name}, {named!r}: {told}.") from None
+    return found
+
+
+def judged(goal: Goal, results: Mapping[str, Result]) -> JudgedGoal:
+    """Raises ResultError where a figure is missing, a miss has no reason, or a goal that is reached
+    has one."""
+    if not goal.figure:
+        return JudgedGoal(goal, (), {}, "not measured", ())
+    taken = tuple(_taken(goal, path, results) for path in goal.figure)
+    reached = all(_holds(goal, one, results) for one in taken)
+    if reached == bool(goal.reason):
+        says = "is reached and has a reason for a miss" if reached else "is missed without a reason"
+        raise ResultError(f"{FILE.name}: {goal.goal!r} {says}.")
+    beside = {name: result_files.figure(results, path) for name, path in goal.beside.items()}
+    names = tuple(dict.fromkeys(path.partition(".")[0] for path in goal.figure))
+    return JudgedGoal(goal, taken, beside, "reached" if reached else "missed", names)
+
+
+def _taken(goal: Goal, path: str, results: Mapping[str, Result]) -> Any:
+    found = result_files.figure(results, path)
+    if goal.equals is None and (isinstance(found, bool) or not isinstance(found, int | float)):
+        raise ResultError(f"{path} is no number: {found!r}.")
+    if goal.divided_by:
+        return found / result_files.figure(results, goal.divided_by)
+    if goal.minus:
+        return found - result_files.figure(results, goal.minus)
+    if goal.less_than:
+        return 1 - found / result_files.figure(results, goal.less_than)
+    return found
+
+
+def _holds(goal: Goal, taken: Any, results: Mapping[str, Result]) -> bool:
+    if goal.equals is not None:
+        return bool(taken is goal.equals)
+    limit = goal.limit
+    if isinstance(limit, Limit):
+        limit = limit.times * result_files.figure(results, limit.of) + limit.plus
+    assert limit is not None
+    return bool(taken <= limit + 1e-9 if goal.at_most is not None else taken >= limit - 1e-9)

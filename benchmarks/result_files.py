@@ -1,0 +1,309 @@
+"""Results of benchmarks as files: what was measured, with its command, machine, date and commit.
+
+`python -m benchmarks NAME --record` writes `benchmarks/results/NAME.json`; `--record VARIANT`
+writes `NAME-VARIANT.json`. `figures` has the shape of what `--json` prints, so that a new run puts
+its figures where the goals (`benchmarks.goals`) look for them. docs/benchmarks.md is generated from
+these files (`benchmarks.page`).
+"""
+
+import argparse
+import json
+import math
+import os
+import re
+import shlex
+import subprocess
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from pydantic import BaseModel, ConfigDict, ValidationError, field_validator
+
+from machine.errors import SotaqueError
+
+FOLDER = Path(__file__).parent / "results"
+Subject = Literal[
+    "Training", "Speaking", "Voice quality", "Evaluation", "Datasets", "Service", "Memory",
+    "Tests", "GPU",
+]  # fmt: skip
+SUBJECTS: tuple[Subject, ...] = get_args(Subject)
+# The section of each benchmark's results.
+SUBJECT_OF: dict[str, Subject] = {
+    "cutting": "Datasets", "data": "Training", "decoder": "Voice quality",
+    "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
+    "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
+    "probe": "GPU", "sample": "Training", "speaking": "Speaking", "text": "Speaking",
+    "training": "Training", "voice": "Voice quality",
+}  # fmt: skip
+# Below this load average the machine has nothing else to do.
+QUIET_LOAD = 0.5
+_CPU_FEATURES = {
+    "avx2": "AVX2", "avx512f": "AVX512", "avx512_bf16": "AVX512-bf16", "avx512_vnni": "VNNI",
+    "avx_vnni": "VNNI", "amx_bf16": "AMX", "asimd": "NEON", "bf16": "bf16",
+}  # fmt: skip
+# Files that change because a result is recorded do not make the code another.
+_GENERATED = (":!benchmarks/results", ":!docs/benchmarks.md")
+
+
+class ResultError(SotaqueError):
+    """A result file that is incomplete or contradicts itself, or a figure that is in none."""
+
+
+class Result(BaseModel):
+    """One run of one command.
+
+    quiet: Whether the machine had nothing else to do; None where nobody wrote it down. load: the
+    same in words. commit: of the code that was measured, with `+` when it had changes; None where
+    it is unknown. rounds: how often each figure was taken. anchor: the name that links to its
+    details use. labels: what the page calls a row or a column.
+    """
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True)
+
+    subject: Subject
+    title: str
+    command: str
+    machine: str
+    quiet: bool | None
+    load: str
+    date: str | None
+    commit: str | None
+    recorded: Literal["by the benchmark", "by hand from the page"]
+    rounds: int | None
+    method: str = ""
+    anchor: str = ""
+    labels: dict[str, str] = {}
+    figures: dict[str, Any]
+
+    @field_validator("title", "command", "machine", "load")
+    @classmethod
+    def _is_said(cls, text: str) -> str:
+        if not text.strip():
+            raise ValueError("it is empty")
+        return text
+
+    @field_validator("date")
+    @classmethod
+    def _is_a_day(cls, day: str | None) -> str | None:
+        if day is not None:
+            date.fromisoformat(day)
+        return day
+
+    @field_validator("commit")
+    @classmethod
+    def _is_a_commit(cls, commit: str | None) -> str | None:
+        if commit is not None and not re.fullmatch(r"[0-9a-f]{7,40}\+?", commit):
+            raise ValueError(f"{commit!r} is no commit")
+        return commit
+
+    @field_validator("figures")
+    @classmethod
+    def _has_figures(cls, figures: dict[str, Any]) -> dict[str, Any]:
+        numbers = [one for one in leaves(figures) if isinstance(one, int | float)]
+        if not numbers:
+            raise ValueError("there is no figure in it")
+        if not all(map(math.isfinite, numbers)):
+            raise ValueError("a number in it is not finite")
+        return figures
+
+
+def leaves(figures: object) -> Iterable[object]:
+    """Every single figure, at any depth."""
+    if isinstance(figures, Mapping):
+        for value in figures.values():
+            yield from leaves(value)
+    elif isinstance(figures, list | tuple):
+        for value in figures:
+            yield from leaves(value)
+    else:
+        yield figures
+
+
+# ---- reading ----
+
+
+def read(path: Path) -> Result:
+    """Raises ResultError with the field that is missing or wrong."""
+    try:
+        return Result.model_validate_json(path.read_text(encoding="utf-8"))
+    except ValidationError as error:
+        raise ResultError(
+            f"{path.name}: {faults(error)}. Fix the file, or record it again."
+        ) from None
+
+
+def faults(error: ValidationError) -> str:
+    """Which field is missing or wrong, in words."""
+    told = []
+    for one in error.errors():
+        name = ".".join(map(str, one["loc"])) or "the file"
+        told.append(f"{name} is missing" if one["type"] == "missing" else f"{name}: {one['msg']}")
+    return "; ".join(told)
+
+
+def read_all(folder: Path = FOLDER) -> dict[str, Result]:
+    """Every result by the name of its file."""
+    return {path.stem: read(path) for path in sorted(folder.glob("*.json"))}
+
+
+def figure(results: Mapping[str, Result], path: str) -> Any:
+    """The figure at `RESULT.KEY.KEY`, such as `voice-reporting-base.awb.source`. Raises
+    ResultError."""
+    name, _, rest = path.partition(".")
+    if name not in results:
+        raise ResultError(f"{path}: there is no benchmarks/results/{name}.json.")
+    found = list(_at(results[name].figures, rest))
+    if not found:
+        raise ResultError(f"{path}: benchmarks/results/{name}.json has no figure {rest!r}.")
+    return found[0]
+
+
+def _at(node: object, path: str) -> Iterable[object]:
+    """What is at the path; a key may hold a dot itself."""
+    if not path:
+        yield node
+    elif isinstance(node, Mapping | list):
+        for key, value in node.items() if isinstance(node, Mapping) else enumerate(node):
+            if path == str(key) or path.startswith(f"{key}."):
+                yield from _at(value, path[len(str(key)) + 1 :])
+
+
+# ---- recording ----
+
+
+@dataclass(frozen=True)
+class Start:
+    """What has to be known before a benchmark begins."""
+
+    machine: str
+    load_average: float
+    date: str
+    commit: str | None
+
+
+def start() -> Start:
+    """This machine, now."""
+    return Start(machine(), os.getloadavg()[0], datetime.now(UTC).date().isoformat(), commit())
+
+
+def record(
+    name: str, arguments: argparse.Namespace, words: Sequence[str], began: Start, figures: Any
+) -> Path:
+    """Writes the result of a run; what a person wrote into an earlier file of that name (title,
+    method, anchor, labels) stays."""
+    variant = arguments.record
+    path = FOLDER / f"{name}{'-' * bool(variant)}{variant}.json"
+    earlier = read(path) if path.exists() else None
+    shape = normalised(figures)
+    quiet = began.load_average < QUIET_LOAD
+    fields = {
+        "subject": earlier.subject if earlier else SUBJECT_OF[name],
+        "title": earlier.title if earlier else f"{name} {variant}".strip().replace("-", " "),
+        "command": command(name, words),
+        "machine": began.machine,
+        "quiet": quiet,
+        "load": f"{'quiet' if quiet else 'busy'}, load average {began.load_average:.1f}",
+        "date": began.date,
+        "commit": began.commit,
+        "recorded": "by the benchmark",
+        "rounds": rounds(arguments),
+        "method": earlier.method if earlier else "",
+        "anchor": earlier.anchor if earlier else "",
+        "labels": earlier.labels if earlier else {},
+        "figures": shape if isinstance(shape, dict) else {"value": shape},
+    }
+    try:
+        result = Result.model_validate(fields)
+    except ValidationError as error:
+        raise ResultError(f"{path.name} is not written: {faults(error)}.") from None
+    path.write_text(as_json(result), encoding="utf-8")
+    return path
+
+
+def rounds(arguments: argparse.Namespace) -> int | None:
+    """How often each figure is taken: --rounds, or the number of --seeds."""
+    told = getattr(arguments, "rounds", getattr(arguments, "seeds", None))
+    return len(told) if isinstance(told, list) else told
+
+
+def as_json(result: Result) -> str:
+    """The text of a result file."""
+    return json.dumps(result.model_dump(exclude_defaults=True), indent=1, ensure_ascii=False) + "\n"
+
+
+def command(name: str, words: Sequence[str]) -> str:
+    """As it is typed, without what only chooses the output."""
+    kept = list(words)
+    if "--record" in kept:
+        place = kept.index("--record")
+        is_value = kept[place + 1 : place + 2] and not kept[place + 1].startswith("-")
+        del kept[place : place + (2 if is_value else 1)]
+    kept = [word for word in kept if word != "--json" and not word.startswith("--record=")]
+    return shlex.join([".venv/bin/python", "-m", "benchmarks", name, *kept])
+
+
+def normalised(figures: Any) -> Any:
+    """Rows by their names: a list of rows becomes a mapping, by the first column whose texts are
+    all different."""
+    if isinstance(figures, Mapping):
+        return {str(key): normalised(value) for key, value in figures.items()}
+    if not isinstance(figures, list | tuple):
+        is_plain = figures is None or isinstance(figures, int | float | str)
+        return figures if is_plain else str(figures)
+    if figures and all(isinstance(row, Mapping) for row in figures):
+        for column in figures[0]:
+            names = [row.get(column) for row in figures]
+            is_name = all(isinstance(name, str | int) for name in names)
+            if is_name and len(set(names)) == len(names):
+                rest = [{k: v for k, v in row.items() if k != column} for row in figures]
+                return {str(name): normalised(row) for name, row in zip(names, rest, strict=True)}
+    return [normalised(one) for one in figures]
+
+
+def machine() -> str:
+    """One line: cores, model, what they compute with, memory, GPU."""
+    listed = _output("lscpu", "--json")
+    told = {}
+    if listed:
+        told = {row["field"].rstrip(":"): row["data"] for row in _rows(json.loads(listed)["lscpu"])}
+    cores = len(os.sched_getaffinity(0))
+    flags = told.get("Flags", "").split()
+    features = list(dict.fromkeys(word for flag, word in _CPU_FEATURES.items() if flag in flags))
+    if "avx2" in flags and "AMX" not in features:
+        features.append("no AMX")
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    processor = f"{cores} cores of {told.get('Model name', 'an unknown processor')}"
+    with_features = f" ({', '.join(features)})" if features else ""
+    return f"{processor}{with_features}, {memory / 1e9:.0f} GB, {gpus() or 'no GPU'}"
+
+
+def gpus() -> str:
+    """The names of the NVIDIA GPUs."""
+    names = _output("nvidia-smi", "--query-gpu=name", "--format=csv,noheader")
+    return ", ".join(names.splitlines())
+
+
+def commit() -> str | None:
+    """The commit that is checked out, with `+` where a file of the code has changed."""
+    at = Path(__file__).parents[1]
+    head = _output("git", "-C", str(at), "rev-parse", "--short", "HEAD")
+    changed = _output("git", "-C", str(at), "status", "--porcelain", "--", ".", *_GENERATED)
+    return f"{head}{'+' if changed else ''}" if head else None
+
+
+def _rows(rows: Iterable[Mapping[str, Any]]) -> Iterable[Mapping[str, Any]]:
+    """lscpu nests its rows in some versions."""
+    for row in rows:
+        yield row
+        yield from _rows(row.get("children", ()))
+
+
+def _output(*words: str) -> str:
+    """What a program prints; "" where it is missing or fails."""
+    try:
+        done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,107 @@
+"""The decoder that an epoch's sample is spoken with, learned for the latents of that epoch.
+
+What the GPT learns moves its latents away from those that the base's decoder knows: with it, the
+samples of later epochs sound worse than the weights are. So before an epoch speaks, a decoder goes
+on learning from the person's clips for a small part of the epoch's time, from where the decoder of
+the epoch before ended.
+"""
+
+import logging
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from machine.devices.cuda_errors import GpuLost
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
+from train.dataset.dataset import Clip
+from xtts.voices import learned_decoder
+from xtts.voices.learned_decoder import LearnedDecoder, learned_for
+from xtts.voices.run_folder import RunFolder
+from xtts.workers.decoder_learning import STEPS
+from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
+
+log = logging.getLogger("train")
+
+# Of an epoch's seconds, so much goes into its decoder; but at least the seconds in which a small
+# model takes a dozen steps, and at most so many.
+SHARE_OF_EPOCH, FEWEST_SECONDS, MOST_SECONDS = 0.1, 3.0, 300.0
+# Other clips each epoch: each of them is a pass of the GPT.
+CLIPS_AN_EPOCH = 9
+
+
+def clips_to_learn_from(clips: Sequence[Clip], most: int) -> tuple[TranscribedClip, ...]:
+    """So many of the person's clips, by content: the same ones whatever they are called and however
+    they stand."""
+    taken = sorted(clips, key=lambda clip: clip.sha256)[:most]
+    return tuple(TranscribedClip(one.path, one.text, one.language) for one in taken)
+
+
+class EpochDecoders:
+    """Learns the decoder of one epoch after another. clips: of the person, to learn from;
+    reference: whose speaker embedding samples are spoken with."""
+
+    def __init__(self, run: RunFolder, clips: Sequence[TranscribedClip], reference: Path) -> None:
+        self._run = run
+        self._clips = clips
+        self._reference = reference
+
+    def learn(
+        self,
+        ask: Callable[[LearnDecoderRequest], DecoderLearned],
+        epoch: int,
+        checkpoint: Path,
+        sha256: str,
+        seconds: float,
+    ) -> None:
+        """Writes the decoder of an epoch that took so many seconds to learn. ask: has it learned
+        where samples are spoken. Any failure but GpuLost is a line in the log."""
+        tensors = self._run.decoder_path(epoch)
+        candidate = tensors.with_stem(f"unjudged_{tensors.stem}")
+        learned_decoder.remove(tensors)
+        try:
+            found = ask(
+                LearnDecoderRequest(
+                    clips=self._of_epoch(epoch),
+                    reference=self._reference,
+                    out=candidate,
+                    weights=checkpoint,
+                    share=1.0,
+                    steps=STEPS,
+                    budget_seconds=min(MOST_SECONDS, max(FEWEST_SECONDS, SHARE_OF_EPOCH * seconds)),
+                    start=self._before(epoch),
+                )
+            )
+            if found.steps and found.distance_after < found.distance_before:
+                os.replace(candidate, tensors)
+                written = Written(sha256_of(tensors), tensors.stat().st_size)
+                learned_decoder.write(tensors, _record(epoch, sha256, found, written))
+                log.info(
+                    "Decoder of epoch %d: %d steps in %.1f s, spectral distance %.3f to %.3f.",
+                    epoch, found.steps, found.seconds, found.distance_before, found.distance_after,
+                )  # fmt: skip
+        except GpuLost:
+            raise
+        except Exception as error:
+            log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
+        finally:
+            candidate.unlink(missing_ok=True)
+
+    def _of_epoch(self, epoch: int) -> tuple[TranscribedClip, ...]:
+        first = epoch * CLIPS_AN_EPOCH
+        count = min(CLIPS_AN_EPOCH, len(self._clips))
+        return tuple(self._clips[(first + i) % len(self._clips)] for i in range(count))
+
+    def _before(self, epoch: int) -> Path | None:
+        """Where the newest epoch before ended; None begins with the base's decoder."""
+        for earlier in sorted((one for one in self._run.epochs() if one < epoch), reverse=True):
+            if (found := learned_for(self._run, self._run.checkpoint_path(earlier))) is not None:
+                return found
+        return None
+
+
+def _record(epoch: int, sha256: str, found: DecoderLearned, written: Written) -> LearnedDecoder:
+    return LearnedDecoder(
+        epoch, 1.0, sha256, found.distance_before, found.distance_after, found.clips, found.steps,
+        file=written,
+    )  # fmt: skip
