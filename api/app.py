@@ -31,7 +31,7 @@ _SECURITY_SCHEMES = {
     "key": {
         "type": "http",
         "scheme": "bearer",
-        "description": "API_KEY of the service's settings; without one, no key is asked for.",
+        "description": "The setting API_KEY of the service. Without one, no key is required.",
     }
 }
 

@@ -24,7 +24,7 @@ class DatasetRequest(BaseModel):
         str,
         # The route says which there are, with those that the served voice has learned.
         Field(json_schema_extra={"pattern": LOCALE}, max_length=12,
-              description="What is spoken in the recordings: a code such as `en` or `pt-br`."),
+              description="The language of the recordings: a code such as `en` or `pt-br`."),
     ] = "en"  # fmt: skip
 
 
@@ -35,9 +35,9 @@ class RecordingRequest(BaseModel):
     name: Annotated[
         str,
         Field(min_length=1, max_length=MOST_FILE_NAME,
-              description="As the file is called; its ending says of what kind it is."),
+              description="The name of the file, whose ending is its format."),
     ]  # fmt: skip
-    bytes: Annotated[int, Field(ge=1, le=2**53, description="How many it has.")]
+    bytes: Annotated[int, Field(ge=1, le=2**53, description="The size of the file.")]
 
 
 class ClipRequest(BaseModel):
@@ -46,13 +46,13 @@ class ClipRequest(BaseModel):
     model_config = _STRICT
     text: Annotated[
         str | None,
-        Field(max_length=MOST_TEXT, description="What it says; null: as it was cut."),
+        Field(max_length=MOST_TEXT, description="The transcript; null: as it was cut."),
     ] = None
-    dropped: Annotated[bool, Field(description="Whether training leaves it out.")] = False
+    dropped: Annotated[bool, Field(description="Whether training leaves the clip out.")] = False
     sha256: Annotated[
         str | None,
-        Field(max_length=64, description="Of the clip that was heard: 409 where it is another "
-              "one by now."),
+        Field(max_length=64, description="The SHA-256 of the clip that was played: 409 if it has "
+              "changed."),
     ] = None  # fmt: skip
 
     @model_validator(mode="after")

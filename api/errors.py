@@ -1,7 +1,7 @@
 """Every HTTP error as one RFC 9457 body; on speech routes it carries OpenAI's `error` too.
 
-No path of this machine and no traceback is ever in one: sentences of other modules go through
-`without_paths`. What pydantic refuses is told in sentences for whoever sent the request.
+No body holds a path of this machine or a traceback: messages of other modules go through
+`without_paths`. Pydantic's errors are reworded for the client.
 """
 
 import logging
@@ -18,25 +18,25 @@ log = logging.getLogger("api")
 
 PROBLEM = "application/problem+json"
 _TITLES = {
-    400: "This cannot be done",
-    401: "A key is needed",
-    403: "Not from there",
-    404: "There is no such thing",
-    405: "Not with this method",
-    406: "Not in that form",
-    408: "The body came too slowly",
-    409: "Not in this state",
+    400: "Bad request",
+    401: "API key required",
+    403: "Origin not allowed",
+    404: "Not found",
+    405: "Method not allowed",
+    406: "Format not available",
+    408: "Request timeout",
+    409: "Conflict with the current state",
     411: "Too much",
     413: "Too much",
-    415: "Not this kind of body",
-    416: "Not within the file",
-    422: "Not with this input",
+    415: "Unsupported media type",
+    416: "Range not satisfiable",
+    422: "Invalid input",
     429: "Too many requests",
-    500: "A fault of the service",
+    500: "Internal error",
     503: "Not now",
-    507: "This cannot be kept",
+    507: "Storage failed",
 }
-# Where OpenAI's clients ask.
+# The paths of OpenAI's clients.
 _OPENAI = ("/v1/audio/", "/v1/models")
 # A slash that begins a word, and what follows it: /data/output/x.pt; our own addresses and C:\x
 # stay.
@@ -59,16 +59,16 @@ _KINDS = {
 }
 _PLAIN = {
     "missing": "is missing.",
-    "extra_forbidden": "is no field of this request. Leave it out.",
-    "string_unicode": "is no Unicode text.",
+    "extra_forbidden": "is not a field of this request. Leave it out.",
+    "string_unicode": "is not Unicode text.",
 }
 
 
 class APIError(HTTPException):
-    """Something that is not done, and why; becomes the response.
+    """A refused request with its reason; it becomes the response.
 
-    code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: which field.
-    An HTTPException, because FastAPI turns any other error while it reads a body into a 400.
+    code: a word for programs, such as `queue_full`; retry_after: whole seconds; param: the field.
+    It is an HTTPException because FastAPI turns any other error in reading a body into a 400.
     """
 
     def __init__(
@@ -96,13 +96,13 @@ class APIError(HTTPException):
 
 
 def closing() -> APIError:
-    """Of a service that ends: another one, or the next, may be asked."""
-    return APIError(503, "closing", "The service is being stopped.", retry_after=5)
+    """The refusal of a service that is stopping; the client can try another replica."""
+    return APIError(503, "closing", "The service is stopping.", retry_after=5)
 
 
 def starting() -> APIError:
-    """Of a service that has no voice yet, or none again."""
-    return APIError(503, "starting", "The speaking process is being started.", retry_after=2)
+    """The refusal of a service whose speaking process is not ready."""
+    return APIError(503, "starting", "The speaking process is starting.", retry_after=2)
 
 
 def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
@@ -112,7 +112,7 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
     state["refused"] = refusal.code
     body: dict[str, Any] = {
         "type": f"about:blank#{refusal.code}",
-        "title": _TITLES.get(refusal.status, "This is refused"),
+        "title": _TITLES.get(refusal.status, "Request refused"),
         "status": refusal.status,
         "detail": without_paths(refusal.detail),
         "code": refusal.code,
@@ -129,24 +129,24 @@ def response(refusal: APIError, scope: Mapping[str, Any]) -> JSONResponse:
 
 
 async def answer_refusal(request: Request, error: Exception) -> JSONResponse:
-    """FastAPI's handler of Refusal."""
+    """FastAPI's handler of APIError."""
     assert isinstance(error, APIError)
     return response(error, request.scope)
 
 
 async def answer_http(request: Request, error: Exception) -> JSONResponse:
-    """What the framework refuses by itself: an unknown path or method."""
+    """Answers what the framework refuses by itself: an unknown path or method."""
     status = int(getattr(error, "status_code", 500))
     detail = str(getattr(error, "detail", "")) or _TITLES.get(status, "")
     if status in (404, 405) and _is_route(request, f"/v1{request.url.path}"):
         status = 404
-        detail = f"There is nothing at this address; its like is /v1{request.url.path}."
+        detail = f"There is nothing at this path. Did you mean /v1{request.url.path}?"
     elif status == 404:
-        detail = "There is nothing at this address; /openapi.json lists what there is."
+        detail = "There is nothing at this path. /openapi.json lists the paths."
     elif status == 405:
-        detail = f"This address takes {' and '.join(sorted(_allowed(request)))}."
+        detail = f"This path takes {' and '.join(sorted(_allowed(request)))}."
     elif status == 400:
-        detail = "The body is not what its Content-Type says."
+        detail = "The body does not match its Content-Type."
     found = response(APIError(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
         found.headers[name] = value
@@ -180,7 +180,7 @@ def _num_literal(route: Any) -> int:
 
 
 async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
-    """A body or parameter that is not what the schema asks for: the first fault, in words."""
+    """Answers a body or parameter that does not match the schema, with its first error."""
     faults: list[Any] = list(getattr(error, "errors", list)())
     first = faults[0] if faults else {"loc": (), "msg": "it cannot be read", "type": "invalid"}
     where = [str(part) for part in first["loc"][1:]]
@@ -195,15 +195,15 @@ async def answer_invalid(request: Request, error: Exception) -> JSONResponse:
     kind = request.headers.get("content-type", "").lower()
     if first["type"] == "missing" and "json" in kind and _takes_a_form(request):
         status, code, param = 415, "unsupported_media_type", None
-        detail = "Send a form, as HTML pages and `curl -d` do: this route takes no JSON."
+        detail = "This route takes a form and no JSON. Send a form, as `curl -d` does."
     elif param is None and isinstance(first.get("input"), bytes):
         status, code = 415, "unsupported_media_type"
-        detail = "Send JSON, and say so: `Content-Type: application/json`."
+        detail = "Send JSON with the header `Content-Type: application/json`."
     return response(APIError(status, code, detail, param=param), request.scope)
 
 
 def _takes_a_form(request: Request) -> bool:
-    """Whether this route takes no JSON, by the document."""
+    """Whether /openapi.json describes a form and no JSON for this route."""
     path = getattr(request.scope.get("route"), "path", "")
     operation = request.app.openapi()["paths"].get(path, {}).get(request.method.lower(), {})
     content = operation.get("requestBody", {}).get("content", {})
@@ -211,15 +211,17 @@ def _takes_a_form(request: Request) -> bool:
 
 
 async def answer_fault(request: Request, error: Exception) -> JSONResponse:
-    """A fault of ours: its traceback into the log, its number to the caller."""
+    """Answers an unexpected error: the log gets its traceback, the client its request id."""
     request_id = request.scope.get("state", {}).get("request_id", "")
     log.error("Request %s failed.", request_id, exc_info=error)
-    told = APIError(500, "internal", "The service failed at this; its log tells more.")
+    told = APIError(
+        500, "internal", "The service failed. Its log has the details under this request's id."
+    )
     return response(told, request.scope)
 
 
 def without_paths(text: str) -> str:
-    """A sentence with its paths cut down to the name of the file."""
+    """The text with each path reduced to its file name."""
     return _PATH.sub(lambda found: found[0].rstrip("/").rsplit("/", 1)[-1] or "/", text)
 
 
@@ -239,12 +241,12 @@ def sentence(fault: Mapping[str, Any], param: str | None) -> str:
     if kind in ("missing", "extra_forbidden", "string_unicode"):
         return f"{param} {_PLAIN[kind]}"
     if param == "voice" and kind in ("string_type", "model_attributes_type", "model_type"):
-        return f'voice must be a text, or {{"id": "…"}}; it is {shown(fault.get("input"))}.'
+        return f'voice must be a text, or {{"id": "…"}}, not {shown(fault.get("input"))}.'
     if kind == "string_too_short":
         return f"{param} is empty; at least {found['min_length']} character is needed."
     if kind == "string_too_long":
         length = len(str(fault.get("input", "")))
-        return f"{param} has {length:,} characters; at most {found['max_length']:,} are taken."
+        return f"{param} has {length:,} characters; at most {found['max_length']:,} are allowed."
     value = shown(fault.get("input"))
     if kind == "literal_error":
         return f"{param} is {value}; allowed are {found['expected']}."
@@ -260,13 +262,13 @@ def sentence(fault: Mapping[str, Any], param: str | None) -> str:
 def _of_body(kind: str, found: Mapping[str, Any]) -> str:
     if kind == "json_invalid":
         why = str(found.get("error", "")).rstrip(".")
-        return f"The body is no JSON: {why[:1].lower()}{why[1:]}."
+        return f"The body is not JSON: {why[:1].lower()}{why[1:]}."
     if kind == "missing":
         return "The request has no body."
     return 'The body must be a JSON object, such as {"input": "Good morning."}.'
 
 
 def shown(value: Any) -> str:
-    """A value as its writer knows it, cut where it is long."""
+    """A value as the client wrote it, shortened if it is long."""
     text = repr(value)
     return text if len(text) <= _LONGEST_SHOWN else text[: _LONGEST_SHOWN - 1] + "…"

@@ -42,7 +42,12 @@ class Events:
         if self._closed:
             raise closing()
         if len(self.listeners) >= MOST_LISTENERS:
-            raise APIError(503, "too_many_listeners", "Too many listen already.", retry_after=5)
+            raise APIError(
+                503,
+                "too_many_listeners",
+                "Too many clients listen to events already.",
+                retry_after=5,
+            )
         queue: asyncio.Queue[bytes | None] = asyncio.Queue(_MOST_WAITING)
         self.listeners.add(queue)
         return self._from(queue, first)

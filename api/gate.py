@@ -1,9 +1,9 @@
 """The gate that every request passes: origin, connections, API key, body size, HEAD.
 
-Plain ASGI, so that a client's going away is seen by the routes.
+It is plain ASGI, so that routes notice a client that disconnects.
 
-A browser sends requests for any page that is open in it, unasked, with the reader's network behind
-it: to this machine, to the home network. So a page must be the service's own, or be named in
+A browser sends requests for any open page, with access to the reader's machine and home network.
+A page must therefore be the service's own, or be named in
 API_ALLOWED_ORIGINS.
 """
 
@@ -26,9 +26,9 @@ from api.errors import APIError, closing, response
 from api.http.connections import OVER_LIMIT
 from api.metrics import ServiceMetrics
 
-# Open without a key: the page asks for it, and probes have none.
+# Open without a key: the page asks for the key, and probes have none.
 OPEN = frozenset({"/", "/livez", "/readyz"})
-# What tells others how the service is: answered whatever the number of connections.
+# The state of the service: answered whatever the number of connections.
 PROBES = frozenset({"/livez", "/readyz", "/metrics"})
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _UPLOAD_RETRY_SECONDS = 5
@@ -36,14 +36,14 @@ _EXPOSED_HEADERS = [
     "Retry-After", "X-Cut-Pieces", "X-Faulty-Pieces", "X-Ignored-Fields", "X-Model", "X-Request-Id",
     "X-Respoken-Pieces", "X-Sample-Rate",
 ]  # fmt: skip
-# What a browser says of the page that asks (https://www.w3.org/TR/fetch-metadata): its own, or
-# nobody's, as when a person types the address.
+# Sec-Fetch-Site (https://www.w3.org/TR/fetch-metadata) of allowed pages: the service's own, or
+# none, as when a person types the address.
 _OWN_SITES = frozenset({"same-origin", "none"})
 
 
 @dataclass(frozen=True)
 class BodyKind:
-    """What a body may be. places: how many may arrive at once; None is any number."""
+    """The limits of a body. places: how many may arrive at once; None is no limit."""
 
     what: str
     most_bytes: int
@@ -171,7 +171,7 @@ class Gate:
     def _refused(self, scope: Scope) -> APIError | None:
         path = scope["path"]
         if scope["state"].get(OVER_LIMIT) and path not in PROBES:
-            text = "Too many requests are being answered. Close connections that are not needed."
+            text = "Too many requests are open. Close connections that you do not need."
             return APIError(503, "too_many_connections", text, retry_after=1)
         if path in OPEN or path.startswith("/page/"):
             return None
@@ -185,7 +185,7 @@ class Gate:
             await response(_too_large(kind), scope)(scope, receive, send)
             return
         if kind.places is not None and self._arriving[kind] >= kind.places:
-            text = f"{kind.places} {kind.what} are being uploaded already."
+            text = f"{kind.places} {kind.what} are already being uploaded. Try again later."
             refusal = APIError(503, "uploads_full", text, retry_after=_UPLOAD_RETRY_SECONDS)
             await response(refusal, scope)(scope, receive, send)
             return
@@ -217,8 +217,10 @@ class Gate:
 
 
 class _BoundedBody:
-    """Counts the bytes of a body as they arrive, and the seconds that they take: a length that is
-    said may be a lie, and a body may come a byte a minute."""
+    """Counts the bytes of a body as they arrive, and the seconds that they take.
+
+    The declared length can be wrong, and a body can arrive at a byte a minute.
+    """
 
     def __init__(self, receive: Receive, kind: BodyKind) -> None:
         self._receive = receive
@@ -228,13 +230,15 @@ class _BoundedBody:
         self._whole = False
 
     async def __call__(self) -> Message:
-        if self._whole:  # only a disconnect can come now, at any time
+        if self._whole:  # only a disconnect can follow
             return await self._receive()
         try:
             async with asyncio.timeout(max(0.0, self._end - time.monotonic())):
                 message = await self._receive()
         except TimeoutError:
-            raise APIError(408, "slow_body", "The body did not arrive in time.") from None
+            raise APIError(
+                408, "slow_body", "The body did not arrive within the time limit."
+            ) from None
         self._bytes += len(message.get("body", b""))
         if self._bytes > self._kind.most_bytes:
             raise _too_large(self._kind)
@@ -243,20 +247,22 @@ class _BoundedBody:
 
 
 def _too_large(kind: BodyKind) -> APIError:
-    return APIError(413, "too_large", f"The body has more than {kind.most_bytes:,} bytes.")
+    return APIError(
+        413, "too_large", f"The body is larger than the limit of {kind.most_bytes:,} bytes."
+    )
 
 
 def refuse_key(key: str | None, headers: Headers) -> APIError | None:
-    """401 unless the key, where there is one, was sent; compared in constant time."""
+    """401 unless the request has the right key, compared in constant time; None without a key."""
     if key is None:
         return None
     kind, _, given = headers.get("authorization", "").partition(" ")
     is_bearer, given = kind.lower() == "bearer", given.strip()
     if hmac.compare_digest(given.encode(), key.encode()) and is_bearer:
         return None
-    text = "Send the key as `Authorization: Bearer …`."
+    text = "An API key is required. Send it as `Authorization: Bearer …`."
     if is_bearer and given:
-        text = "This is not the service's key, which is the API_KEY of its settings."
+        text = "The API key is wrong. It is the API_KEY of the service's settings."
     return APIError(401, "unauthorized", text)
 
 
@@ -266,14 +272,14 @@ def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) 
     host = headers.get("host", "")
     if _foreign(headers, method, path, host, rules):
         text = (
-            "A page of another site may not ask for this. API_ALLOWED_ORIGINS in the service's "
-            "settings names the pages that may."
+            "Pages of other sites may not send this request. The setting API_ALLOWED_ORIGINS of "
+            "the service names the pages that may."
         )
         return APIError(403, "foreign_origin", text)
     if not rules.has_key and not _private(host) and _name(host) not in rules.hosts:
         text = (
-            "Without a key this is answered only under an address or a local name. To serve it "
-            "under a name of your own, set API_KEY, or name the host in API_ALLOWED_HOSTS."
+            "Without an API key the service answers only to an IP address or a local name. Set "
+            "API_KEY, or add this host name to API_ALLOWED_HOSTS."
         )
         return APIError(403, "foreign_host", text)
     return None
@@ -311,7 +317,7 @@ def _welcome(origin: str, host: str, rules: OriginRules) -> bool:
 
 
 def _private(host: str) -> bool:
-    """Whether no public name leads here: a site that points its name at this machine would."""
+    """Whether the host is an address or a local name, which no other site can point here."""
     name = _name(host)
     try:
         ipaddress.ip_address(name)
@@ -321,7 +327,7 @@ def _private(host: str) -> bool:
 
 
 def _name(host: str) -> str:
-    """The host's name without its port; what cannot be read as one stays as it is."""
+    """The host name without its port; an unreadable one stays as it is."""
     try:
         return (urlsplit(f"//{host}").hostname or "").rstrip(".").lower()
     except ValueError:

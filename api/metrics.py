@@ -18,19 +18,19 @@ class ServiceMetrics:
         counter = partial(Counter, registry=registry)
         gauge = partial(Gauge, registry=registry)
         histogram = partial(Histogram, registry=registry, buckets=_SECONDS)
-        self.requests = counter("tts_requests", "Requests to speak, by status.", ["code"])
+        self.requests = counter("tts_requests", "Speech requests, by status.", ["code"])
         self.refusals = counter(
-            "tts_refusals", "Requests of any kind that were refused, by status and code.",
+            "tts_refusals", "Refused requests of any kind, by status and code.",
             ["status", "code"],
         )  # fmt: skip
         self.streams_cut = counter(
-            "tts_streams_cut", "Streams that ended in the middle, by code.", ["code"]
+            "tts_streams_cut", "Streams that ended early, by code.", ["code"]
         )
         self.cut_pieces = counter(
-            "tts_cut_pieces", "Pieces of text that ran to the model's code limit without an end."
+            "tts_cut_pieces", "Pieces of text that reached the model's code limit."
         )
         self.faulty_pieces = counter(
-            "tts_faulty_pieces", "Pieces of text that did not end as they should, by how.",
+            "tts_faulty_pieces", "Pieces of text that did not end correctly, by outcome.",
             ["ending"],
         )  # fmt: skip
         self.respoken_pieces = counter(
@@ -41,21 +41,23 @@ class ServiceMetrics:
             "tts_connections_closed", "Connections that the service closed, by reason.", ["reason"]
         )
         self.duration = histogram(
-            "tts_request_duration_seconds", "From a request to its last byte."
+            "tts_request_duration_seconds", "Time from a request to its last byte."
         )
-        self.queue_depth = gauge("tts_queue_depth", "Requests that wait.")
-        self.queue_wait = histogram("tts_queue_wait_seconds", "From a request to its turn.")
+        self.queue_depth = gauge("tts_queue_depth", "Requests that wait for their turn.")
+        self.queue_wait = histogram("tts_queue_wait_seconds", "Time from a request to its turn.")
         self.audio_seconds = counter("tts_audio_seconds", "Sound spoken.")
-        self.rtf = gauge("tts_rtf", "Seconds of computing for a second of sound; the last one.")
+        self.rtf = gauge(
+            "tts_rtf", "Seconds of computing for a second of audio, of the last request."
+        )
         self.fallbacks = counter(
-            "tts_fallback", "Changes of the device that were not asked for.",
+            "tts_fallback", "Fallbacks to another device than the configured one.",
             ["from", "to", "reason_code"],
         )  # fmt: skip
-        self.device = gauge("tts_device_info", "1 for what computes now.", ["device", "provider"])
-        self.restarts = gauge(
-            "tts_gpu_worker_restarts_total", "How often the speaking process was started again."
+        self.device = gauge(
+            "tts_device_info", "1 for the device and provider in use.", ["device", "provider"]
         )
-        self.ready = gauge("tts_ready", "1 when it has spoken within a minute.")
+        self.restarts = gauge("tts_gpu_worker_restarts_total", "Restarts of the speaking process.")
+        self.ready = gauge("tts_ready", "1 if the service has spoken within the last minute.")
 
     def text(self) -> bytes:
         """The exposition format."""

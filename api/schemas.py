@@ -365,17 +365,17 @@ _PROBLEM = {
 PROBLEMS: dict[int | str, dict[str, Any]] = {
     status: {**_PROBLEM, "description": words}
     for status, words in {
-        400: "It cannot be done, or is not JSON.",
-        401: "A key is needed.",
-        403: "A page of another site asked.",
-        404: "There is no such thing.",
-        408: "The body came too slowly.",
-        409: "Not in this state.",
+        400: "The request is wrong, or its body is not JSON.",
+        401: "The API key is missing or wrong.",
+        403: "The request comes from a page of another site.",
+        404: "It does not exist.",
+        408: "The body did not arrive within the time limit.",
+        409: "The current state does not allow it.",
         413: "The body is too large.",
-        415: "Not this kind of body.",
-        422: "It cannot be understood.",
+        415: "The body has the wrong media type.",
+        422: "The input is invalid.",
         429: "Too many requests.",
-        500: "A fault of the service; its log tells more.",
+        500: "The service failed. Its log has the details.",
         503: "Not now.",
         507: "It could not be written: the disk is full, or the folder is not writable.",
     }.items()

@@ -113,8 +113,8 @@ class AppState:
         caller = request if isinstance(request, str) else self.caller(request)
         if seconds := self.rate.take(caller, time.monotonic()):
             text = (
-                f"More than {self.rate.per_minute} requests a minute, where {UNIT_CHARACTERS} "
-                "characters begun count as one."
+                f"More than {self.rate.per_minute} requests a minute, counting {UNIT_CHARACTERS} "
+                "characters, or part of them, as one."
             )
             raise APIError(429, "rate_limited", text, retry_after=int(seconds) + 1)
         return caller
@@ -131,8 +131,8 @@ class AppState:
         if new and len(self._unused) < _MOST_UNUSED:
             self._unused.update(new)
             log.info(
-                "A request has fields that are not used here: %s. The header X-Ignored-Fields "
-                "names them; API_STRICT=on refuses them.", ", ".join(new),
+                "A request has fields without effect: %s. The response header X-Ignored-Fields "
+                "names them. API_STRICT=on refuses them.", ", ".join(new),
             )  # fmt: skip
 
     def measure(self) -> None:

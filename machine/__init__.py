@@ -1,1 +1,4 @@
-"""This computer: settings, storage, devices, ONNX Runtime, and the doctor. Knows no model."""
+"""This computer: settings, storage, devices, ONNX Runtime and the doctor.
+
+Nothing in this package knows the model.
+"""

@@ -1,14 +1,11 @@
-"""SotaqueError: the root of every error that a user can fix, with its exit code.
+"""SotaqueError: the base of every error that a user can fix, with its exit code.
 
-    SotaqueError                exit 2      the sentence says what, the value seen, what to do
-    ├── raised by xtts.*        audio, bundle, settings, text, model, worker, atomic
-    └── raised by train.*       dataset, features, checkpoints, learner
-
-Entry points print the sentence without a traceback and exit with `exit_code`.
+Its text says what is wrong, the value seen, and what to do. Entry points print the text without a
+traceback and exit with `exit_code`.
 """
 
 
 class SotaqueError(Exception):
-    """A fault with a sentence for the person who can mend it."""
+    """An error whose text tells the user how to fix it."""
 
     exit_code: int = 2

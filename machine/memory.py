@@ -1,9 +1,8 @@
-"""Returns freed memory to the system; limits oneDNN's cache; tells the address space in use.
+"""Returns freed memory to the system and limits oneDNN's cache.
 
-glibc keeps freed blocks below 32 MB for later; at full size a trainer that only waits for its
-sample would hold gigabytes that the process speaking it needs. The pages of a mapped file count as
-ours for as long as nobody says that they were read for the last time. And oneDNN keeps the code
-that it made for every shape.
+glibc keeps freed blocks below 32 MB for later use. At full size a trainer that waits for its sample
+would hold gigabytes that the speaking process needs. The pages of a mapped file count as used until
+the process gives them back. And oneDNN caches the code that it generates for every shape.
 """
 
 import contextlib
@@ -14,64 +13,69 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-# The vocoder's four widths are 196 layers; the rest is for references and very short sentences.
+# The vocoder's four widths have 196 layers; the rest is for references and very short sentences.
 _KEPT_SHAPES = 320
 
 
 def limit_onednn_cache() -> None:
-    """Has oneDNN keep the code of as many layers' shapes as speaking comes back to, not of 1,024:
-    sentences of 48 lengths below 0.7 s brought 0.13 GB in place of 0.43 at full size. To be called
-    before torch computes; ONEDNN_PRIMITIVE_CACHE_CAPACITY says otherwise."""
+    """Limits oneDNN's cache to the 320 layer shapes that speaking reuses, instead of 1,024.
+
+    At full size, sentences of 48 lengths below 0.7 s then add 0.13 GB instead of 0.43 GB. Call it
+    before torch computes. An ONEDNN_PRIMITIVE_CACHE_CAPACITY that is already set stays.
+    """
     os.environ.setdefault("ONEDNN_PRIMITIVE_CACHE_CAPACITY", str(_KEPT_SHAPES))
 
 
 def trim_heap() -> None:
-    """Returns freed memory to the system; where the C library cannot, nothing happens."""
+    """Returns freed memory to the system, if the C library can."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
 
 
 def address_space_bytes() -> int:
-    """What this process has mapped: what RLIMIT_AS counts."""
+    """The address space that this process has mapped, as RLIMIT_AS counts it."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * mmap.PAGESIZE
 
 
 def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]:
-    """Libraries in a process's memory map (/proc/self/maps) whose name is `wanted`: name -> every
-    path that it came from."""
-    found: dict[str, set[str]] = {}
+    """The libraries in a process's memory map (/proc/self/maps) whose name matches `wanted`.
+
+    Returns:
+        Name -> every path from which it is loaded.
+    """
+    libraries: dict[str, set[str]] = {}
     for line in maps.splitlines():
         _, slash, path = line.partition("/")
         name = path.rpartition("/")[2]
         if wanted.match(name):
-            found.setdefault(name, set()).add(slash + path)
-    return {name: sorted(paths) for name, paths in sorted(found.items())}
+            libraries.setdefault(name, set()).add(slash + path)
+    return {name: sorted(paths) for name, paths in sorted(libraries.items())}
 
 
 @dataclass(frozen=True)
 class MappedFiles:
-    """Where files are mapped into this process: (first address, behind the last)."""
+    """The address ranges of files mapped into this process: (first address, end)."""
 
     ranges: tuple[tuple[int, int], ...]
 
     @staticmethod
     def look(maps: Path = Path("/proc/self/maps")) -> "MappedFiles":
-        """Data only, no code; nothing where the system does not tell."""
+        """Reads the ranges of data, without code; none if the system does not list them."""
         try:
             lines = maps.read_text(encoding="utf-8", errors="replace").splitlines()
         except OSError:
             return MappedFiles(())
-        found = []
+        ranges = []
         for fields in (line.split(maxsplit=5) for line in lines):
             if len(fields) == 6 and fields[5].startswith("/") and "x" not in fields[1]:
                 first, last = fields[0].split("-")
-                found.append((int(first, 16), int(last, 16)))
-        return MappedFiles(tuple(found))
+                ranges.append((int(first, 16), int(last, 16)))
+        return MappedFiles(tuple(ranges))
 
     def forget(self, address: int, num_bytes: int) -> bool:
-        """Gives back pages that were read from a file and never written; they are read again when
-        they are looked at. Memory that no file stands behind is left alone: False."""
+        """Gives back pages that were read from a file and never written; the next access reads them
+        again. Returns False, and does nothing, if the memory is not backed by a file."""
         for first, last in self.ranges:
             if first <= address and address + num_bytes <= last:
                 begin = address - address % mmap.PAGESIZE

@@ -1,18 +1,18 @@
-"""Child processes: start, ask with a time limit, kill the group, keep stderr, die with the parent.
+"""Child processes: start, time limit, kill the group, keep stderr, die with the parent.
 
-A child gets a process group of its own, so that what it started is killed with it. A driver that
-hangs holds its caller in the kernel, where not even SIGKILL reaches: such a child is left behind,
-and the result says that it hung.
+Each child has its own process group, so that its own children are killed with it. A call into a
+hanging driver cannot be interrupted, not even by SIGKILL: such a child is left behind, and the
+result says that it hung.
 
-Four ways to use one:
-    ask_once            a child that gives one answer as JSON and ends
+Four ways to use a child:
+    ask_once            a child that returns one answer as JSON and ends
     run_with_timeout    any other program that runs to its end
-    JsonLineProcess     a worker that answers requests: one JSON object a line, each way
+    JsonLineProcess     a worker that answers requests: one JSON object per line, each way
     ChildProcess        anything else that runs beside this process
 
-asyncio starts its children itself (`api.engine.child`, `api.voices.recordings`), with `kill_group`
-and `StderrFile` from here. Two children stand apart: the watchdog (`train.resilience.heartbeat`)
-shares the trainer's group, so that Ctrl-Z stops both, and imports nothing of ours.
+asyncio starts its own children (`api.engine.child`, `api.voices.recordings`) and uses `kill_group`
+and `StderrFile`. The watchdog (`train.resilience.heartbeat`) is different: it shares the trainer's
+process group, so that Ctrl-Z stops both, and imports no module of Sotaque.
 """
 
 import contextlib
@@ -36,9 +36,9 @@ from machine.text import last_line, printable
 
 log = logging.getLogger(__name__)
 
-# What a killed child gets to be gone; one inside a driver's call needs longer than anybody waits.
+# How long to wait for a killed child. One inside a hanging driver call may never end.
 REAP_SECONDS = 2.0
-# A worker holds a model; returning gigabytes to the system takes longer.
+# A worker holds a model, and returning gigabytes to the system takes longer.
 _REAP_WORKER_SECONDS = 5.0
 _KEPT_BYTES = 1 << 20
 _STDERR_KEPT_BYTES = 4096
@@ -47,13 +47,16 @@ _PR_SET_PDEATHSIG = 1
 
 @dataclass(frozen=True)
 class ProcessResult:
-    """The output of a program, without control characters: it can be shown on a terminal as it is.
+    """The result of a program. Its output has no control characters and is safe for a terminal.
 
     Attributes:
-        code: Its exit status, negative for a signal; None = it hung, or could not be started, and
-            `fault` says which.
-        hung: It was still running at the time limit; `out` and `errors` are what it wrote before.
-        answer: Of `ask_once`, as JSON; None = it gave none, and `last_error` says why.
+        code: Exit status, negative for a signal; None if it hung or could not be started.
+        out, errors: stdout and stderr; of a program that hung, what it wrote until then.
+        seconds: How long it ran.
+        fault: Why `code` is None; "" otherwise.
+        hung: Whether it was still running at the time limit.
+        answer: The JSON value that `ask_once` received; None if there was none, and `last_error`
+            says why.
     """
 
     code: int | None
@@ -66,7 +69,7 @@ class ProcessResult:
 
     @property
     def last_error(self) -> str:
-        """Why it failed, in a line: the fault or the signal that ended it, or its last line on
+        """Why it failed, in one line: the fault, the signal that ended it, or the last line of its
         stderr."""
         last = last_line(self.errors)
         if self.code is not None and self.code < 0:
@@ -82,34 +85,37 @@ def ask_once(
     *,
     request: Any = None,
 ) -> ProcessResult:
-    """Runs a child that gives one answer and ends; never raises, never waits past the limit.
+    """Runs a child that returns one answer; never raises, never waits past the limit.
 
-    The child reads its request with `json.load(sys.stdin)`, calls `reserve_stdout` before it
-    imports what may print there, and gives its answer with `write_json_line`:
+    The child reads its request with `json.load(sys.stdin)`. It calls `reserve_stdout` before it
+    imports anything that may print, and returns its answer with `write_json_line`:
 
-        found = ask_once(module_command("package.child"), 90.0, request={"device": "cuda:0"})
-        if found.answer is None:
-            raise SomethingFailed(f"The device could not be measured: {found.last_error}.")
+        reply = ask_once(module_command("package.child"), 90.0, request={"device": "cuda:0"})
+        if reply.answer is None:
+            raise SomethingFailed(f"The device could not be measured: {reply.last_error}.")
 
     Args:
-        request: What the child finds on stdin, as JSON; None leaves stdin empty.
+        command: The child's command.
+        limit_seconds: Its time limit.
+        environ: Its environment; None is this process's.
+        request: A JSON value for the child's stdin; None leaves stdin empty.
 
     Returns:
-        Its `answer`: the last line on stdout, as JSON, where the child ended with status 0. Without
-        one, `last_error` says why and is never empty: it hung, could not be started, was ended by a
-        signal, said so on stderr, or wrote no JSON.
+        The result. Its `answer` is the last line of stdout, parsed as JSON, if the child ended with
+        status 0. Without an answer, `last_error` is never empty: the child hung, could not be
+        started, was ended by a signal, failed with a message, or wrote no JSON.
     """
     given = b"" if request is None else json.dumps(request).encode()
-    found = run_with_timeout(command, limit_seconds, environ, given=given)
-    if found.code != 0:
-        fault = found.fault or ("" if found.last_error else f"exit status {found.code}")
-        return replace(found, fault=fault)
+    result = run_with_timeout(command, limit_seconds, environ, given=given)
+    if result.code != 0:
+        fault = result.fault or ("" if result.last_error else f"exit status {result.code}")
+        return replace(result, fault=fault)
     try:
-        answer = json.loads(found.out.strip().splitlines()[-1])
+        answer = json.loads(result.out.strip().splitlines()[-1])
     except (IndexError, ValueError):
         answer = None
     fault = "no JSON as its answer" if answer is None else ""
-    return replace(found, answer=answer, fault=fault)
+    return replace(result, answer=answer, fault=fault)
 
 
 def run_with_timeout(
@@ -119,13 +125,13 @@ def run_with_timeout(
     *,
     given: bytes = b"",
 ) -> ProcessResult:
-    """Runs a program in a process group of its own; never raises, never waits past the limit.
+    """Runs a program in its own process group; never raises, never waits past the limit.
 
-    Ctrl-C kills the program too, and is raised again here. given: what it finds on stdin.
+    Ctrl-C kills the program too, and is raised again here. given: the content of its stdin.
     """
     started = time.monotonic()
-    # Files, not pipes: what was written before a hang is there, and a child that cannot be killed
-    # holds no end of anything that is read here.
+    # Files instead of pipes: output from before a hang is kept, and a child that cannot be killed
+    # does not block a reader.
     with _memory_file(given) as stdin, _memory_file() as out, _memory_file() as errors:
         try:
             child = subprocess.Popen(
@@ -140,7 +146,7 @@ def run_with_timeout(
             child.wait(limit_seconds)
         except subprocess.TimeoutExpired:
             hung = True
-        finally:  # after Ctrl-C as well: its group is not the terminal's, which signals only ours
+        finally:  # after Ctrl-C too: the terminal does not signal the child's process group
             end_group(child, REAP_SECONDS)
         return ProcessResult(
             None if hung else child.returncode,
@@ -153,19 +159,19 @@ def run_with_timeout(
 
 
 def kill_group(pid: int) -> None:
-    """SIGKILL to a process group, also after its leader has ended: what it started would stay."""
+    """Sends SIGKILL to a process group, even if its leader has ended: children may still run."""
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
 
 
 def end_group(child: "subprocess.Popen[bytes]", reap_seconds: float) -> None:
-    """Kills a child with its group and waits so long for it; one that stays is left behind."""
+    """Kills a child with its group and waits for `reap_seconds`; a child that stays is left."""
     kill_group(child.pid)
     try:
         child.wait(reap_seconds)
     except subprocess.TimeoutExpired:
-        log.warning("Process %d does not end; it hangs in a driver call.", child.pid)
-        child.returncode = -signal.SIGKILL  # nobody waits for it any more
+        log.warning("Process %d does not end: it hangs in a driver call.", child.pid)
+        child.returncode = -signal.SIGKILL  # so that nothing waits for it any more
 
 
 class StderrFile:
@@ -179,11 +185,11 @@ class StderrFile:
         return self._file.fileno()
 
     def last_line(self) -> str:
-        """As the function `last_line`, of what was written last."""
+        """The last line that is not blank, at most 300 characters of it; "" if there is none."""
         return last_line(self.tail())
 
     def tail(self) -> str:
-        """What was written last, at most 4 kB."""
+        """The last 4 kB."""
         return _tail(self._file, _STDERR_KEPT_BYTES)
 
     def close(self) -> None:
@@ -194,13 +200,14 @@ class StderrFile:
 class ChildProcess:
     """A child that runs beside this process.
 
-    It dies with the thread that started it when it calls `die_with_parent`, or is started by
+    It dies with the thread that started it if it calls `die_with_parent` or is started with
     `module_command`.
 
     Args:
+        command: Its command.
         environ: Its environment; None is this process's.
-        pipes: stdin and stdout are pipes to this process; else they are closed.
-        keep_stderr: Its stderr is kept for `last_error`; else it is discarded.
+        pipes: Whether stdin and stdout are pipes to this process; otherwise they are closed.
+        keep_stderr: Whether its stderr is kept for `last_error`; otherwise it is discarded.
 
     Raises:
         OSError: It cannot be started.
@@ -233,25 +240,25 @@ class ChildProcess:
 
     @property
     def user_seconds(self) -> float:
-        """The processor's time that it has used by itself so far; 0 where that is not known."""
+        """The CPU time that it has spent in user mode; 0 if unknown."""
         with contextlib.suppress(OSError, IndexError):
             stat = Path(f"/proc/{self.pid}/stat").read_text(encoding="utf-8", errors="replace")
-            # Behind its name, which may hold anything: field 14 of proc(5).
+            # Field 14 of proc(5); the fields start after the name, which may hold spaces.
             return int(stat.rpartition(")")[2].split()[11]) / os.sysconf("SC_CLK_TCK")
         return 0.0
 
     def wait(self, limit_seconds: float) -> int | None:
-        """Waits for its end. Returns as `code`."""
+        """Waits for its end and returns `code`."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self._process.wait(limit_seconds)
         return self.code
 
     def last_error(self) -> str:
-        """The last line on its stderr, before `end`; "" where that is discarded."""
+        """The last line of its stderr; "" if that is discarded. Call it before `end`."""
         return self._errors.last_line() if self._errors else ""
 
     def end(self) -> None:
-        """Kills it and what it started."""
+        """Kills it and its own children."""
         end_group(self._process, _REAP_WORKER_SECONDS)
         for pipe in (self._process.stdin, self._process.stdout):
             if pipe is not None:
@@ -264,7 +271,7 @@ class ChildProcess:
 class JsonLineProcess(ChildProcess):
     """A worker that reads a JSON object per line from stdin and answers with one on stdout.
 
-    Its side takes stdout by `reserve_stdout`. Arguments as `ChildProcess`.
+    The worker calls `reserve_stdout`. Arguments as for `ChildProcess`.
     """
 
     def __init__(
@@ -294,8 +301,8 @@ class JsonLineProcess(ChildProcess):
         """Waits for the next line.
 
         Raises:
-            TimeoutError: None came in time; it can be waited for again.
-            EOFError: The worker has ended, or what it wrote is not a JSON object.
+            TimeoutError: No line arrived in time; you can call it again.
+            EOFError: The worker has ended, or did not write a JSON object.
         """
         try:
             message = json.loads(self._line(limit_seconds))
@@ -313,7 +320,7 @@ class JsonLineProcess(ChildProcess):
             while b"\n" not in self._received:
                 if not selector.select(max(0.0, end - time.monotonic())):
                     raise TimeoutError
-                # Past Python's own buffer, which the selector does not see.
+                # Bypass Python's buffer, which the selector does not see.
                 chunk = os.read(self._process.stdout.fileno(), 1 << 16)
                 if not chunk:
                     raise EOFError
@@ -327,25 +334,25 @@ class JsonLineProcess(ChildProcess):
 
 
 def die_with_parent(parent: int) -> None:
-    """Has the kernel kill this process when its parent dies, in whatever way.
+    """Makes the kernel kill this process when its parent dies.
 
-    The parent is the thread that started this process (prctl(2)): it must live as long.
+    The parent is the thread that started this process (prctl(2)), so that thread must keep running.
     """
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:  # it died before we asked
+    if os.getppid() != parent:  # it died before the call
         os._exit(1)
 
 
 def reserve_stdout() -> BinaryIO:
-    """Returns stdout for the answers; whatever libraries print goes to stderr from now on."""
+    """Returns stdout for the answers and redirects everything that libraries print to stderr."""
     answers = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     return answers
 
 
 def write_json_line(answers: BinaryIO, message: Mapping[str, Any]) -> None:
-    """One answer to `ask_once`, or of a `JsonLineProcess`."""
+    """Writes one answer to `ask_once` or `JsonLineProcess`."""
     answers.write(json.dumps(message).encode() + b"\n")
     answers.flush()
 
@@ -363,10 +370,10 @@ def main() -> None:
 
 
 def _memory_file(content: bytes = b"") -> IO[bytes]:
-    """An unnamed file in memory, as the doctor also runs programs on a full disk."""
+    """An unnamed file in memory, because the doctor must work on a full disk."""
     try:
         file: IO[bytes] = os.fdopen(os.memfd_create("child"), "w+b")
-    except (OSError, AttributeError):  # not Linux, or forbidden by a sandbox
+    except (OSError, AttributeError):  # not on Linux, or in a sandbox
         file = tempfile.TemporaryFile()  # noqa: SIM115 - the caller closes it
     file.write(content)
     file.seek(0)
@@ -378,7 +385,7 @@ def _tail(file: IO[bytes], most_bytes: int) -> str:
 
 
 def _read(file: IO[bytes], start: int, most_bytes: int) -> str:
-    # Not by seek: a child that still runs shares the position, and writes there.
+    # pread instead of seek: a child that still runs shares the file position.
     text = os.pread(file.fileno(), most_bytes, start).decode("utf-8", errors="replace")
     return text.replace("\r\n", "\n").replace("\r", "\n")
 

@@ -1,15 +1,15 @@
-"""Commands that fix a machine: driver, build of torch, build of ONNX Runtime."""
+"""Commands that fix a machine: the driver, the build of torch, the build of ONNX Runtime."""
 
 import re
 from collections.abc import Sequence
 
 # CUDA major -> oldest driver branch that runs it. docs.nvidia.com/deploy/cuda-compatibility
 OLDEST_DRIVER = {13: 580, 12: 525, 11: 450}
-# What TORCH_BACKEND offers, the newest first, with the architectures of torch 2.11's wheels.
+# The values of TORCH_BACKEND, newest first, with the architectures of torch 2.11's wheels.
 _SINCE_TURING = ("sm_75", "sm_80", "sm_86", "sm_90", "sm_100", "sm_120")
 _SINCE_MAXWELL = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 BACKENDS = {"cu130": (13, _SINCE_TURING), "cu126": (12, _SINCE_MAXWELL)}
-CPU_ONLY = "Set DEVICE=cpu: training and speaking then leave this GPU alone."
+CPU_ONLY = "Set DEVICE=cpu: training and speaking then do not use this GPU."
 REBOOT = "Reboot."
 INSTALL_LIBRARIES = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
 _DRIVER_OF = {
@@ -23,7 +23,7 @@ _DRIVER_OF = {
 
 
 def get_driver(system: Sequence[str], inside: bool) -> str:
-    """The line that installs or renews NVIDIA's driver; inside a container it is the host's."""
+    """The command that installs or updates NVIDIA's driver; in a container, advice for the host."""
     if inside:
         return "On the host, not in this container: install or update NVIDIA's driver, and reboot."
     for name in system:
@@ -33,25 +33,25 @@ def get_driver(system: Sequence[str], inside: bool) -> str:
 
 
 def use_backend(name: str, inside: bool) -> str:
-    """The line that changes the build of torch."""
+    """The command that changes the build of torch."""
     if inside:
         return f"Write TORCH_BACKEND={name} into .env, then: docker compose build"
     return f"echo TORCH_BACKEND={name} >> .env && make install"
 
 
 def replace_builds(installed: str, wanted: str) -> str:
-    """The line that puts one build in the place of all that are there."""
+    """The command that replaces all installed builds by one."""
     return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
 
 
 def missing_library(message: str) -> str:
-    """The file that the loader, or ONNX Runtime in its words, did not find; "" for none."""
+    """The library that a loader's error reports as missing; "" for none."""
     named = re.search(r"(lib[\w.+-]+\.so[.\d]*): cannot open", message)
     return named[1] if named else ""
 
 
 def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str:
-    """The newest build that this driver and all these GPUs run, "" for none."""
+    """The newest build that this driver and all these GPUs support; "" for none."""
     branch = branch_of(driver)
     for name, (major, architectures) in BACKENDS.items():
         runs = all(has_code_for(one, architectures) for one in capabilities)
@@ -63,8 +63,8 @@ def fitting_backend(driver: str, capabilities: Sequence[tuple[int, int]]) -> str
 def has_code_for(capability: tuple[int, int], architectures: Sequence[str]) -> bool:
     """Whether a build with these architectures has a kernel for a GPU.
 
-    Machine code (sm_86) runs on its major from its minor on, an accelerated one (sm_90a) on exactly
-    its own; PTX (compute_90) is compiled for anything newer.
+    Machine code (sm_86) runs on the same major version from its minor version on. An accelerated
+    one (sm_90a) runs only on its own version. PTX (compute_90) compiles for anything newer.
     """
     for name in architectures:
         kind, _, number = name.partition("_")
@@ -81,12 +81,12 @@ def has_code_for(capability: tuple[int, int], architectures: Sequence[str]) -> b
 
 
 def branch_of(driver: str) -> int | None:
-    """550 of "550.54.14"; None for what is no version."""
-    found = re.match(r"(\d+)\.", driver)
-    return int(found[1]) if found else None
+    """The branch of a driver version: 550 for "550.54.14"; None if it is not a version."""
+    match = re.match(r"(\d+)\.", driver)
+    return int(match[1]) if match else None
 
 
 def major_of(cuda: str) -> int | None:
-    """13 of "13.0"."""
-    found = re.match(r"(\d+)", cuda)
-    return int(found[1]) if found else None
+    """The major version of CUDA: 13 for "13.0"; None if it is not a version."""
+    match = re.match(r"(\d+)", cuda)
+    return int(match[1]) if match else None

@@ -1,4 +1,4 @@
-"""Text for a terminal: sizes, tables, wrapped lines, and programs' output without control codes."""
+"""Text for a terminal: sizes, tables, wrapped lines, and output without control characters."""
 
 import re
 import textwrap
@@ -6,27 +6,26 @@ from collections.abc import Sequence
 
 WIDTH = 100
 _LINE_CHARACTERS = 300
-# Colours and other commands to a terminal (ECMA-48), then every control character but the tab and
-# the newline.
+# Escape sequences of a terminal (ECMA-48), and control characters other than tab and newline.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
 def size_words(num_bytes: float) -> str:
-    """0.3 MB, 120 MB, 1.9 GB."""
+    """A size in words: 0.3 MB, 120 MB, 1.9 GB."""
     if num_bytes >= 1e9:
         return f"{num_bytes / 1e9:.1f} GB"
     return f"{num_bytes / 1e6:.{1 if num_bytes < 1e7 else 0}f} MB"
 
 
 def gigabytes(num_bytes: float) -> str:
-    """0.06 GB, 2.4 GB, 68 GB: two digits that count."""
+    """A size with two significant digits: 0.06 GB, 2.4 GB, 68 GB."""
     amount = num_bytes / 1e9
     return f"{amount:.{2 if amount < 1 else 1 if amount < 10 else 0}f} GB"
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """A line a row, its cells in columns two spaces apart."""
+    """One line per row, with columns two spaces apart."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
@@ -35,7 +34,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
-    """Lines of at most 100 characters behind `indent`, the first one behind `first`."""
+    """Wraps text to 100 characters; `first` replaces the indent of the first line."""
     return textwrap.wrap(
         " ".join(text.split()), WIDTH, initial_indent=indent if first is None else first,
         subsequent_indent=indent, break_long_words=False, break_on_hyphens=False,
@@ -43,7 +42,7 @@ def wrapped(text: str, indent: str = "", first: str | None = None) -> list[str]:
 
 
 def printable(text: str) -> str:
-    """Without what would move the cursor, colour the screen or ring; lines and tabs stay."""
+    """The text without escape sequences and control characters; newlines and tabs stay."""
     return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 

@@ -127,7 +127,7 @@ def _among_others(voice: Any, lines: list[str], temperature: float | None) -> It
     """Four at once, every second one whole; hashed by who said it."""
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    batcher = voice.crowd(4)
+    batcher = voice.batcher(4)
     waiting = [
         (f"{number}/{seed}", SynthesisRequest(
             line, "en", seed, temperature, whole=bool(number % 2)

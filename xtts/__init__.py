@@ -84,7 +84,7 @@ def load_voice(
     from xtts.voices.base_models import BundleError
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
-    files = find_voice(VoiceSpec.asked(
+    files = find_voice(VoiceSpec.from_arguments(
         name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
     ))  # fmt: skip
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)

@@ -36,8 +36,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     except SotaqueError as error:
         print(error, file=sys.stderr)
         if getattr(arguments, "json", False):
-            told = {"schema": 1, "exit_code": error.exit_code, "error": str(error)}
-            print(json.dumps(told, indent=2, ensure_ascii=False))
+            content = {"schema": 1, "exit_code": error.exit_code, "error": str(error)}
+            print(json.dumps(content, indent=2, ensure_ascii=False))
         return error.exit_code
 
 
@@ -100,10 +100,10 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _seconds(text: str) -> float:
-    found = float(text)
-    if not 0.1 <= found < 1e9:
+    seconds = float(text)
+    if not 0.1 <= seconds < 1e9:
         raise argparse.ArgumentTypeError(f"{text}: 0.1 seconds or more are needed")
-    return found
+    return seconds
 
 
 def _monitor(arguments: argparse.Namespace) -> int:
@@ -161,7 +161,7 @@ def _speak(arguments: argparse.Namespace) -> int:
     language, seed = arguments.language, arguments.seed
     asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
     # The licence was agreed to when the files were fetched, or the checkpoint was trained.
-    files = find_voice(VoiceSpec.asked(
+    files = find_voice(VoiceSpec.from_arguments(
         arguments.voice, reference=arguments.reference, base=arguments.base,
         latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
     ))  # fmt: skip
@@ -218,15 +218,13 @@ def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path:
 
 def _endings(pieces: "Sequence[SpokenPiece]") -> str:
     """What is to be told of a speech that did not end as it should, or took several attempts."""
-    told = [
+    faults = [
         f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
         for piece in pieces
         if piece.faulty
     ]
-    if told:
-        return (
-            f"; {len(told)} of {len(pieces)} pieces did not end as they should: {', '.join(told)}"
-        )
+    if faults:
+        return f"; {len(faults)} of {len(pieces)} pieces ended badly: {', '.join(faults)}"
     if again := sum(piece.attempts > 1 for piece in pieces):
         return f"; {again} of {len(pieces)} pieces were spoken again"
     return ""
@@ -256,10 +254,10 @@ def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
     if arguments.text is not None:
         return [(arguments.text, out)]
     try:
-        found = arguments.lines.read_text(encoding="utf-8").splitlines()
+        content = arguments.lines.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
-    texts = [line.strip() for line in found if line.strip()]
+    texts = [line.strip() for line in content if line.strip()]
     if not texts:
         raise SotaqueError(f"--lines {arguments.lines} holds no sentence; write one a line.")
     if arguments.out is not None:

@@ -76,21 +76,21 @@ def path(name: str, value: "str | os.PathLike[str]") -> Path:
     if not isinstance(plain, str) or not plain:
         raise _refused(name, value, "a path (str or pathlib.Path)")
     try:
-        found = Path(plain).expanduser()
-        found.exists()
+        resolved = Path(plain).expanduser()
+        resolved.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, "~nobody", a NUL byte
         raise ArgumentError(f"{name} is {shown(value)}, which is no usable path: {error}") from None
-    return found
+    return resolved
 
 
 def shown(value: object) -> str:
     """A value in a message, cut where it is long."""
     try:
-        found = repr(value)
+        written = repr(value)
     except ValueError:  # Python writes no integer of more than 4,300 digits
         return f"a very large {type(value).__name__}"
-    found = found.encode(errors="backslashreplace").decode()
-    return found if len(found) <= _SHOWN_CHARACTERS else found[: _SHOWN_CHARACTERS - 1] + "…"
+    written = written.encode(errors="backslashreplace").decode()
+    return written if len(written) <= _SHOWN_CHARACTERS else written[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 def _within(value: Any, bounds: Bounds) -> bool:

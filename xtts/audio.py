@@ -125,8 +125,8 @@ def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
     """`[..., samples]` in float32 at another rate, by the windowed sinc that Coqui uses too."""
     if from_rate == to_rate:
         return waveform
-    found: Tensor = _windowed_sinc(from_rate, to_rate)(waveform)
-    return found
+    resampled: Tensor = _windowed_sinc(from_rate, to_rate)(waveform)
+    return resampled
 
 
 # Between most rates a filter is some 100 kB, between the oddest that are read 27 MB.
@@ -190,8 +190,8 @@ def _filterbank(
     """Triangles on the HTK mel scale, `[bands, fft_size // 2 + 1]`."""
     from torchaudio.functional import melscale_fbanks
 
-    found: Tensor = melscale_fbanks(fft_size // 2 + 1, low, high, bands, rate, norm, "htk")
-    return found.t().contiguous()
+    filters: Tensor = melscale_fbanks(fft_size // 2 + 1, low, high, bands, rate, norm, "htk")
+    return filters.t().contiguous()
 
 
 def _unreadable(path: Path, reason: str) -> str:

@@ -98,7 +98,7 @@ def find(dataset: UploadedDataset, name: str) -> IndexedClip:
     """Raises APIError (404)."""
     found = index(dataset).get(name)
     if found is None:
-        raise APIError(404, "no_clip", "That dataset has no clip of that name.", param="clip")
+        raise APIError(404, "no_clip", "The dataset has no clip of that name.", param="clip")
     return found
 
 
@@ -106,7 +106,7 @@ def sound(dataset: UploadedDataset, name: str) -> Path:
     """The file of a clip. Raises APIError (404)."""
     path = dataset.clips / "wavs" / f"{find(dataset, name).name}.wav"
     if not path.is_file():
-        raise APIError(404, "no_clip", "The sound of that clip is not there.", param="clip")
+        raise APIError(404, "no_clip", "The audio of that clip is missing.", param="clip")
     return path
 
 
@@ -122,7 +122,7 @@ def correct(
     with changing(dataset):
         clip = find(dataset, name)
         if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
-            told = "The dataset was cut again meanwhile, and this is another clip now."
+            told = "The dataset was cut again, so this is another clip now. Load the clips again."
             raise APIError(409, "other_clip", told, param="sha256")
         corrections = read_corrections(dataset)
         before = corrections.pop(clip.key, None)
@@ -209,7 +209,7 @@ def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
         return {}
     except (OSError, ValueError, TypeError, KeyError) as error:
         # Never taken for none: the next change would write over them.
-        text = "The corrections of this dataset cannot be read. Mend or remove corrections.json."
+        text = "corrections.json of this dataset cannot be read. Repair or remove it."
         raise APIError(507, "not_kept", text) from error
 
 

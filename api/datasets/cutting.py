@@ -75,11 +75,11 @@ class CutQueue:
         with changing(dataset, uncut=True):
             found = uploads.recordings(dataset)
             if not any(one.whole for one in found):
-                text = "There is nothing to cut yet: no recording has arrived whole."
+                text = "There is nothing to cut yet: no recording is complete."
                 raise APIError(409, "no_recording", text)
             if unfinished := [one.name for one in found if not one.whole]:
                 text = (
-                    f"{len(unfinished)} recordings have not arrived whole, such as "
+                    f"{len(unfinished)} recordings are incomplete, such as "
                     f"{unfinished[0]}. Send the rest, or delete them."
                 )
                 raise APIError(409, "unfinished_recording", text)
@@ -123,7 +123,7 @@ class CutQueue:
                         await self._cut(found)
                         continue
                 except (APIError, WriteError, OSError) as error:
-                    log.error("The queue of cuts cannot go on: %s", error)
+                    log.error("The queue of cuts has stopped: %s", error)
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
         finally:
@@ -169,7 +169,7 @@ class CutQueue:
             state, message = await self._ran(dataset, command)
             await asyncio.to_thread(self._end, dataset, state, message)
         except asyncio.CancelledError:
-            text = "The service was stopped; the next one goes on where the cut had come to."
+            text = "The service was stopped. After a restart the cut continues from there."
             await asyncio.shield(
                 asyncio.to_thread(_write_state, dataset, state="queued", message=text)
             )
@@ -218,7 +218,7 @@ class CutQueue:
                 await self._listen(child)
                 await child.wait()
         except TimeoutError:
-            return "failed", f"It was ended after {MOST_SECONDS / 3600:g} hours."
+            return "failed", f"The cut was ended at the limit of {MOST_SECONDS / 3600:g} hours."
         finally:
             kill_group(child.pid)
             with contextlib.suppress(asyncio.CancelledError):
@@ -226,7 +226,7 @@ class CutQueue:
             said = errors.tail()
             errors.close()
         if self._stopped:
-            return "stopped", "Stopped. Cut again, and it goes on from there."
+            return "stopped", "Stopped. Cut again to continue from there."
         assert child.returncode is not None
         return outcome(child.returncode, said)
 
@@ -261,7 +261,7 @@ def _unqueue(dataset: UploadedDataset) -> bool:
         return False
     with changing(dataset):
         if found := is_queued(dataset):
-            text = "Stopped. Cut again, and it goes on from there."
+            text = "Stopped. Cut again to continue from there."
             write_job(dataset, state="stopped", ended=now(), message=text)
     return found
 
@@ -293,9 +293,9 @@ def outcome(code: int, said: str) -> tuple[str, str]:
     words = without_paths(words[-_LONGEST_MESSAGE:])
     if code in (2, 74) and words:
         return "failed", words
-    again = "What was heard so far is kept: cut again, and it goes on from there."
+    again = "The progress is kept: cut again to continue from there."
     if code < 0 or code in (130, 137, 143):
-        return "failed", f"The cut was killed, perhaps for want of memory. {again}"
+        return "failed", f"The cut was killed, perhaps because memory ran out. {again}"
     return "failed", f"The cut ended with exit code {code}. {words} {again}".replace("  ", " ")
 
 

@@ -102,7 +102,7 @@ class Datasets:
         """An empty dataset. Raises APIError where there are too many, or none can be written."""
         with shared_folder.changing(self.folder):
             if len(self.all()) >= MOST_DATASETS:
-                text = f"There are {MOST_DATASETS} datasets already. Delete one."
+                text = f"There are already {MOST_DATASETS} datasets, the limit. Delete one."
                 raise APIError(409, "too_many_datasets", text)
             identity = self._made(name)
             made = UploadedDataset(self.folder / identity, identity, name, language, now())
@@ -168,13 +168,13 @@ def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]
         if not (dataset.folder / "dataset.json").is_file():
             raise _no_dataset()
         if uncut and is_queued(dataset):
-            text = "The dataset is being cut, or waits for it. Wait, or stop the cut."
+            text = "The dataset is being cut or waits to be cut. Wait, or stop the cut."
             raise APIError(409, "being_cut", text, retry_after=5)
         yield
 
 
 def _no_dataset() -> APIError:
-    text = "There is no dataset of that id; /v1/datasets lists them."
+    text = "There is no dataset of that id. /v1/datasets lists them."
     return APIError(404, "no_dataset", text, param="dataset")
 
 

@@ -81,7 +81,7 @@ def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording
     """Raises APIError (404), the same for an id that cannot be one."""
     found = _read(dataset, identity)
     if found is None:
-        text = "That dataset has no recording of that id."
+        text = "The dataset has no recording of that id."
         raise APIError(404, "no_recording", text, param="recording")
     return found
 
@@ -98,21 +98,21 @@ def announce(
         APIError: It is of no kind that is read, another one has its name, or there is no room.
     """
     if not ending_of(name):
-        text = f"{shown(name)} is no recording by its ending; read are {', '.join(ENDINGS)}."
+        text = f"{shown(name)} is not a recording by its ending. Use {', '.join(ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
     with changing(dataset):
         known = recordings(dataset)
         if same := next((one for one in known if one.name == name), None):
             if same.bytes != num_bytes:
                 text = (
-                    f"Another recording of {same.bytes:,} bytes is called {shown(name)} here. "
-                    "Delete it first, or give this one another name."
+                    f"Another recording of {same.bytes:,} bytes is already called {shown(name)}. "
+                    "Delete it first, or rename this one."
                 )
                 raise APIError(409, "other_recording", text, param="name")
             _finish(same)
             return same
         if len(known) >= MOST_RECORDINGS:
-            text = f"A dataset holds at most {MOST_RECORDINGS} recordings."
+            text = f"A dataset can hold at most {MOST_RECORDINGS} recordings."
             raise APIError(409, "too_many_recordings", text)
         check_room(datasets, num_bytes, most_bytes)
         folder, taken = dataset.folder / "recordings", {one.id for one in known}
@@ -131,15 +131,15 @@ def check_room(datasets: Datasets, num_bytes: int, most_bytes: int) -> None:
     used, announced = space(datasets)
     if used + announced + num_bytes > most_bytes:
         text = (
-            f"Datasets take {used + announced:,} bytes, {num_bytes:,} more are asked for, and "
-            f"{most_bytes:,} are allowed. Delete what is not needed, or raise DATASETS_MAX_GB."
+            f"Datasets take {used + announced:,} bytes. This upload needs {num_bytes:,} more, and "
+            f"{most_bytes:,} are allowed. Delete data, or raise DATASETS_MAX_GB."
         )
         raise APIError(507, "no_space", text)
     free = shutil.disk_usage(datasets.folder).free
     if num_bytes + announced + KEPT_FREE_BYTES > free:
         text = (
-            f"The disk has {free:,} bytes left; {num_bytes + announced:,} are to come, and "
-            f"{KEPT_FREE_BYTES:,} stay free for what else is written. Free some space."
+            f"The disk has {free:,} bytes left. Uploads need {num_bytes + announced:,}, and "
+            f"{KEPT_FREE_BYTES:,} stay free. Free some space."
         )
         raise APIError(507, "no_space", text)
 
@@ -184,7 +184,7 @@ class Arrival:
     def _write(self, piece: bytes) -> None:
         size = os.fstat(self._file).st_size
         if size + len(piece) > self._recording.bytes:
-            text = f"More than the {self._recording.bytes:,} bytes that were announced arrive."
+            text = f"The upload is longer than the announced {self._recording.bytes:,} bytes."
             raise APIError(409, "longer_than_announced", text)
         if shutil.disk_usage(self._recording.folder).free < KEPT_FREE_BYTES + len(piece):
             raise _disk_full(size)
@@ -214,7 +214,7 @@ class Arrival:
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            text = "A piece of this recording is arriving already. Send one after the other."
+            text = "Another piece of this recording is arriving. Send one piece at a time."
             raise APIError(409, "upload_busy", text, retry_after=1) from None
         except OSError:
             return  # a file system without locks: the offsets are compared all the same
@@ -223,10 +223,10 @@ class Arrival:
         size = os.fstat(self._file).st_size
         if self._recording.whole:
             self._recording.part.unlink(missing_ok=True)
-            text = "The recording is whole; nothing more is taken."
+            text = "The recording is already complete."
             raise APIError(409, "wrong_offset", text)
         if offset != size:
-            text = f"{size:,} bytes of the recording have arrived; send on from there."
+            text = f"{size:,} bytes of the recording have arrived. Continue from there."
             raise APIError(409, "wrong_offset", text)
 
 
@@ -278,10 +278,10 @@ def check_text(content: bytes) -> None:
     try:
         found = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
-        text = f"The text is not UTF-8 (byte {error.start:,}). Save it as UTF-8, without a format."
+        text = f"The text is not UTF-8 (byte {error.start:,}). Save it as plain text in UTF-8."
         raise APIError(422, "not_a_text", text) from error
     if "\0" in found:
-        text = "The text holds NUL characters, as no text does. Save it as plain text in UTF-8."
+        text = "The text holds NUL characters. Save it as plain text in UTF-8."
         raise APIError(422, "not_a_text", text)
 
 
@@ -321,9 +321,9 @@ def _finish(recording: UploadedRecording) -> None:
 
 def _disk_full(received: int) -> APIError:
     text = (
-        f"The disk is full, but for {KEPT_FREE_BYTES:,} bytes that are kept for what else is "
-        f"written. {received:,} bytes of the recording have arrived and stay: free some space, "
-        "and send on from there."
+        f"The disk is full, but for {KEPT_FREE_BYTES:,} bytes that stay free. "
+        f"{received:,} bytes of the recording have arrived and are kept. Free some space, "
+        "and continue from there."
     )
     return APIError(507, "no_space", text)
 

@@ -168,7 +168,9 @@ async def read_sound(name: str, parts: Shared) -> Response:
     """A sound that was spoken within the last ten minutes."""
     wav = parts.kept_sounds.find(name)
     if wav is None:
-        raise APIError(404, "no_sound", "That sound is no longer kept, or never was. Speak again.")
+        raise APIError(
+            404, "no_sound", "That audio does not exist, or is no longer kept. Generate it again."
+        )
     return Response(wav, media_type="audio/wav", headers={"Cache-Control": "no-store"})
 
 

@@ -51,10 +51,10 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     caller = parts.check_rate(request)
     told = {name: _told(name, request, fields) for name in TtsFields.model_fields}
     if told["speaker_wav"] or told["style_wav"]:
-        text = "No file of the server is a voice here: upload it, and name it as speaker_id."
+        text = "Files of the server are not voices here. Upload one, and name it as speaker_id."
         raise APIError(400, "unsupported", text, param="speaker_wav")
     if not told["text"].strip():
-        text = "text is missing: send it in the address, in a form, or as a header."
+        text = "text is missing. Send it in the URL, in a form, or as a header."
         raise APIError(422, "invalid_request", text, param="text")
     speaking.check_length(told["text"])
     ask = SynthesisRequest(told["text"], told["language_id"])

@@ -43,7 +43,7 @@ async def list_models(parts: Shared) -> ModelList:
 async def read_model(model: str, parts: Shared) -> ModelRow:
     """One model; the dated names of OpenAI's too."""
     if model != OWN_MODEL and not _OPENAI_NAME.fullmatch(model):
-        text = f"There is no model {shown(model)}; /v1/models lists them."
+        text = f"There is no model {shown(model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")
     return ModelRow(**_row(model, parts))
 

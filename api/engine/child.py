@@ -34,8 +34,8 @@ _REASONS = {
     "not_finite": (503, "not_finite"),
     "internal": (500, "internal"),
 }
-# A request with more sound than this unread (30 s of PCM16 at 24 kHz) gets no turn until its caller
-# has read some. It is longer than a turn is waited for: who plays while reading hears no gap.
+# A request with more unread audio than this (30 s of PCM16 at 24 kHz) gets no turn until its caller
+# has read some. It exceeds the wait for a turn, so a caller that plays as it reads has no gap.
 _UNREAD_BYTES = 30 * 2 * 24_000
 
 
@@ -94,7 +94,9 @@ class SpeakingProcess:
         try:
             answer = await asyncio.wait_for(future, seconds)
         except TimeoutError:
-            raise APIError(503, "hang", "The speaking process did not answer in time.") from None
+            raise APIError(
+                503, "hang", "The speaking process did not answer within the time limit."
+            ) from None
         finally:
             self._asked.pop(name, None)
         if answer["say"] == "failed":
@@ -131,7 +133,7 @@ class SpeakingProcess:
                 silent = time.monotonic() - self._heard
                 if silent > (hang_seconds if self.ready else start_seconds):
                     doing = "speaking" if self.ready else "getting ready"
-                    text = f"It was silent for {silent:.0f} s while {doing}, and was ended."
+                    text = f"It sent nothing for {silent:.0f} s while {doing}, and was ended."
                     self._fault = WorkerFailed("hang", text)
                     break
                 tick()
@@ -157,7 +159,7 @@ class SpeakingProcess:
                     heard(header, body)
         except (frames.FrameError, KeyError, TypeError) as error:
             self._fault = WorkerFailed(
-                "garbled", f"It wrote what is not the protocol ({type(error).__name__}).",
+                "garbled", f"Its output is not the protocol ({type(error).__name__}).",
                 of_device=False,
             )  # fmt: skip
 
@@ -185,7 +187,7 @@ class SpeakingProcess:
         last = self._errors.last_line()
         self._errors.close()
         if not exited:
-            tail = f" It said last: {last}" if last else ""
+            tail = f" Its last output: {last}" if last else ""
             return WorkerFailed("crashed", f"It closed its output and did not end.{tail}")
         return death(
             code if code is not None else 0, last, oom_killed=oom_kills() > self._oom_kills
@@ -251,14 +253,14 @@ class SpeechStream(QueuedRequest):
         return self._unread > _UNREAD_BYTES
 
     def put(self, chunk: bytes) -> None:
-        """More sound, for a caller who is still there."""
+        """Adds a chunk of audio, unless the caller has left."""
         if not self.over:
             self.num_bytes += len(chunk)
             self._unread += len(chunk)
             self._chunks.put_nowait(chunk)
 
     def end(self, refusal: APIError | None = None) -> None:
-        """No more sound, and why if it is not all."""
+        """Ends the audio; refusal: why it is incomplete."""
         if not self.over:
             self.over = True
             self._chunks.put_nowait(refusal)

@@ -1,7 +1,7 @@
 """Sends requests to the speaking process, streams audio back, restarts the process if it dies.
 
-A process that has died, or said nothing for too long, is replaced by one that computes where the
-machine, looked at again, is good for it. Lives in the event loop; computes nothing.
+A process that dies or hangs is replaced. The new one computes on the device that a new look at the
+machine recommends. The engine lives in the event loop and computes nothing.
 """
 
 import asyncio
@@ -96,7 +96,7 @@ class Engine:
         opened beside the served one."""
         if self.how.compute.low_memory or self.how.compute.backend == "onnx":
             setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
-            text = f"With {setting} no second voice is opened. Serve the epoch to hear it."
+            text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
         # What kills the process with one voice need not kill it with another.
         source = f"{voice.name}/{recording or ''}"
@@ -121,7 +121,7 @@ class Engine:
         """The caller has gone: out of the queue, or out of the child within one step."""
         if spoken.over:
             return
-        spoken.end(APIError(503, "cancelled", "The caller has gone."))
+        spoken.end(APIError(503, "cancelled", "The caller has disconnected."))
         speaks = spoken.name in self.waiting.speaking
         if self.child and (speaks or spoken.paused):
             self.child.send({"do": "cancel", "id": spoken.name})
@@ -291,7 +291,7 @@ class Engine:
         now = time.monotonic()
         self.previews.expire(now)
         for job in self.waiting.expired(now):
-            text = f"It was not this request's turn within {self.limits.deadline:g} s."
+            text = f"The request got no turn within {self.limits.deadline:g} s. Try again later."
             again = self.waiting.retry_seconds(job.caller, now, self.limits.guess)
             self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
 
@@ -379,16 +379,16 @@ class Engine:
                 try:
                     self.child = await self._started()
                 except OSError as error:
-                    self._lost(WorkerFailed("crashed", f"It cannot be started: {error}."))
+                    self._lost(WorkerFailed("crashed", f"It cannot start: {error}."))
                     continue
                 why = await self._run(self.child)
-                log.warning("The speaking process is gone (%s): %s", why.reason_code, why)
+                log.warning("The speaking process has ended (%s): %s", why.reason_code, why)
                 self._lost(why)
         finally:
             self.close_queue()
             self.cut_off()
             if (child := self.child) is not None:
-                self._lost(WorkerFailed("closing", "The service is being stopped."))
+                self._lost(WorkerFailed("closing", "The service is stopping."))
                 await child.kill()
                 await child.end()
 
@@ -402,7 +402,7 @@ class Engine:
             self.metrics.fallbacks.labels(before.device, found.device, found.reason_code).inc()
         slots = self.limits.slots or (4 if found.device == "cpu" else 16)
         self.waiting.slots = slots
-        log.info("Starts to speak: %s", self.condition.message)
+        log.info("Speaking process: %s", self.condition.message)
         return await SpeakingProcess.start(
             (*how.command, "--slots", str(slots), *found.compute.command_line()),
             clean_libraries=found.compute.clean_libraries,

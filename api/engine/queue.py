@@ -1,6 +1,6 @@
 """The request queue: rate limits, a bound, fairness between callers, deadly requests.
 
-Pure: the time is given, nothing is waited for.
+Pure: the time is an argument, and nothing waits.
 """
 
 import bisect
@@ -412,10 +412,10 @@ def digest_of(ask: SynthesisRequest, recording: str) -> str:
 def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
     """Why a request is not taken in."""
     if no.code == "deadly_input":
-        text = "This input has ended the speaking process twice and is not spoken any more."
+        text = "This input ended the speaking process twice, so it is refused."
         return APIError(422, no.code, text, param="input")
     if no.code == "too_late":
-        text = f"There are too many in front for a turn within {limits.deadline:g} s."
+        text = f"The queue is too long for a turn within {limits.deadline:g} s."
     else:
-        text = f"{limits.queue} requests wait already, and this caller has its share of them."
+        text = f"{limits.queue} requests already wait, and this caller has its share of the queue."
     return APIError(503, no.code, text, retry_after=no.retry_seconds)

@@ -75,7 +75,7 @@ def place(
     if len(recent) > MOST_ON_GPU and wish != "cpu":
         minutes = int(WINDOW_SECONDS // 60)
         return ComputePlacement(
-            on_cpu, f"The GPU failed {len(recent)} times in {minutes} minutes; the last time: "
+            on_cpu, f"The GPU failed {len(recent)} times in {minutes} minutes. The last reason: "
             f"{happened.last}", happened.last_code or "gpu_fault",
         )  # fmt: skip
     try:
@@ -157,15 +157,15 @@ class EngineCondition:
         """What an operator reads."""
         found, parts = self.found, []
         if self.placed is None:
-            parts.append("The speaking process is being started.")
+            parts.append("The speaking process is starting.")
             if self.happened.last:
-                parts.append(f"The one before ended: {self.happened.last.rstrip('.')}.")
+                parts.append(f"The previous one ended: {self.happened.last.rstrip('.')}.")
         if self.problem:
             parts.append(f"{self.problem.rstrip('.')}.")
         if self.placed:
             # The child only gets the device; why that is the CPU is known here.
             why = str(self.placed["message"])
-            why = why or (found.reason if found else "that is what was asked for")
+            why = why or (found.reason if found else "as configured")
             parts.append(f"ONNX Runtime computes on {self.placed['device']}: {why.rstrip('.')}.")
         elif found is not None:
             where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"

@@ -1,7 +1,7 @@
 """The voices that are open: the served one, and beside it one preview of an epoch.
 
-One at a time, so that memory is bounded: whoever wants another one waits until nobody speaks with
-this one. It is closed when nobody has asked for it for a while.
+Only one preview is open at a time, which bounds the memory. Another one waits until no request uses
+it. A preview that is not requested for a while is closed.
 """
 
 import asyncio
@@ -53,7 +53,7 @@ class OpenedVoiceState:
         """Why it speaks but not as itself, and the code of that; empty where it does."""
         if self.own_voice:
             return "", ""
-        return "This voice has no recording of its own: ask for an uploaded voice", "no_reference"
+        return "This voice has no recording of its own: use an uploaded voice", "no_reference"
 
 
 class PreviewSlot:
@@ -90,7 +90,7 @@ class PreviewSlot:
         """The voice, opened; it is not closed inside. Raises APIError where it cannot be opened, or
         others speak with another one for too long."""
         if self._waiting >= self._limits.queue:
-            text = f"{self._limits.queue} requests wait already to hear an epoch."
+            text = f"{self._limits.queue} requests already wait to hear an epoch. Try again later."
             raise APIError(503, "queue_full", text, retry_after=5)
         self._waiting += 1
         try:
@@ -115,7 +115,7 @@ class PreviewSlot:
                     self._changing.release()
                     raise
         except TimeoutError:
-            text = "Another epoch is being heard; one at a time is open beside the served voice."
+            text = "Another epoch is in use. Only one can be open beside the served voice."
             raise APIError(503, "preview_busy", text, retry_after=5) from None
 
     async def _opened(self, voice: VoiceTarget) -> OpenedVoiceState:

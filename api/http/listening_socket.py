@@ -15,8 +15,8 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise SotaqueError(
-            f"API_HOST={host} is no address of this machine ({error.strerror}). 127.0.0.1 is this "
-            "machine alone, 0.0.0.0 all of its networks."
+            f"API_HOST={host} is not an address of this machine ({error.strerror}). Use 127.0.0.1 "
+            "for this machine alone, or 0.0.0.0 for all of its networks."
         ) from error
     bound: list[socket.socket] = []
     refusal: OSError | None = None
@@ -56,12 +56,14 @@ def _is_taken(error: OSError) -> bool:
 def _refused(host: str, port: int, error: OSError, setting: str) -> SotaqueError:
     if _is_taken(error):
         return SotaqueError(
-            f"{setting}={port} on {host} is taken by another program. Stop it, or set {setting} to "
-            "another port."
+            f"{setting}={port} on {host} is in use by another program. Stop it, or set "
+            f"{setting} to another port."
         )
     if isinstance(error, PermissionError):
-        return SotaqueError(f"{setting}={port} is for root alone. Set {setting} to 1024 or more.")
+        return SotaqueError(
+            f"{setting}={port} is reserved for root. Set {setting} to 1024 or more."
+        )
     return SotaqueError(
-        f"{host} port {port} cannot be listened on ({error.strerror}). API_HOST must be an address "
+        f"Cannot listen on {host} port {port} ({error.strerror}). API_HOST must be an address "
         "of this machine: 127.0.0.1, or 0.0.0.0 for all of its networks."
     )

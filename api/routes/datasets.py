@@ -109,7 +109,7 @@ async def announce_recording(
 def _digits(offset: str) -> str:
     """As HTTP writes a number; pydantic would take `+0.0` for 0."""
     if not (offset.isascii() and offset.isdecimal()):
-        raise ValueError(f"a number of bytes was expected, not {offset[:40]!r}")
+        raise ValueError(f"expected a number of bytes, not {offset[:40]!r}")
     return offset
 
 
@@ -122,7 +122,11 @@ async def send_piece(
     upload_offset: Annotated[
         int,
         BeforeValidator(_digits),
-        Header(ge=0, le=2**53, description="How many bytes were sent before this piece."),
+        Header(
+            ge=0,
+            le=2**53,
+            description="The position of this piece: how many bytes were sent before it.",
+        ),
     ],
 ) -> schemas.RecordingRow:
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
@@ -148,13 +152,15 @@ async def put_text(
     dataset: str,
     request: Request,
     parts: Shared,
-    kind: Annotated[TextKind, Query(description="The ending of its file.")] = "txt",
+    kind: Annotated[
+        TextKind, Query(description="The format of the text, as a file ending.")
+    ] = "txt",
 ) -> schemas.DatasetText:
     """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
     found = parts.datasets.find(dataset)
     content = await request.body()
     if not content.strip():
-        raise APIError(422, "no_text", "The text is empty. Delete it to cut without one.")
+        raise APIError(422, "no_text", "The text is empty. Delete it to cut without a text.")
     uploads.check_text(content)
     await asyncio.to_thread(uploads.put_text, found, kind, content)
     return schemas.DatasetText(kind=kind, bytes=len(content))
@@ -191,7 +197,7 @@ def list_clips(
     dataset: str,
     parts: Shared,
     order: Annotated[
-        schemas.ClipOrder, Query(description="worst: what is odd comes first.")
+        schemas.ClipOrder, Query(description="worst: the most doubtful clips first.")
     ] = "worst",
     offset: Annotated[int, Query(ge=0, le=2**53)] = 0,
     limit: Annotated[int, Query(ge=1, le=clips.MOST_CLIPS)] = 20,
@@ -223,7 +229,7 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     """Every second of every recording: from when to when, in a clip or why not."""
     path = parts.datasets.find(dataset).clips / "account.csv"
     if not path.is_file():
-        raise APIError(404, "not_cut", "That dataset is not cut yet.")
+        raise APIError(404, "not_cut", "The dataset is not cut yet.")
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
 
 
@@ -234,7 +240,7 @@ def _recorded_language(asked: str, more: Sequence[str]) -> str:
     language = asked.lower()
     if not re.fullmatch(schemas.LOCALE, language) or language.partition("-")[0] not in known:
         text = (
-            f"language is {shown(asked)}; known are {', '.join(known)}, also with a region, such "
+            f"language is {shown(asked)}. Use {', '.join(known)}, also with a region, such "
             "as pt-br."
         )
         raise APIError(422, "invalid_request", text, param="language")

@@ -17,14 +17,14 @@ def ranged_responses(media_type: str) -> dict[int | str, dict[str, Any]]:
     return {
         200: {"content": {media_type: {}}},
         206: {"content": {media_type: {}, "multipart/byteranges": {}}},
-        416: {**PROBLEMS[404], "description": "The file ends before that range."},
+        416: {**PROBLEMS[404], "description": "The range begins after the end of the file."},
     }
 
 
 WAV_RESPONSES = ranged_responses("audio/wav")
 _REFUSALS = {
-    400: ("bad_range", "Range must be such as `bytes=0-999`."),
-    416: ("range_not_satisfiable", "The file ends before the range that is asked for."),
+    400: ("bad_range", "Range must have the form `bytes=0-999`."),
+    416: ("range_not_satisfiable", "The range begins after the end of the file."),
 }
 
 
@@ -57,7 +57,7 @@ async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:
     try:
         found = await asyncio.to_thread(os.stat, path)
     except FileNotFoundError:
-        raise APIError(404, "no_sample", "That recording was deleted.") from None
+        raise APIError(404, "no_sample", "The recording was deleted.") from None
     return RangedFile(
         path, media_type="audio/wav", headers={"Cache-Control": cached}, stat_result=found
     )

@@ -19,7 +19,7 @@ from api.state import AppState, Shared
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
 Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
-Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the answer before")]
+Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the previous response")]
 
 
 @router.get("/runs")
@@ -57,7 +57,7 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
     """What each judged candidate said, and where it can be heard."""
     run = _run(parts, run_id)
     if run.evaluation is None:
-        raise APIError(404, "no_evaluation", "Nothing was evaluated in that run yet.")
+        raise APIError(404, "no_evaluation", "The run has no evaluation yet.")
     return EvaluationDetails(made_at=run.evaluation.made_at, candidates=evaluations.sentences(run))
 
 
@@ -71,10 +71,10 @@ async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shar
     run = _run(parts, run_id)
     found = evaluations.find_candidate(run, candidate)
     if found is None or not evaluations.is_current(run, found):
-        raise APIError(404, "no_candidate", "That run judged no such candidate.")
+        raise APIError(404, "no_candidate", "The evaluation has no such candidate.")
     path = evaluations.sound_of(run, found, number)
     if path is None:
-        raise APIError(404, "no_sample", "That sentence of it was not kept.")
+        raise APIError(404, "no_sample", "The audio of that sentence was not kept.")
     return await wav_file(path)
 
 
@@ -115,12 +115,12 @@ async def end_promotion(parts: Shared) -> Promoted:
 def _run(parts: AppState, run_id: str) -> RunSummary:
     found = parts.follower.runs.get(run_id)
     if found is None:
-        raise APIError(404, "no_run", "There is no run of that name; /v1/runs lists them.")
+        raise APIError(404, "no_run", "There is no run of that name. /v1/runs lists them.")
     return found
 
 
 def _epoch(run: RunSummary, number: int) -> EpochSummary:
     found = run.epochs.get(number)
     if found is None:
-        raise APIError(404, "no_epoch", "That run has no such epoch; /v1/runs lists them.")
+        raise APIError(404, "no_epoch", "The run has no such epoch. /v1/runs lists them.")
     return found

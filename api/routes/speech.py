@@ -79,56 +79,62 @@ class SpeechRequest(BaseModel):
     input: Annotated[
         str, Field(
             min_length=1, max_length=MOST_CHARACTERS,
-            description="What to speak; it may hold [pause:500ms] and tags of SSML (docs/text.md).",
+            description="The text. It can hold [pause:500ms] and SSML tags (docs/text.md).",
         ),
     ]  # fmt: skip
     model: Annotated[
         str,
-        Field(max_length=128, description="Any name: the served voice's model speaks, and the "
-              "header X-Model says which it is."),
+        Field(max_length=128, description="Any name. The served voice's model always speaks; the "
+              "response header X-Model names it."),
     ] = OWN_MODEL  # fmt: skip
     voice: Annotated[
         VoiceText | VoiceName,
-        Field(description="An id or a name of /v1/voices. OpenAI's names are the served voice."),
+        Field(description="An id or a name of /v1/voices. OpenAI's names mean the served voice."),
     ] = "default"
     response_format: Format = "mp3"
     speed: Annotated[float, Field(ge=SPEED.least, le=SPEED.most)] = 1.0
     stream: Annotated[
         bool | None,
-        Field(description="true: bytes as they are made; false: as a whole, with its length."),
+        Field(description="true: stream the audio; false: send it whole, with its length."),
     ] = None
     stream_format: Annotated[
         Literal["audio", "sse"] | None,
-        Field(description="audio: bytes as they are made. sse: OpenAI's events."),
+        Field(description="audio: stream bytes. sse: stream OpenAI's events."),
     ] = None
     language: Annotated[
         str | None,
-        Field(max_length=32, description="One of the model's, as a code, a locale or an English "
-              "name; its first where it is missing."),
+        Field(max_length=32, description="A language of the model: a code, a locale or an English "
+              "name. The default is the model's first."),
     ] = None  # fmt: skip
     lang_code: Annotated[
-        str | None, Field(max_length=32, description="Kokoro's word for `language`.")
+        str | None, Field(max_length=32, description="Kokoro's name for `language`.")
     ] = None
     temperature: Annotated[
         float | None,
         Field(
-            ge=TEMPERATURE.least, le=TEMPERATURE.most, description="0 always says the likeliest."
+            ge=TEMPERATURE.least,
+            le=TEMPERATURE.most,
+            description="0 always takes the most likely code.",
         ),
     ] = None
     seed: Annotated[
         int,
-        Field(ge=SEED.least, le=SEED.most, description="The same seed says the same, bit for bit."),
+        Field(
+            ge=SEED.least,
+            le=SEED.most,
+            description="The same seed gives the same audio, bit for bit.",
+        ),
     ] = 0
     timestamp_granularities: Annotated[
         list[Literal["word"]] | None,
-        Field(max_length=4, description='["word"]: the answer says when each word is spoken: JSON '
-              "with the sound in base64, or events of type speech.audio.words with sse."),
+        Field(max_length=4, description='["word"]: adds the times of the words: JSON '
+              "with the audio in base64, or events of type speech.audio.words with sse."),
     ] = None  # fmt: skip
     return_timestamps: Annotated[
-        bool | None, Field(description='Kokoro\'s word for `timestamp_granularities: ["word"]`.')
+        bool | None, Field(description='Kokoro\'s name for `timestamp_granularities: ["word"]`.')
     ] = None
     instructions: Annotated[
-        str | None, Field(description="Taken and not used: XTTS speaks as its reference does.")
+        str | None, Field(description="Ignored: XTTS takes its style from the reference recording.")
     ] = None
 
     @model_validator(mode="before")
@@ -166,7 +172,7 @@ class CaptionedSpeechRequest(SpeechRequest):
     """Kokoro-FastAPI's request for sound with the times of its words."""
 
     stream: Annotated[
-        bool | None, Field(description="true: lines of JSON as sound is made; false: one object.")
+        bool | None, Field(description="true: stream lines of JSON; false: send one object.")
     ] = True
     return_timestamps: Annotated[bool | None, Field(description="false: `timestamps` is null.")] = (
         True
@@ -232,11 +238,11 @@ def check_strictly(wanted: SpeechRequest, parts: AppState) -> None:
     if not parts.settings.api_strict:
         return
     for name in wanted.model_extra or ():
-        text = f"{name} is no field of this request. Leave it out."
+        text = f"{name} is not a field of this request. Leave it out."
         raise APIError(422, "invalid_request", text, param=name)
     if wanted.instructions:
-        text = "XTTS takes no instructions: it speaks as its reference does. Leave this out."
+        text = "XTTS takes no instructions: its style comes from the reference. Leave them out."
         raise APIError(400, "unsupported", text, param="instructions")
     if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
-        text = f"There is no model {shown(wanted.model)}; /v1/models lists them."
+        text = f"There is no model {shown(wanted.model)}. /v1/models lists them."
         raise APIError(404, "model_not_found", text, param="model")

@@ -106,7 +106,7 @@ async def check_one_file(request: Request, field: str) -> None:
     """Raises APIError (422) for a form with several files: one would be kept and the rest lost."""
     count = len((await request.form()).getlist(field))
     if count > 1:
-        text = f"{field} is there {count} times; one recording is one voice. Send one at a time."
+        text = f"{field} occurs {count} times. A voice has one recording: send one."
         raise APIError(422, "several_files", text, param=field)
 
 
@@ -119,7 +119,9 @@ async def keep_voice(
         # Read from the disk, where its form was put, by those only who decode.
         data = await file.read(MOST_BYTES + 1)
         if len(data) > MOST_BYTES:
-            raise APIError(413, "too_large", f"The file has more than {MOST_BYTES:,} bytes.")
+            raise APIError(
+                413, "too_large", f"The file is larger than the limit of {MOST_BYTES:,} bytes."
+            )
         recording = await recordings.decoded(data)
     if once:
         sha256 = hashlib.sha256(recording.wav).hexdigest()
@@ -150,5 +152,5 @@ def visible_name(name: str) -> str:
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
     found = " ".join(kept.split())
     if not found:
-        raise APIError(422, "no_name", "The name holds nothing that can be seen.", param="name")
+        raise APIError(422, "no_name", "The name has no visible character.", param="name")
     return found

@@ -157,7 +157,7 @@ class VoiceFollower:
                     self.tell()
                 seen = now
             except Exception:  # it must go on; the next look is in two seconds
-                log.exception("Looking at the runs failed.")
+                log.exception("Reading the runs failed.")
 
     def tell(self) -> None:
         """Tells whoever listens that runs have changed."""
@@ -199,7 +199,7 @@ class VoiceFollower:
             missing = f"The best by the evaluation, {name}, is not on disk."
             epoch = run.epochs.get(verdict.epoch)
             if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
-                told = f"{missing} Epoch {verdict.epoch}, which it is a blend of, speaks."
+                told = f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks."
                 return targets.epoch_target(self.settings, run.id, epoch), told
             return None, missing
         if not self._opens(found):
@@ -214,12 +214,12 @@ class VoiceFollower:
         if not losses:
             return None, ""
         number = min(losses)[1]
-        reason = f"Epoch {number} has the lowest validation loss; nothing was evaluated."
+        reason = f"Epoch {number} has the lowest validation loss. There is no evaluation."
         return targets.epoch_target(self.settings, run.id, run.epochs[number]), reason
 
     def _newest(self, run: RunSummary, why: str) -> tuple[FollowTarget | None, str]:
         if not (epochs := self._epochs(run)):
-            return None, "There is no epoch to speak with."
+            return None, "There is no epoch that can speak."
         reason = f"Epoch {epochs[-1].number} is the newest. {why}".strip()
         return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
 
@@ -260,7 +260,7 @@ class VoiceFollower:
             if refusal.status == 503:
                 return  # the child died or is not there yet: asked again
             self._refused.add(target.voice.name)
-            log.warning("%s is not spoken with: %s", target.voice.name, refusal)
+            log.warning("%s is not used: %s", target.voice.name, refusal)
             self.engine.voice_refused(target.voice, refusal)
 
     def is_served(self, target: FollowTarget) -> bool:
@@ -281,7 +281,7 @@ class VoiceFollower:
         if self.is_served(target):
             return
         await self.engine.open(target.voice)
-        log.info("Speaks as %s.", target.voice.name)
+        log.info("The served voice is %s.", target.voice.name)
 
     def _is_verified(self, epoch: EpochSummary) -> bool | None:
         return self._verified.get(epoch.sha256) if epoch.sha256 else None

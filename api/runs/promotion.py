@@ -68,7 +68,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
         else:
             write_json(_file(folder), asdict(promotion))
     except (OSError, WriteError) as error:
-        text = f"It speaks so until a restart, but that is not kept: {without_paths(str(error))}"
+        text = f"It is served until a restart; saving it failed: {without_paths(str(error))}"
         raise APIError(507, "not_kept", text) from error
     # First what is not needed any more: there may be no room for both.
     _forget(folder, before, promotion)
@@ -95,7 +95,7 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
             _link_or_copy(source, target)
     except (OSError, WriteError) as error:
         text = (
-            "It is served, and found again while the trainer has not pruned it; it could not be "
+            "It is served as long as the trainer keeps its checkpoint. It could not be copied: "
             f"kept beyond that: {without_paths(str(error))}"
         )
         raise APIError(507, "not_kept", text) from error
@@ -124,7 +124,7 @@ def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> No
             old = time.time() - path.stat().st_mtime > _OTHERS_SECONDS
             if old or (before is not None and path.name == before.sha256):
                 shutil.rmtree(path)
-                log.info("Removed %s, which is promoted no more.", path.name[:12])
+                log.info("Removed %s, which is no longer promoted.", path.name[:12])
 
 
 def _run(folder: Path, promotion: Promotion) -> RunFolder:

@@ -103,8 +103,8 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Follo
     if candidate == evaluations.BASE:
         if found := base_target(settings, run):
             return found
-        text = "The base is opened with an epoch's checkpoint and the person's recording of it, "
-        raise APIError(409, "no_checkpoint", f"{text}and this run has no epoch with both.")
+        text = "The base needs an epoch's checkpoint and its recording of the person, "
+        raise APIError(409, "no_checkpoint", f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():
         if candidate == evaluations.candidate_id("epoch", epoch.number):
             if epoch.checkpoint is None:
@@ -115,10 +115,12 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Follo
         return best
     if (known := evaluations.find_candidate(run, candidate)) is not None:
         if known.kind == "blend":
-            text = "Of the blends only the best one is kept, in best.pt, while it is the best."
-            raise APIError(409, "no_checkpoint", f"{text} Its sentences can be heard.")
-        raise APIError(409, "no_checkpoint", f"{_of(known.epoch)} is gone; its sentences stay.")
-    raise APIError(404, "no_candidate", "That run has no such candidate; /v1/runs lists them.")
+            text = "Only the best blend is kept, in best.pt."
+            raise APIError(409, "no_checkpoint", f"{text} You can play the sentences of this one.")
+        raise APIError(
+            409, "no_checkpoint", f"{_of(known.epoch)} is gone. You can still play its sentences."
+        )
+    raise APIError(404, "no_candidate", "The run has no such candidate. /v1/runs lists them.")
 
 
 def can_speak(settings: ApiSettings, run: RunSummary, candidate: str) -> bool:
@@ -132,12 +134,12 @@ def no_checkpoint(epoch: EpochSummary) -> APIError:
     """Why this epoch cannot be spoken with."""
     name = _of(epoch.number)
     if epoch.state == "damaged":
-        text = f"{name} was cut short or changed after it was saved. Serve another epoch."
+        text = f"{name} is damaged: it changed after it was saved. Serve another epoch."
         return APIError(409, "damaged_checkpoint", text)
     if epoch.state == "unfinished":
-        text = f"{name} is being saved, or was not saved to the end. Try again, or serve another."
+        text = f"{name} is being saved, or was not saved completely. Serve another epoch."
         return APIError(409, "unfinished_checkpoint", text)
-    text = f"{name} was pruned; its sample stays. KEEP_CHECKPOINTS says how many are kept."
+    text = f"{name} was pruned. Its sample stays. KEEP_CHECKPOINTS sets how many are kept."
     return APIError(409, "no_checkpoint", text)
 
 

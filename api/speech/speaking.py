@@ -120,12 +120,12 @@ class SpeechResponse(Response):
         except APIError as refusal:
             if self.sent:
                 # The status has been said. Without its end, the body is whole to no client.
-                log.warning("Request %s: its stream was cut off: %s", name, refusal.detail)
+                log.warning("Request %s: its stream ended early: %s", name, refusal.detail)
                 self.parts.metrics.streams_cut.labels(refusal.code).inc()
                 return
             await response(refusal, scope)(scope, receive, send)
         except TimeoutError:
-            text = "Request %s: its client took nothing for %g s and was let go."
+            text = "Request %s: its client read nothing for %g s and was disconnected."
             log.warning(text, name, _SEND_SECONDS)
             self.parts.metrics.streams_cut.labels("not_read").inc()
 
@@ -221,14 +221,14 @@ def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
     if spoken.faults:
         reasons = [piece["reason"] for piece in spoken.pieces if piece["reason"]]
         log.warning(
-            "Request %s: %d of its %d pieces did not end as they should (%s): %s.", name,
+            "Request %s: %d of its %d pieces did not end correctly (%s): %s.", name,
             len(spoken.faults), len(spoken.pieces), ", ".join(spoken.faults), "; ".join(reasons),
         )  # fmt: skip
     if count := spoken.cut_pieces:
         parts.metrics.cut_pieces.inc(count)
         log.warning(
-            "Request %s: %d of its pieces ran to the model's code limit without an end. The end of "
-            "such a piece may be missing, or sound that nobody asked for.", name, count,
+            "Request %s: %d of its pieces reached the model's code limit. The end of "
+            "such a piece may be missing, or may be sound that is not in the text.", name, count,
         )  # fmt: skip
 
 
@@ -351,14 +351,14 @@ def language_of(asked: str | None, known: Sequence[str], param: str = "language"
     for language in known:
         if language.lower().partition("-")[0] == short:
             return language
-    text = f"{param} is {shown(asked)}; this voice speaks {', '.join(known)}."
+    text = f"{param} is {shown(asked)}. This voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)
 
 
 def check_length(text: str) -> None:
     """Raises APIError (422) for a longer text than is spoken."""
     if len(text) > MOST_CHARACTERS:
-        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are taken."
+        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed."
         raise APIError(422, "invalid_request", told, param="text")
 
 

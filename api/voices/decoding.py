@@ -59,7 +59,7 @@ def decoded(
         raise ValueError("It holds non-finite values (NaN or infinite).")
     if len(mono) < _LEAST_SECONDS * rate:
         raise ValueError(
-            f"It is {len(mono) / rate:.2f} s long; a voice needs at least {_LEAST_SECONDS:g} s, "
+            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_LEAST_SECONDS:g} s, "
             "and 6 to 30 s are better."
         )
     if np.abs(mono).max() < _SILENT:
@@ -100,7 +100,7 @@ def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
 def _check_length(seconds: float, most_seconds: float) -> None:
     if seconds > most_seconds:
         raise ValueError(
-            f"It is {seconds:,.0f} s long; at most {most_seconds:g} s are read. Cut 6 to 30 s of "
+            f"It is {seconds:,.0f} s long; the limit is {most_seconds:g} s. Cut 6 to 30 s of "
             "clear speech."
         )
 
@@ -152,7 +152,7 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
     track = file.streams.audio[0]
     if track.codec_context.name not in _CODECS:
         raise ValueError(
-            f"Its sound is {track.codec_context.name}, which is not read. Convert it to WAV."
+            f"Its sound is {track.codec_context.name}, which is not supported. Convert it to WAV."
         )
     # What the header says, before anything is decoded; a browser's recording says nothing.
     if (seconds := (file.duration or 0) / av.time_base) > most_seconds + 1:
@@ -165,7 +165,9 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
         # Of the frame: the header of HE-AAC tells half of its rate.
         rate, channels = rate or frame.sample_rate, channels or frame.layout.nb_channels
         if (rate, channels) != (frame.sample_rate, frame.layout.nb_channels):
-            raise ValueError("Its rate or its channels change on the way. Convert it to WAV.")
+            raise ValueError(
+                "Its sample rate or its channels change inside the file. Convert it to WAV."
+            )
         if channels > _MOST_CHANNELS:
             raise ValueError(f"It has {channels} channels; at most {_MOST_CHANNELS} are read.")
         for plain in to_float.resample(frame):
@@ -214,13 +216,13 @@ def _remarks(seconds: float, snr_db: float, level_db: float, clipped: float) -> 
         found.append(f"It has {seconds:.1f} s of speech; 6 to 30 s make a better voice.")
     if snr_db < GOOD_SNR_DB:
         found.append(
-            f"The voice is {snr_db:.0f} dB over the noise; the noise is heard in what is spoken. "
-            "Record in a quiet room, near the microphone."
+            f"The voice is {snr_db:.0f} dB over the noise; the speech will have this noise too. "
+            "Record in a quiet room, close to the microphone."
         )
     if clipped > MOST_CLIPPED:
-        found.append(f"{clipped:.1%} of it is clipped. Record it again, at a lower level.")
+        found.append(f"{clipped:.1%} of it is clipped. Record it again at a lower level.")
     if level_db < GOOD_LEVEL_DB:
-        found.append(f"It is quiet ({level_db:.0f} dB). Record it again, nearer to the microphone.")
+        found.append(f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone.")
     return found
 
 

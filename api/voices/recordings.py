@@ -51,7 +51,9 @@ async def decoded(data: bytes) -> DecodedRecording:
     """Raises APIError: 422 says what is wrong with it, 503 that this machine is short of memory."""
     by_av = container_of(data)
     if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
-        text = "This is no WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
+        text = (
+            "This is not a WAV, FLAC, OGG, MP3, M4A, AAC or WebM file. Convert it to one of them."
+        )
         raise APIError(422, "not_a_recording", text, param="file")
     if by_av and not encoding.aac_is_installed():
         raise APIError(422, "unsupported", MISSING, param="file")
@@ -99,7 +101,7 @@ async def _decode(data: bytes, *more: str) -> tuple[int, bytes, bytes]:
             env={**os.environ, **ONE_THREAD},
         )  # fmt: skip
     except OSError as error:
-        log.error("The decoder of recordings cannot be started: %s", error)
+        log.error("The decoder of recordings cannot start: %s", error)
         raise _refusal(NOT_STARTED, "") from error
     try:
         out, errors = await asyncio.wait_for(child.communicate(data), WALL_SECONDS)
@@ -120,23 +122,23 @@ def _refusal(code: int, said: str) -> APIError:
     if code in (NOT_STARTED, -signal.SIGKILL):
         log.error("The decoder of recordings ended with %d. %s", code, said[-500:])
         text = (
-            "The decoder of recordings could not run: most likely the service's machine is short "
-            "of memory. The recording was not judged; send it again later."
+            "The decoder of recordings could not run, probably because the service's machine is "
+            "short of memory. Send the recording again later."
         )
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
     most = f"{MEMORY_BYTES >> 20:,} MB of memory"
     known = {
         REFUSED: _last_line(said),
-        NO_MEMORY: f"It could not be read within {most}, which is the most that a recording may "
-        "take. Send one channel at 48,000 samples a second or fewer.",
-        -signal.SIGXCPU: "It could not be decoded in time.",
+        NO_MEMORY: f"It could not be decoded within the limit of {most}. "
+        "Send one channel at 48 kHz or less.",
+        -signal.SIGXCPU: "It could not be decoded within the time limit.",
     }
     if code not in known:
         # Nothing tells why a process crashed. A decoder that is short of memory ends with
         # NO_MEMORY, but for an allocation whose failure its library does not notice.
         log.warning("The decoder of recordings ended with %d. %s", code, said[-500:])
     crashed = (
-        "Its decoder crashed at it: it is damaged, or made to do harm, or takes far more than "
-        f"{most}. Convert it to a WAV of one channel and send that."
+        "The decoder crashed: the file is damaged, or malicious, or needs far more than "
+        f"{most}. Convert it to a WAV file with one channel."
     )
     return APIError(422, "not_a_recording", known.get(code, crashed), param="file")

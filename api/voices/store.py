@@ -82,7 +82,7 @@ class Voices:
         """Raises APIError (404), the same for an id that cannot be one."""
         voice = self.get(identity)
         if voice is None:
-            text = "There is no voice of that id; /v1/voices lists them."
+            text = "There is no voice of that id. /v1/voices lists them."
             raise APIError(404, "no_voice", text, param="voice")
         return voice
 
@@ -95,7 +95,7 @@ class Voices:
         identity = secrets.token_hex(6)
         with changing(self.folder):
             if len(self.all()) >= MOST_VOICES:
-                text = f"There are {MOST_VOICES} voices already. Delete one."
+                text = f"There are already {MOST_VOICES} voices, the limit. Delete one."
                 raise APIError(409, "too_many_voices", text)
             self._remove_halves()
             written = replace_file(
@@ -170,7 +170,7 @@ def find_by_name(
         found = [voice for voice in uploaded if _plain(voice.name) == name]
         if len(found) > 1:
             ids = ", ".join(voice.id for voice in found)
-            text = f"{len(found)} voices are called {shown(asked)}; ask for one by its id: {ids}."
+            text = f"{len(found)} voices are called {shown(asked)}. Name one by its id: {ids}."
             raise APIError(409, "ambiguous_voice", text, param=param)
         if found:
             return found[0]
@@ -178,11 +178,11 @@ def find_by_name(
             return None
     if "+" in asked or "(" in asked:
         text = (
-            f"{param} is {shown(asked)}, a mixture of voices. XTTS speaks with one voice: ask for "
+            f"{param} is {shown(asked)}, a mixture of voices. XTTS speaks with one voice: name "
             "one of /v1/voices."
         )
         raise APIError(400, "unsupported", text, param=param)
-    text = "There is no voice of that id or name; /v1/voices lists them."
+    text = "There is no voice of that id or name. /v1/voices lists them."
     raise APIError(404, "no_voice", text, param=param)
 
 

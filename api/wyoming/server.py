@@ -93,7 +93,7 @@ class Announcement:
             )  # fmt: skip
             await self._zeroconf.async_register_service(info, allow_name_change=True)
         except (OSError, NonUniqueNameException) as error:
-            log.warning("WYOMING_ANNOUNCE: this network takes no announcement (%s).", error)
+            log.warning("WYOMING_ANNOUNCE: the announcement on this network failed (%s).", error)
             await self.close()
             return
         log.info("Announced as %s at %s:%d", name, address, self._port)

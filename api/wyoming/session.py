@@ -140,7 +140,7 @@ class WyomingSession:
         try:
             self._wanted.put_nowait((voice, text, streamed))
         except asyncio.QueueFull:
-            told = f"{_MOST_WAITING} texts of this connection wait already."
+            told = f"{_MOST_WAITING} texts of this connection already wait."
             raise APIError(503, "queue_full", told, retry_after=1) from None
 
     def _end_stream(self) -> None:
@@ -183,7 +183,7 @@ class WyomingSession:
         """Who waits for more text is idle: a client that has gone without a word takes no place
         from those who are spoken to. Raises APIError."""
         if self._connections.full(self.address):
-            told = "Too many requests are answered already, for this address or for everybody."
+            told = "Too many requests are open, from this address or in total."
             raise APIError(503, "too_many_connections", told, retry_after=1)
         self.busy = True
         self._connections.works(self)
@@ -246,7 +246,7 @@ def _text_of(event: Event) -> str:
     if not isinstance(text, str):
         raise MalformedEvent(f"{event.type} needs a text.")
     if any("\ud800" <= sign <= "\udfff" for sign in text):
-        told = "text is no Unicode text: it holds one half of a sign (a lone surrogate)."
+        told = "text is not Unicode text: it holds half of a character (a lone surrogate)."
         raise APIError(422, "invalid_request", told, param="text")
     return text
 
@@ -308,7 +308,7 @@ class EventReader:
     async def readexactly(self, size: int) -> bytes:
         """asyncio's method of that name."""
         if type(size) is not int or size > MOST_BYTES:
-            raise MalformedEvent(f"An event may have {MOST_BYTES:,} bytes.")
+            raise MalformedEvent(f"An event can have at most {MOST_BYTES:,} bytes.")
         async with asyncio.timeout_at(self._deadline):
             return await self._reader.readexactly(size)
 

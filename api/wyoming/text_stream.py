@@ -27,7 +27,7 @@ class TextStream:
     def add(self, text: str) -> None:
         """More text. Raises APIError when much more has come than was spoken."""
         if len(self._kept) + len(text) > MOST_WAITING:
-            told = f"{MOST_WAITING:,} characters wait to be spoken; send more when they are."
+            told = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
             raise APIError(413, "too_large", told, param="text")
         self._kept += text
         self._changed.set()

@@ -1,1 +1,1 @@
-"""CPUs and GPUs: selection, health, errors, utilization."""
+"""CPUs and GPUs: selection, health, errors and utilization."""

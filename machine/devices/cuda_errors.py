@@ -1,8 +1,8 @@
 """Classifies CUDA and out-of-memory errors: retry, new process, other device, or our own bug.
 
-One function for the check (`machine.devices.probe.runner`) and for the run: the texts and numbers
-are those of CUDA, cuFFT, cuDNN and cuBLAS as torch passes them on. NVIDIA's list of codes:
-https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
+The probe (`machine.devices.probe.runner`) and the running programs share this classification. The
+texts and codes are those of CUDA, cuFFT, cuDNN and cuBLAS as torch passes them on. NVIDIA's list of
+codes: https://docs.nvidia.com/cuda/cuda-runtime-api/group__CUDART__TYPES.html
 """
 
 import contextlib
@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from machine.devices.health import Outcome
 from machine.errors import SotaqueError
 
-# After the first of these no call on the context succeeds ("the process must be terminated and
-# relaunched").
+# After an error of the first group no call on the context succeeds ("the process must be terminated
+# and relaunched").
 _OF_CODE = {
     code: (outcome, part)
     for codes, outcome, part in (
@@ -28,7 +28,7 @@ _OF_CODE = {
     )
     for code in codes
 }
-# torch before 2.8 raises the text alone.
+# torch before 2.8 raises the text without the code.
 _CODE_OF_TEXT = {
     "an illegal memory access was encountered": 700,
     "the launch timed out and was terminated": 702,
@@ -53,12 +53,12 @@ _CODE_OF_TEXT = {
     "unsupported display driver / cuda driver combination": 803,
     "forward compatibility was attempted on non supported hw": 804,
 }
-# Below this, libraries fail to get a workspace and say so in words of their own: seen as
-# CUFFT_INTERNAL_ERROR (pytorch #119420) and CUDNN_STATUS_NOT_INITIALIZED.
+# With less free memory than this, libraries fail to allocate a workspace and report it with their
+# own codes: CUFFT_INTERNAL_ERROR (pytorch #119420), CUDNN_STATUS_NOT_INITIALIZED.
 LOW_BYTES = 1 << 30
 
-# The first that is found in the error's text (lower case) decides: pattern, outcome, part. "low"
-# stands for: transient where memory is low, else the build.
+# (pattern, outcome, part): the first pattern that matches the error's lower-case text decides.
+# _LOW means: transient when memory is low, else a fault of the build.
 _LOW = "low"
 _TEXTS: tuple[tuple[str, Outcome | str, str], ...] = (
     (r"empty tensor: cufft_invalid_size", Outcome.DATA, "fft"),
@@ -95,8 +95,15 @@ class GpuLost(SotaqueError):
 
 @dataclass(frozen=True)
 class DeviceFault:
-    """What an error is. part: an operation's name where a library failed, else "memory", "driver",
-    "kernels", "context", "busy"; code: CUDA's number; words: the error's first line."""
+    """A classified device error.
+
+    Attributes:
+        outcome: What the error means.
+        part: The operation in which a library failed, else "memory", "driver", "kernels",
+            "context" or "busy".
+        code: CUDA's error code; None if the error has none.
+        words: The error's first line, at most 300 characters.
+    """
 
     outcome: Outcome
     part: str
@@ -105,23 +112,23 @@ class DeviceFault:
 
     @property
     def sticky(self) -> bool:
-        """Nothing more can be had from this process's CUDA context."""
+        """Whether this process's CUDA context is dead."""
         return self.outcome is Outcome.STICKY
 
     @property
     def transient(self) -> bool:
-        """Worth one more try when memory has been given back."""
+        """Whether to retry once memory has been freed."""
         return self.outcome is Outcome.TRANSIENT
 
 
 def classify(error: BaseException, free_bytes: int | None = None) -> DeviceFault | None:
-    """What `error`, or what it was raised from, says of a device; None for any other error."""
+    """Classifies `error` or its nearest cause; None if no device is at fault."""
     seen: BaseException | None = error
     while seen is not None:
         code = getattr(seen, "error_code", None)
-        found = fault(type(seen).__name__, str(seen), code, free_bytes)
-        if found is not None:
-            return found
+        known = fault(type(seen).__name__, str(seen), code, free_bytes)
+        if known is not None:
+            return known
         seen = seen.__cause__
     return None
 
@@ -129,10 +136,13 @@ def classify(error: BaseException, free_bytes: int | None = None) -> DeviceFault
 def fault(
     kind: str, text: str, code: int | None = None, free_bytes: int | None = None
 ) -> DeviceFault | None:
-    """The same from plain values, as they come out of another process.
+    """Classifies an error that another process reported as plain values.
 
-    kind: the exception's class; code: `AcceleratorError.error_code`; free_bytes: of the GPU's
-    memory, None where it is not known.
+    Args:
+        kind: The name of the exception's class.
+        text: The exception's text.
+        code: `AcceleratorError.error_code`.
+        free_bytes: The GPU's free memory; None if unknown.
     """
     lower = text.lower()
     words = next((line.strip() for line in text.splitlines() if line.strip()), kind)[:300]
@@ -153,7 +163,7 @@ def fault(
 
 
 def poisoned(device: str) -> str:
-    """ "" when `device` still computes, else what it says; to be asked after any error on it."""
+    """Whether `device` still computes after an error: "" if it does, else the new error's text."""
     if not device.startswith("cuda"):
         return ""
     import torch
@@ -161,15 +171,15 @@ def poisoned(device: str) -> str:
     try:
         torch.ones(1, device=device).add_(1).item()
     except Exception as error:
-        # With no memory left the context is alive all the same.
-        found = classify(error)
-        return "" if found and found.transient else (str(error).splitlines() or ["no answer"])[0]
+        # A context without free memory is still alive.
+        known = classify(error)
+        return "" if known and known.transient else (str(error).splitlines() or ["no answer"])[0]
     return ""
 
 
 def free_after_fault(device: str) -> None:
-    """Gives back what may be given back. Not inside an `except`: the error holds the frames that
-    hold the tensors (pytorch #18853)."""
+    """Frees cached memory. Call it outside the `except` block: inside, the error's traceback keeps
+    the tensors alive (pytorch #18853)."""
     gc.collect()
     if not device.startswith("cuda"):
         return
@@ -181,7 +191,7 @@ def free_after_fault(device: str) -> None:
 
 
 def free_bytes(device: str) -> int | None:
-    """Free memory of a GPU; None where it cannot be asked."""
+    """Free memory of a GPU; None if it cannot be read."""
     if not device.startswith("cuda"):
         return None
     import torch
@@ -193,8 +203,11 @@ def free_bytes(device: str) -> int | None:
 
 
 def exit_after_fault(code: int) -> None:
-    """Ends this process. With a dead CUDA context, without its destructors: one more error while
-    unwinding would end it by SIGABRT (pytorch PR 177780), and 70 would be lost."""
+    """Ends this process with `code`.
+
+    With a dead CUDA context it skips the destructors: an error in them would end the process by
+    SIGABRT (pytorch PR 177780), and exit code 70 would be lost.
+    """
     if code == GpuLost.exit_code and "torch" in sys.modules:
         import torch
 

@@ -1,4 +1,4 @@
-"""How busy GPUs are: from NVML, else from the program nvidia-smi, else the reason why not."""
+"""Reads GPU utilization and memory from NVML, or from nvidia-smi where NVML is missing."""
 
 import shutil
 
@@ -12,9 +12,14 @@ _MIB = 1 << 20
 
 
 class GpuUsageReader:
-    """source: NVML, nvidia-smi, or "" when there is nothing to read, and then `fault` says why.
+    """Reads the state of every GPU.
 
-    path: as $PATH, where nvidia-smi is looked for.
+    Args:
+        path: Where to look for nvidia-smi, in the form of $PATH; None is $PATH itself.
+
+    Attributes:
+        source: "NVML" or "nvidia-smi"; "" if neither works.
+        fault: Why there is no source; "" while there is one.
     """
 
     def __init__(self, path: str | None = None) -> None:
@@ -30,7 +35,7 @@ class GpuUsageReader:
             self.fault = "" if self._program else f"{error}, and no nvidia-smi on PATH"
 
     def read(self) -> tuple[GpuState, ...]:
-        """Every GPU; none, and `fault` set, once the source has failed: it is not asked again."""
+        """The state of every GPU. Once the source fails it sets `fault` and returns none."""
         if self._nvml:
             try:
                 return self._nvml.read()
@@ -56,8 +61,8 @@ class GpuUsageReader:
 def read_nvidia_smi(
     program: str = "nvidia-smi", limit_seconds: float = LIMIT_SECONDS
 ) -> tuple[tuple[GpuState, ...], ProcessResult]:
-    """Every GPU that it lists, and its answer; no GPU where it failed, and the answer says why."""
-    # Drivers before 510 do not know compute_cap and refuse the whole question.
+    """The GPUs that nvidia-smi lists, and the program's result, which says why there is none."""
+    # Drivers before 510 do not know compute_cap and refuse the whole query.
     for fields in ((*_FIELDS, "compute_cap", "uuid"), _FIELDS):
         query = f"--query-gpu={','.join(fields)}"
         answer = run_with_timeout((program, query, "--format=csv,noheader,nounits"), limit_seconds)
@@ -87,7 +92,7 @@ def _state(row: list[str]) -> GpuState:
 
 
 def _number(text: str) -> float | None:
-    """None for what it writes where the GPU does not tell: [N/A], [Not Supported]."""
+    """None for a value that the GPU does not report: [N/A], [Not Supported]."""
     try:
         return float(text)
     except ValueError:

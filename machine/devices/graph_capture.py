@@ -1,6 +1,6 @@
-"""Records what a GPU is asked for as a CUDA graph, and compares its first replay.
+"""Captures a computation as a CUDA graph and compares its first replay.
 
-NOT RUN ON A GPU YET: what is tested is what is said to the device, and in which order
+NOT RUN ON A GPU YET: the tests check only which calls the device receives, and in which order
 (docs/gpu.md).
 """
 
@@ -11,19 +11,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-# Of the largest value, by how much a replay may be off: the same kernels, one chosen otherwise.
+# How far a replay may differ, as a share of the largest value: the same kernels, but the library
+# may choose another algorithm for one of them.
 REPLAY_OFF = 1e-2
 
 Compute = Callable[[], tuple[Tensor, ...]]
-# Runs a function once while the device records it; returns its results and what replays it.
+# Runs a function once while the device records it; returns its results and the replay function.
 Capture = Callable[[Compute], tuple[tuple[Tensor, ...], Callable[[], object]]]
 
 
-def difference(found: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
-    """ "" where a replay says what the step without a graph said, else by how much it does not."""
-    for ours, wanted in zip(found, plain, strict=True):
+def difference(replayed: Iterable[Tensor], plain: Iterable[Tensor]) -> str:
+    """How a replay differs from the step without a graph, as a sentence; "" if they agree."""
+    for ours, wanted in zip(replayed, plain, strict=True):
         off = float((ours - wanted).abs().max() / wanted.abs().max().clamp(min=1e-6))
-        # What is not finite either way is for `xtts.inference.torch_backend.sample` to tell.
+        # `xtts.inference.torch_backend.sample` reports non-finite values in both.
         if off > REPLAY_OFF:
             return f"the captured step is off by {off:.1e} of the plain one's largest value"
     return ""
@@ -35,12 +36,20 @@ def cuda_graph(
     pool: Any = None,
     side: "torch.cuda.Stream | None" = None,
 ) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
-    """Records `compute` on `device`; warmed up on a stream of its own before, as torch asks.
+    """Captures `compute` on `device`, after a warm-up on a side stream as torch requires.
 
-    Another thread may open a voice meanwhile: its allocations are none of this capture's
-    (`thread_local`). A capture that fails leaves torch 2.11 on the capture's stream; this thread is
-    put back on its own. pool, side: memory and a stream for several graphs that are never replayed
-    at once, each of which would take its own.
+    Another thread may open a voice at the same time: its allocations do not belong to this capture
+    (`thread_local`). A failed capture leaves torch 2.11 on the capture's stream, so this thread's
+    own stream is restored.
+
+    Args:
+        compute: Returns the tensors that a replay overwrites.
+        device: The GPU.
+        pool, side: Memory pool and stream that several graphs share if they are never replayed at
+            the same time; None gives this graph its own.
+
+    Returns:
+        The output tensors, and a function that replays the graph.
     """
     with torch.cuda.device(device):
         own, side = torch.cuda.current_stream(), side or torch.cuda.Stream()
@@ -51,16 +60,16 @@ def cuda_graph(
         own.wait_stream(side)
         graph = torch.cuda.CUDAGraph()
         try:
-            # A stream of this GPU: torch's own for captures is of the one that captured first.
+            # A stream of this GPU: torch's default capture stream belongs to the GPU used first.
             with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
-                found = compute()
+                outputs = compute()
         finally:
             torch.cuda.set_stream(own)
-    return found, graph.replay
+    return outputs, graph.replay
 
 
 def captures_on(device: torch.device) -> Capture:
-    """`cuda_graph` for several graphs that are never replayed at once."""
+    """`cuda_graph` with a shared pool, for several graphs that are never replayed at once."""
     with torch.cuda.device(device):
         pool, side = torch.cuda.graph_pool_handle(), torch.cuda.Stream()
     return partial(cuda_graph, device=device, pool=pool, side=side)

@@ -1,8 +1,8 @@
-"""GPU health: a verdict per operation, and what the GPU is good for (train, speak).
+"""GPU health: a verdict per operation, and whether the GPU can train and speak.
 
-Plain values without torch: `machine.devices.probe.runner` fills them, `machine.devices.selection`
-and `train.sampling.sampler` decide by them, `python -m xtts doctor` tells them. They go into JSON
-and come back.
+Plain values without torch, which convert to JSON and back. `machine.devices.probe.runner` fills
+them, `machine.devices.selection` and `train.sampling.sampler` decide by them, and
+`python -m xtts doctor` prints them.
 """
 
 from collections.abc import Mapping
@@ -12,18 +12,18 @@ from typing import Any, NamedTuple, TypeVar
 
 
 class Outcome(StrEnum):
-    """What a check of a GPU, or an error on it, comes to.
+    """The result of checking a GPU, or the meaning of an error on it.
 
-    ok             every operation ran and equals the CPU's
-    degraded       some operations ran, others did not; `GpuHealth.failed` names them
-    build          this torch, or a library that it loaded, does not fit this GPU
-    driver         no driver, one that is too old or half replaced, or a GPU that is lost
-    data           the input was no input: empty, not finite, too short
-    transient      no memory just now, or the GPU belongs to another process
-    sticky         the CUDA context is dead; only a new process has another
+    ok             every operation ran and equals the CPU's result
+    degraded       some operations failed; `GpuHealth.failed` names them
+    build          this build of torch, or a library that it loaded, does not fit this GPU
+    driver         the driver is missing, too old or half updated, or the GPU is lost
+    data           the input was invalid: empty, non-finite or too short
+    transient      out of memory for now, or another process has the GPU
+    sticky         the CUDA context is dead; only a new process gets another
     hang           no answer in time
-    crash          the process ended by a signal
-    could_not_run  nothing is known: the check itself did not work
+    crash          a signal ended the process
+    could_not_run  nothing is known: the check itself failed
     """
 
     OK = "ok"
@@ -38,7 +38,7 @@ class Outcome(StrEnum):
     COULD_NOT_RUN = "could_not_run"
 
 
-# In the order in which they are run.
+# In the order in which the probe runs them.
 OPERATIONS = (
     "allocation",
     "resample",
@@ -52,14 +52,14 @@ OPERATIONS = (
     "train_step",
     "graph",
 )
-# What a training step asks for, whatever its precision; mels are cached before.
+# What a training step needs in any precision; its mels are cached beforehand.
 _FOR_BOTH = frozenset({"allocation", "resample", "convolution", "matrix_product", "attention_fp32"})
 FOR_TRAINING = _FOR_BOTH | {"train_step"}
-# What speaking asks for. A broken `fft` costs it nothing but the place of the speaker's mel.
+# What speaking needs. With a broken `fft` the speaker encoder's mel is computed on the CPU.
 FOR_SPEAKING = _FOR_BOTH | {"sampling"}
-# What codes and mels of a dataset ask for.
+# What computing the codes and mels of a dataset needs.
 FOR_FEATURES = frozenset({"allocation", "fft", "convolution", "matrix_product"})
-# What runs through cuDNN. torch has convolutions of its own: slower, and as right.
+# What runs through cuDNN. torch's own convolutions are slower and equally correct.
 USES_CUDNN = frozenset(
     {"resample", "convolution", "attention_fp16", "attention_bf16", "train_step"}
 )
@@ -71,8 +71,14 @@ CLEAN_LIBRARY_PATH = "clean library path"
 
 @dataclass(frozen=True)
 class OperationVerdict:
-    """One operation on one GPU. distance: relative L2 to the CPU's result, None where it gave none;
-    reason: "" when ok, else a sentence; outcome: what its failure comes to."""
+    """The result of one operation on one GPU.
+
+    Attributes:
+        distance: Relative L2 distance to the CPU's result; None if there was no result.
+        tolerance: The largest distance that passes.
+        reason: "" when ok, else a sentence.
+        outcome: What the failure means.
+    """
 
     name: str
     ok: bool
@@ -85,10 +91,14 @@ class OperationVerdict:
 
 @dataclass(frozen=True)
 class ProbeVariant:
-    """The failed operations once more, one thing changed.
+    """The failed operations, run again with one thing changed.
 
-    name: "clean library path", "cuDNN off" or "GPU 1"; ok: all of them passed; passed: those that
-    did; advice: what to do when it was the cure.
+    Attributes:
+        name: What was changed: "clean library path", "cuDNN off" or "GPU 1".
+        ok: Whether all of them passed.
+        advice: What to do if they passed.
+        reason: Why they did not.
+        passed: The operations that passed.
     """
 
     name: str
@@ -102,9 +112,9 @@ class SpeakingSetup(NamedTuple):
     """How a process is set up to speak on a GPU.
 
     Attributes:
-        mel_device: Where the speaker encoder's mel is computed: the CPU where the GPU's FFT failed.
+        mel_device: Where the speaker encoder's mel is computed: the CPU if the GPU's FFT failed.
         cudnn: Whether convolutions go through cuDNN.
-        clean_libraries: The process is started without LD_LIBRARY_PATH and LD_PRELOAD.
+        clean_libraries: Whether the process starts without LD_LIBRARY_PATH and LD_PRELOAD.
     """
 
     device: str
@@ -115,11 +125,12 @@ class SpeakingSetup(NamedTuple):
 
 @dataclass(frozen=True)
 class GpuHealth:
-    """One CUDA device and what the check found of it.
+    """One CUDA device and the results of its check.
 
-    libraries: name -> path of the CUDA libraries that the check had loaded ("libcufft.so.12");
-    exclusive: its compute mode allows one process only; surprise: a fault at run time that the
-    check had not foretold, remembered until it is a day old; "" for none.
+    Attributes:
+        libraries: CUDA libraries that the check loaded, name -> path ("libcufft.so.12").
+        exclusive: Whether its compute mode allows one process only.
+        surprise: A fault at run time that the check did not predict, kept for a day; "" for none.
     """
 
     index: int
@@ -137,19 +148,19 @@ class GpuHealth:
 
     @property
     def verdict(self) -> str:
-        """ "" when every operation passed, else why not, in a sentence."""
+        """ "" if every operation passed, else a sentence that says what failed."""
         return "" if self.outcome is Outcome.OK else self.reason
 
     @property
     def failed(self) -> frozenset[str]:
-        """The operations that did not pass."""
+        """The operations that failed."""
         return frozenset(one.name for one in self.operations if not one.ok)
 
     @property
     def without_cudnn(self) -> frozenset[str]:
-        """The operations that failed, and pass as soon as cuDNN is off."""
-        found = (one.passed for one in self.variants if one.name == CUDNN_OFF)
-        return self.failed & frozenset().union(*found)
+        """The operations that failed with cuDNN and passed without it."""
+        passed = (one.passed for one in self.variants if one.name == CUDNN_OFF)
+        return self.failed & frozenset().union(*passed)
 
     @property
     def with_clean_libraries(self) -> bool:
@@ -157,23 +168,23 @@ class GpuHealth:
         return any(one.ok and one.name == CLEAN_LIBRARY_PATH for one in self.variants)
 
     def trains(self) -> bool:
-        """Whether it is good for training in this process, cuDNN off where that is the cure."""
+        """Whether it can train in this process, with cuDNN off where that is needed."""
         return self._passes(FOR_TRAINING)
 
     def speaks(self) -> bool:
-        """Whether it is good for speaking, the speaker's mel on the CPU where its FFT is bad."""
+        """Whether it can speak, with the speaker encoder's mel on the CPU if its FFT is bad."""
         return self._passes(FOR_SPEAKING)
 
     def computes_features(self) -> bool:
-        """Whether codes and mels of a dataset are computed on it; never through cuDNN."""
+        """Whether it can compute the codes and mels of a dataset; these never use cuDNN."""
         return self._passes(FOR_FEATURES)
 
     def speaks_in_own_process(self) -> bool:
-        """Whether a process of its own can speak on it, without foreign libraries if need be."""
+        """Whether a separate process can speak on it, with a clean library path if necessary."""
         return self.speaks() or self.with_clean_libraries
 
     def speaking_setup(self) -> SpeakingSetup:
-        """How to speak on it, where `speaks_in_own_process` says that it can be done."""
+        """How to set up a process that speaks on it; needs `speaks_in_own_process`."""
         clean = not self.speaks()
         device = f"cuda:{self.index}"
         return SpeakingSetup(
@@ -185,19 +196,19 @@ class GpuHealth:
 
     def _passes(self, needed: frozenset[str]) -> bool:
         ended = self.outcome in (Outcome.OK, Outcome.DEGRADED)
-        # A check that cuDNN ended came to its end without it.
+        # A check that cuDNN brought down may have finished without cuDNN.
         ended = ended or any(one.ok and one.name == CUDNN_OFF for one in self.variants)
         return ended and not (self.failed - self.without_cudnn) & needed
 
     def as_dict(self) -> dict[str, Any]:
-        """Plain values for JSON; `read_as` is the way back."""
+        """Plain values for JSON; `read_as` reads them back."""
         return asdict(self) | {"libraries": dict(self.libraries)}
 
 
-def read_as(kind: type[T], found: Mapping[str, Any]) -> T:
-    """A GpuHealth or OperationVerdict of what JSON has kept of one. Raises ValueError."""
+def read_as(kind: type[T], values: Mapping[str, Any]) -> T:
+    """A GpuHealth or OperationVerdict from its JSON values. Raises ValueError."""
     from pydantic import TypeAdapter
 
-    if unknown := found.keys() - {one.name for one in fields(kind)}:
+    if unknown := values.keys() - {one.name for one in fields(kind)}:
         raise ValueError(f"{kind.__name__} has no {', '.join(sorted(unknown))}")
-    return TypeAdapter(kind).validate_python(found)
+    return TypeAdapter(kind).validate_python(values)

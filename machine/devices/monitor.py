@@ -1,7 +1,7 @@
 """`python -m xtts monitor`: GPU, CPU and RAM over time, on the console and as CSV.
 
-GPU busy and data waiting tell a slow run's cause: a GPU that is busy for a tenth of the time waits
-for something, and the summary at the end says so.
+The GPU's utilization shows why a run is slow: a GPU that is busy for a tenth of the time waits for
+something, and the summary at the end says so.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from machine.text import printable
 
 PROC = Path("/proc")
 _HEADER_EVERY = 20
-# Below this a GPU that trains is waiting for more than half of the time.
+# Below this utilization a training GPU waits for more than half of the time.
 _IDLE_PERCENT = 30.0
 _FIXED = ("time", "seconds", "cpu_percent", "memory_used_bytes", "memory_total_bytes",
           "trainer_cpu_percent", "trainer_memory_bytes")  # fmt: skip
@@ -31,27 +31,30 @@ _PER_GPU = ("busy_percent", "memory_used_bytes", "memory_total_bytes")
 def run(
     log: Path | None, duration_seconds: float | None, interval_seconds: float, output_dir: Path
 ) -> int:
-    """Shows until `duration_seconds` are over, or Ctrl-C. Raises SotaqueError for a log
-    that cannot be written."""
+    """Prints readings for `duration_seconds`, or until Ctrl-C.
+
+    Raises:
+        SotaqueError: The log cannot be written.
+    """
     gpus = GpuUsageReader()
     meter = UsageMeter(gpus.read, lambda: trainer_of(output_dir))
     seen: list[Usage] = []
-    told = ""
-    # `timeout 60 python -m xtts monitor` ends with a summary as well; and a shell that starts it in
-    # the background has it ignore SIGINT, which Python leaves as it is.
+    reported = ""
+    # `timeout 60 python -m xtts monitor` must end with a summary too. And a shell that starts a
+    # program in the background has it ignore SIGINT, which Python does not change.
     stops = (signal.SIGTERM, signal.SIGINT)
     before = [signal.signal(stop, signal.default_int_handler) for stop in stops]
     try:
         with _log(log) as write:
             for moment in _ticks(duration_seconds, interval_seconds):
                 now = meter.read()
-                if gpus.fault and gpus.fault != told:
-                    told = gpus.fault
-                    _say(f"No GPU is shown: {told}.")
+                if gpus.fault and gpus.fault != reported:
+                    reported = gpus.fault
+                    _say(f"No GPU can be read: {reported}.")
                 if len(seen) % _HEADER_EVERY == 0:
                     _say(_header(now))
                 seen.append(now)
-                # Who sees a line and stops it then has that line in the log.
+                # The log first: a line that was shown is in the log even if the user stops it then.
                 write(moment, now)
                 _say(line_of(now))
     except KeyboardInterrupt:
@@ -66,13 +69,13 @@ def run(
 
 
 def trainer_of(output_dir: Path, proc: Path = PROC) -> int | None:
-    """The process that trains in OUTPUT_DIR, by the number in its lock; None when none does."""
+    """The process that trains in OUTPUT_DIR, by the process ID in its lock file; None if none."""
     try:
         pid = int((output_dir / ".lock").read_text())
         words = (proc / str(pid) / "cmdline").read_bytes().split(b"\0")
     except (OSError, ValueError):
         return None
-    # The number may have been given to somebody else since.
+    # The system may have given that process ID to another program since.
     trains = b"train" in words or any(word.endswith(b"/train/__main__.py") for word in words)
     return pid if trains else None
 
@@ -90,7 +93,7 @@ def line_of(usage: Usage) -> str:
 
 
 def summary(seen: list[Usage]) -> str:
-    """Means and peaks of all that was seen, and what a low figure means."""
+    """Means and peaks of all readings, and what a low utilization means."""
     parts: list[str] = []
     busiest: float | None = None
     for index, gpu in enumerate(seen[-1].gpus):
@@ -108,8 +111,8 @@ def summary(seen: list[Usage]) -> str:
     text = f"On average: {'; '.join(parts)}."
     if trained and busiest is not None and busiest < _IDLE_PERCENT:
         text += (
-            "\nThe GPU waits most of the time. train/data_wait_share in TensorBoard says whether "
-            "for data; if that is near 0, raise BATCH_SECONDS."
+            "\nThe GPU is idle most of the time. See train/data_wait_share in TensorBoard: near 1 "
+            "it waits for data; near 0, raise BATCH_SECONDS."
         )
     return text
 
@@ -120,12 +123,12 @@ def _header(usage: Usage) -> str:
 
 
 def _ticks(duration: float | None, interval: float) -> Iterator[float]:
-    """Waits to the next whole interval and gives the seconds since the start."""
+    """Waits for the next interval and yields the seconds since the start."""
     started = time.monotonic()
     count = 0
     while duration is None or (count + 1) * interval <= duration + 1e-6:
         count += 1
-        # A reading that took longer than an interval leaves those out that are past.
+        # A reading that took longer than an interval skips the intervals that have passed.
         count = max(count, int((time.monotonic() - started) / interval))
         time.sleep(max(0.0, started + count * interval - time.monotonic()))
         yield time.monotonic() - started
@@ -133,7 +136,7 @@ def _ticks(duration: float | None, interval: float) -> Iterator[float]:
 
 @contextlib.contextmanager
 def _log(path: Path | None) -> Iterator[Callable[[float, Usage], None]]:
-    """A CSV that is whole up to its last line at any moment; an earlier one is gone on with."""
+    """Writes a CSV file, flushed after every line; an existing file is appended to."""
     if path is None:
         yield lambda _seconds, _usage: None
         return
@@ -142,7 +145,7 @@ def _log(path: Path | None) -> Iterator[Callable[[float, Usage], None]]:
         with path.open("a+", newline="", encoding="utf-8") as file:
             yield _writer(path, file)
     except BrokenPipeError:
-        raise  # that is the screen, not the log
+        raise  # stdout is closed, not the log
     except OSError as error:
         raise SotaqueError(f"--log {path} cannot be written ({error.strerror}).") from error
 
@@ -159,7 +162,9 @@ def _writer(path: Path, file: IO[str]) -> Callable[[float, Usage], None]:
             if before == [""]:
                 rows.writerow(columns)
             elif before != columns:
-                raise SotaqueError(f"--log {path} has other columns; name another file.")
+                raise SotaqueError(
+                    f"--log {path} has other columns than this monitor writes; name another file."
+                )
         rows.writerow(_row(seconds, usage, len(columns)))
         file.flush()
 
@@ -182,7 +187,7 @@ def _row(seconds: float, usage: Usage, width: int) -> list[object]:
 
 
 def _say(text: str) -> None:
-    # Names of GPUs and reasons come from drivers.
+    # GPU names and error texts come from drivers and may hold control characters.
     sys.stdout.write(printable(text) + "\n")
     sys.stdout.flush()
 

@@ -1,7 +1,7 @@
 """NVML: memory, utilization and names of GPUs, without a CUDA context.
 
-`Nvml` is read by the monitor; `python -m machine.devices.nvml` prints one reading as JSON, for the
-doctor, which asks a driver only through a child.
+The monitor uses `Nvml`. `python -m machine.devices.nvml` prints one reading as JSON for the doctor,
+which calls a driver only in a child process.
 """
 
 import json
@@ -17,16 +17,18 @@ COMPUTE_MODES = ("Default", "Exclusive_Thread", "Prohibited", "Exclusive_Process
 
 
 class NvmlError(SotaqueError):
-    """The library is not there, or says that something failed; the sentence is its own."""
+    """The library is missing or reports an error; the text is the library's."""
 
 
 @dataclass(frozen=True)
 class GpuState:
-    """One GPU as its driver describes it; what the driver does not tell is None or "".
+    """One GPU as its driver describes it; a value that the driver does not report is None or "".
 
-    busy_percent: share of the last sampling period in which a kernel ran. index: the driver's
-    count, which CUDA_VISIBLE_DEVICES does not change and CUDA's own order need not follow: what
-    CUDA calls cuda:N is found by `uuid` ("GPU-5ac1…"; `as_cuda_counts`).
+    Attributes:
+        index: The driver's number. CUDA_VISIBLE_DEVICES does not change it, and CUDA may number in
+            another order: `as_cuda_counts` finds cuda:N by `uuid`.
+        busy_percent: Share of the last sampling period in which a kernel ran.
+        uuid: "GPU-5ac1…".
     """
 
     index: int
@@ -41,28 +43,28 @@ class GpuState:
 
 
 def as_cuda_counts(states: tuple[GpuState, ...], uuids: Sequence[str]) -> tuple[GpuState, ...]:
-    """The GPUs that a process sees, numbered as its CUDA numbers them.
+    """The GPUs that a process sees, with CUDA's numbers.
 
     Args:
-        states: Every GPU, in the driver's count.
-        uuids: That of cuda:0, cuda:1, … in this process, with or without "GPU-" before it.
+        states: Every GPU, with the driver's numbers.
+        uuids: The UUIDs of cuda:0, cuda:1, … in this process, with or without the prefix "GPU-".
 
     Returns:
-        One state for each of them; `states` as they are where one is not found by its identifier: a
-        part of a GPU (MIG) has another one than the driver's list, an old nvidia-smi tells none.
+        One state for each UUID. If a UUID is not among `states`, `states` unchanged: a part of a
+        GPU (MIG) has a UUID of its own, and an old nvidia-smi reports none.
     """
     known = {state.uuid.removeprefix("GPU-"): state for state in states if state.uuid}
-    found = [known.get(uuid.removeprefix("GPU-")) for uuid in uuids]
-    if not found or None in found:
+    ordered = [known.get(uuid.removeprefix("GPU-")) for uuid in uuids]
+    if not ordered or None in ordered:
         return states
-    return tuple(replace(state, index=index) for index, state in enumerate(found) if state)
+    return tuple(replace(state, index=index) for index, state in enumerate(ordered) if state)
 
 
 class Nvml:
-    """The library, opened.
+    """The opened NVML library.
 
     Raises:
-        NvmlError: It is missing or has no driver to talk to.
+        NvmlError: It is missing or finds no driver.
     """
 
     def __init__(self) -> None:
@@ -71,7 +73,7 @@ class Nvml:
         self._devices = [_required("nvmlDeviceGetHandleByIndex", index) for index in range(count)]
 
     def read(self) -> tuple[GpuState, ...]:
-        """Every GPU now, in well under a millisecond where the driver is well."""
+        """The state of every GPU; takes well under a millisecond with a healthy driver."""
         driver = _optional("nvmlSystemGetDriverVersion") or ""
         return tuple(_state(index, device, driver) for index, device in enumerate(self._devices))
 
@@ -82,7 +84,7 @@ class Nvml:
 
 def _state(index: int, device: Any, driver: str) -> GpuState:
     memory = _optional("nvmlDeviceGetMemoryInfo", device)
-    # A part of a GPU (MIG) has no figure of its own for how busy it is.
+    # A part of a GPU (MIG) reports no utilization.
     busy = _optional("nvmlDeviceGetUtilizationRates", device)
     mode = _optional("nvmlDeviceGetComputeMode", device)
     return GpuState(
@@ -99,8 +101,7 @@ def _state(index: int, device: Any, driver: str) -> GpuState:
 
 
 def _optional(function: str, *arguments: Any) -> Any | None:
-    """None where this GPU does not tell it, or this library lacks it: each driver exports its own
-    set."""
+    """Calls an NVML function; None if this GPU or this driver's library does not support it."""
     import pynvml
 
     try:
@@ -110,30 +111,30 @@ def _optional(function: str, *arguments: Any) -> Any | None:
 
 
 def _required(function: str, *arguments: Any) -> Any:
-    # Here and not above: whoever only names a GpuState need not read 8,000 lines for it.
+    # Imported here: pynvml has 8,000 lines, and most users of this module need only GpuState.
     import pynvml
 
     try:
         return getattr(pynvml, function)(*arguments)
     except pynvml.NVMLError_FunctionNotFound as error:
         raise NvmlError(
-            f"{LIBRARY} has no function {function}: it is of an old driver, or a stub"
+            f"{LIBRARY} has no function {function}: it belongs to an old driver, or is a stub"
         ) from error
     except pynvml.NVMLError_LibraryNotFound as error:
-        # What the loader said of it is more than that it was not found.
+        # The loader's text says more than "not found".
         raise NvmlError(str(error.__context__ or error)) from error
     except pynvml.NVMLError as error:
         raise NvmlError(f"{function}: {error} ({error.value})") from error
 
 
 def main() -> int:
-    """Prints one reading as a JSON line; 1 and the reason on stderr where there is none."""
+    """Prints one reading as a JSON line; without one, prints the reason on stderr and returns 1."""
     try:
-        found = Nvml().read()
+        states = Nvml().read()
     except NvmlError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    sys.stdout.write(json.dumps([asdict(one) for one in found]) + "\n")
+    sys.stdout.write(json.dumps([asdict(one) for one in states]) + "\n")
     return 0
 
 

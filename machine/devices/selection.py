@@ -1,7 +1,7 @@
-"""Detects the environment; chooses DEVICE and PRECISION, each with its reason.
+"""Detects the environment and chooses DEVICE and PRECISION, each with its reason.
 
-Nothing is guessed from versions. A GPU counts when `machine.devices.probe.runner` has really run
-operations on it in a child process; this process creates no CUDA context by looking.
+Nothing is guessed from versions: a GPU counts only if `machine.devices.probe.runner` has run
+operations on it in a child process. This process creates no CUDA context.
 """
 
 import os
@@ -15,20 +15,23 @@ from machine.devices.probe.runner import probe
 from machine.errors import SotaqueError
 from machine.storage.reading import read_text
 
-# The second name of each figure is cgroup v1's, which still runs on older hosts.
+# Where a file has two names below, the second is cgroup v1's, which older hosts still use.
 CGROUP = Path("/sys/fs/cgroup")
 
 
 class DeviceError(SotaqueError):
-    """The device that was asked for is not there; the sentence says what is."""
+    """The requested device does not exist or failed its check; the text names what exists."""
 
 
 @dataclass(frozen=True)
 class Environment:
-    """A machine as it was found; frozen, so that every decision can be tested without one.
+    """What this machine has; frozen, so that every decision can be tested with a simulated one.
 
-    cpu_count: cores that this process may use; memory_bytes: the smaller of RAM and the
-    container's limit; gpu_hint: a sentence when a GPU seems to be there but out of reach.
+    Attributes:
+        cpu_count: Cores that this process may use.
+        cpu_has_bf16: Whether the CPU multiplies bf16 in hardware.
+        memory_bytes: The smaller of RAM and the container's limit.
+        gpu_hint: A sentence if a GPU seems to exist but cannot be reached.
     """
 
     cpu_count: int
@@ -48,8 +51,11 @@ class Choice:
 
 
 def look_at_machine(*, use_cache: bool = True) -> Environment:
-    """Looks at the machine. With an NVIDIA device, asks the probe in a child process, unless it
-    was asked before and that still holds. use_cache: False asks again."""
+    """Reads what the machine has; with an NVIDIA device, checks it in a child process.
+
+    Args:
+        use_cache: False checks the GPUs again instead of using the cached result.
+    """
     in_container = inside_container()
     devices = gpu_nodes()
     gpus: tuple[GpuHealth, ...] = ()
@@ -73,31 +79,40 @@ def inside_container(root: Path = Path("/")) -> bool:
 
 
 def gpu_nodes(root: Path = Path("/")) -> bool:
-    """Whether there is a file that a GPU is reached through: /dev/nvidia0, …, or /dev/dxg under
-    WSL2, where Windows has the driver; whether that GPU is NVIDIA's is for the probe to find. root:
-    another one in tests."""
+    """Whether a GPU's device node exists: /dev/nvidia0, …, or /dev/dxg under WSL2.
+
+    Under WSL2 the driver is Windows' own, and the probe finds out whether the GPU is NVIDIA's.
+    Tests pass another `root`.
+    """
     return any((root / "dev").glob("nvidia[0-9]*")) or (root / "dev/dxg").exists()
 
 
 def gpu_hint(driver: bool, devices: bool, in_container: bool) -> str:
-    """A host's driver without a device: in a container that is a missing line in `.env`."""
+    """A sentence if there is a driver but no device; a container then lacks a line in `.env`."""
     if not driver or devices:
         return ""
     if in_container:
         return (
-            "The host has an NVIDIA driver, but this container was given no GPU. Write "
+            "The host has an NVIDIA driver, but this container has no GPU. Write "
             "DOCKER_RUNTIME=nvidia into .env and start it again."
         )
-    return "There is an NVIDIA driver, but no /dev/nvidia0; `nvidia-smi` tells more."
+    return "There is an NVIDIA driver, but no /dev/nvidia0. Run `nvidia-smi` for details."
 
 
 def choose_device(
     machine: Environment, wish: str, good: Callable[[GpuHealth], bool] = GpuHealth.trains
 ) -> Choice:
-    """DEVICE: auto takes the first GPU that is `good` for what is to be done, else the CPU.
+    """Chooses the device: `auto` takes the first GPU that is `good` for the task, else the CPU.
 
-    A GPU on which everything passed is taken before one that fails at something not needed.
-    Raises DeviceError when a GPU is asked for by name that is not there or not good for it.
+    A GPU that passed everything comes before one that failed something unneeded.
+
+    Args:
+        machine: What the machine has.
+        wish: The setting DEVICE.
+        good: Whether a GPU can do the task.
+
+    Raises:
+        DeviceError: `wish` names a GPU that does not exist or is not `good`.
     """
     if wish == "cpu":
         return Choice("cpu", "DEVICE=cpu")
@@ -110,43 +125,45 @@ def choose_device(
         if machine.gpus:
             return Choice("cpu", distrusted(machine.gpus[0]))
         return Choice("cpu", machine.gpu_hint or "no GPU on this machine")
-    asked = gpu_at(machine, wish)
-    if asked is None:
-        found = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in machine.gpus) or "no GPU"
+    gpu = gpu_at(machine, wish)
+    if gpu is None:
+        available = ", ".join(f"cuda:{gpu.index} ({gpu.name})" for gpu in machine.gpus) or "no GPU"
         hint = f" {machine.gpu_hint}" if machine.gpu_hint else ""
-        raise DeviceError(f"DEVICE={wish}, but this machine has {found}.{hint} Set DEVICE=auto.")
-    if not good(asked):
         raise DeviceError(
-            f"DEVICE={wish}, but {asked.name} failed the check: {asked.verdict} Set DEVICE=auto to "
+            f"DEVICE={wish}, but this machine has {available}.{hint} Set DEVICE=auto."
+        )
+    if not good(gpu):
+        raise DeviceError(
+            f"DEVICE={wish}, but {gpu.name} failed the check: {gpu.verdict} Set DEVICE=auto to "
             "use the CPU."
         )
-    return Choice(f"cuda:{asked.index}", f"DEVICE={wish}; {passed(asked)}")
+    return Choice(f"cuda:{gpu.index}", f"DEVICE={wish}; {passed(gpu)}")
 
 
 def choose_precision(machine: Environment, device: str, wish: str) -> Choice:
-    """PRECISION: auto is bf16 where the hardware multiplies it and multiplied it right, else fp16
-    where that was right, else fp32. Raises DeviceError for fp16 on a CPU."""
+    """Chooses the precision: `auto` takes bf16 if the hardware has it and passed its check, else
+    fp16 if that passed, else fp32. Raises DeviceError for fp16 on a CPU."""
     gpu = gpu_at(machine, device)
     failed = gpu.failed - gpu.without_cudnn if gpu else frozenset()
     if wish == "fp16" and gpu is None:
         raise DeviceError(
-            "PRECISION=fp16 is for GPUs; this run is on the CPU, where it is slower than fp32 and "
-            "less exact. Set PRECISION=auto."
+            "PRECISION=fp16 is for GPUs. This run is on the CPU, where fp16 is slower than fp32 "
+            "and less exact. Set PRECISION=auto."
         )
     if wish != "auto":
-        bad = f", although the check found attention_{wish} bad" * (f"attention_{wish}" in failed)
+        bad = f", although attention_{wish} failed the check" * (f"attention_{wish}" in failed)
         return Choice(wish, f"PRECISION={wish}{bad}")
     if gpu is None:
         if machine.cpu_has_bf16:
             return Choice("bf16", "this CPU multiplies bf16 in hardware")
-        return Choice("fp32", "this CPU has no bf16 products (AMX or AVX512-BF16)")
+        return Choice("fp32", "this CPU has no bf16 instructions (AMX or AVX512-BF16)")
     if gpu.capability < (8, 0):
-        return Choice("fp32", f"{gpu.name} is older than bf16 (compute capability 8.0)")
+        return Choice("fp32", f"{gpu.name} has no bf16 (it needs compute capability 8.0)")
     if "attention_bf16" not in failed:
         return Choice("bf16", f"{gpu.name} multiplies bf16 in hardware")
     if "attention_fp16" not in failed:
-        return Choice("fp16", f"{gpu.name} fails at bf16, and passed fp16")
-    return Choice("fp32", f"{gpu.name} fails at bf16 and at fp16")
+        return Choice("fp16", f"{gpu.name} failed bf16 and passed fp16")
+    return Choice("fp32", f"{gpu.name} failed bf16 and fp16")
 
 
 def uses_cudnn(machine: Environment, device: str) -> Choice:
@@ -158,8 +175,11 @@ def uses_cudnn(machine: Environment, device: str) -> Choice:
 
 
 def choose_feature_device(machine: Environment, device: str) -> Choice:
-    """Where codes and mels of a dataset are computed by a run on `device`: there, if it is a GPU
-    whose FFT, convolutions and products passed the check; else on the CPU."""
+    """Chooses where a run on `device` computes the codes and mels of its dataset.
+
+    That is `device` if it is a GPU whose FFT, convolutions and products passed the check, else the
+    CPU.
+    """
     gpu = gpu_at(machine, device)
     if gpu is None:
         return Choice("cpu", "the run is on the CPU")
@@ -169,7 +189,7 @@ def choose_feature_device(machine: Environment, device: str) -> Choice:
 
 
 def gpu_at(machine: Environment, device: str) -> GpuHealth | None:
-    """The GPU that "cuda" or "cuda:N" names; None for the CPU, or where there is none."""
+    """The GPU that "cuda" or "cuda:N" names; None for the CPU, or if it does not exist."""
     if not device.startswith("cuda"):
         return None
     index = int(device.partition(":")[2] or 0)
@@ -177,27 +197,27 @@ def gpu_at(machine: Environment, device: str) -> GpuHealth | None:
 
 
 def passed(gpu: GpuHealth) -> str:
-    """Why a GPU is used: it passed the check, or as much of it as is needed."""
+    """Why a GPU is used: it passed the check, or the part of it that is needed."""
     if gpu.verdict:
-        return f"{gpu.name} passed what is needed of it, not all: {gpu.verdict}"
+        return f"{gpu.name} passed the operations that are needed, but not all: {gpu.verdict}"
     return f"{gpu.name} passed the check"
 
 
 def distrusted(gpu: GpuHealth) -> str:
     """Why a GPU is not used."""
-    return f"{gpu.name} is not trusted: {gpu.verdict}"
+    return f"{gpu.name} is not used: {gpu.verdict}"
 
 
 def oom_kills() -> int:
-    """How many processes of this container the kernel has killed for memory; 0 if it is silent."""
+    """How many processes of this container the kernel killed for memory; 0 if unknown."""
     for name in ("memory.events", "memory/memory.oom_control"):
-        if found := re.search(r"^oom_kill (\d+)$", read_text(CGROUP / name), re.MULTILINE):
-            return int(found[1])
+        if match := re.search(r"^oom_kill (\d+)$", read_text(CGROUP / name), re.MULTILINE):
+            return int(match[1])
     return 0
 
 
 def cpu_count() -> int:
-    """Cores that this process may use: its affinity, and a container's quota."""
+    """Cores that this process may use, by its affinity and the container's quota."""
     allowed = len(os.sched_getaffinity(0))
     quota = read_text(CGROUP / "cpu.max").split()
     if not quota:
@@ -215,11 +235,11 @@ def has_bf16() -> bool:
 
 
 def memory_bytes() -> int:
-    """Of this machine, or what its container may use."""
+    """Memory of this machine, or the container's limit if that is lower."""
     total = re.search(r"^MemTotal:\s*(\d+) kB", read_text(Path("/proc/meminfo")), re.MULTILINE)
-    found = int(total[1]) * 1024 if total else 0
+    num_bytes = int(total[1]) * 1024 if total else 0
     for name in ("memory.max", "memory/memory.limit_in_bytes"):
         limit = read_text(CGROUP / name).strip()
         if limit.isdigit():
-            return min(found, int(limit))
-    return found
+            return min(num_bytes, int(limit))
+    return num_bytes

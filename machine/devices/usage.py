@@ -1,6 +1,6 @@
 """CPU, RAM and GPU usage of the machine and of one process tree.
 
-psutil reads the system; a container's memory limit, which it does not know, is read here.
+psutil reads the system. It does not know a container's memory limit, which is read here.
 """
 
 import contextlib
@@ -16,16 +16,21 @@ import psutil
 from machine.devices.nvml import GpuState
 from machine.storage.reading import read_text
 
-# What psutil raises for processes that are gone or not ours, and for a /proc that is none.
+# psutil's errors for a process that has ended or belongs to another user, and for a broken /proc.
 _UNREADABLE = (psutil.Error, OSError, RuntimeError, ValueError, LookupError, TypeError)
 CGROUP = Path("/sys/fs/cgroup")
 
 
 @dataclass(frozen=True)
 class Usage:
-    """One reading. cpu_percent: of all cores together, since the reading before. memory_*: of the
-    machine, or of the container where its limit is lower. trainer_cpu_percent: 100 is one core.
-    None: not known, or there is no such process."""
+    """One reading; None means unknown, or that there is no such process.
+
+    Attributes:
+        cpu_percent: Of all cores together, since the previous reading.
+        memory_used_bytes, memory_total_bytes: Of the machine, or of the container if its limit is
+            lower.
+        trainer_cpu_percent: 100 is one core.
+    """
 
     gpus: tuple[GpuState, ...] = ()
     cpu_percent: float | None = None
@@ -36,10 +41,12 @@ class Usage:
 
 
 class UsageMeter:
-    """Reads again and again; a share of CPU is that of the time since the reading before.
+    """Reads usage repeatedly; CPU usage covers the time since the previous reading.
 
-    gpus: a reading of them; trainer: the process whose tree is counted, asked again each time, None
-    for none; cgroup: another folder in tests.
+    Args:
+        gpus: Reads the GPUs.
+        trainer: Returns the root of the process tree to count, or None; called at each reading.
+        cgroup: Tests pass another folder.
     """
 
     def __init__(
@@ -54,10 +61,10 @@ class UsageMeter:
         self._cpu_seconds = 0.0, 0.0
         self._spent: dict[int, float] = {}
         self._read_at = time.monotonic()
-        self.read()  # what the first real reading is compared with
+        self.read()  # the baseline of the first real reading
 
     def read(self) -> Usage:
-        """Everything now; what cannot be read is None."""
+        """Reads everything; a value that cannot be read is None."""
         now = time.monotonic()
         seconds, self._read_at = now - self._read_at, now
         used, total = self._memory()
@@ -70,7 +77,7 @@ class UsageMeter:
         except _UNREADABLE:
             return None
         idle = now.idle + getattr(now, "iowait", 0.0)
-        # A guest's time is in user's and nice's already.
+        # The guest time is already part of user and nice.
         whole = sum(now) - getattr(now, "guest", 0.0) - getattr(now, "guest_nice", 0.0)
         (idle_before, before), self._cpu_seconds = self._cpu_seconds, (idle, whole)
         if whole <= before:
@@ -79,13 +86,13 @@ class UsageMeter:
 
     def _memory(self) -> tuple[int | None, int | None]:
         try:
-            found = psutil.virtual_memory()
+            memory = psutil.virtual_memory()
         except _UNREADABLE:
             return None, None
-        return self._limited(found.total) or (found.total - found.available, found.total)
+        return self._limited(memory.total) or (memory.total - memory.available, memory.total)
 
     def _limited(self, machine_bytes: int) -> tuple[int, int] | None:
-        """Used and allowed in a container with a limit; what the kernel can drop is not used."""
+        """(used, limit) in a container with a limit; reclaimable page cache does not count."""
         names = (("memory.max", "memory.current", "memory.stat"),
                  ("memory/memory.limit_in_bytes", "memory/memory.usage_in_bytes",
                   "memory/memory.stat"))  # fmt: skip
@@ -99,8 +106,7 @@ class UsageMeter:
         return None
 
     def _tree(self, seconds: float) -> tuple[float | None, int | None]:
-        """CPU and memory of the trainer with its children. Pages that a child shares (libraries,
-        what it was forked with) are counted once, with the trainer."""
+        """CPU and memory of the trainer and its children; shared pages count once."""
         root = self._trainer()
         try:
             tree = _tree(root) if root else {}
@@ -110,7 +116,7 @@ class UsageMeter:
             self._spent = {}
             return None, None
         spent = {pid: one.cpu_seconds for pid, one in tree.items()}
-        # A process seen for the first time brings nothing: how old its time is, is not known.
+        # A process seen for the first time adds nothing: its time may be older than this interval.
         worked = sum(max(0.0, now - self._spent.get(pid, now)) for pid, now in spent.items())
         known, self._spent = bool(self._spent), spent
         memory = tree[root].resident_bytes + sum(
@@ -128,12 +134,12 @@ class _Process(NamedTuple):
 
 
 def _tree(root: int) -> dict[int, _Process]:
-    """A process and its descendants, by their numbers."""
+    """A process and its descendants, by process ID."""
     leader = psutil.Process(root)
-    found = {}
+    processes = {}
     for one in (leader, *leader.children(recursive=True)):
         with contextlib.suppress(psutil.NoSuchProcess):
             times, memory = one.cpu_times(), one.memory_info()
-            shared = getattr(memory, "shared", 0)  # Linux alone tells it
-            found[one.pid] = _Process(times.user + times.system, memory.rss, shared)
-    return found
+            shared = getattr(memory, "shared", 0)  # only Linux reports it
+            processes[one.pid] = _Process(times.user + times.system, memory.rss, shared)
+    return processes

@@ -1,5 +1,5 @@
 """`python -m xtts doctor`: what is wrong with this machine, and the command that fixes it.
 
-`readings` fills a frozen `Machine`, pure `checks` judge it (`diagnosis` has the list), `report`
-prints. A reading that fails or hangs is a finding, never an error.
+`machine.readings` fills a frozen `Machine`, the pure functions in `checks` judge it (`diagnosis`
+has the list), and `report` prints. A reading that fails or hangs is a finding, not an error.
 """

@@ -1,4 +1,4 @@
-"""The `doctor` command: reads, judges, prints; exit code is the worst finding."""
+"""The `doctor` command: reads, judges and prints; the exit code is the worst finding."""
 
 import sys
 
@@ -8,7 +8,7 @@ from machine.readings.collection import ReadingPlace, look
 
 
 def run(place: ReadingPlace, *, as_json: bool = False, only_fixes: bool = False) -> int:
-    """0 all well, 1 something to know, 2 something to mend."""
+    """Returns 0 if all is well, 1 for a warning or a failed reading, 2 for a fault to fix."""
     findings = judge(look(place))
     if as_json:
         text = report.as_json(findings)

@@ -1,7 +1,7 @@
-"""The list of checks, in the order in which a person should act on them.
+"""The list of checks, in the order in which a user should act on them.
 
-A check is pure. What it needs and could not be read makes it `could_not_run`; so does a fault of
-its own, which is reported and ends nothing.
+A check is a pure function. It becomes `could_not_run` if a reading that it needs is missing, or if
+it raises an error; the other checks still run.
 """
 
 import inspect
@@ -13,7 +13,7 @@ from machine.doctor.checks import builds, drivers, gpus, onnx, surroundings
 from machine.doctor.finding import Finding, Severity, could_not_run
 from machine.readings.snapshot import Machine
 
-# Takes the readings that its parameters name; None from it = of no concern on this machine.
+# Takes the readings that its parameters name; returns None if it does not apply to this machine.
 Judge = Callable[..., Finding | tuple[Finding, ...] | None]
 
 CHECKS: dict[str, Judge] = {
@@ -40,7 +40,7 @@ CHECKS: dict[str, Judge] = {
     "device": gpus.device,
 }
 
-# What makes a GPU fail that is itself well.
+# Checks whose failure makes a healthy GPU fail too.
 CAUSES = {
     "kernel_log", "driver", "container", "device_nodes", "torch", "driver_age", "architecture",
     "library_path", "visible_gpus", "compute_mode", "after_suspend",
@@ -50,17 +50,17 @@ _GPU = re.compile(r"gpu\d+")
 
 def judge(machine: Machine) -> tuple[Finding, ...]:
     """Every finding, in the order of the list."""
-    found = [one for name, check in CHECKS.items() for one in _findings(name, check, machine)]
-    return _with_one_cause(tuple(found))
+    findings = [one for name, check in CHECKS.items() for one in _findings(name, check, machine)]
+    return _with_one_cause(tuple(findings))
 
 
 def needs(check: Judge) -> list[str]:
-    """The readings that a check takes."""
+    """The names of the readings that a check takes."""
     return list(inspect.signature(check).parameters)
 
 
 def exit_code(findings: tuple[Finding, ...]) -> int:
-    """0 all well, 1 something to know (a warning, or a reading that failed), 2 something to fix."""
+    """0 if all is well, 1 for a warning or a failed reading, 2 for a fault to fix."""
     states = {finding.status for finding in findings}
     if Severity.FAIL in states:
         return 2
@@ -68,7 +68,7 @@ def exit_code(findings: tuple[Finding, ...]) -> int:
 
 
 def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-    """A GPU that fails behind a failing cause is mended with it: nothing else is advised."""
+    """Gives a failing GPU the fix of the first failing cause, since that fixes both."""
     causes = [one for one in findings if one.id in CAUSES and one.status is Severity.FAIL]
     if not causes:
         return findings
@@ -81,16 +81,16 @@ def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
 def _findings(name: str, check: Judge, machine: Machine) -> tuple[Finding, ...]:
     readings = {reading: getattr(machine, reading) for reading in needs(check)}
     missing = [reading for reading, value in readings.items() if value is None]
-    found: Finding | tuple[Finding, ...] | None
+    result: Finding | tuple[Finding, ...] | None
     if missing:
         why = dict.fromkeys(machine.troubles.get(reading, "not read") for reading in missing)
-        found = could_not_run(f"{', '.join(missing)} could not be read: {'; '.join(why)}")
+        result = could_not_run(f"{', '.join(missing)} could not be read: {'; '.join(why)}")
     else:
         try:
-            found = check(**readings)
+            result = check(**readings)
         except Exception as error:
             message = f"{type(error).__name__}: {error}"
-            found = could_not_run("the check itself failed", evidence=message)
+            result = could_not_run("the check failed with an error", evidence=message)
     seconds = round(sum(machine.seconds.get(reading, 0.0) for reading in readings), 3)
-    many = found if isinstance(found, tuple) else (found,) if found else ()
+    many = result if isinstance(result, tuple) else (result,) if result else ()
     return tuple(replace(one, id=one.id or name, seconds=seconds) for one in many)

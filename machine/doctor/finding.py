@@ -1,16 +1,16 @@
-"""A finding: severity, what was seen, what was expected, the fix."""
+"""A finding: severity, what was observed, what was expected, and the fix."""
 
 from dataclasses import dataclass
 from enum import StrEnum
 
 
 class Severity(StrEnum):
-    """How a thing stands.
+    """The severity of a finding.
 
-    ok             as it should be, or of no concern here
-    warn           it works, but slower, or something else will break
-    fail           training, speaking or the GPU of this machine does not work like this
-    could_not_run  nothing is known: the reading itself failed
+    ok             as expected, or not relevant here
+    warn           it works, but slowly, or something else may fail
+    fail           training, speaking or the GPU does not work
+    could_not_run  nothing is known: the reading failed
     """
 
     OK = "ok"
@@ -21,9 +21,14 @@ class Severity(StrEnum):
 
 @dataclass(frozen=True)
 class Finding:
-    """fix: ONE line to type or to do, "" when ok; evidence: paths and versions, for a report to
-    somebody else; seconds: how long the readings behind it took. A check leaves `id` empty: its
-    place in the list names it."""
+    """The result of one check.
+
+    Attributes:
+        fix: One line to type or to do; "" when ok.
+        evidence: Paths and versions, for a bug report.
+        id: The name of the check; `diagnosis` fills it if the check leaves it empty.
+        seconds: How long its readings took.
+    """
 
     status: Severity
     observed: str
@@ -36,20 +41,20 @@ class Finding:
 
 
 def ok(observed: str, expected: str = "", meaning: str = "", evidence: str = "") -> Finding:
-    """As it should be, or of no concern."""
+    """A finding as expected, or not relevant here."""
     return Finding(Severity.OK, observed, expected, meaning, "", evidence)
 
 
 def warn(observed: str, expected: str, meaning: str, fix: str, evidence: str = "") -> Finding:
-    """It works, for now or slowly."""
+    """A finding for something that works slowly or may fail."""
     return Finding(Severity.WARN, observed, expected, meaning, fix, evidence)
 
 
 def fail(observed: str, expected: str, meaning: str, fix: str, evidence: str = "") -> Finding:
-    """It does not work like this."""
+    """A finding for something that does not work."""
     return Finding(Severity.FAIL, observed, expected, meaning, fix, evidence)
 
 
 def could_not_run(observed: str, meaning: str = "", fix: str = "", evidence: str = "") -> Finding:
-    """Nothing is known."""
+    """A finding for a reading or check that failed."""
     return Finding(Severity.COULD_NOT_RUN, observed, "", meaning, fix, evidence)

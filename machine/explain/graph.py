@@ -1,6 +1,6 @@
-"""Reads an ONNX file without its weights: inputs, outputs, operators.
+"""Reads an ONNX file without its weights: inputs, outputs and operators.
 
-What cannot be read is refused in one sentence that says what it is instead.
+For a file that is not a readable model, the error says what the file is instead.
 """
 
 from collections import Counter
@@ -12,18 +12,23 @@ from typing import Any
 from machine.errors import SotaqueError
 
 _LFS = b"version https://git-lfs"
-_MOST_BYTES = 1 << 31  # protobuf's own limit; what is larger has its weights beside it
+_MOST_BYTES = 1 << 31  # protobuf's limit; a larger model keeps its weights in other files
 
 
 class ExplainError(SotaqueError):
-    """No ONNX model, one that cannot be opened, or inputs that it cannot be run with."""
+    """The file is not an ONNX model, cannot be opened, or does not accept the inputs."""
 
 
 @dataclass(frozen=True)
 class GraphValue:
-    """An input or output. type: "float32", "int64", "string", …, "" for what is no tensor; shape:
-    a size, or the name of an axis that may have any ("" where it has none); None: not declared;
-    ids: for numbers that choose a row of a table, how many rows there are."""
+    """An input or output.
+
+    Attributes:
+        type: "float32", "int64", "string", …; "" if it is not a tensor.
+        shape: For each axis its size, or the name of a dynamic axis ("" without a name); None if
+            not declared.
+        ids: For an input that selects rows of a table, the number of rows.
+    """
 
     name: str
     type: str
@@ -33,8 +38,13 @@ class GraphValue:
 
 @dataclass(frozen=True)
 class ModelGraph:
-    """A model as its file tells it. operators: (domain, name) -> how often, those inside of If and
-    Loop too; file_bytes: with the files beside it."""
+    """A model as its file describes it.
+
+    Attributes:
+        operators: (domain, name) -> count, including those inside of If and Loop.
+        opsets: Domain -> opset version.
+        file_bytes: Size of the model and its weight files.
+    """
 
     path: Path
     inputs: tuple[GraphValue, ...]
@@ -51,28 +61,27 @@ def read(path: Path) -> ModelGraph:
         import onnx
     except ImportError as error:
         raise ExplainError(
-            f"The package onnx is needed to read a model ({error}). Install it: "
+            f"Reading a model needs the package onnx ({error}). Install it: "
             ".venv/bin/uv pip install onnx"
         ) from error
     raw = _bytes(path)
     try:
         model = onnx.load_model_from_string(raw)
-    except Exception as error:  # protobuf's DecodeError, by whichever of its makes
+    except Exception as error:  # protobuf's DecodeError, whose class depends on its implementation
         raise ExplainError(_no_model(path, raw)) from error
     if not model.graph.node and not model.graph.output:
         raise ExplainError(
-            f"{path} holds no graph: it is cut short, or no ONNX model ({len(raw):,} bytes)."
+            f"{path} holds no graph ({len(raw):,} bytes): it is truncated, or not an ONNX model. "
+            "Download or export it again."
         )
     try:
         return _graph(onnx, path, model, len(raw))
     except (TypeError, ValueError) as error:
-        raise ExplainError(
-            f"{path} is damaged ({error}): get it again, or export it again."
-        ) from error
+        raise ExplainError(f"{path} is damaged ({error}): download or export it again.") from error
 
 
 def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
-    """Raises ExplainError, and ValueError for bytes that are no words or no type."""
+    """Raises ExplainError; ValueError for an invalid name or type."""
     beside = _beside(path, model.graph)
     tables = _tables(model)
     constant = {one.name for one in model.graph.initializer}
@@ -92,39 +101,39 @@ def _graph(onnx: Any, path: Path, model: Any, file_bytes: int) -> ModelGraph:
 
 
 def _word(value: str | bytes) -> str:
-    """protobuf gives bytes where a text is not UTF-8."""
+    """Checks a name: protobuf returns bytes where a text is not UTF-8."""
     if isinstance(value, bytes):
-        raise ValueError("a name in it is no text")
+        raise ValueError("a name in it is not text")
     return value
 
 
 def _bytes(path: Path) -> bytes:
     if path.is_dir():
-        found = sorted(one.name for one in path.glob("*.onnx"))[:4]
-        inside = f" It holds {', '.join(found)}." if found else ""
+        names = sorted(one.name for one in path.glob("*.onnx"))[:4]
+        inside = f" It holds {', '.join(names)}." if names else ""
         raise ExplainError(f"{path} is a folder; name the .onnx file.{inside}")
     try:
         if path.stat().st_size >= _MOST_BYTES:
-            raise ExplainError(f"{path} is larger than 2 GB, which no ONNX file can be.")
+            raise ExplainError(f"{path} is larger than 2 GB, the limit of an ONNX file.")
         return path.read_bytes()
     except FileNotFoundError as error:
-        raise ExplainError(f"{path} is not there. Name an .onnx file.") from error
+        raise ExplainError(f"{path} does not exist. Name an .onnx file.") from error
     except OSError as error:
         raise ExplainError(f"{path} cannot be read: {error.strerror}.") from error
 
 
 def _no_model(path: Path, raw: bytes) -> str:
     if raw.startswith(_LFS):
-        return f"{path} is a pointer of Git LFS, not the model. Get the file: git lfs pull"
+        return f"{path} is a Git LFS pointer, not the model. Download the model: git lfs pull"
     if raw[4:8] == b"ORTM":
         return f"{path} is in ONNX Runtime's own format (.ort); explain reads .onnx."
     if raw[:1] == b"\x08":  # every ONNX file begins with its ir_version
-        return f"{path} is cut short ({len(raw):,} bytes): get it again."
-    return f"{path} is no ONNX model: its bytes make no sense as one. Get it again."
+        return f"{path} is truncated ({len(raw):,} bytes): download it again."
+    return f"{path} is not an ONNX model: it cannot be parsed as one. Download it again."
 
 
 def _beside(path: Path, graph: Any) -> int:
-    """Bytes of the files that hold the weights; all there, and long enough."""
+    """Size of the weight files. Raises ExplainError for one that is missing or truncated."""
     needed: dict[str, int] = {}
     tensors = [
         *(tensor for one in _graphs(graph) for tensor in one.initializer),
@@ -139,25 +148,24 @@ def _beside(path: Path, graph: Any) -> int:
         file = path.parent / name
         if Path(name).is_absolute() or ".." in Path(name).parts:
             raise ExplainError(
-                f"{path} names {name} as the file of its weights, which is outside of the model's "
-                "folder; ONNX Runtime reads weights only from there. Export it again with its "
-                "weights beside it."
+                f"{path} keeps its weights in {name}, outside of the model's folder. ONNX Runtime "
+                "reads weights only from that folder. Export it again with its weights beside it."
             )
         if not file.is_file():
             raise ExplainError(
-                f"{path} keeps its weights in {name}, which is not beside it. Put both files into "
-                "one folder."
+                f"{path} keeps its weights in {name}, which is missing. Put both files into one "
+                "folder."
             )
         if file.stat().st_size < end:
             raise ExplainError(
-                f"{file} is cut short: {file.stat().st_size:,} bytes, and {path.name} looks for "
-                f"{end:,}. Get it again."
+                f"{file} is truncated: it has {file.stat().st_size:,} bytes, and {path.name} needs "
+                f"{end:,}. Download it again."
             )
     return sum((path.parent / name).stat().st_size for name in needed)
 
 
 def _graphs(graph: Any) -> Iterator[Any]:
-    """A graph and those inside of its nodes: the branches of an If, the body of a Loop."""
+    """Yields a graph and its subgraphs: the branches of an If, the body of a Loop."""
     yield graph
     for node in graph.node:
         for attribute in node.attribute:
@@ -185,16 +193,16 @@ def _value(onnx: Any, value: Any, tables: dict[str, int]) -> GraphValue:
 
 
 def _type(onnx: Any, number: int) -> str:
-    """The type's name as numpy has it, "string", or ONNX's own for what numpy does not know."""
+    """numpy's name of a type, or ONNX's name where numpy has none."""
     name = onnx.TensorProto.DataType.Name(number) if number else ""
     return {"FLOAT": "float32", "DOUBLE": "float64"}.get(name, name.lower())
 
 
 def _tables(model: Any) -> dict[str, int]:
-    """Inputs that choose rows of a table among the weights -> its number of rows."""
+    """Inputs that select rows of a table among the weights -> number of rows."""
     rows = {one.name: one.dims[0] for one in model.graph.initializer if len(one.dims) > 1}
     same: dict[str, str] = {}
-    found: dict[str, int] = {}
+    tables: dict[str, int] = {}
     for node in model.graph.node:
         if len(node.input) < 1 or len(node.output) < 1:
             continue
@@ -202,5 +210,5 @@ def _tables(model: Any) -> dict[str, int]:
             same[node.output[0]] = same.get(node.input[0], node.input[0])
         if node.op_type == "Gather" and len(node.input) > 1 and node.input[0] in rows:
             name = same.get(node.input[1], node.input[1])
-            found[name] = min(found.get(name, rows[node.input[0]]), rows[node.input[0]])
-    return found
+            tables[name] = min(tables.get(name, rows[node.input[0]]), rows[node.input[0]])
+    return tables

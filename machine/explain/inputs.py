@@ -1,7 +1,7 @@
-"""Makes test inputs for an unknown ONNX model: sizes for dynamic axes, values.
+"""Generates test inputs for an unknown ONNX model: sizes for dynamic axes, and values.
 
-Pure but for `arrays`. A guess may be wrong, so there are several, from large to small; the first
-that the model takes is used and told.
+A guess may be wrong, so there are several; the first that the model accepts is used and reported.
+Everything but `arrays` is pure.
 """
 
 import re
@@ -14,12 +14,12 @@ from machine.explain.graph import ExplainError, GraphValue
 _TYPES = frozenset(
     "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
 )
-_PAST = 8  # what a decoder has behind it
+_PAST = 8  # the length of a decoder's cache
 _MOST_VALUES = 250_000_000  # 1 GB of fp32
 
 
 class Sizes(NamedTuple):
-    """For one second of sound at 16 kHz, its mel frames, a short text, a picture's side."""
+    """Sizes of inputs: samples at 16 kHz, mel frames, text tokens, and a picture's side."""
 
     samples: int
     frames: int
@@ -35,7 +35,7 @@ GUESSES = (
     Sizes(1_024, 16, 4, 640),
     Sizes(1, 1, 1, 1),
 )
-# A model that keeps a state between calls is given sound in pieces of this length (Silero's).
+# A model that keeps a state between calls receives audio in pieces of this length (Silero's).
 _PIECE = 512
 _STATE = re.compile(r"^(state|h|c|hn|cn|h0|c0)$|past|cache|hidden|_state", re.IGNORECASE)
 _SOUND = re.compile(r"audio|wav|sound|speech|signal|sample|^input$|^x$|source", re.IGNORECASE)
@@ -53,10 +53,18 @@ Filling = dict[str, Any]
 def plans(
     inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
 ) -> list[list[Filling]]:
-    """What to try, each once, as JSON. wanted: shapes said by hand. Raises ExplainError."""
+    """The inputs to try, without repeats, as JSON values.
+
+    Args:
+        inputs: The model's inputs.
+        wanted: Name -> shape, from --shape.
+
+    Raises:
+        ExplainError: A shape does not fit, or an input cannot be generated.
+    """
     for name in wanted.keys() - {one.name for one in inputs}:
         names = ", ".join(one.name for one in inputs)
-        raise ExplainError(f"--shape {name}: this model has no such input; it has {names}.")
+        raise ExplainError(f"--shape {name}: this model has no such input. Its inputs: {names}.")
     for one in inputs:
         _check(one, wanted.get(one.name))
     small: list[list[Filling]] = []
@@ -65,14 +73,14 @@ def plans(
             small.append(plan)
     if not small:
         raise ExplainError(
-            f"The inputs that this model declares hold more than {_MOST_VALUES:,} numbers; say a "
-            "smaller --shape, or leave --run out."
+            f"The inputs of this model hold more than {_MOST_VALUES:,} values. Give a smaller "
+            "--shape, or leave out --run."
         )
     return small
 
 
 def arrays(plan: Sequence[Filling]) -> dict[str, Any]:
-    """numpy arrays for a plan; the same each time."""
+    """Name -> numpy array for a plan; the same values each time."""
     import numpy
 
     random = numpy.random.default_rng(0)
@@ -96,8 +104,8 @@ def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
     if one.type not in _TYPES:
         what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
         raise ExplainError(
-            f"--run makes numbers, and the input {one.name!r} wants {what}. Without --run, explain "
-            "tells where the nodes are."
+            f"--run generates numbers, but the input {one.name!r} needs {what}. Leave out --run to "
+            "see where the nodes are."
         )
     if wanted is None or one.shape is None:
         return
@@ -107,7 +115,9 @@ def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
     if not fits:
         declared = "x".join(str(size) or "?" for size in one.shape)
         given = "x".join(map(str, wanted))
-        raise ExplainError(f"--shape {one.name}={given} does not fit the declared {declared}.")
+        raise ExplainError(
+            f"--shape {one.name}={given} does not fit the declared shape {declared}."
+        )
 
 
 def _plan(
@@ -137,7 +147,7 @@ def _plan(
 
 
 def _known(size: int | str, named: Mapping[str, int]) -> int:
-    """A declared size, one of a name that others share, or the sum that a name says."""
+    """A declared size, that of a named axis, or the sum in a name ("past + 1"); 0 if unknown."""
     if isinstance(size, int):
         return size
     parts = [part.strip() for part in size.split("+")]
@@ -147,7 +157,7 @@ def _known(size: int | str, named: Mapping[str, int]) -> int:
 
 
 def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
-    """How long an axis without a size is made."""
+    """The size chosen for a dynamic axis."""
     shape = one.shape or ()
     name, rank = str(shape[axis]).lower(), len(shape)
     if isinstance(shape[axis], int):
@@ -166,7 +176,7 @@ def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
 
 
 def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
-    """The sizes that were chosen, past the batch: a length means one of them."""
+    """The sizes chosen for dynamic axes after the batch; a length input refers to one of them."""
     return [
         size for axis, size in enumerate(shape)
         if axis and isinstance((one.shape or ())[axis], str) and not _STATE.search(one.name)
@@ -174,7 +184,7 @@ def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
 
 
 def _filling(one: GraphValue, shape: Sequence[int], longest: int) -> Filling:
-    """How it is filled, where not with normal numbers."""
+    """How to fill an input, if not with normally distributed values."""
     whole = not one.type.startswith("float")
     if _RATE.search(one.name):
         return {"fill": "value", "value": 16_000.0}

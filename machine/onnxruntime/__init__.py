@@ -1,1 +1,1 @@
-"""ONNX Runtime sessions: where each runs, and why there."""
+"""ONNX Runtime sessions: on which device each runs, and why."""

@@ -1,7 +1,7 @@
 """Inspects ONNX Runtime and tries a provider in a child process.
 
-`get_available_providers()` is never asked: it lists what a build was compiled for, CUDA on machines
-that have none too (measured with 1.31.1; microsoft/onnxruntime#23372).
+`get_available_providers()` is not used: it lists what a build was compiled for, including CUDA on
+machines without it (measured with 1.31.1; microsoft/onnxruntime#23372).
 """
 
 import sys
@@ -22,10 +22,19 @@ _KEPT_CHARACTERS = 8000
 
 @dataclass(frozen=True)
 class OnnxSurroundings:
-    """packages: builds that are installed -> version; build: which of them answers; cuda,
-    torch_cuda: "13.0", what it and torch are built for; libraries: the providers' files that the
-    build brings; gpus: kinds of GPU that the system shows ("nvidia", "amd", "intel"); driver:
-    version of NVIDIA's kernel module; hint: a sentence about a GPU out of reach."""
+    """What can be read about ONNX Runtime and the GPUs without running anything.
+
+    Attributes:
+        packages: Installed builds, name -> version.
+        build: The one that `import onnxruntime` loads.
+        cuda, torch_cuda: The CUDA versions of ONNX Runtime and torch, as "13.0".
+        libraries: The provider libraries in the build.
+        gpus: Kinds of GPU in the machine: "nvidia", "amd", "intel".
+        driver: Version of NVIDIA's kernel module.
+        system: `sys.platform`.
+        distribution: ID and ID_LIKE of os-release.
+        hint: A sentence about a GPU that cannot be reached.
+    """
 
     packages: Mapping[str, str] = field(default_factory=dict)
     build: str = ""
@@ -42,12 +51,16 @@ class OnnxSurroundings:
 
 @dataclass(frozen=True)
 class Trial:
-    """One attempt in a child: two products on a provider, compared with the CPU's.
+    """The result of trying a provider in a child: two products, compared with the CPU's.
 
-    known: the build knows the provider; active: the session's own list, in its order; nodes:
-    provider -> how many of the nodes it took; distance: largest difference to the CPU's result;
-    log: all that was written to file descriptors 1 and 2; fault: what was raised; ending: "" or how
-    the child ended instead of answering.
+    Attributes:
+        known: Whether the build knows the provider.
+        active: The session's providers, in its order.
+        nodes: Provider -> number of nodes that it took.
+        distance: Largest difference to the CPU's result.
+        log: What was written to file descriptors 1 and 2.
+        fault: The error that was raised.
+        ending: How the child ended without an answer; "" if it answered.
     """
 
     provider: str
@@ -63,7 +76,7 @@ class Trial:
 
 @cache
 def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
-    """What needs no attempt: packages, files, devices. Once per process."""
+    """Reads packages, files and devices, once per process."""
     folder = programs.package_folder("onnxruntime") / "capi"
     build = folder / "build_and_package_info.py"
     driver = system_files.driver_version(root)
@@ -81,7 +94,7 @@ def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
         cuda=programs.build_word(build, "cuda_version"),
         torch_cuda=programs.build_word(programs.package_folder("torch") / "version.py", "cuda"),
         libraries=frozenset(path.name for path in folder.glob("libonnxruntime_providers_*")),
-        gpus=frozenset(name for name, there in gpus.items() if there),
+        gpus=frozenset(name for name, available in gpus.items() if available),
         driver=driver,
         system=sys.platform,
         distribution=system_files.system_names(root),
@@ -91,8 +104,7 @@ def surroundings(root: Path = Path("/")) -> OnnxSurroundings:
 
 
 def present(seen: OnnxSurroundings) -> list[str]:
-    """The kinds that `auto` tries: those for which this build brings a library, or that the whole
-    build is for."""
+    """The kinds that `auto` tries: those that this build has a library for, or is built for."""
     return [
         kind
         for kind, names in PROVIDERS.items()
@@ -103,25 +115,27 @@ def present(seen: OnnxSurroundings) -> list[str]:
 
 @cache
 def trial(wish: ProviderRequest) -> Trial:
-    """What came of trying a wish: of AMD's two names the first that this build knows. Once per
-    process: a driver does not get well beside a program that runs, and a child costs a second."""
+    """Tries a provider, once per process, since a child costs a second.
+
+    For AMD, which has two providers, it returns the first that this build knows.
+    """
     first, *others = PROVIDERS[wish.kind]
-    found = tried(first, wish.options())
+    result = tried(first, wish.options())
     for provider in others:
-        if not found.known and (other := tried(provider, wish.options())).known:
+        if not result.known and (other := tried(provider, wish.options())).known:
             return other
-    return found
+    return result
 
 
 def tried(provider: str, options: dict[str, str]) -> Trial:
-    """One attempt in a child; what it wrote to file descriptors 1 and 2 is kept."""
+    """Tries a provider in a child and keeps what it wrote to file descriptors 1 and 2."""
     request = {"provider": provider, "options": options}
-    found = ask_once(
+    reply = ask_once(
         module_command("machine.onnxruntime.trial_child"), _LIMIT_SECONDS, request=request
     )
-    log = found.errors.strip()[-_KEPT_CHARACTERS:]
-    if found.answer is None:
-        return Trial(provider, log=log, ending=found.last_error)
-    answer = dict(found.answer)
+    log = reply.errors.strip()[-_KEPT_CHARACTERS:]
+    if reply.answer is None:
+        return Trial(provider, log=log, ending=reply.last_error)
+    answer = dict(reply.answer)
     answer |= {"active": tuple(answer["active"]), "log": f"{log}\n{answer['log']}".strip()}
     return Trial(provider, **answer)

@@ -1,12 +1,20 @@
-"""Kinds of ONNX operators: which belong on a GPU, which normally stay on the CPU."""
+"""Kinds of ONNX operators: which belong on a GPU, and which normally stay on the CPU."""
 
 from enum import StrEnum
 
 
 class OperatorKind(StrEnum):
-    """heavy: the sums that a GPU is for; quantised: the same on whole numbers; shape: reckons with
-    sizes and moves pieces; control: chooses or repeats; few: few values, or of an unknown number;
-    random: draws numbers; text: words and trees; plain: one sum for each value."""
+    """The kind of work an operator does.
+
+    heavy      products and recurrent layers, which a GPU is for
+    quantised  the same on integers
+    shape      computes shapes and moves values
+    control    control flow
+    few        returns few values, or an unknown number of them
+    random     generates random numbers
+    text       text and trees
+    plain      elementwise
+    """
 
     HEAVY = "heavy"
     QUANTISED = "quantised"
@@ -18,7 +26,7 @@ class OperatorKind(StrEnum):
     PLAIN = "plain"
 
 
-# Operators of the standard (onnx.ai/onnx/operators), then ONNX Runtime's own and what it fuses.
+# Standard operators (onnx.ai/onnx/operators), then ONNX Runtime's own and its fused ones.
 _HEAVY = frozenset(
     "Conv ConvTranspose DeformConv MatMul Gemm LSTM GRU RNN Einsum Attention STFT DFT "
     "LinearAttention FusedConv FusedGemm FusedMatMul FusedMatMulActivation NhwcFusedConv "
@@ -57,12 +65,12 @@ _KINDS = {
     OperatorKind.FEW: _FEW,
     OperatorKind.RANDOM: _RANDOM,
 }
-# Of the quantised, those that are products.
+# The quantised operators that are products.
 _PRODUCTS = ("Conv", "MatMul", "Gemm", "Attention", "LSTM", "MoE")
 
 
 def kind_of(operator: str, domain: str = "") -> OperatorKind:
-    """What kind of work it is; an unknown one is one sum for each value."""
+    """The kind of an operator; an unknown one counts as elementwise."""
     if domain in _TEXT_DOMAINS or operator.startswith(
         ("String", "RegexFull", "TfIdf", "Tokenizer")
     ):
@@ -71,7 +79,7 @@ def kind_of(operator: str, domain: str = "") -> OperatorKind:
 
 
 def is_heavy(operator: str) -> bool:
-    """Whether it carries the work of a model, in fractions or in whole numbers."""
+    """Whether it is compute-heavy, in floating point or in integers."""
     return operator in _HEAVY or (
         operator in _QUANTISED and any(name in operator for name in _PRODUCTS)
     )

@@ -1,4 +1,4 @@
-"""Decides the execution provider from what a trial showed, with the reason for a fallback. Pure."""
+"""Decides the execution provider from a trial's result, with the reason for a fallback."""
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -8,15 +8,18 @@ from machine.onnxruntime import operators, reasons
 from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import CALLED, CPU, PROVIDERS, ProviderRequest
 
-# A product of 36 numbers and one of 8, in fp32: 1e-3 also lets tensor cores (TF32) pass.
+# For fp32 products over 36 and 8 terms; tensor cores (TF32) are off by about 1e-3.
 MOST_DISTANCE = 1e-2
 
 
 @dataclass(frozen=True)
 class SessionStatus:
-    """Where a session computes. message: "" only when that is what was wished.
+    """Where a session computes.
 
-    cpu_nodes, accelerator_nodes: None where this ONNX Runtime does not tell.
+    Attributes:
+        message: Why that is not the requested place; "" if it is.
+        reason_code: A stable name of the reason; "" without one.
+        cpu_nodes, accelerator_nodes: Number of nodes; None if this ONNX Runtime does not report it.
     """
 
     device: str
@@ -28,7 +31,7 @@ class SessionStatus:
     accelerator_nodes: int | None = None
 
     def as_dict(self) -> dict[str, Any]:
-        """For a status answer, or JSON."""
+        """Plain values for JSON."""
         return asdict(self)
 
 
@@ -40,7 +43,7 @@ class Refusal(NamedTuple):
 
 
 def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Refusal | None:
-    """None where a provider computes, and computes right."""
+    """Why a provider is refused; None if it computes correctly."""
     if trial.ending:
         return _refusal(wish, reasons.ended(wish, trial))
     if not trial.known:
@@ -50,17 +53,17 @@ def judge_trial(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> 
     if trial.distance is None or not trial.distance <= MOST_DISTANCE:
         return _refusal(wish, (
             "wrong_results",
-            f"It computes wrongly: a small product is {trial.distance} away from the CPU's",
+            f"Its results are wrong: a small product differs from the CPU's by {trial.distance}",
             "Update the driver and this build; do not trust its results."))  # fmt: skip
     if trial.nodes and not trial.nodes.get(trial.provider):
         return _refusal(wish, (
-            "nothing_placed", "It takes not even a convolution and a matrix product",
+            "nothing_placed", "It takes neither a convolution nor a matrix product",
             "Update this build."))  # fmt: skip
     return None
 
 
 def judge_auto(seen: OnnxSurroundings, refused: list[Refusal]) -> Refusal:
-    """Why `auto` came to the CPU: what was tried, or that there was nothing to try."""
+    """Why `auto` chose the CPU: the refusals, or that there was nothing to try."""
     if refused:
         return Refusal(refused[0].reason_code, " ".join(one.message for one in refused))
     for kind, gpu in (("cuda", "nvidia"), ("rocm", "amd")):
@@ -68,17 +71,15 @@ def judge_auto(seen: OnnxSurroundings, refused: list[Refusal]) -> Refusal:
             wish = ProviderRequest(kind)
             return _refusal(wish, reasons.not_in_build(wish, seen))
     hint = f" {seen.hint}" if seen.hint else ""
-    return Refusal(
-        "no_gpu", f"Computes on the CPU: no GPU that could be used is on this machine.{hint}"
-    )
+    return Refusal("no_gpu", f"Computes on the CPU: this machine has no usable GPU.{hint}")
 
 
 def refused_model(wish: ProviderRequest, fault: str) -> Refusal:
-    """A provider that works refused this very model."""
+    """The refusal of a working provider that does not accept this model."""
     message = reasons.last_words(fault) or fault[:300]
     return _refusal(wish, (
-        "refused_model", f"It does not take this model ({message})",
-        "A model with fixed shapes, or another build, may do."))  # fmt: skip
+        "refused_model", f"It does not accept this model ({message})",
+        "Try a model with fixed shapes, or another build."))  # fmt: skip
 
 
 def status(
@@ -88,13 +89,15 @@ def status(
     nodes: Mapping[str, Mapping[str, int]] | None,
     refusal: Refusal | None,
 ) -> SessionStatus:
-    """Where a session computes that was opened.
+    """Where an opened session computes.
 
     Args:
-        got: What it was opened for, the CPU where the wish could not be had.
+        wish: What was requested.
+        got: What it was opened for: the wish, or the CPU as the fallback.
         active: The first of its providers.
-        nodes: Provider -> operators with their number; None where this ONNX Runtime does not tell
-            (before 1.24).
+        nodes: Provider -> operator -> count; None if this ONNX Runtime does not report it (before
+            1.24).
+        refusal: Why the wish was refused.
     """
     counted = None if nodes is None else {name: sum(one.values()) for name, one in nodes.items()}
     total = on_cpu = taken = None
@@ -104,22 +107,22 @@ def status(
     code, message = refusal or ("", "")
     if active == CPU and got.kind != "cpu":
         code = "lost"
-        message = f"{_starts(got)}: it worked in the check just before. Start again."
+        message = f"{_starts(got)}, although its check passed just before. Start again."
     elif taken == 0 and active != CPU:
         active, code = CPU, "nothing_placed"
         message = (
-            f"{_starts(got)}. It works, but takes none of this model's {total} nodes; `python -m "
-            "xtts explain` says which they are."
+            f"{_starts(got)}. The provider works, but takes none of this model's {total} nodes; "
+            "`python -m xtts explain` lists them."
         )
     elif active != CPU and (heavy := _heavy((nodes or {}).get(CPU, {}))):
         code = "heavy_on_cpu"
         message = (
-            f"{CALLED[got.kind]} computes {taken} of {total} nodes, but some that carry the work "
-            f"are on the CPU: {heavy}. `python -m xtts explain` says whether that is normal."
+            f"{CALLED[got.kind]} computes {taken} of {total} nodes, but compute-heavy ones are on "
+            f"the CPU: {heavy}. `python -m xtts explain` says whether that is normal."
         )
-    asked = active if active in PROVIDERS.get(wish.kind, ()) else wish.provider
+    requested = active if active in PROVIDERS.get(wish.kind, ()) else wish.provider
     device = "cpu" if active == CPU else got.device
-    return SessionStatus(device, active, asked, message, code, on_cpu, taken)
+    return SessionStatus(device, active, requested, message, code, on_cpu, taken)
 
 
 def _heavy(on_cpu: Mapping[str, int]) -> str:
@@ -129,7 +132,7 @@ def _heavy(on_cpu: Mapping[str, int]) -> str:
 
 def _refusal(wish: ProviderRequest, reason: reasons.Reason) -> Refusal:
     code, message, mend = reason
-    return Refusal(code, f"{_starts(wish)}. {message}. To mend: {mend}")
+    return Refusal(code, f"{_starts(wish)}. {message}. To fix it: {mend}")
 
 
 def _starts(wish: ProviderRequest) -> str:

@@ -1,7 +1,7 @@
-"""Execution providers: the names users type, and ONNX Runtime's own.
+"""Execution providers: the names that users type, and ONNX Runtime's own.
 
-AMD's are two: `ROCMExecutionProvider` left ONNX Runtime with 1.23, and the builds for AMD since
-then bring `MIGraphXExecutionProvider`.
+AMD has two: ONNX Runtime 1.23 removed `ROCMExecutionProvider`, and later builds for AMD have
+`MIGraphXExecutionProvider`.
 """
 
 from collections.abc import Mapping
@@ -23,7 +23,7 @@ PROVIDERS: Mapping[str, tuple[str, ...]] = {
     "cpu": (CPU,),
 }
 WISHES = ("auto", *PROVIDERS)
-# What a build's wheel brings for each; on Windows they end otherwise, and DirectML is inside.
+# The library of each in a build's wheel, under its Linux name; DirectML has none of its own.
 LIBRARIES: Mapping[str, str] = {
     CUDA: "libonnxruntime_providers_cuda.so",
     ROCM[0]: "libonnxruntime_providers_migraphx.so",
@@ -50,8 +50,13 @@ CALLED: Mapping[str, str] = {
 
 @dataclass(frozen=True)
 class ProviderRequest:
-    """Where to compute: kind is one of WISHES; index: the second GPU is 1; part: which of
-    OpenVINO's devices, "CPU" unless it is said ("openvino:GPU")."""
+    """Where to compute.
+
+    Attributes:
+        kind: One of WISHES.
+        index: The GPU's number, from 0.
+        part: OpenVINO's device, as in "openvino:GPU".
+    """
 
     kind: str
     index: int = 0
@@ -59,19 +64,19 @@ class ProviderRequest:
 
     @property
     def provider(self) -> str:
-        """What status tells as asked for: ONNX Runtime's name, or "auto"."""
+        """ONNX Runtime's name of the requested provider, or "auto"."""
         return self.kind if self.kind == "auto" else PROVIDERS[self.kind][0]
 
     @property
     def device(self) -> str:
-        """Where it computes when it gets what it asks for: "cuda:0", "cpu"."""
+        """The device if the request is met: "cuda:0", "cpu"."""
         if self.kind in ("cuda", "rocm", "directml"):
             return f"{self.kind}:{self.index}"
         return self.part.lower() if self.kind == "openvino" else "cpu"
 
     def options(self) -> dict[str, str]:
-        """What the provider is told. cudnn_conv_algo_search: the default tries every algorithm
-        again for each length of input; speech has many lengths."""
+        """The provider's options. The default cudnn_conv_algo_search would try every algorithm for
+        each length of input, and speech has many lengths."""
         if self.kind == "cuda":
             return {"device_id": str(self.index), "cudnn_conv_algo_search": "HEURISTIC"}
         if self.kind == "openvino":
@@ -80,7 +85,7 @@ class ProviderRequest:
 
 
 def wish_of(text: str) -> ProviderRequest:
-    """ "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises SotaqueError."""
+    """Parses "cuda", "cuda:1", "openvino:GPU", "auto", …. Raises SotaqueError."""
     kind, _, rest = text.strip().partition(":")
     kind = kind.lower()
     if kind == "openvino":
@@ -88,6 +93,6 @@ def wish_of(text: str) -> ProviderRequest:
     if kind in WISHES and (not rest or (rest.isdigit() and kind not in ("auto", "cpu"))):
         return ProviderRequest(kind, int(rest or 0))
     raise SotaqueError(
-        f"{text!r} is no place where ONNX Runtime computes; allowed are {', '.join(WISHES)}, a "
-        "second GPU as cuda:1, and OpenVINO's devices as openvino:GPU."
+        f"{text!r} is not a provider of ONNX Runtime. Allowed: {', '.join(WISHES)}; cuda:1 for a "
+        "second GPU; openvino:GPU for a device of OpenVINO."
     )

@@ -1,8 +1,8 @@
-"""Opens ONNX Runtime sessions; each says on which provider it runs.
+"""Opens ONNX Runtime sessions; each reports the provider on which it runs.
 
-ONNX Runtime falls back to the CPU without a word that a program could read, so a provider is first
-tried in a child (`machine.onnxruntime.inspection`), then judged (`placement`), and only one that
-computes is asked for here. torch is not needed.
+ONNX Runtime falls back to the CPU without telling the program. So a child first tries a provider
+(`machine.onnxruntime.inspection`), `placement` judges the result, and only a provider that computes
+correctly is requested here. torch is not needed.
 """
 
 from collections.abc import Callable
@@ -20,13 +20,16 @@ from machine.onnxruntime.trial_child import load_libraries, placed, recording
 
 @dataclass(frozen=True)
 class OnnxSessionOptions:
-    """threads: that one node computes with, 0 = as many as cores of the machine; it does not see a
-    container's limit. spinning: whether threads wait awake, which costs a core. arena: whether
-    memory that was used is kept; pattern: whether it is planned ahead by the first inputs' sizes.
-    prepacking: whether weights are copied into the order that products like best. optimisation: how
-    much a graph is rewritten, by its name in `onnxruntime.GraphOptimizationLevel`.
+    """Options of a session; the defaults suit a machine that does other work too.
 
-    The defaults are for a machine that does other work too.
+    Attributes:
+        threads: Threads for one node; 0 is the number of the machine's cores, without regard to a
+            container's limit.
+        spinning: Whether idle threads spin, which costs a core.
+        arena: Whether used memory is kept.
+        pattern: Whether memory is planned from the sizes of the first inputs.
+        prepacking: Whether weights are copied into the layout that is fastest for products.
+        optimisation: A name in `onnxruntime.GraphOptimizationLevel`.
     """
 
     threads: int = 0
@@ -42,12 +45,12 @@ class RuntimeMissing(SotaqueError):
 
 
 class ModelRefused(SotaqueError):
-    """ONNX Runtime cannot open this model on the CPU either; the sentence says why."""
+    """ONNX Runtime cannot open this model, not even on the CPU; the text says why."""
 
 
 @dataclass(frozen=True)
 class OpenedSession:
-    """session: `onnxruntime.InferenceSession`, to be run; status: where it computes, and why."""
+    """An `onnxruntime.InferenceSession`, with where it computes and why."""
 
     session: Any
     status: SessionStatus
@@ -55,7 +58,7 @@ class OpenedSession:
 
 @dataclass(frozen=True)
 class Looks:
-    """How the machine is seen; tests stand others here."""
+    """How to inspect the machine; tests replace these functions."""
 
     surroundings: Callable[[], OnnxSurroundings] = inspection.surroundings
     trial: Callable[[ProviderRequest], Trial] = inspection.trial
@@ -67,12 +70,21 @@ def open_session(
     options: OnnxSessionOptions | None = None,
     looks: Looks | None = None,
 ) -> OpenedSession:
-    """A session of a model, on what was wished where that works, else on the CPU; `status` says
-    which and why.
+    """Opens a model on the requested provider, or on the CPU if that does not work.
 
-    wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU, cpu. Raises
-    SotaqueError for another, RuntimeMissing, and ModelRefused for a model that does not
-    open on the CPU.
+    Args:
+        model: A file, or its content.
+        wish: auto, cuda, cuda:1, rocm, directml, openvino, openvino:GPU or cpu.
+        options: Options of the session.
+        looks: How to inspect the machine.
+
+    Returns:
+        The session; its `status` says where it computes and why.
+
+    Raises:
+        SotaqueError: `wish` is none of these.
+        RuntimeMissing: ONNX Runtime is not installed.
+        ModelRefused: The model does not open on the CPU.
     """
     wished = wish_of(wish)
     onnxruntime = runtime()
@@ -84,22 +96,24 @@ def open_session(
         load_libraries(onnxruntime, provider)
         try:
             session = _open(onnxruntime, model, options, [(provider, got.options()), CPU])
-        except Exception as error:  # its own kinds derive from Exception alone
+        except Exception as error:  # ONNX Runtime's own errors derive directly from Exception
             refusal, got = placement.refused_model(got, str(error)), ProviderRequest("cpu")
     if session is None:
         try:
             session = _open(onnxruntime, model, options, [CPU])
         except Exception as error:
-            name = "This model" if isinstance(model, bytes) else str(model)
+            name = "this model" if isinstance(model, bytes) else str(model)
             message = " ".join(str(error).split())[:400]
-            raise ModelRefused(f"{name} cannot be opened by ONNX Runtime: {message}") from error
+            raise ModelRefused(f"ONNX Runtime cannot open {name}: {message}") from error
     active = session.get_providers()[0]
     return OpenedSession(session, placement.status(wished, got, active, placed(session), refusal))
 
 
 def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refusal | None]:
-    """What to open the session for: the wish, or the CPU with the reason; `auto` takes the first
-    that computes of those that this build is for."""
+    """Chooses what to open the session for: the wish, or the CPU with the reason.
+
+    `auto` takes the first provider of this build that computes correctly.
+    """
     if wished.kind == "cpu":
         return wished, None
     seen = looks.surroundings()
@@ -131,12 +145,12 @@ def _open(
 ) -> Any:
     made = recording(onnxruntime, session_options(onnxruntime, options or OnnxSessionOptions()))
     given = model if isinstance(model, bytes) else str(model)
-    # Without its own fallback, which prints and goes on: the reason would be lost.
+    # ONNX Runtime's own fallback only prints and continues, so the reason would be lost.
     return onnxruntime.InferenceSession(given, made, providers, enable_fallback=0)
 
 
 def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
-    """`onnxruntime.SessionOptions` for these."""
+    """The same options as `onnxruntime.SessionOptions`."""
     made = onnxruntime.SessionOptions()
     made.intra_op_num_threads = wanted.threads
     made.inter_op_num_threads = 1
@@ -145,11 +159,10 @@ def session_options(onnxruntime: Any, wanted: OnnxSessionOptions) -> Any:
     made.graph_optimization_level = getattr(onnxruntime.GraphOptimizationLevel, wanted.optimisation)
     made.add_session_config_entry("session.intra_op.allow_spinning", str(int(wanted.spinning)))
     made.add_session_config_entry("session.disable_prepacking", str(int(not wanted.prepacking)))
-    # Without VNNI (AVX2 alone) the products of unsigned by signed bytes saturate at 16 bits: logits
-    # were off by 3.9 % instead of 1 %. With this entry ONNX Runtime turns the weights into unsigned
-    # bytes there; where nothing saturates, it changes nothing.
+    # On a CPU with AVX2 but without VNNI, products of unsigned by signed bytes saturate at 16 bits:
+    # logits were off by 3.9 % instead of 1 %. This entry makes ONNX Runtime use unsigned weights on
+    # such a CPU. It changes nothing elsewhere.
     made.add_session_config_entry("session.x64quantprecision", "1")
-    # Silent: what fails is raised, and a warning for each node that is normally on the CPU helps
-    # nobody who serves.
+    # Errors are raised anyway, and a warning for each node that belongs on the CPU is noise.
     made.log_severity_level = 4
     return made

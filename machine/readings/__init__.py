@@ -1,1 +1,1 @@
-"""Readings of this machine: drivers, files, programs and libraries, without judgement."""
+"""Readings of this machine: drivers, files, programs and libraries, not judged yet."""

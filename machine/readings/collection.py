@@ -1,7 +1,7 @@
 """Takes all readings in parallel, each with a time limit.
 
-Nothing here raises: a look that fails or hangs leaves its reason in `Machine.troubles`. CUDA is
-only ever touched by children (`machine.devices.probe.runner` and `programs`).
+Nothing here raises: a reading that fails or hangs leaves its reason in `Machine.troubles`. Only
+child processes use CUDA (`machine.devices.probe.runner` and `programs`).
 """
 
 import contextlib
@@ -22,7 +22,7 @@ from machine.readings import programs, system_files
 from machine.readings.snapshot import Driver, Machine, MachineSettings
 from machine.storage.file_cache import FileCache, cache_folder
 
-# The probe's own limits are below this one.
+# Longer than the probe's own limits.
 _LIMIT_SECONDS = 200.0
 _FILE_SECONDS = 5.0
 _CONCERNING = (
@@ -32,10 +32,18 @@ _CONCERNING = (
 
 @dataclass(frozen=True)
 class ReadingPlace:
-    """Where to look. root, dotenv, environ, gpus: what tests replace; remembers: whether answers of
-    an earlier call count; deep: whether to run `trial`, the command that speaks a sentence
-    (`… DEVICE FILE`); preflights: a program's name and the command that prints what it would refuse
-    (`… DOTENV`); models: the weights of base models that have a name, for their size."""
+    """Where and how to take the readings.
+
+    Attributes:
+        root, dotenv, environ, gpus: What tests replace.
+        remembers: Whether cached results of an earlier call are used.
+        deep: Whether to run `trial`.
+        trial: The command that speaks a sentence; device and file are appended.
+        preflights: Program name -> the command that prints the settings it refuses; the path of
+            `.env` is appended.
+        models: Name of a base model -> its weights, whose size is read.
+        managed_seconds: The time limit for nvidia-smi or NVML.
+    """
 
     root: Path = Path("/")
     dotenv: Path = Path(".env")
@@ -50,32 +58,31 @@ class ReadingPlace:
 
 
 def look(place: ReadingPlace) -> Machine:
-    """The whole machine. First the files, which are quick, then whatever needs a child."""
-    found: dict[str, Any] = {}
+    """Reads the whole machine: first files, which are fast, then everything that needs a child."""
+    readings: dict[str, Any] = {}
     troubles: dict[str, str] = {}
     seconds: dict[str, float] = {}
-    _take(_files(place), _FILE_SECONDS, found, troubles, seconds)
-    _take(_children(place, found), _LIMIT_SECONDS, found, troubles, seconds)
+    _take(_files(place), _FILE_SECONDS, readings, troubles, seconds)
+    _take(_children(place, readings), _LIMIT_SECONDS, readings, troubles, seconds)
     if place.deep and place.trial:
-        devices = ["cpu", *_sound_gpus(found.get("environment"))]
+        devices = ["cpu", *_sound_gpus(readings.get("environment"))]
         spoken = {"spoken": lambda: programs.speech(place.trial, devices)}
-        _take(spoken, 3 * _LIMIT_SECONDS, found, troubles, seconds)
-    return Machine(**found, troubles=troubles, seconds=seconds)
+        _take(spoken, 3 * _LIMIT_SECONDS, readings, troubles, seconds)
+    return Machine(**readings, troubles=troubles, seconds=seconds)
 
 
 def settings(
     environ: Mapping[str, str], dotenv: Path, models: Mapping[str, Path]
 ) -> MachineSettings:
-    """The settings that concern the machine; a fault is told and the defaults stand. models: as
-    `ReadingPlace`."""
+    """The settings that concern the machine; if they are invalid, the defaults and the fault."""
     from machine.settings.loading import SharedSettings, load
 
     try:
-        found, _ = load(SharedSettings, (), environ, dotenv)
+        loaded, _ = load(SharedSettings, (), environ, dotenv)
     except SotaqueError as error:
         return MachineSettings(model_bytes=_size(models.get("demo")), fault=str(error))
-    weights = models.get(found.base_model, Path(found.base_model).expanduser() / "model.pth")
-    return MachineSettings(found.output_dir, found.device, found.base_model, _size(weights))
+    weights = models.get(loaded.base_model, Path(loaded.base_model).expanduser() / "model.pth")
+    return MachineSettings(loaded.output_dir, loaded.device, loaded.base_model, _size(weights))
 
 
 def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
@@ -102,12 +109,12 @@ def _files(place: ReadingPlace) -> dict[str, Callable[[], Any]]:
     }
 
 
-def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
+def _children(place: ReadingPlace, readings: Mapping[str, Any]) -> dict[str, Callable[[], Any]]:
     version = system_files.driver_version(place.root)
-    on_path = found.get("programs") or {}
-    nodes = found.get("nodes")
+    on_path = readings.get("programs") or {}
+    nodes = readings.get("nodes")
     loaded = bool(version or (nodes and nodes.names))
-    # The doctor has more important things to report than the state of its cache.
+    # A damaged cache is logged at DEBUG: the doctor has more important things to report.
     file = cache_folder(place.environ) / "doctor.json"
     remembered = FileCache(file, logging.DEBUG) if place.remembers else None
 
@@ -130,9 +137,9 @@ def _children(place: ReadingPlace, found: Mapping[str, Any]) -> dict[str, Callab
 
 def _take(
     looks: Mapping[str, Callable[[], Any]], limit_seconds: float,
-    found: dict[str, Any], troubles: dict[str, str], seconds: dict[str, float],
+    readings: dict[str, Any], troubles: dict[str, str], seconds: dict[str, float],
 ) -> None:  # fmt: skip
-    """Runs all looks at once. One that is late is left behind, in a thread that ends with us."""
+    """Takes all readings in parallel; one that is late is left in its daemon thread."""
     kept: dict[str, tuple[float, Any, str]] = {}
 
     def run(name: str, look: Callable[[], Any]) -> None:
@@ -158,7 +165,7 @@ def _take(
         if trouble:
             troubles[name] = trouble
         else:
-            found[name] = value
+            readings[name] = value
 
 
 def _sound_gpus(machine: Environment | None) -> list[str]:

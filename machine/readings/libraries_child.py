@@ -1,6 +1,6 @@
 """Child process that loads CUDA's libraries: torch with its own, or ONNX Runtime's provider.
 
-Run by `ask_once` as `python -m machine.readings.libraries_child torch|FILE`.
+The parent runs `python -m machine.readings.libraries_child torch|FILE` with `ask_once`.
 """
 
 import ctypes
@@ -22,19 +22,19 @@ OURS_TO_JUDGE = re.compile(
 
 
 def main() -> int:
-    """Answers with what `TorchBuild` holds, or with why the library FILE cannot be loaded."""
+    """Answers with the fields of `TorchBuild`, or with why the library FILE cannot be loaded."""
     answers, what = reserve_stdout(), sys.argv[1]
     write_json_line(answers, torch_build() if what == "torch" else provider_faults(what))
     return 0
 
 
 def torch_build() -> dict[str, Any]:
-    """Imports torch: its version, and the libraries that came with it or instead of its own."""
+    """Imports torch and returns its version, and the libraries that it really loaded."""
     import torch
 
-    # Loads cuDNN, so that it is among the libraries; no context is created.
+    # Loads cuDNN, so that the memory map lists it; this creates no context.
     cudnn = torch.backends.cudnn.version() or 0
-    # torch.cuda.get_arch_list() is empty without a GPU; this is what it would read.
+    # torch.cuda.get_arch_list() is empty without a GPU; this reads the same value.
     flags = torch._C._cuda_getArchFlags() if torch.version.cuda else None
     return {
         "version": torch.__version__,
@@ -47,7 +47,7 @@ def torch_build() -> dict[str, Any]:
 
 
 def provider_faults(library: str) -> dict[str, str]:
-    """{alone, with_torch}: the loader's sentence where it cannot be loaded, also after torch."""
+    """{alone, with_torch}: the loader's error without and with torch imported; "" if it loads."""
     alone = with_torch = fault_of(library)
     if alone:
         import torch  # noqa: F401 - for the libraries that it loads
@@ -57,7 +57,7 @@ def provider_faults(library: str) -> dict[str, str]:
 
 
 def fault_of(path: str) -> str:
-    """Why a library cannot be loaded, "" when it can."""
+    """Why a library cannot be loaded; "" if it can."""
     try:
         ctypes.CDLL(path)
     except OSError as error:
@@ -66,16 +66,16 @@ def fault_of(path: str) -> str:
 
 
 def own_folders(torch_folder: Path) -> list[str]:
-    """Where the build's libraries really stand: links are followed, as the memory map does."""
+    """The resolved folders of torch's own libraries, as the memory map shows them."""
     spec = importlib.util.find_spec("nvidia")
     places = [Path(one) for one in (spec.submodule_search_locations or [] if spec else [])]
-    found = {os.path.realpath(torch_folder / "lib")}
+    folders = {os.path.realpath(torch_folder / "lib")}
     if (Path(sys.prefix) / "conda-meta").is_dir():
-        found.add(os.path.realpath(Path(sys.prefix) / "lib"))
+        folders.add(os.path.realpath(Path(sys.prefix) / "lib"))
     for place in (*places, torch_folder):
         for path in place.glob("**/lib/lib*.so*"):
-            found.add(str(Path(os.path.realpath(path)).parent))
-    return sorted(found)
+            folders.add(str(Path(os.path.realpath(path)).parent))
+    return sorted(folders)
 
 
 if __name__ == "__main__":

@@ -37,18 +37,18 @@ _TORCH_SECONDS, _ONNX_SECONDS, _SPEECH_SECONDS, _QUICK_SECONDS = 90.0, 90.0, 180
 
 
 class LookFailed(Exception):
-    """A reading that could not be taken; the text is the reason."""
+    """A reading failed; the text is the reason."""
 
 
 def on_path(variables: Mapping[str, str]) -> dict[str, str]:
-    """Where each program is that some check asks about."""
+    """The paths of the programs that the checks use."""
     path = variables.get("PATH", "")
-    found = {name: shutil.which(name, path=path) for name in KNOWN}
-    return {name: place for name, place in found.items() if place}
+    paths = {name: shutil.which(name, path=path) for name in KNOWN}
+    return {name: place for name, place in paths.items() if place}
 
 
 def libcuda() -> tuple[str, str]:
-    """The path of libcuda.so.1 as the loader finds it, or "" and the loader's sentence."""
+    """The path of libcuda.so.1 as the loader finds it, or "" and the loader's error."""
     answer = run_with_timeout((sys.executable, "-I", "-c", _LIBCUDA), _QUICK_SECONDS)
     if answer.code == 0:
         return answer.out.strip(), ""
@@ -58,27 +58,27 @@ def libcuda() -> tuple[str, str]:
 def managed(
     programs: Mapping[str, str], loaded: bool, limit_seconds: float = _QUICK_SECONDS
 ) -> Managed:
-    """What nvidia-smi tells of the GPUs, or NVML itself; loaded: whether a driver is there."""
+    """The GPUs by nvidia-smi, or by NVML without it. loaded: whether a driver is loaded."""
     if program := programs.get("nvidia-smi"):
         gpus, answer = read_nvidia_smi(program, limit_seconds)
         output = " ".join(answer.out.split())[:300] or answer.last_error
         return Managed(gpus, "nvidia-smi", "" if gpus else output or "it lists no GPU")
     if not loaded:
         return Managed()
-    found = ask_once((sys.executable, "-m", "machine.devices.nvml"), limit_seconds)
-    if found.answer is None:
-        return Managed((), "NVML", found.last_error)
+    reply = ask_once((sys.executable, "-m", "machine.devices.nvml"), limit_seconds)
+    if reply.answer is None:
+        return Managed((), "NVML", reply.last_error)
     states = [
         GpuState(**{**one, "capability": tuple(one["capability"]) if one["capability"] else None})
-        for one in found.answer
+        for one in reply.answer
     ]
     return Managed(tuple(states), "NVML", "" if states else "it lists no GPU")
 
 
 def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
-    """The lines of the kernel that tell a card's fault; none where it is not ours to read."""
-    asked = (("dmesg",), ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "5000"))
-    for name, *options in asked:
+    """The lines of the kernel log about a card's fault; none if the log is not readable."""
+    commands = (("dmesg",), ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "5000"))
+    for name, *options in commands:
         if name in programs:
             answer = run_with_timeout((programs[name], *options), _QUICK_SECONDS)
             if answer.code == 0:
@@ -89,53 +89,56 @@ def kernel_log(programs: Mapping[str, str]) -> tuple[str, ...]:
 def refused(
     preflights: Mapping[str, Sequence[str]], environ: Mapping[str, str], dotenv: Path
 ) -> tuple[tuple[str, str], ...]:
-    """What each program would refuse to start with: it judges its own settings, in a child.
+    """The settings that each program refuses, as (program, sentence); each program checks its own
+    settings in a child.
 
     Args:
-        preflights: What a person calls each program, and the command that prints its refusals as a
-            JSON list; `dotenv` is put behind it.
+        preflights: Program name -> the command that prints its refusals as a JSON list; `dotenv` is
+            appended.
+        environ: The child's environment.
+        dotenv: The path of `.env`.
     """
-    found: list[tuple[str, str]] = []
+    refusals: list[tuple[str, str]] = []
     for program, command in preflights.items():
-        asked = ask_once((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
-        if asked.answer is None:
-            raise LookFailed(f"the settings of {program}: {asked.last_error}")
-        found += [(program, sentence) for sentence in asked.answer]
-    return tuple(found)
+        reply = ask_once((*command, str(dotenv)), _SETTINGS_SECONDS, environ)
+        if reply.answer is None:
+            raise LookFailed(f"the settings of {program}: {reply.last_error}")
+        refusals += [(program, sentence) for sentence in reply.answer]
+    return tuple(refusals)
 
 
 def torch_build(variables: Mapping[str, str], remembered: FileCache | None) -> TorchBuild:
-    """What a child that imports torch finds; remembered until a file that it depends on changes.
+    """Reads torch's build in a child; cached until a file that it depends on changes.
 
-    Raises LookFailed when it hangs.
+    Raises LookFailed if the child hangs.
     """
     words = [variables.get(name, "") for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")]
     searched = [Path(part) for word in words for part in re.split("[: ]", word) if part]
     stamps = _stamps([*_torch_files(), *searched, Path("/etc/ld.so.cache")])
     key = hashlib.sha256(json.dumps([stamps, sys.executable, *words]).encode()).hexdigest()
     kept = remembered.get("torch") if remembered else None
-    found = kept["found"] if kept and kept["key"] == key else None
-    if found is None:
-        asked = ask_once(
+    build = kept["found"] if kept and kept["key"] == key else None
+    if build is None:
+        reply = ask_once(
             (sys.executable, "-m", "machine.readings.libraries_child", "torch"), _TORCH_SECONDS
         )
-        if asked.answer is None and asked.code:
-            return TorchBuild(fault=asked.last_error)
-        if asked.answer is None:
-            raise LookFailed(f"importing torch gave {asked.fault}")
-        found = asked.answer
+        if reply.answer is None and reply.code:
+            return TorchBuild(fault=reply.last_error)
+        if reply.answer is None:
+            raise LookFailed(f"importing torch gave {reply.fault}")
+        build = reply.answer
         if remembered:
-            remembered.put("torch", {"key": key, "found": found})
+            remembered.put("torch", {"key": key, "found": build})
             remembered.save()
-    libraries = {str(name): tuple(paths) for name, paths in found["libraries"].items()}
+    libraries = {str(name): tuple(paths) for name, paths in build["libraries"].items()}
     return TorchBuild(
-        str(found["version"]), str(found["cuda"]), int(found["cudnn"]),
-        tuple(found["architectures"]), libraries, tuple(found["folders"]),
+        str(build["version"]), str(build["cuda"]), int(build["cudnn"]),
+        tuple(build["architectures"]), libraries, tuple(build["folders"]),
     )  # fmt: skip
 
 
 def onnx_runtime() -> OnnxRuntime:
-    """From the packages' own words; its CUDA library is loaded in a child."""
+    """Reads ONNX Runtime's packages, and loads its CUDA library in a child."""
     packages = onnx_packages()
     folder = package_folder("onnxruntime") / "capi"
     cuda = build_word(folder / "build_and_package_info.py", "cuda_version")
@@ -143,29 +146,29 @@ def onnx_runtime() -> OnnxRuntime:
     if not library.is_file():
         return OnnxRuntime(packages)
     command = (sys.executable, "-m", "machine.readings.libraries_child", str(library))
-    asked = ask_once(command, _ONNX_SECONDS)
-    found = asked.answer or dict.fromkeys(("alone", "with_torch"), asked.last_error)
-    return OnnxRuntime(packages, cuda or "unknown", found["alone"], found["with_torch"])
+    reply = ask_once(command, _ONNX_SECONDS)
+    faults = reply.answer or dict.fromkeys(("alone", "with_torch"), reply.last_error)
+    return OnnxRuntime(packages, cuda or "unknown", faults["alone"], faults["with_torch"])
 
 
 def onnx_packages() -> dict[str, str]:
-    """The builds of ONNX Runtime that are installed, and their versions; more than one is a fault:
-    they stand in one folder."""
-    found = {}
+    """The installed builds of ONNX Runtime and their versions. More than one is a fault, because
+    they share one folder."""
+    versions = {}
     for name in _ONNX_PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = importlib.metadata.version(name)
-    return found
+            versions[name] = importlib.metadata.version(name)
+    return versions
 
 
 def package_folder(name: str) -> Path:
-    """Where a package lies, which is not imported; a folder that is not there for none."""
+    """The folder of a package, without importing it; a nonexistent folder if there is none."""
     spec = importlib.util.find_spec(name)
     return Path(spec.origin).parent if spec and spec.origin else Path("/nonexistent")
 
 
 def build_word(path: Path, name: str) -> str:
-    """A word that a build says of itself (cuda_version), read and not run; "" for none."""
+    """A constant in a build's source file (cuda_version), parsed and not run; "" for none."""
     with contextlib.suppress(OSError, ValueError, SyntaxError):
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value:
@@ -176,46 +179,46 @@ def build_word(path: Path, name: str) -> str:
 
 
 def speech(trial: Sequence[str], devices: Sequence[str]) -> tuple[TrialSpeech, ...]:
-    """One sentence on each device, the CPU first; the others are compared with it.
+    """Speaks one sentence on each device and compares it with the CPU's.
 
     Args:
-        trial: The command that speaks it; device and file are put behind it.
-        devices: Where, the CPU first.
+        trial: The command that speaks it; device and file are appended.
+        devices: The devices, with the CPU first.
     """
-    found = []
+    results = []
     with tempfile.TemporaryDirectory(prefix="sotaque-doctor-") as folder:
         for number, device in enumerate(devices):
             out = Path(folder) / f"{number}.f32"
-            asked = ask_once((*trial, device, str(out)), _SPEECH_SECONDS)
-            if asked.answer is None:
-                found.append(TrialSpeech(device, asked.seconds, fault=asked.last_error))
+            reply = ask_once((*trial, device, str(out)), _SPEECH_SECONDS)
+            if reply.answer is None:
+                results.append(TrialSpeech(device, reply.seconds, fault=reply.last_error))
                 continue
             apart = distance(out, Path(folder) / "0.f32") if number else None
-            found.append(TrialSpeech(device, distance=apart, **asked.answer))
-    return tuple(found)
+            results.append(TrialSpeech(device, distance=apart, **reply.answer))
+    return tuple(results)
 
 
 def _stamps(paths: Sequence[Path]) -> list[FileStamp]:
-    """The stamps of those files that are there."""
-    found = []
+    """The stamps of the files that exist."""
+    stamps = []
     for path in paths:
         with contextlib.suppress(OSError):
-            found.append(stamp_of(path))
-    return sorted(found)
+            stamps.append(stamp_of(path))
+    return sorted(stamps)
 
 
 def _torch_files() -> list[Path]:
-    """The files of torch and of NVIDIA's wheels that decide what the child would find."""
-    found: list[Path] = []
+    """The files of torch and of NVIDIA's wheels on which the result depends."""
+    files: list[Path] = []
     for name, patterns in (("torch", ("version.py", "lib/*.so*")), ("nvidia", ("*/lib/*.so*",))):
         spec = importlib.util.find_spec(name)
         for place in (spec.submodule_search_locations or ()) if spec else ():
-            found += [path for pattern in patterns for path in Path(place).glob(pattern)]
-    return found
+            files += [path for pattern in patterns for path in Path(place).glob(pattern)]
+    return files
 
 
 def distance(path: Path, reference: Path) -> float | None:
-    """Relative L2 of one file to the other; None where their lengths differ or one is missing."""
+    """Relative L2 distance of two float32 files; None if lengths differ or one is missing."""
     import numpy as np
 
     try:

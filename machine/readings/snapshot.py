@@ -1,4 +1,4 @@
-"""The machine as data: raw readings; tests simulate machines with it."""
+"""The raw readings of a machine as data, with which tests simulate machines."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,8 +12,12 @@ NVIDIA, AMD, INTEL = "10de", "1002", "8086"
 
 @dataclass(frozen=True)
 class MachineSettings:
-    """The settings that concern the machine. fault: why they could not be read; these are the
-    defaults then. model_bytes: of the base model's weights, 0 where they are not there yet."""
+    """The settings that concern the machine.
+
+    Attributes:
+        model_bytes: Size of the base model's weights; 0 if they are not downloaded yet.
+        fault: Why the settings are invalid; the other values are then the defaults.
+    """
 
     output_dir: Path = Path("train/output")
     device: str = "auto"
@@ -24,9 +28,15 @@ class MachineSettings:
 
 @dataclass(frozen=True)
 class Driver:
-    """The kernel's side. version: of the loaded module, "" without one; system: os-release's ID and
-    ID_LIKE; libcuda: path of libcuda.so.1, "" where the loader finds none, and `libcuda_fault` is
-    its own sentence."""
+    """NVIDIA's driver.
+
+    Attributes:
+        version: Of the loaded kernel module; "" without one.
+        nouveau: Whether the module nouveau is loaded.
+        libcuda: Path of libcuda.so.1; "" if the loader cannot load it.
+        libcuda_fault: The loader's error.
+        system: ID and ID_LIKE of os-release.
+    """
 
     version: str = ""
     nouveau: bool = False
@@ -37,7 +47,11 @@ class Driver:
 
 @dataclass(frozen=True)
 class Nodes:
-    """Names under /dev: nvidia0, nvidiactl, nvidia-uvm, dxg; closed: those not ours to open."""
+    """Device nodes under /dev: nvidia0, nvidiactl, nvidia-uvm, dxg.
+
+    Attributes:
+        closed: Those that this user cannot open.
+    """
 
     names: tuple[str, ...] = ()
     closed: tuple[str, ...] = ()
@@ -50,7 +64,13 @@ class Nodes:
 
 @dataclass(frozen=True)
 class GraphicsCard:
-    """A display controller on the PCI bus. vendor, device: hexadecimal; power: runtime_status."""
+    """A display controller on the PCI bus.
+
+    Attributes:
+        vendor, device: Hexadecimal IDs.
+        screen: Whether it is the boot display.
+        power: Its runtime_status.
+    """
 
     address: str
     vendor: str
@@ -61,8 +81,12 @@ class GraphicsCard:
 
 @dataclass(frozen=True)
 class Graphics:
-    """Every display controller; laptop: by its battery or chassis; off: which tool's file says that
-    the NVIDIA card is to be switched off ("/etc/prime-discrete: off")."""
+    """Every display controller.
+
+    Attributes:
+        laptop: Whether it is a laptop, by its battery or chassis.
+        off: The tool and file that switch the NVIDIA card off; "" for none.
+    """
 
     cards: tuple[GraphicsCard, ...] = ()
     laptop: bool = False
@@ -76,8 +100,12 @@ class Graphics:
 
 @dataclass(frozen=True)
 class Managed:
-    """What the driver's own management interface reports. source: nvidia-smi or NVML; fault: why it
-    reported nothing, in its words."""
+    """What the driver's management interface reports.
+
+    Attributes:
+        source: "nvidia-smi" or "NVML".
+        fault: Why it reported nothing, in its own words.
+    """
 
     gpus: tuple[GpuState, ...] = ()
     source: str = ""
@@ -86,8 +114,13 @@ class Managed:
 
 @dataclass(frozen=True)
 class Container:
-    """inside: whether we are in one; toolkit: path of NVIDIA's container tool on this machine;
-    docker: path of docker."""
+    """Container facts.
+
+    Attributes:
+        inside: Whether this process runs in a container.
+        toolkit: Path of NVIDIA's container toolkit; "" for none.
+        docker: Path of docker; "" for none.
+    """
 
     inside: bool = False
     toolkit: str = ""
@@ -96,9 +129,15 @@ class Container:
 
 @dataclass(frozen=True)
 class TorchBuild:
-    """Read in a child that imports torch. cuda: "13.0", "" for a build without; architectures:
-    ("sm_75", …, "compute_120"); libraries: name -> every path it is loaded from; folders: where the
-    build's own libraries stand; fault: why it could not be imported."""
+    """torch's build, read in a child that imports it.
+
+    Attributes:
+        cuda: "13.0"; "" for a build without CUDA.
+        architectures: ("sm_75", …, "compute_120").
+        libraries: CUDA library -> every path from which it is loaded.
+        folders: The folders of the build's own libraries.
+        fault: Why torch could not be imported.
+    """
 
     version: str = ""
     cuda: str = ""
@@ -111,8 +150,14 @@ class TorchBuild:
 
 @dataclass(frozen=True)
 class OnnxRuntime:
-    """packages: distribution -> version; cuda: the major it is built for, "" for a CPU build;
-    provider_fault: what the loader says to its CUDA library, and once more with torch's loaded."""
+    """ONNX Runtime's installation.
+
+    Attributes:
+        packages: Distribution -> version.
+        cuda: The CUDA version it is built for; "" for a CPU build.
+        provider_fault: The loader's error for its CUDA library.
+        provider_fault_with_torch: The same after torch was imported.
+    """
 
     packages: Mapping[str, str] = field(default_factory=dict)
     cuda: str = ""
@@ -122,8 +167,12 @@ class OnnxRuntime:
 
 @dataclass(frozen=True)
 class Storage:
-    """Where OUTPUT_DIR is, or will be. place: the nearest folder that exists; write_fault: why no
-    file could be made there, "" where one could."""
+    """The disk of OUTPUT_DIR.
+
+    Attributes:
+        place: The nearest folder that exists.
+        write_fault: Why no file can be created there; "" if one can.
+    """
 
     place: Path
     free_bytes: int
@@ -133,8 +182,14 @@ class Storage:
 
 @dataclass(frozen=True)
 class TrialSpeech:
-    """`--deep`: one sentence on a device. distance: relative L2 to the CPU's waveform, None where
-    the two are of different length, or on the CPU itself; fault: why nothing was spoken."""
+    """One sentence spoken on a device (`--deep`).
+
+    Attributes:
+        loudness: Root mean square of the waveform.
+        distance: Relative L2 distance to the CPU's waveform; None if the lengths differ, and on the
+            CPU itself.
+        fault: Why nothing was spoken.
+    """
 
     device: str
     seconds: float = 0.0
@@ -146,12 +201,14 @@ class TrialSpeech:
 
 @dataclass(frozen=True)
 class Machine:
-    """Every reading; one that could not be taken is None, and `troubles` says why under its name.
+    """Every reading; one that failed is None, and `troubles` says why under its name.
 
-    seconds: how long each took. variables: those of the environment that concern GPUs, libraries
-    and graphics, and nothing else of it. programs: name -> path of those on PATH. refused: what a
-    person calls a program, and its own sentence for what it would refuse to start with.
-    shared_memory: bytes of /dev/shm, 0 where there is none.
+    Attributes:
+        refused: (program, sentence) for each setting that a program refuses.
+        variables: Only the environment variables that concern GPUs, libraries and graphics.
+        programs: Name -> path of the programs on PATH.
+        shared_memory: Bytes of /dev/shm; 0 if there is none.
+        seconds: How long each reading took.
     """
 
     settings: MachineSettings | None = None

@@ -1,7 +1,7 @@
 """Readings from /proc, /sys, /dev, /etc, and free disk space.
 
-Every function takes the root folder to read under, so that a test can put a broken machine into a
-folder. What is missing reads as empty; what is garbage never raises beyond OSError and ValueError.
+Every function takes the root folder to read under, so that a test can simulate a broken machine in
+a folder. A missing file reads as empty; garbage raises nothing but OSError and ValueError.
 """
 
 import os
@@ -27,25 +27,25 @@ _VERSION = re.compile(r"(?<![\w.])(\d{3}\.\d[\d.]*)(?!\w)")
 
 
 def driver_version(root: Path) -> str:
-    """Of the loaded kernel module: "" without one, "unknown" where its file has no version."""
+    """The version of the loaded kernel module; "" without one, "unknown" if it has no version."""
     version_file = read_text(root / "proc/driver/nvidia/version")
-    found = _VERSION.search(version_file) or _VERSION.search(
+    match = _VERSION.search(version_file) or _VERSION.search(
         read_text(root / "sys/module/nvidia/version")
     )
-    if found:
-        return found[1]
+    if match:
+        return match[1]
     return "unknown" if version_file or (root / "sys/module/nvidia").is_dir() else ""
 
 
 def system_names(root: Path) -> tuple[str, ...]:
     """ID, then ID_LIKE of os-release: ("cachyos", "arch")."""
     text = read_text(root / "etc/os-release")
-    found = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', text, re.MULTILINE))
-    return tuple(f"{found.get('ID', '')} {found.get('ID_LIKE', '')}".split())
+    fields = dict(re.findall(r'^(ID|ID_LIKE)="?([^"\n]*)"?$', text, re.MULTILINE))
+    return tuple(f"{fields.get('ID', '')} {fields.get('ID_LIKE', '')}".split())
 
 
 def nodes(root: Path) -> Nodes:
-    """NVIDIA's files under /dev, and Windows' in WSL."""
+    """NVIDIA's device nodes, and that of WSL."""
     names = sorted(
         path.name
         for pattern in ("nvidia*", "dxg")
@@ -62,7 +62,7 @@ def nodes(root: Path) -> Nodes:
 
 
 def graphics(root: Path) -> Graphics:
-    """Every display controller of the PCI bus, and which tool hides the NVIDIA one."""
+    """Every display controller on the PCI bus, and the tool that hides the NVIDIA one."""
     cards = tuple(
         GraphicsCard(
             address=path.name,
@@ -80,7 +80,7 @@ def graphics(root: Path) -> Graphics:
 
 
 def container(root: Path, programs: dict[str, str]) -> Container:
-    """Whether this is inside of one; programs: what is on PATH."""
+    """Whether this process runs in a container. programs: those on PATH."""
     inside = inside_container(root)
     tools = ("nvidia-ctk", "nvidia-container-runtime", "nvidia-container-cli")
     toolkit = next((programs[name] for name in tools if name in programs), "")
@@ -88,7 +88,7 @@ def container(root: Path, programs: dict[str, str]) -> Container:
 
 
 def storage(output_dir: Path) -> Storage:
-    """The disk below OUTPUT_DIR, which need not exist. Nothing is created. Raises OSError."""
+    """The disk of OUTPUT_DIR, which need not exist and is not created. Raises OSError."""
     place = output_dir.expanduser().absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
@@ -97,14 +97,14 @@ def storage(output_dir: Path) -> Storage:
     if not place.is_dir():
         fault = "it is a file"
     elif not os.access(place, os.W_OK | os.X_OK):
-        fault = "no right to write, or a read-only file system"
+        fault = "no write permission, or a read-only file system"
     elif (entries := os.statvfs(place)).f_files and not entries.f_favail:
-        fault = "no room for another file (inodes)"
+        fault = "no inodes left for another file"
     return Storage(place, usage.free, usage.total, fault)
 
 
 def shared_memory(root: Path) -> int:
-    """Bytes of /dev/shm, 0 where there is none."""
+    """Bytes of /dev/shm; 0 if there is none."""
     try:
         return shutil.disk_usage(root / "dev/shm").total
     except OSError:

@@ -1,1 +1,1 @@
-"""How settings are declared, loaded, validated and documented; for both programs."""
+"""Settings: declared, loaded, validated and documented, for both programs."""

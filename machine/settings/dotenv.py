@@ -1,9 +1,9 @@
 """Reads `.env`: names and values with their line numbers.
 
-One file has two readers: Docker Compose and us. What we accept means the same in both; what the two
-would read differently is refused with its line. python-dotenv does the parsing, but its own
-`dotenv_values` only logs a line that it cannot read, and fills `${NAME}` in from `os.environ` even
-inside single quotes, where Compose leaves it alone.
+Docker Compose and Sotaque read the same file. Every accepted line means the same to both; a line
+that they would read differently is refused with its number. python-dotenv parses the file, but its
+`dotenv_values` is not used: it only logs a line that it cannot read, and it replaces `${NAME}` even
+inside single quotes, where Compose does not.
 """
 
 import io
@@ -16,13 +16,13 @@ from typing import NamedTuple
 from dotenv.parser import Binding, parse_stream
 
 REFERENCE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
-# A line that cannot be read is named by a name of ours that it begins with: the rest may be secret.
+# An unreadable line is identified by its setting's name only: the rest may be secret.
 NAME = re.compile(r"\s*(?:export\s+)?([A-Za-z_][A-Za-z0-9_-]*)(?=[\s=:])")
 NEWLINE = re.compile(r"\r\n|\n|\r")
 
 
 class GivenSetting(NamedTuple):
-    """A raw value and where it was written: ".env, line 3", "environment"."""
+    """A raw value and its source: ".env, line 3", "environment"."""
 
     text: str
     source: str
@@ -30,7 +30,7 @@ class GivenSetting(NamedTuple):
 
 @dataclass(frozen=True)
 class DotEnv:
-    """The values by name (of two with one name, the last), and what was wrong, as sentences."""
+    """The values by name (the last one if a name occurs twice), with errors and notes."""
 
     given: Mapping[str, GivenSetting]
     faults: tuple[str, ...] = ()
@@ -38,9 +38,12 @@ class DotEnv:
 
 
 def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEnv:
-    """Reads `path`; a missing file is an empty one. Faults are gathered, nothing is raised.
+    """Reads a `.env` file; a missing file is empty. Collects errors instead of raising them.
 
-    ours: the names whose values must be readable; other lines are kept as they stand.
+    Args:
+        path: The file.
+        environ: The environment, for `${NAME}`.
+        ours: The names whose values must be readable; other values are not checked.
     """
     try:
         text = _decoded(path.read_bytes())
@@ -54,7 +57,7 @@ def read(path: Path, environ: Mapping[str, str], ours: Collection[str]) -> DotEn
 
 
 def _decoded(raw: bytes) -> str:
-    """UTF-8 with or without a byte order mark. PowerShell's `>` writes UTF-16, hence the words."""
+    """Decodes UTF-8 with or without a byte order mark; PowerShell's `>` writes UTF-16."""
     if raw.startswith((b"\xff\xfe", b"\xfe\xff")) or b"\0" in raw:
         raise ValueError("is UTF-16 or not text")
     try:
@@ -75,7 +78,7 @@ def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collectio
             begins = NAME.match(binding.original.string)
             at = f"{number} ({begins[1]} …)" if begins and begins[1] in ours else str(number)
             faults.append(
-                f"{path}, line {at} is not NAME=value, or a quote is not closed; mend it."
+                f"{path}, line {at} is not NAME=value, or a quote is not closed; correct it."
             )
         if name is None:
             continue
@@ -99,28 +102,28 @@ def _gathered(path: Path, text: str, environ: Mapping[str, str], ours: Collectio
 
 
 def _filled_in(value: str, above: Mapping[str, GivenSetting], environ: Mapping[str, str]) -> str:
-    """`${NAME}` and `${NAME:-default}` from the environment, then from the lines above.
+    """Replaces `${NAME}` and `${NAME:-default}` from the environment, then from the lines above.
 
-    Raises ValueError for what Compose would replace and we would not: a name that is not set
-    (there an empty value, which would quietly mean our default), and any other `$`.
+    Raises ValueError for a name that is not set, and for any other `$` that Compose would replace.
+    Compose would use an empty value for an unset name, which here would mean the default.
     """
 
-    def found(match: re.Match[str]) -> str:
+    def replacement(match: re.Match[str]) -> str:
         name, default = match.groups()
         known = environ.get(name, above[name].text if name in above else None)
         if not known and default is not None:
             return default
         if known is None:
-            raise ValueError(f"names ${{{name}}}, which is not set; set it, or write it out.")
+            raise ValueError(f"uses ${{{name}}}, which is not set; set it, or write the value.")
         return known
 
-    # Split first: a '$' that comes out of a filled-in value is no reference any more.
+    # Checked before the replacement: a '$' inside a replaced value is not a reference.
     if "$" in REFERENCE.sub("", value):
         raise ValueError(
             "holds a '$' that Docker Compose would replace; put the value in single quotes, "
             "or write ${NAME} or ${NAME:-default}."
         )
-    return REFERENCE.sub(found, value)
+    return REFERENCE.sub(replacement, value)
 
 
 def _single_quoted(binding: Binding) -> bool:
@@ -129,7 +132,7 @@ def _single_quoted(binding: Binding) -> bool:
 
 
 def _number(binding: Binding) -> int:
-    """A binding begins at the blank lines before it; the number is that of its own first line."""
+    """The line number of a binding, which python-dotenv counts from the blank lines before it."""
     string = binding.original.string
     blank = string[: len(string) - len(string.lstrip())]
     return binding.original.line + len(NEWLINE.findall(blank))

@@ -1,9 +1,9 @@
-"""Loads settings: command line, environment, .env, default; all errors at once.
+"""Loads settings from the command line, environment, .env and defaults, with all errors at once.
 
-`train.settings` and `api.settings` each declare a frozen dataclass on top of `SharedSettings`;
-`load` fills it and tells every fault at once. An empty value is that name's default and still wins
-over the sources below it: `MAX_TRAIN_SAMPLES= make train` means all clips, whatever `.env` says.
-No other module reads the environment.
+`train.settings` and `api.settings` each declare a frozen dataclass on top of `SharedSettings`, and
+`load` fills it. An empty value means the setting's default and still wins over the sources below
+it: `MAX_TRAIN_SAMPLES= make train` uses all clips, whatever `.env` says. No other module reads
+settings from the environment.
 """
 
 import os
@@ -41,69 +41,73 @@ from machine.text import WIDTH, table, wrapped
 S = TypeVar("S", bound="SharedSettings")
 
 PRECEDENCE = (
-    "Command line, then environment, then .env, then default. An empty value is that setting's "
-    "default, and still wins over the sources below it."
+    "The command line comes before the environment, the environment before .env, and .env before "
+    "the defaults. An empty value means the default, and it hides the sources after it."
 )
 
 
 class SettingsError(SotaqueError):
-    """Every fault of the settings at once, a line each; `faults` holds them one by one."""
+    """All errors in the settings, one per line; `faults` holds them one by one."""
 
     def __init__(self, faults: Sequence[str]) -> None:
         self.faults = tuple(faults)
-        super().__init__("\n  ".join(("The settings cannot be used:", *faults)))
+        super().__init__("\n  ".join(("The settings are invalid:", *faults)))
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)
 class SharedSettings:
-    """What both programs read."""
+    """The settings that both programs read."""
 
     base_model: Annotated[Place, Means("demo, xtts_v2, or a folder in Coqui's layout")] = "demo"
-    """The model to start from. demo is in the package; xtts_v2 is downloaded once, and needs
+    """The model to start from. demo is part of the package. xtts_v2 is downloaded once and needs
     COQUI_TOS_AGREED."""
     device: Annotated[
         str,
         StringConstraints(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$"),
         Means("auto, cpu, cuda or cuda:N", words=True),
     ] = "auto"
-    """Where to compute. auto is the GPU where it works, else the CPU; the log has the reason."""
+    """The device to compute on. auto is a GPU that passes its check, else the CPU; the log says
+    why."""
     speak_precision: Annotated[
         SpeakPrecision,
         Means("auto, fp32, bf16, int8 or int4", words=True),
     ] = "auto"
-    """What speaking computes in. auto is on a CPU the fastest one without an audible difference, on
-    a GPU bf16 where it has that; fp32 is exact; int8 and int4 are a CPU's, and int4 rounds."""
+    """The precision of speaking. On a CPU, auto is the fastest one without an audible difference;
+    on a GPU it is bf16 if the GPU has it. fp32 is exact. int8 and int4 are for CPUs only, and int4
+    is the least exact."""
     guard: Switch = True
-    """Judges how each utterance ended, and speaks again one that broke off, repeated itself, stood
-    still or went on behind its end. off serves what comes."""
+    """Checks each utterance and speaks it again if it broke off, repeated itself, got stuck or went
+    on after the end of the text. off serves every utterance unchecked."""
     output_dir: Folder = Path("train/output")
-    """The run folder: checkpoints, samples, metrics. The API finds its voices there."""
+    """The run folder, with checkpoints, samples and metrics. The API finds its voices there."""
     num_threads: AutoCount = None
-    """CPU threads. auto is what the machine, or the container's limit, offers."""
+    """The number of CPU threads. auto is all cores of the machine, or the container's limit."""
     coqui_tos_agreed: Switch = False
     """Set it to 1 once you have read and accepted Coqui's licence of XTTS-v2 (CPML: non-commercial,
-    model and outputs). Nothing of it is downloaded or loaded before."""
+    for the model and its outputs). Until then, nothing of XTTS-v2 is downloaded or loaded."""
     xtts_v2_dir: Folder = Path("train/xtts_v2")
-    """Where the files of xtts_v2 lie: 2.1 GB, downloaded once, or put there by hand."""
+    """The folder for the files of xtts_v2: 2.1 GB, downloaded once or copied there by hand."""
     xtts_v2_url: Annotated[Address | None, Means("an http or https address")] = None
-    """Where to get them instead: the address under which a copy of them lies. They must be the
-    same files."""
+    """The address of your own copy of the xtts_v2 files. They must be identical to the published
+    ones."""
     hf_endpoint: Annotated[Address, Means("an http or https address")] = "https://huggingface.co"
-    """The hub that they come from, or a mirror of it."""
+    """The Hugging Face hub, or a mirror of it, that xtts_v2 is downloaded from."""
 
 
 @dataclass(frozen=True)
 class SettingsReport:
-    """What was read, and what a person should know without it being a fault.
+    """The resolved settings.
 
-    rows: name, value as a person would write it (a secret masked), and where that came from.
+    Attributes:
+        rows: (name, value, source) of each setting; secrets are masked.
+        notes: Sentences about what is unusual but not an error.
     """
 
     rows: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...] = ()
 
     def table(self) -> str:
-        """The resolved settings, a line each."""
+        """The resolved settings, one per line."""
         return "\n".join(table(self.rows))
 
 
@@ -113,11 +117,19 @@ def load(
     environ: Mapping[str, str] | None = None,
     dotenv_path: Path | None = Path(".env"),
 ) -> tuple[S, SettingsReport]:
-    """The settings of one program and the report on them.
+    """Loads the settings of one program. `--help` prints and exits, as in argparse.
 
-    argv: `--num-epochs 3 --tensorboard=off`. environ: None = this process's. dotenv_path: None =
-    no file. Raises SettingsError with every fault of all three. `--help` prints and exits, as in
-    argparse.
+    Args:
+        kind: The program's settings class.
+        argv: Arguments as in `--num-epochs 3 --tensorboard=off`.
+        environ: The environment; None is this process's.
+        dotenv_path: The `.env` file; None is none.
+
+    Returns:
+        The settings, and a report on where each came from.
+
+    Raises:
+        SettingsError: With all errors of all sources.
     """
     if "--help" in argv or "-h" in argv:
         print(help_text(kind))
@@ -143,7 +155,7 @@ def load(
 
 
 def help_text(kind: type[Any]) -> str:
-    """The flags of one program, a line each: its own, then the shared ones."""
+    """The flags of one program, one per line: its own, then the shared ones."""
     settings = {
         f"{flag_of(name)} {shown(info, info.default)}".rstrip(): purpose(info).partition(". ")[0]
         for name, info in fields(kind).items()
@@ -154,18 +166,20 @@ def help_text(kind: type[Any]) -> str:
         + textwrap.shorten(text.rstrip("."), WIDTH - width - 4, placeholder=" …")
         for flag, text in settings.items()
     ]
-    more = "What each may be, and more about it: docs/settings.md."
+    more = "docs/settings.md describes every setting and its allowed values."
     return "\n".join(["Settings, each with its default:", "", *lines, "",
                       *wrapped(PRECEDENCE, ""), more])  # fmt: skip
 
 
 def _without_locale(environ: Mapping[str, str]) -> tuple[Mapping[str, str], list[str]]:
-    """GNU gettext has a LANGUAGE too, a list of locales such as pt_BR:pt:en: it is none of ours."""
-    found = environ.get("LANGUAGE", "")
-    if not {"_", ":"} & set(found):
+    """Ignores GNU gettext's LANGUAGE, a list of locales such as pt_BR:pt:en."""
+    locale = environ.get("LANGUAGE", "")
+    if not {"_", ":"} & set(locale):
         return environ, []
     kept = {name: value for name, value in environ.items() if name != "LANGUAGE"}
-    return kept, [f"LANGUAGE={found} in the environment is the desktop's locale; it is not read."]
+    return kept, [
+        f"LANGUAGE={locale} in the environment is the desktop's locale, so it is ignored."
+    ]
 
 
 def _flags(
@@ -183,7 +197,7 @@ def _flags(
             hint = f"; did you mean {flag_of(close[0])}?" if misspelt else "; --help lists them."
             faults.append(f"{flag} is not a setting of this program{hint}")
             if flag.startswith("-") and not equals and rest and not rest[0].startswith("--"):
-                rest.pop(0)  # its value, or it would be reported as a fault of its own
+                rest.pop(0)  # its value, which would be reported as a second error
         elif not equals and (not rest or rest[0].startswith("--")):
             faults.append(f"{flag} has no value; allowed: {means(ours[name]).allowed}.")
         else:
@@ -201,16 +215,16 @@ def _near_misses(file: dotenv.DotEnv) -> list[str]:
 
 
 def _foreign(file: dotenv.DotEnv, path: Path | None) -> list[str]:
-    """Notes on names that are not ours: our name for each that has one, the others in one line."""
+    """Notes on unknown names: the matching setting of each that has one, the others in one line."""
     others = sorted(set(file.given) - NAMES)
     named = {name: ours for name in others if (ours := equivalent(name))}
     notes = [
-        f"{file.given[name].source}: {name} is not read; if it was meant for Sotaque, the setting "
-        f"is {ours}" + (f" ({other})." if (other := difference(name)) else ".")
+        f"{file.given[name].source}: {name} is not a setting; if it was meant for Sotaque, use "
+        f"{ours}" + (f" ({other})." if (other := difference(name)) else ".")
         for name, ours in named.items()
     ]
     notes += [
-        f"{file.given[name].source}: {name} is not a setting any more; {RETIRED[name]}."
+        f"{file.given[name].source}: {name} is no longer a setting; {RETIRED[name]}."
         for name in others
         if name in RETIRED
     ]
@@ -233,7 +247,7 @@ def _validated(
     try:
         return kind(**values), []
     except ValidationError as error:
-        # A union reports one error for each of its kinds: one sentence a setting is enough.
+        # A union reports one error for each of its types, but one sentence per setting is enough.
         named: dict[str, str] = {}
         for item in error.errors():
             if item["loc"]:
@@ -246,15 +260,15 @@ def _validated(
 
 
 def _more(item: Mapping[str, Any]) -> str:
-    """What `Means.allowed` leaves out, as a sentence: an upper limit, or a validator's reason."""
-    found = item.get("ctx") or {}
+    """What `Means.allowed` does not say, as a sentence: an upper limit, or a validator's reason."""
+    context = item.get("ctx") or {}
     if item["type"] == "int_parsing_size":
         return "It may have at most 4,300 digits."
     if item["type"] == "value_error":
-        return str(found["error"])
+        return str(context["error"])
     for bound, words in (("lt", "below"), ("le", "at most")):
-        if bound in found:
-            return f"It must be {words} {found[bound]:,}."
+        if bound in context:
+            return f"It must be {words} {context[bound]:,}."
     return ""
 
 

@@ -1,11 +1,11 @@
-"""All setting names; "did you mean", and other tools' names for them."""
+"""All setting names, with "did you mean" suggestions and other tools' names for them."""
 
 import difflib
 import re
 from collections.abc import Collection, Mapping
 
-# Both programs share one `.env`, and neither may import the other: so each knows all the names, and
-# a test keeps them equal to the classes.
+# Both programs share one `.env`, and neither may import the other. So both use this list, and a
+# test keeps it equal to the classes.
 NAMES = frozenset(
     """
     API_ALLOWED_HOSTS API_ALLOWED_ORIGINS API_ALLOW_NO_KEY API_DEADLINE_SECONDS API_HOST API_KEY
@@ -22,19 +22,19 @@ NAMES = frozenset(
     XTTS_V2_DIR XTTS_V2_URL
     """.split()
 )
-# Settings of earlier versions, and what a file that still has one is told.
+# Settings of earlier versions, and the note for a file that still has one.
 RETIRED = {
     **dict.fromkeys(
-        ("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "what it switched is always on"
+        ("PREFETCH", "OVERLAP", "BUCKETING", "FUSED_OPTIMIZER"), "that option is always on"
     ),
-    "LEARN_SPEAKER": "LEARN_DECODER has taken its place",
+    "LEARN_SPEAKER": "LEARN_DECODER replaces it",
 }
 
-# Other programs' families in a shared `.env`: never taken for a slip of the pen.
+# Prefixes of other programs' names in a shared `.env`, which are never typing errors.
 FOREIGN = tuple("COMPOSE_ DOCKER_ BUILDKIT_ TORCH_ CUDA_ NVIDIA_ HF_ UV_ PIP_".split())
 
-# What other trainers (Coqui's, Hugging Face's, Lightning's) call a setting of ours: whoever writes
-# it expects that it acts.
+# Names of the same settings in other trainers (Coqui's, Hugging Face's, Lightning's). A user who
+# writes one expects it to work.
 _TRAINERS_WORDS = {
     "BATCH_SECONDS": """BATCH_SIZE TRAIN_BATCH_SIZE PER_DEVICE_TRAIN_BATCH_SIZE MAX_BATCH_SIZE
         GRADIENT_ACCUMULATION_STEPS GRAD_ACCUM GRAD_ACCUM_STEPS GRAD_ACUMM_STEPS""",
@@ -51,7 +51,7 @@ _TRAINERS_WORDS = {
     "LORA_RANK": "LORA_R",
     "SEED": "RANDOM_SEED TRAINING_SEED MANUAL_SEED",
 }
-# Words so common that another program of a shared `.env` may own them.
+# Names so common that they may belong to another program that shares the `.env`.
 _COMMON_WORDS = {
     "API_PORT": "PORT HTTP_PORT SERVER_PORT",
     "API_HOST": "HOST HTTP_HOST SERVER_HOST BIND",
@@ -86,21 +86,21 @@ def _plain(name: str) -> str:
 
 
 def equivalent(name: str) -> str:
-    """Our name for a common word such as PORT or MODEL, "" for none; it may be somebody else's."""
+    """Our setting for a common name such as PORT or MODEL; "" for none."""
     return COMMON.get(_plain(name), "")
 
 
 def difference(name: str) -> str:
-    """In what ours is not the same as a foreign setting, as a clause; "" where it is."""
+    """How our setting differs from a foreign one, as a clause; "" if it does not."""
     return _NOT_THE_SAME.get(_plain(name), "")
 
 
 def meant(name: str, ours: Collection[str]) -> list[str]:
-    """The names of ours that a person may have meant; empty when `name` is somebody else's.
+    """The settings that a user may have meant by `name`; empty if it belongs to another program.
 
-    Another trainer's word for it (LR, BATCH_SIZE), close in spelling (NUM_EPOCH, num-epochs), the
-    same letters (SEDE), or some of the words of one of ours (MAX_SAMPLES); a short word alone
-    (PORT, HOST) is too common for that: see `equivalent`.
+    It suggests another trainer's name (LR, BATCH_SIZE), a close spelling (NUM_EPOCH, num-epochs),
+    the same letters (SEDE), or a subset of the words (MAX_SAMPLES). Common names (PORT, HOST) are
+    left to `equivalent`.
     """
     plain = _plain(name)
     if plain in ours:

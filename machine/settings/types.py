@@ -1,6 +1,6 @@
 """Annotated types of settings, and how they are described.
 
-Used by machine.settings.loading, and by the settings classes of both programs.
+`machine.settings.loading` and the settings classes of both programs use them.
 """
 
 import inspect
@@ -16,9 +16,13 @@ CONFIG = ConfigDict(use_attribute_docstrings=True, allow_inf_nan=False, extra="f
 
 @dataclass(frozen=True)
 class Means:
-    """What a person may write for a setting. `none` is the word for None (empty: no word).
+    """What a user may write for a setting.
 
-    words: a choice among fixed words, in any case.
+    Attributes:
+        allowed: The allowed values, in words.
+        none: The word that means None; "" if there is none.
+        words: Whether it is a choice among fixed words, in any case.
+        secret: Whether the value is masked when shown.
     """
 
     allowed: str
@@ -31,33 +35,33 @@ def _home(path: Path) -> Path:
     try:
         return path.expanduser()
     except RuntimeError as error:  # "~nobody"
-        raise ValueError("There is no such home folder.") from error
+        raise ValueError("That home folder does not exist.") from error
 
 
 def _reachable(path: Path) -> Path:
-    found = _home(path)
+    expanded = _home(path)
     try:
-        found.is_file()
-    except OSError as error:  # a name that is too long, a folder above that may not be searched
+        expanded.is_file()
+    except OSError as error:  # for example a name that is too long, or no permission above it
         raise ValueError(f"{error.strerror}.") from error
-    return found
+    return expanded
 
 
 def _folder(path: Path) -> Path:
-    if (found := _reachable(path)).is_file():
+    if (folder := _reachable(path)).is_file():
         raise ValueError("It is a file.")
-    return found
+    return folder
 
 
 def _separated(value: Any) -> Any:
-    """`a, b` as its parts; empty ones count for nothing."""
+    """Splits "a, b" into its parts and drops empty ones."""
     if not isinstance(value, str):
         return value
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
 Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your home folder")]
-# A file is refused by who reads the dataset: of a recording it says how to cut it.
+# Reading the dataset refuses a file, because its message explains how to cut a recording.
 DatasetFolder = Annotated[
     Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")
 ]
@@ -77,29 +81,29 @@ Port = Annotated[int, Field(ge=1, le=65535), Means("a port from 1 to 65535")]
 
 
 def fields(kind: type[Any]) -> dict[str, FieldInfo]:
-    """The fields of a settings class, its own before the shared ones, each with its description."""
-    found: dict[str, FieldInfo] = {}
+    """The fields of a settings class with their descriptions, its own before the shared ones."""
+    merged: dict[str, FieldInfo] = {}
     for base in kind.__mro__:
         known: dict[str, FieldInfo] = base.__dict__.get("__pydantic_fields__", {})
         own = inspect.get_annotations(base)
-        # pydantic reads the docstrings of a class's own fields only: take each field where it is
-        # declared.
-        found |= {name: info for name, info in known.items() if name in own and name not in found}
-    return found
+        # pydantic reads the docstrings only of a class's own fields, so take each field from the
+        # class that declares it.
+        merged |= {name: info for name, info in known.items() if name in own and name not in merged}
+    return merged
 
 
 def means(info: FieldInfo) -> Means:
-    """What may be written there; the outermost declaration counts."""
+    """What a user may write for a field; the outermost declaration counts."""
     return [item for item in info.metadata if isinstance(item, Means)][-1]
 
 
 def purpose(info: FieldInfo) -> str:
-    """What a setting is: the string under its field, in one line."""
+    """The description of a setting in one line, from the string under its field."""
     return " ".join((info.description or "").split())
 
 
 def shown(info: FieldInfo, value: Any) -> str:
-    """A value as a person would write it; a secret as asterisks."""
+    """A value as a user would write it; a secret as asterisks."""
     if value is None:
         return means(info).none
     if means(info).secret:

@@ -1,1 +1,1 @@
-"""Atomic files, checksums, locks."""
+"""Files on disk: atomic writes, checksums and locks."""

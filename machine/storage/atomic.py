@@ -1,8 +1,8 @@
-"""Atomic writes: a file is whole or absent whatever kills the writer; disk full.
+"""Atomic writes: a file is complete or absent, whatever kills the writer.
 
-Temporary file in the same folder, fsync, rename, fsync of the folder (as PostgreSQL's
-durable_rename: without it a rename may reach the disk before the data). Everything that a run or a
-bundle keeps is written through here.
+A write uses a temporary file in the same folder, fsync, rename, and fsync of the folder. Without
+fsync a rename may reach the disk before the data (see PostgreSQL's durable_rename). All files of
+runs and bundles are written through this module.
 """
 
 import contextlib
@@ -23,39 +23,39 @@ from typing import Any, BinaryIO, cast
 
 from machine.errors import SotaqueError
 
-# Left behind by a killed writer under this name, and by nothing else.
+# Only a killed writer leaves files with such names.
 _TEMPORARY = re.compile(r"^\..+\.\d+\.sotaque-part$")
-# What a write may need beyond its size: metadata, and whatever else writes meanwhile.
+# Extra space for metadata and other writers.
 SPACE_MARGIN = 1.2
-# A temporary file of that age belongs to no writer that still lives: the largest takes minutes.
+# No running writer has a temporary file of this age: the largest write takes minutes.
 STALE_SECONDS = 24 * 3600.0
 
 
 class WriteError(SotaqueError):
-    """A file could not be written; what stood there before still does."""
+    """A file could not be written; its previous version is unchanged."""
 
 
 class DiskFull(WriteError):
-    """No space, quota or file size left; the sentence says bytes needed and free."""
+    """No disk space, quota or file size is left; the text has the bytes needed and free."""
 
     exit_code = 74
 
 
 @dataclass(frozen=True)
 class Written:
-    """What a file holds: the SHA-256 in hex and the size in bytes."""
+    """The content of a file: its SHA-256 in hex and its size in bytes."""
 
     sha256: str
     bytes: int
 
 
 def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
-    """Calls `writer` with a file object and gives `path` its content in one step.
+    """Replaces `path` atomically by what `writer` writes to the file object it receives.
 
-    Raises DiskFull, or WriteError for a folder that cannot be written. In both cases, and when
-    `writer` raises, `path` is as it was and no temporary file is left.
+    Raises DiskFull, or WriteError for a folder that cannot be written. Then, and if `writer`
+    raises, `path` is unchanged and no temporary file is left.
     """
-    # Two threads, or two containers whose processes have the same number, may write one path.
+    # Random, because two threads, or two containers with the same process ID, may write one path.
     part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
     try:
         try:
@@ -73,7 +73,7 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
 
 
 def make_folder(folder: Path) -> None:
-    """Makes a folder, and those above it, where it is missing. Raises DiskFull or WriteError."""
+    """Creates a folder and its parents if missing. Raises DiskFull or WriteError."""
     above = next((path for path in folder.parents if path.exists()), folder.parent)
     with refused(above / folder.name):
         folder.mkdir(parents=True, exist_ok=True)
@@ -81,7 +81,7 @@ def make_folder(folder: Path) -> None:
 
 @contextmanager
 def refused(path: Path) -> Iterator[None]:
-    """Raises DiskFull or WriteError, with its sentence, for an OSError about `path` inside."""
+    """Turns an OSError about `path` in its block into DiskFull or WriteError."""
     try:
         yield
     except OSError as error:
@@ -89,13 +89,13 @@ def refused(path: Path) -> Iterator[None]:
 
 
 def write_json(path: Path, value: dict[str, Any]) -> Written:
-    """`value` as readable JSON, atomically. It must not hold non-finite values."""
+    """Writes `value` atomically as indented JSON. It must not hold non-finite values."""
     text = json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     return replace_file(path, lambda file: file.write(text.encode()))
 
 
 def require_space(folder: Path, num_bytes: int, what: str) -> None:
-    """Raises DiskFull unless 1.2 times `num_bytes` are free where `folder` is."""
+    """Raises DiskFull unless 1.2 times `num_bytes` are free on the disk of `folder`."""
     needed = int(num_bytes * SPACE_MARGIN)
     free = shutil.disk_usage(folder).free
     if free < needed:
@@ -103,31 +103,32 @@ def require_space(folder: Path, num_bytes: int, what: str) -> None:
 
 
 def remove_stale(folder: Path, *, older_than_seconds: float | None = None) -> list[Path]:
-    """Removes what killed writers left in `folder`; returns what went.
+    """Removes temporary files of killed writers in `folder` and returns them.
 
-    For whoever holds the run's lock; where several may write at once, only what is old enough.
+    Call it while holding the run's lock. Where several processes may write, pass
+    `older_than_seconds` to keep the files of running writers.
     """
-    gone = []
+    removed = []
     for path in sorted(folder.iterdir()) if folder.is_dir() else ():
         with contextlib.suppress(OSError):
             age = time.time() - path.stat().st_mtime
             old = older_than_seconds is None or age > older_than_seconds
             if _TEMPORARY.match(path.name) and old:
                 path.unlink()
-                gone.append(path)
-    return gone
+                removed.append(path)
+    return removed
 
 
 def is_full(error: OSError) -> bool:
-    """Whether a write failed for want of space, quota or file size."""
+    """Whether a write failed for lack of space, quota or file size."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 def sync_folder(folder: Path) -> None:
-    """Makes renames and removals in `folder` outlive a power cut."""
+    """Makes renames and removals in `folder` survive a power failure."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
-        # Some network file systems refuse this; there the rename is all that can be had.
+        # Some network file systems do not support this; there the rename alone must do.
         with contextlib.suppress(OSError):
             os.fsync(descriptor)
     finally:
@@ -135,18 +136,17 @@ def sync_folder(folder: Path) -> None:
 
 
 def crash_point(name: str, path: Path | None = None) -> None:
-    """Kills this process, for the tests that kill writers, when SOTAQUE_CRASH_AT is `name` or
-    `name:file name`."""
+    """For tests: kills this process if SOTAQUE_CRASH_AT is `name` or `name:file name`."""
     wanted = os.environ.get("SOTAQUE_CRASH_AT")
     if wanted and wanted in (name, f"{name}:{path.name if path else ''}"):
         os.kill(os.getpid(), signal.SIGKILL)
 
 
 class _HashingFile:
-    """A write-only file that hashes what passes and remembers its first failure.
+    """A write-only file that hashes its data and keeps its first error.
 
-    After a failure it goes on counting without writing: `torch.save` hides an OSError behind a
-    RuntimeError of its own, and the full size belongs into the sentence about the full disk.
+    After an error it continues to count without writing. `torch.save` would hide an OSError behind
+    its own RuntimeError, and the message about a full disk needs the full size.
     """
 
     def __init__(self, descriptor: int, path: Path) -> None:
@@ -162,7 +162,7 @@ class _HashingFile:
         if self.error is None:
             try:
                 rest = view
-                while rest:  # one call takes at most 2 GB, and less on a disk that gets full
+                while rest:  # one call writes at most 2 GB, and less when the disk is nearly full
                     rest = rest[os.write(self._descriptor, rest) :]
                 self.hash.update(view)
             except OSError as error:
@@ -171,7 +171,7 @@ class _HashingFile:
         return len(view)
 
     def flush(self) -> None:
-        """Nothing: the whole is flushed once, at the end."""
+        """Does nothing: the whole file is flushed once, at the end."""
 
 
 def _write(part: Path, path: Path, writer: Callable[[BinaryIO], object]) -> Written:
@@ -198,8 +198,8 @@ def _explained(error: OSError, path: Path, needed_bytes: int) -> WriteError:
         free = shutil.disk_usage(path.parent).free
         if error.errno == errno.EFBIG:
             return DiskFull(
-                f"{path} could not be written: it needs {needed_bytes:,} bytes, more than a file "
-                "may have here (ulimit -f). Raise the limit; everything saved before is intact."
+                f"{path} could not be written: it needs {needed_bytes:,} bytes, more than the file "
+                "size limit (ulimit -f). Raise the limit. Everything saved before is intact."
             )
         return DiskFull(_full_sentence(str(path), path.parent, needed_bytes, free))
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
@@ -214,5 +214,5 @@ def _full_sentence(what: str, folder: Path, needed_bytes: int, free_bytes: int) 
     return (
         f"No space left for {what}: {needed_bytes:,} bytes needed, {free_bytes:,} free in "
         f"{folder}. "
-        "Everything saved before is intact. Free space and give the same command again."
+        "Everything saved before is intact. Free space and run the same command again."
     )

@@ -1,8 +1,8 @@
-"""Manifests: size and SHA-256 of a file, written after it, verified before loading.
+"""Manifests: size and SHA-256 of a file, written after it and verified before loading.
 
-`torch.load` accepts a flipped bit and a zeroed block without a word, so nothing of ours is
-unpickled before it is compared with its manifest. Used by `xtts.voices.run_folder` and
-`train.checkpointing.checkpoints`.
+`torch.load` does not notice a flipped bit or a zeroed block, so a file is compared with its
+manifest before it is loaded. `xtts.voices.run_folder` and `train.checkpointing.checkpoints` use
+this module.
 """
 
 import json
@@ -22,16 +22,21 @@ SCHEMA = 1
 
 
 class ManifestError(SotaqueError):
-    """A manifest that is missing or damaged; the sentence names file and reason."""
+    """A manifest is missing or damaged; the text names the file and the reason."""
 
 
 @dataclass(frozen=True)
 class Manifest:
-    """What was saved, when in the run, and from what.
+    """The provenance of saved files.
 
-    epoch: the epoch it ends (or, for interrupted.json, the one it is inside of); step: optimizer
-    steps from the run's beginning; losses in nats a token; base: {name, sha256}; blend: of a mean
-    of an epoch and its base, {epoch, share, checkpoint_sha256}.
+    Attributes:
+        epoch: The epoch that it ends; in interrupted.json, the epoch in progress.
+        step: Optimizer steps since the start of the run.
+        files: File name -> size and SHA-256.
+        losses: Name -> loss in nats per token.
+        base: {name, sha256} of the base model.
+        fingerprint: What the run is made from.
+        blend: {epoch, share, checkpoint_sha256} of a blend of an epoch and its base.
     """
 
     epoch: int
@@ -45,27 +50,27 @@ class Manifest:
 
 
 def write_manifest(path: Path, manifest: Manifest) -> None:
-    """Writes it with a seal over its own content. Raises DiskFull or WriteError."""
+    """Writes a manifest with a seal over its content. Raises DiskFull or WriteError."""
     content = asdict(manifest)
     write_json(path, {**content, "seal": seal_of(content)})
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Raises ManifestError for one that is missing, garbled, changed, or too new."""
+    """Reads a manifest. Raises ManifestError if it is missing, damaged, changed or too new."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
         seal = content.pop("seal")
     except FileNotFoundError:
         raise ManifestError(
-            f"{path} is missing: its checkpoint was not saved to the end, or the file was deleted."
+            f"{path} is missing: saving its checkpoint was interrupted, or the file was deleted."
         ) from None
     except (OSError, ValueError, AttributeError, KeyError, TypeError) as error:
         raise ManifestError(f"{path} cannot be read as a manifest ({error}).") from error
     if seal != seal_of(content):
-        raise ManifestError(f"{path} was changed or damaged: its seal does not fit its content.")
+        raise ManifestError(f"{path} was changed or damaged: its seal does not match its content.")
     if content.get("schema") != SCHEMA:
         raise ManifestError(
-            f"{path} has schema {content.get('schema')}, this version reads {SCHEMA}. "
+            f"{path} has schema {content.get('schema')}, but this version reads {SCHEMA}. "
             "Use the version of Sotaque that wrote it."
         )
     try:
@@ -77,9 +82,13 @@ def read_manifest(path: Path) -> Manifest:
 def fault_of(
     manifest: Manifest, folder: Path, *, only: str | None = None, fresh: bool = False
 ) -> str | None:
-    """The first file that is not what the manifest says, as a sentence; None when all are.
+    """The first file that does not match its manifest, as a sentence; None if all match.
 
-    only: check this file alone. fresh: hash again what this process has hashed before.
+    Args:
+        manifest: The manifest.
+        folder: Where its files are.
+        only: Check only this file.
+        fresh: Hash again what this process has already hashed.
     """
     for name, expected in manifest.files.items():
         if only in (None, name) and (fault := _file_fault(folder / name, expected, fresh)):
@@ -88,28 +97,28 @@ def fault_of(
 
 
 def zip_fault(path: Path) -> str | None:
-    """What is wrong with a `torch.save` file by its own CRC-32s, where no manifest is at hand."""
+    """Checks a `torch.save` file without a manifest by its own CRC-32s; None if it is intact."""
     try:
         with zipfile.ZipFile(path) as file:
             damaged = file.testzip()
     except (OSError, zipfile.BadZipFile) as error:
-        return f"{path} is damaged or no checkpoint ({error})."
-    return f"{path} is damaged: the checksum of {damaged} does not fit." if damaged else None
+        return f"{path} is damaged or not a checkpoint ({error})."
+    return f"{path} is damaged: the checksum of {damaged} does not match." if damaged else None
 
 
 def _file_fault(path: Path, expected: Written, fresh: bool) -> str | None:
     try:
         size = path.stat().st_size
         if size != expected.bytes:
-            return f"{path} has {size:,} bytes, its manifest says {expected.bytes:,}."
-        found = sha256_of(path, fresh=fresh)
+            return f"{path} has {size:,} bytes, but its manifest says {expected.bytes:,}."
+        digest = sha256_of(path, fresh=fresh)
     except FileNotFoundError:
         return f"{path} is missing."
     except OSError as error:
         return f"{path} cannot be read ({error.strerror})."
-    if found != expected.sha256:
+    if digest != expected.sha256:
         return (
-            f"{path} is damaged: its SHA-256 is {found[:12]}…, "
-            f"its manifest says {expected.sha256[:12]}…."
+            f"{path} is damaged: its SHA-256 is {digest[:12]}…, "
+            f"but its manifest says {expected.sha256[:12]}…."
         )
     return None

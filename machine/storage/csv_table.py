@@ -1,7 +1,7 @@
-"""CSV for people and their spreadsheets: no text of a cell is taken for a formula.
+"""CSV files for spreadsheets, which never read the text of a cell as a formula.
 
-After OWASP, "CSV Injection" (https://owasp.org/www-community/attacks/CSV_Injection): every cell is
-quoted, and one that would begin a formula has an apostrophe before it. `read_csv` takes it off.
+Following OWASP, "CSV Injection" (https://owasp.org/www-community/attacks/CSV_Injection), every cell
+is quoted, and a cell that would start a formula gets an apostrophe, which `read_csv` removes.
 """
 
 import csv
@@ -9,12 +9,12 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 
-# With the apostrophes before it, so that a text which has them already is read back as it was.
+# Including leading apostrophes, so that a text that already has one is read back unchanged.
 _FORMULA = re.compile("'*[=+\\-@\t\r\n＝＋－＠]")
 
 
 def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
-    """A table as a file. Texts are guarded; numbers stay what they are, negative ones too."""
+    """A table as the content of a CSV file. Only texts are escaped, not negative numbers."""
     table = io.StringIO()
     writer = csv.writer(table, lineterminator="\n", quoting=csv.QUOTE_ALL)
     writer.writerow(header)
@@ -23,7 +23,7 @@ def csv_bytes(header: Sequence[str], rows: Iterable[Sequence[object]]) -> bytes:
 
 
 def read_csv(content: bytes) -> list[dict[str, str]]:
-    """The rows of `csv_bytes` by the names of its header, texts as they were."""
+    """The rows of a file by `csv_bytes`, column name -> original text."""
     rows = csv.DictReader(io.StringIO(content.decode(), newline=""))
     return [{name: _plain(cell) for name, cell in row.items()} for row in rows]
 

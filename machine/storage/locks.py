@@ -1,7 +1,7 @@
-"""File locks, held by one process and released with it, even by kill -9.
+"""File locks, held by one process and released when it ends, even by kill -9.
 
-`filelock` holds them (flock, closed in forked children). Ours: what a refusal says, what happens on
-a file system without locks, and `held`, which asks without writing.
+They use `filelock` (flock, closed in forked children). This module adds error messages, the
+behaviour on a file system without locks, and `held`, which reads without writing.
 """
 
 import contextlib
@@ -20,31 +20,34 @@ from machine.storage.atomic import WriteError
 log = logging.getLogger(__name__)
 
 _NO_LOCKS_HERE = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
-# `held` takes the lock itself for some microseconds: no reason to refuse another process.
-_ASKED_SECONDS = 0.5
+# `held` takes the lock for some microseconds, which must not refuse another process.
+_ACQUIRE_SECONDS = 0.5
 
 
 class LockHeld(Exception):
-    """Another process holds the lock; the text is its number, or "unknown"."""
+    """Another process holds the lock; the text is its process ID, or "unknown"."""
 
 
 @contextmanager
 def exclusive(path: Path) -> Iterator[None]:
-    """Holds the lock file `path`, with this process's number in it.
+    """Holds the lock file `path`, which contains this process's ID.
 
     Raises:
         LockHeld: Another process holds it.
-        OSError: It cannot be opened.
+        OSError: The file cannot be opened.
     """
     lock = _lock_file(path, on_acquired=_write_owner)
     try:
-        lock.acquire(timeout=_ASKED_SECONDS, poll_interval=0.02)
+        lock.acquire(timeout=_ACQUIRE_SECONDS, poll_interval=0.02)
     except Timeout:
         raise LockHeld(_owner(path)) from None
     except OSError as error:
         if error.errno not in _NO_LOCKS_HERE:
             raise
-        log.warning("%s has no file locks (%s): start no second one.", path.parent, error.strerror)
+        log.warning(
+            "%s does not support file locks (%s): do not start a second process there.",
+            path.parent, error.strerror,
+        )  # fmt: skip
     try:
         yield
     finally:
@@ -52,8 +55,8 @@ def exclusive(path: Path) -> Iterator[None]:
 
 
 def held(path: Path) -> bool | None:
-    """Whether a process holds it, in whatever container of this machine; None where the file
-    system has no locks. Reads only."""
+    """Whether a process holds the lock, in any container of this machine; None if the file system
+    has no locks. It does not write."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -61,7 +64,7 @@ def held(path: Path) -> bool | None:
     except OSError:
         return None
     try:
-        # Shared: who asks at the same time is not taken for a holder.
+        # A shared lock, so that two readers do not take each other for the holder.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
@@ -76,9 +79,14 @@ def held(path: Path) -> bool | None:
 def wait_for(
     path: Path, waiting: Callable[[], object] = lambda: None, *, limit_seconds: float = -1
 ) -> Iterator[None]:
-    """Holds the lock file `path`, once whoever has it has let go; `waiting` is called meanwhile.
+    """Waits for the lock file `path` and holds it.
 
-    Where a file system has no locks it does not wait, and past the limit (-1: none) no longer.
+    On a file system without locks it does not wait. After the limit it continues without the lock.
+
+    Args:
+        path: The lock file.
+        waiting: Called once if it has to wait.
+        limit_seconds: The longest wait; -1 is no limit.
 
     Raises:
         WriteError: The lock file cannot be opened.
@@ -104,12 +112,12 @@ def wait_for(
 
 
 def _lock_file(path: Path, on_acquired: Callable[[int], None] | None = None) -> FileLock:
-    # A soft lock, a file that is there or not, would outlive a process that is killed.
+    # A soft lock, which is just a file, would survive a killed process.
     return FileLock(path, fallback_to_soft=False, thread_local=False, on_acquired=on_acquired)
 
 
 def _write_owner(descriptor: int) -> None:
-    with contextlib.suppress(OSError):  # a full disk: the name is for people, the lock holds
+    with contextlib.suppress(OSError):  # on a full disk the lock still holds, without the ID
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
 

@@ -1,4 +1,4 @@
-"""Reads small files that may be missing, damaged or closed to us: such a one reads as empty."""
+"""Reads small files; a file that is missing, damaged or not readable reads as empty."""
 
 import json
 from pathlib import Path
@@ -8,7 +8,7 @@ _MOST_CHARACTERS = 1 << 20
 
 
 def read_text(path: Path) -> str:
-    """At most a million characters of a text; "" where it cannot be read."""
+    """At most a million characters of a text file; "" if it cannot be read."""
     try:
         with path.open(encoding="utf-8", errors="replace") as file:
             return file.read(_MOST_CHARACTERS)
@@ -17,9 +17,9 @@ def read_text(path: Path) -> str:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """The JSON object in a file; {} where there is none."""
+    """The JSON object in a file; {} if there is none."""
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}

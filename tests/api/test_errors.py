@@ -45,7 +45,7 @@ def body_of(refusal: APIError, path: str) -> dict[str, Any]:
 def test_the_body_is_a_problem_and_headers_say_what_to_do():
     refusal = APIError(422, "invalid_request", "/x/y.wav is no sound.", param="file")
     assert body_of(refusal, "/v1/runs") == {
-        "type": "about:blank#invalid_request", "title": "Not with this input", "status": 422,
+        "type": "about:blank#invalid_request", "title": "Invalid input", "status": 422,
         "detail": "y.wav is no sound.", "code": "invalid_request", "request_id": "r1",
         "param": "file",
     }  # fmt: skip
@@ -72,14 +72,14 @@ def test_an_address_without_v1_is_told_the_right_one(service, method, path, ther
     """Many clients want the address with /v1, and are given it without."""
     answer = service.client.request(method, path, json={"input": "x"} if method == "POST" else None)
     assert answer.status_code in (404, 405)
-    assert (f"its like is /v1{path}." in answer.json()["detail"]) is there
+    assert (f"Did you mean /v1{path}?" in answer.json()["detail"]) is there
     assert answer.status_code == 404 or not there
 
 
 @pytest.mark.parametrize("path", ["/api/tts-generate", "/api/previewvoice/", "/v1/voices"])
 def test_json_where_a_form_is_taken_is_told_so(service, path):
     answer = service.client.post(path, json={"text_input": "x", "voice": "x", "name": "x"})
-    assert answer.status_code == 415 and "takes no JSON" in answer.json()["detail"]
+    assert answer.status_code == 415 and "a form and no JSON" in answer.json()["detail"]
     as_form = service.client.post(path, data={"other": "x"})
     assert as_form.status_code == 422 and "is missing" in as_form.json()["detail"]
 
@@ -87,14 +87,14 @@ def test_json_where_a_form_is_taken_is_told_so(service, path):
 @pytest.mark.parametrize(
     ("content", "kind", "status", "words"),
     [
-        (b"{input: x}", "application/json", 400, "The body is no JSON: expecting property name"),
+        (b"{input: x}", "application/json", 400, "The body is not JSON: expecting property name"),
         (b"", "application/json", 422, "The request has no body."),
         (b'["x"]', "application/json", 422, "The body must be a JSON object, such as"),
-        (b'{"input": "x"}', "application/x-www-form-urlencoded", 415, "Send JSON, and say so:"),
-        (b'{"input": "x"}', "text/plain", 415, "Send JSON, and say so: `Content-Type: applicat"),
-        (b"\xff\xfe\x00", "application/json", 400, "The body is not what its Content-Type says."),
+        (b'{"input": "x"}', "application/x-www-form-urlencoded", 415, "Send JSON"),
+        (b'{"input": "x"}', "text/plain", 415, "Send JSON with the header `Content-Type: applicat"),
+        (b"\xff\xfe\x00", "application/json", 400, "The body does not match its Content-Type."),
         (b"null", "application/json", 422, "The body must be a JSON object, such as"),
-        (b"[" * 50_000, "application/json", 400, "The body is not what its Content-Type says."),
+        (b"[" * 50_000, "application/json", 400, "The body does not match its Content-Type."),
     ],
 )
 def test_a_body_that_is_none_is_told_why(service, content, kind, status, words):
@@ -106,9 +106,9 @@ def test_a_body_that_is_none_is_told_why(service, content, kind, status, words):
 
 def test_an_address_is_told_what_it_takes(service):
     for method, path, words in (
-        ("GET", "/v1/audio/speech", "This address takes POST."),
-        ("PUT", "/v1/voices/default", "This address takes DELETE and GET and HEAD and PATCH."),
-        ("GET", "/nothing", "/openapi.json lists what there is"),
+        ("GET", "/v1/audio/speech", "This path takes POST."),
+        ("PUT", "/v1/voices/default", "This path takes DELETE and GET and HEAD and PATCH."),
+        ("GET", "/nothing", "/openapi.json lists the paths"),
         ("GET", "/v1/runs/current/metrics?since=x", "since must be a whole number, and is 'x'."),
     ):
         assert words in service.client.request(method, path).json()["detail"]

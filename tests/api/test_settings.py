@@ -36,7 +36,7 @@ def test_a_port_of_wyoming_that_is_refused(given, told):
 
 @pytest.mark.parametrize("host", ["0.0.0.0", "192.168.1.2", "::", "nas.lan"])
 def test_an_address_that_others_reach_wants_a_key(host):
-    with pytest.raises(SettingsError, match="set API_KEY, or API_ALLOW_NO_KEY=on"):
+    with pytest.raises(SettingsError, match="Set API_KEY, or API_ALLOW_NO_KEY=on"):
         loaded(f"API_HOST={host}")
     assert loaded(f"API_HOST={host}", "API_KEY=secret").api_host == host
     assert loaded(f"API_HOST={host}", "API_ALLOW_NO_KEY=on").api_key is None

@@ -71,13 +71,13 @@ class RetryPolicy:
     tries: int = 200
     first_wait_seconds: float = 1.0
     longest_wait_seconds: float = 60.0
-    told_every_seconds: float = 5.0
+    progress_seconds: float = 5.0
     wait: Callable[[float], object] = time.sleep
 
-    def seconds_before(self, fruitless: int, asked: float | None) -> float:
+    def seconds_before(self, fruitless: int, retry_after: float | None) -> float:
         """The wait before the next try. asked: what the server wishes (Retry-After)."""
         doubled = self.first_wait_seconds * 2.0 ** max(0, fruitless - 1)
-        return min(doubled if asked is None else asked, self.longest_wait_seconds)
+        return min(doubled if retry_after is None else retry_after, self.longest_wait_seconds)
 
 
 class Retry(Exception):
@@ -145,7 +145,7 @@ class _Transfer:
         self.in_one_piece = False
         self.misfitted = False
         # When the last line of progress was written, and of how many bytes; -1 before the first.
-        self.told_at, self.told_bytes = 0.0, -1
+        self.reported_at, self.reported_bytes = 0.0, -1
 
     def run(self) -> None:
         require_space(self.target.parent, self.expected.bytes - _size(self.part), self.target.name)
@@ -236,21 +236,21 @@ class _Transfer:
     def _tell(self) -> None:
         """A line every few seconds: how much, how fast, how long still."""
         received, total = self.received, self.expected.bytes
-        if self.told_bytes < 0:  # the clock starts when something comes
-            self.told_at, self.told_bytes = time.monotonic(), received
-        seconds = time.monotonic() - self.told_at
-        if seconds < self.patience.told_every_seconds or received >= total:
+        if self.reported_bytes < 0:  # the clock starts when something comes
+            self.reported_at, self.reported_bytes = time.monotonic(), received
+        seconds = time.monotonic() - self.reported_at
+        if seconds < self.patience.progress_seconds or received >= total:
             return
-        speed = max(1.0, (received - self.told_bytes) / max(seconds, 1e-3))
+        speed = max(1.0, (received - self.reported_bytes) / max(seconds, 1e-3))
         log.info("%s: %d of %d MB (%d %%), %.1f MB/s, %.0f s left.", self.target.name,
                  received / 1e6, total / 1e6, 100 * received // total, speed / 1e6,
                  (total - received) / speed)  # fmt: skip
-        self.told_at, self.told_bytes = time.monotonic(), received
+        self.reported_at, self.reported_bytes = time.monotonic(), received
 
     def _check(self, file: BinaryIO) -> None:
         """Whether what has come is the published file; if not, nothing of it is kept."""
-        found, size, fresh = self.hash.hexdigest(), self.received, self.in_one_piece
-        if (size, found) == (self.expected.bytes, self.expected.sha256):
+        digest, size, fresh = self.hash.hexdigest(), self.received, self.in_one_piece
+        if (size, digest) == (self.expected.bytes, self.expected.sha256):
             return
         self._drop(file)
         if not fresh and not self.misfitted:
@@ -259,7 +259,7 @@ class _Transfer:
         if size > self.expected.bytes:
             raise Refused(f"it sends more than the {self.expected.bytes:,} bytes of it")
         raise Refused(
-            f"it sends another file: the SHA-256 is {found[:12]}…, of the published one "
+            f"it sends another file: the SHA-256 is {digest[:12]}…, of the published one "
             f"{self.expected.sha256[:12]}…"
         )
 

@@ -144,18 +144,18 @@ def missing_files(folder: Path) -> list[str]:
     for name, expected in XTTS_V2.items():
         path = folder / name
         try:
-            found = _published(path, expected, known.get(name))
+            result = _published(path, expected, known.get(name))
         except (FileNotFoundError, NotADirectoryError):
             missing.append(name)
             continue
         except OSError as error:
             wrong.append(f"{path} cannot be read ({error.strerror}).")
             continue
-        if isinstance(found, str):
-            wrong.append(found)
+        if isinstance(result, str):
+            wrong.append(result)
             continue
-        seen[name] = found
-        trust_cached_hash(path, found)
+        seen[name] = result
+        trust_cached_hash(path, result)
     if seen != known:
         # A folder that cannot be written is hashed again at the next start, and that is all.
         with contextlib.suppress(WriteError):
@@ -205,17 +205,17 @@ def _taken(name: str, source: ModelSource) -> bool:
     for cache in source.caches:
         try:
             # The hub's client keeps links to its blobs.
-            found = (cache / name).resolve(strict=True)
-            if found.stat().st_size != expected.bytes or sha256_of(found) != expected.sha256:
+            cached = (cache / name).resolve(strict=True)
+            if cached.stat().st_size != expected.bytes or sha256_of(cached) != expected.sha256:
                 continue
         except OSError:
             continue
         log.info("%s is taken over from %s.", name, cache)
         try:
-            os.link(found, target)
+            os.link(cached, target)
         except OSError:  # another file system, another owner, or one without links
             require_space(target.parent, expected.bytes, name)
-            with found.open("rb") as file:
+            with cached.open("rb") as file:
                 replace_file(target, lambda out: shutil.copyfileobj(file, out, 1 << 20))
         return True
     return False
@@ -224,13 +224,13 @@ def _taken(name: str, source: ModelSource) -> bool:
 def _published(path: Path, expected: Written, known: HashedFile | None) -> HashedFile | str:
     """A file that is the published one, else the sentence that says what it is instead. It is
     hashed where it has the right size and is not known. Raises OSError."""
-    found = path.stat()
-    if found.st_size != expected.bytes:
-        return f"{path} has {found.st_size:,} bytes, the published one {expected.bytes:,}."
-    if known is None or not known.is_still(found):
-        if found.st_size > _WORTH_A_LINE:
-            log.info("Verifying %s (%d MB) ...", path, found.st_size / 1e6)
-        known = HashedFile(sha256_of(path), found.st_size, found.st_mtime_ns)
+    status = path.stat()
+    if status.st_size != expected.bytes:
+        return f"{path} has {status.st_size:,} bytes, the published one {expected.bytes:,}."
+    if known is None or not known.is_still(status):
+        if status.st_size > _WORTH_A_LINE:
+            log.info("Verifying %s (%d MB) ...", path, status.st_size / 1e6)
+        known = HashedFile(sha256_of(path), status.st_size, status.st_mtime_ns)
     if known.sha256 != expected.sha256:
         return (
             f"{path} has SHA-256 {known.sha256[:12]}…, the published one {expected.sha256[:12]}…."

@@ -74,6 +74,6 @@ class ComputeConfig:
 
 
 def _parsed(text: str) -> ComputeConfig:
-    found = json.loads(text)
-    folder = found["latents_folder"]
-    return ComputeConfig(**{**found, "latents_folder": Path(folder) if folder else None})
+    values = json.loads(text)
+    folder = values["latents_folder"]
+    return ComputeConfig(**{**values, "latents_folder": Path(folder) if folder else None})

@@ -142,14 +142,14 @@ class CudaGraphStep:
         self.caches.span = self.caches.span_of(SPAN)
         self.caches.attended = self.caches.attended_of(ATTENDED)
         if self.reason:
-            found = self._compute()
+            outputs = self._compute()
         elif (graph := self._graphs.get(self._key)) is not None:
-            found, replay = graph
+            outputs, replay = graph
             replay()
         else:
-            found = self._first()
+            outputs = self._first()
         self.caches.counted()
-        return found
+        return outputs
 
     @property
     def _key(self) -> tuple[int, int]:
@@ -165,18 +165,18 @@ class CudaGraphStep:
         # Each run counts; what it wrote is written again.
         self.caches.lengths.copy_(lengths)
         try:
-            found, replay = self._capture(self._compute)
+            outputs, replay = self._capture(self._compute)
         except (RuntimeError, torch.AcceleratorError) as error:
             self.reason = str(error).splitlines()[0] or type(error).__name__
         else:
             self.caches.lengths.copy_(lengths)
             replay()
-            self.reason = difference(found, plain)
+            self.reason = difference(outputs, plain)
         if self.reason:
             log.warning("Speaking without CUDA graphs, more slowly: %s", self.reason)
             self.caches.lengths.copy_(lengths)
             return self._compute()
-        latents, logits = found
+        latents, logits = outputs
         self._graphs[self._key] = (latents, logits), replay
         return latents, logits
 

@@ -38,8 +38,8 @@ def latents_of_recording(
     if folder is not None and recording.is_file():
         path = path_of(folder, weights, sha256_of(recording))
         _adopt_earlier(path)
-        if (found := read(path, model)) is not None:
-            return found
+        if (cached := read(path, model)) is not None:
+            return cached
     made = voice.voice_from_reference(
         model, audio.read(recording, audio.CODE_RATE, max_seconds=60.0)
     )
@@ -81,8 +81,8 @@ def read(path: Path, model: "Model") -> "Voice | None":
     from xtts.inference.speech import Voice
 
     try:
-        found = load(path.read_bytes())
-        latents, speaker = found["latents"], found["speaker"]
+        tensors = load(path.read_bytes())
+        latents, speaker = tensors["latents"], tensors["speaker"]
     except FileNotFoundError:
         return None
     except Exception as error:

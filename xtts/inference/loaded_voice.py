@@ -61,8 +61,8 @@ class LoadedVoice(ABC):
     @property
     def texts(self) -> TokenizerSpec:
         """What reads its texts, also in another process."""
-        found: TokenizerSpec = self.model.tokenizer.spec
-        return found
+        spec: TokenizerSpec = self.model.tokenizer.spec
+        return spec
 
     @property
     @abstractmethod
@@ -79,8 +79,8 @@ class LoadedVoice(ABC):
     def heads(self) -> tuple[Head, ...]:
         """The attention heads that follow the text (`xtts.inference.alignment.heads`): as
         config.json says, else measured when they are first asked for; () where none does."""
-        if (said := self.model.config.alignment_heads) is not None:
-            return tuple(said)
+        if (configured := self.model.config.alignment_heads) is not None:
+            return tuple(configured)
         if self.model.config.weights == "random":
             log.info("The weights are random: no attention head follows the text.")
             return ()
@@ -90,19 +90,19 @@ class LoadedVoice(ABC):
                 if self.latents_folder is None
                 else (alignment_heads.path_of(self.latents_folder, self._base_weights()))
             )
-            found = alignment_heads.kept_or_measured(
+            heads = alignment_heads.kept_or_measured(
                 path, lambda: alignment_heads.measured(self.backend(), self._speaker())
             )
         except NotFinite as error:
             # Each request will be told; a voice is opened all the same.
             log.warning("The attention heads could not be measured: %s", error)
-            found = ()
-        if not found:
+            heads = ()
+        if not heads:
             log.warning(
                 "No attention head of this model follows the text: how an utterance ended is told "
                 "by its length and by sound that repeats, and words have no times."
             )
-        return found
+        return heads
 
     def guard(self, request: SynthesisRequest) -> Guard | None:
         """The guard of a speech; None where it is off, or the caller bounds the codes himself."""
@@ -116,7 +116,7 @@ class LoadedVoice(ABC):
         if self.guarded:
             _ = self.heads
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """What the parent of a speaking child needs to know."""
         return {
             "licence": self.licence,
@@ -152,12 +152,12 @@ class LoadedVoice(ABC):
         chunks = speech.stream(self.backend(), self._speaker(), request, guard)
         return (np.asarray(chunk) for chunk in chunks)
 
-    def crowd(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
+    def batcher(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """A continuous batcher for `count` requests at once, or for as many as the device has
         memory for. beside_another: another voice is open on that device already."""
         return ContinuousBatcher(self.backend(count, beside_another=beside_another), self.guard)
 
-    def nobody(self) -> Voice:
+    def placeholder_voice(self) -> Voice:
         """Whom a service tries itself as where there is no recording: the whole way of a word,
         whatever it sounds like."""
         config = self.model.config
@@ -165,7 +165,7 @@ class LoadedVoice(ABC):
         return Voice(self._zeros(1, NUM_LATENTS, config.gpt.width), self._zeros(1, width, 1))
 
     def _speaker(self) -> Voice:
-        return self.own or self.nobody()
+        return self.own or self.placeholder_voice()
 
     @abstractmethod
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> Backend:

@@ -85,8 +85,8 @@ class Utterance(ABC):
         every step told its queries."""
         if not self.heads or self.num_queries != len(self.latents):
             return None
-        found: Array = np.mean(list(self.attention_by_head().values()), axis=0)
-        return found
+        mean: Array = np.mean(list(self.attention_by_head().values()), axis=0)
+        return mean
 
     @property
     @abstractmethod
@@ -219,12 +219,12 @@ class Speech:
         assert utterance is not None
         if utterance.error is not None:
             raise utterance.error
-        found, self._before = [self._silence(self._before)], 0.0
-        found += self._sound(utterance.latents[self._taken :])
+        sound, self._before = [self._silence(self._before)], 0.0
+        sound += self._sound(utterance.latents[self._taken :])
         self._taken = len(utterance.latents)
         if utterance.done:
-            found += self._ended(utterance)
-        return [chunk for chunk in found if len(chunk)]
+            sound += self._ended(utterance)
+        return [chunk for chunk in sound if len(chunk)]
 
     def leave(self) -> None:
         """Gives back what the utterance holds, where one is being spoken."""
@@ -247,19 +247,19 @@ class Speech:
         self._wanted = next(self._sizes)
 
     def _sound(self, latents: Sequence[Latents]) -> list[Samples]:
-        found: list[Samples] = []
+        sound: list[Samples] = []
         for latent in latents:
             self._vocoder.add([latent])
             if self._vocoder.ready_codes() >= self._wanted:
-                found += map(self._pushed, self._vocoder.speak())
+                sound += map(self._pushed, self._vocoder.speak())
                 self._wanted = next(self._sizes)
-        return found
+        return sound
 
     def _ended(self, utterance: Utterance) -> list[Samples]:
         """The end of a piece's sound; nothing where the piece is begun once more."""
         self.leave()
         self.codes += len(utterance.codes)
-        found, stopped = self._last_sound(), utterance.stopped
+        sound, stopped = self._last_sound(), utterance.stopped
         if self._guarded.judge(
             utterance.codes, utterance.latents, stopped=stopped, attention=utterance.attention()
         ):
@@ -267,16 +267,16 @@ class Speech:
             # if this one had been good.
             self._attempt(self._backend.random(self._guarded.next_seed))
             return []
-        if self._guarded.spoken_anew:
+        if self._guarded.best_was_earlier:
             best = self._guarded.best
             stopped = best.stopped
             self._guarded.forget_sound()
             self._new_sound()
-            found = [*self._sound(best.kept), *self._last_sound()]
+            sound = [*self._sound(best.kept), *self._last_sound()]
         self.cut_pieces += not stopped and not self._guarded.cut_off
         if (held := self._guarded.end()) is not None:
-            found.append(self._fade.push(held))
-        return [*found, self._fade.end(), self._silence(self._after)]
+            sound.append(self._fade.push(held))
+        return [*sound, self._fade.end(), self._silence(self._after)]
 
     def _last_sound(self) -> list[Samples]:
         """What is left of the sound of an utterance that is over."""

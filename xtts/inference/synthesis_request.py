@@ -44,8 +44,8 @@ class SynthesisRequest:
         object.__setattr__(self, "seed", arguments.whole_number("seed", self.seed, SEED))
         object.__setattr__(self, "speed", arguments.number("speed", self.speed, SPEED))
         if self.temperature is not None:
-            found = arguments.number("temperature", self.temperature, TEMPERATURE)
-            object.__setattr__(self, "temperature", found)
+            temperature = arguments.number("temperature", self.temperature, TEMPERATURE)
+            object.__setattr__(self, "temperature", temperature)
 
     def rules(self, own: SamplingParams) -> SamplingParams:
         """How codes are drawn, where a model's own manner is `own`."""

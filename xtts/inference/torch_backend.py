@@ -150,9 +150,9 @@ class DecodingSlots:
         """Latents and logits of all rows, behind the last code of each; of code 0 at position 0
         where nobody speaks."""
         device = self.gpt.mel_head.weight.device
-        nobody = torch.zeros(1, dtype=torch.long, device=device)
+        placeholder = torch.zeros(1, dtype=torch.long, device=device)
         rows = range(len(self._rows))
-        codes = torch.cat([speaking[row].code if row in speaking else nobody for row in rows])
+        codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
         if self._graphed is None:
@@ -160,7 +160,7 @@ class DecodingSlots:
             alone = caches[0] if len(caches) == 1 else None
             return self._step(codes, positions, alone or SlotCaches(caches))
         # The next replay writes over what this one says.
-        latents, logits = (found.clone() for found in self._graphed(codes, positions))
+        latents, logits = (output.clone() for output in self._graphed(codes, positions))
         for slot, utterance in speaking.items():
             self._graphed.caches.tell(slot, utterance.queries)
         return latents, logits
@@ -249,9 +249,9 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) 
     cache = gpt.gpt.new_cache(1, capacity)
     cache.log = utterance.queries if utterance.heads else None
     embedded = torch.cat((gpt.prefix(latents, text), gpt.audio_input(utterance.code, 0)), dim=1)
-    found = gpt.prefill(embedded, cache)
+    outputs = gpt.prefill(embedded, cache)
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
-    _choose([utterance], *found)
+    _choose([utterance], *outputs)
     if utterance.error is not None:
         # Another one: raised itself, it would hold by its frames whatever holds the utterance.
         raise DecodingError(str(utterance.error))
@@ -340,8 +340,8 @@ def drawn_from(
         [one.repetition_penalty for one in rules], [max(one.temperature, 1e-5) for one in rules],
         [1 - one.top_p if one.top_p < 1.0 else -1.0 for one in rules], tops,
     ]  # fmt: skip
-    found = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]
-    penalties, temperatures, limits, counts = found.unbind()
+    parameters = torch.tensor(figures).to(logits.device, non_blocking=True)[:, :, None]
+    penalties, temperatures, limits, counts = parameters.unbind()
     logits = logits.float()
     lowered = torch.where(logits < 0, logits * penalties, logits / penalties)
     penalised = torch.where(seen, lowered, logits)

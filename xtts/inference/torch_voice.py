@@ -78,12 +78,12 @@ class LoadedTorchVoice(LoadedVoice):
         if self.reference is None:
             return None
         if self.latents_folder is not None:
-            found = self.voice_of(self.reference, self.latents_folder)
+            own = self.voice_of(self.reference, self.latents_folder)
         else:
             # Read as for the samples of a run, so that both are the same to the bit.
             heard = voice.read_reference(self.model.config, self.reference)
-            found = voice.voice_from_reference(self.model, heard)
-        return replace(found, vocoder=self.decoder)
+            own = voice.voice_from_reference(self.model, heard)
+        return replace(own, vocoder=self.decoder)
 
 
 def load_torch_voice(

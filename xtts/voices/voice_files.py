@@ -60,7 +60,7 @@ class VoiceSpec:
     base_only: bool = False
 
     @staticmethod
-    def asked(
+    def from_arguments(
         name: "str | os.PathLike[str]",
         *,
         tos_agreed: bool = False,
@@ -101,7 +101,7 @@ class VoiceFiles:
             has them; empty for a folder.
         onnx: Whether the folder is an ONNX voice, which is verified when it is opened: which of its
             graphs are read depends on what computes.
-        asked_reference: The recording that was asked for in the place of the voice's own.
+        other_reference: The recording that was asked for in the place of the voice's own.
         latents: Stored latents that were asked for, for an ONNX voice.
     """
 
@@ -115,7 +115,7 @@ class VoiceFiles:
     decoder: Path | None = None
     provenance: "Mapping[str, Any]" = field(default_factory=dict)
     onnx: bool = False
-    asked_reference: Path | None = None
+    other_reference: Path | None = None
     latents: Path | None = None
 
     @property
@@ -131,7 +131,7 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     found = _found(spec)
-    return replace(found, asked_reference=spec.reference, latents=spec.latents)
+    return replace(found, other_reference=spec.reference, latents=spec.latents)
 
 
 def _found(spec: VoiceSpec) -> VoiceFiles:

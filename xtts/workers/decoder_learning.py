@@ -102,8 +102,8 @@ def learn(
         if number >= FEWEST_PREPARED and time.perf_counter() > until:
             break
         progress(0.0)
-        if (found := spoken_latents(model, whose, dvae, clip)) is not None:
-            spoken.append(found)
+        if (latents := spoken_latents(model, whose, dvae, clip)) is not None:
+            spoken.append(latents)
     held_out = spoken[::HELD_OUT_EVERY]
     learned_from = [one for number, one in enumerate(spoken) if number % HELD_OUT_EVERY]
     if len(learned_from) < FEWEST_CLIPS:
@@ -244,10 +244,10 @@ def _distance(
     from xtts.evaluation.spectral_distance import spectral_distance
 
     latents = torch.cat([latents for latents, _ in rows])
-    found = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
+    waveform = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
     # A clip ends inside its last code, and codes are no whole number of samples.
-    length = min(found.shape[1], *(len(wanted) for _, wanted in rows))
+    length = min(waveform.shape[1], *(len(wanted) for _, wanted in rows))
     aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
     inside = slice(aside, length - aside)
     wanted = torch.stack([wanted[inside] for _, wanted in rows])
-    return spectral_distance(found[:, inside].to(device), wanted.to(device))
+    return spectral_distance(waveform[:, inside].to(device), wanted.to(device))

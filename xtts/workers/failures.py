@@ -52,28 +52,28 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
 
     Whatever the error was, a device that computes no more is what is told.
     """
-    found = cuda_errors.classify(error, cuda_errors.free_bytes(device))
+    fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
     if poison := cuda_errors.poisoned(device):
-        number = found.code if found and found.sticky else None
-        found = DeviceFault(Outcome.STICKY, "context", number, poison)
+        number = fault.code if fault and fault.sticky else None
+        fault = DeviceFault(Outcome.STICKY, "context", number, poison)
     elif isinstance(error, SotaqueError):
         code = "not_finite" if isinstance(error, cuda_errors.NotFinite) else "refused"
         code = error.reason_code if isinstance(error, WorkerFailed) else code
         return {"ok": False, "reason_code": code, "reason": str(error)}
-    if found is None:
+    if fault is None:
         return None
-    if found.part.startswith("memory"):
-        said = {"reason_code": "out_of_memory", "reason": "The worker ran out of memory"}
+    if fault.part.startswith("memory"):
+        answer = {"reason_code": "out_of_memory", "reason": "The worker ran out of memory"}
     else:
-        said = {"reason_code": "gpu_fault", "reason": f"The worker failed on {device}"}
-    said["reason"] += f": {found.words.rstrip('.')}."
-    return {"ok": False, **said, "fault": asdict(found)}
+        answer = {"reason_code": "gpu_fault", "reason": f"The worker failed on {device}"}
+    answer["reason"] += f": {fault.words.rstrip('.')}."
+    return {"ok": False, **answer, "fault": asdict(fault)}
 
 
 def worker_failed(answer: Mapping[str, Any]) -> WorkerFailed:
     """What `answer_of` gave, on the parent's side."""
-    told = answer.get("fault")
-    fault = DeviceFault(**{**told, "outcome": Outcome(told["outcome"])}) if told else None
+    details = answer.get("fault")
+    fault = DeviceFault(**{**details, "outcome": Outcome(details["outcome"])}) if details else None
     return WorkerFailed(answer["reason_code"], answer["reason"], fault)
 
 

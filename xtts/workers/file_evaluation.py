@@ -51,7 +51,7 @@ class DecodedSentence:
 
     task: SentenceTask
     pieces: "list[Piece]"
-    said: "list[TorchUtterance]"
+    utterances: "list[TorchUtterance]"
 
 
 class BackgroundHearing:
@@ -85,32 +85,32 @@ class BackgroundHearing:
         first, self._tasks = len(self._tasks), [*self._tasks, *tasks]
         if self._recogniser is None:
             return
-        asked = {
+        sounds_by_number = {
             first + number: _for_recogniser(sound)
             for number, (sound, one) in enumerate(zip(sounds, facts, strict=True))
             if sound is not None and one.finished
         }
-        heard = self._pool.submit(self._recogniser.hear, list(asked.values()))
-        self._groups.append((list(asked), heard))
+        heard = self._pool.submit(self._recogniser.hear, list(sounds_by_number.values()))
+        self._groups.append((list(sounds_by_number), heard))
 
     def catch_up(self) -> None:
         """Waits until at most the last group is still being heard: time counts that is behind."""
         for _, heard in self._groups[:-1]:
             heard.result()
 
-    def told(self, facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
+    def with_heard(self, facts: Sequence[SpokenFacts]) -> list[SpokenFacts]:
         """The measurements of all groups, with what was heard."""
         from xtts.evaluation.recogniser import heard_words, num_errors, words_of
 
-        found = list(facts)
-        for asked, group in self._groups:
-            for number, heard in zip(asked, group.result(), strict=True):
-                said = self._tasks[number].request
-                words = words_of(self._tokenizer, said.text, said.language)
-                errors = num_errors(words, heard_words(self._tokenizer, heard, said.language))
+        results = list(facts)
+        for numbers, group in self._groups:
+            for number, heard in zip(numbers, group.result(), strict=True):
+                request = self._tasks[number].request
+                words = words_of(self._tokenizer, request.text, request.language)
+                errors = num_errors(words, heard_words(self._tokenizer, heard, request.language))
                 share = round(errors / max(1, len(words)), 5)
-                found[number] = replace(found[number], heard=heard, word_errors=share)
-        return found
+                results[number] = replace(results[number], heard=heard, word_errors=share)
+        return results
 
 
 def evaluate(
@@ -134,10 +134,10 @@ def evaluate(
         if not request.of_base:
             base, heard = tuned.speaking(reading, reference, None)
             facts = [
-                replace(one, words=evidence(base, heard.latents, said))
-                for one, said in zip(facts, spoken, strict=True)
+                replace(one, words=evidence(base, heard.latents, sentence))
+                for one, sentence in zip(facts, spoken, strict=True)
             ]
-        facts = hearing.told(facts)
+        facts = hearing.with_heard(facts)
     return SpokenSet(facts)
 
 
@@ -146,14 +146,14 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     from xtts import audio
     from xtts.model.loading import read_speakers
 
-    found = []
+    recordings = []
     for path in request.recordings:
         waveform = audio.read(path, audio.VOCODER_RATE)
         embedding, pitch = _heard(tuned.model, waveform)
-        found.append(RecordingFacts(len(waveform) / audio.VOCODER_RATE, embedding, pitch))
+        recordings.append(RecordingFacts(len(waveform) / audio.VOCODER_RATE, embedding, pitch))
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
-    return HeardRecordings(found, voices)
+    return HeardRecordings(recordings, voices)
 
 
 def trial(tuned: TunedModel, request: TrialRequest) -> SpeakingSpeed:
@@ -170,8 +170,8 @@ def trial(tuned: TunedModel, request: TrialRequest) -> SpeakingSpeed:
         model, whose = tuned.speaking(tuned.model, reference, None)
         loading = time.perf_counter() - started
         for _ in range(2):  # what is computed for the first time takes longer
-            found = _tried(model, whose, request, loading, recogniser)
-    return found
+            speed = _tried(model, whose, request, loading, recogniser)
+    return speed
 
 
 def _tried(
@@ -183,12 +183,12 @@ def _tried(
     from xtts.inference.torch_backend import vocode
 
     clock = [time.perf_counter()]
-    asked = request.request
-    tasks = [SentenceTask(replace(asked, seed=seed)) for seed in range(SLOTS)]
+    synthesis = request.request
+    tasks = [SentenceTask(replace(synthesis, seed=seed)) for seed in range(SLOTS)]
     sentences = _decoded(model, whose, SpeakingRate(0.0, 0.0), tasks)
     clock.append(time.perf_counter())
-    longest = max(sentences, key=lambda one: len(one.said[0].codes))
-    said = longest.said[0]
+    longest = max(sentences, key=lambda one: len(one.utterances[0].codes))
+    said = longest.utterances[0]
     codes = max(1, len(said.codes))
     sound = vocode(model, whose, [said])
     clock.append(time.perf_counter())
@@ -197,7 +197,7 @@ def _tried(
         recogniser.hear([_for_recogniser(sound)])
     clock.append(time.perf_counter())
     words = word_evidence(
-        model.gpt, model.tokenizer, whose.latents, longest.pieces[0], asked.language,
+        model.gpt, model.tokenizer, whose.latents, longest.pieces[0], synthesis.language,
         whose.latents.new_tensor(said.codes).long(), stopped=True,
     )  # fmt: skip
     clock.append(time.perf_counter())
@@ -227,7 +227,9 @@ def _speak_all(
         if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
             break
         said = _decoded(model, whose, request.rate, group)
-        sounds = [vocode(model, whose, one.said) if one.task.sounded else None for one in said]
+        sounds = [
+            vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
+        ]
         measured = [_measured(model, one, sound) for one, sound in zip(said, sounds, strict=True)]
         hearing.begin(group, sounds, measured)
         if request.of_base:
@@ -251,7 +253,7 @@ def _too_late(request: EvaluateRequest, elapsed: float, done: int, count: int) -
 def _measured(model: "Model", sentence: DecodedSentence, waveform: "Tensor | None") -> SpokenFacts:
     from xtts import audio
 
-    codes = sum(len(said.codes) for said in sentence.said)
+    codes = sum(len(said.codes) for said in sentence.utterances)
     embedding, pitch = list[float](), None
     if waveform is not None:
         if (out := sentence.task.out) is not None:
@@ -261,7 +263,7 @@ def _measured(model: "Model", sentence: DecodedSentence, waveform: "Tensor | Non
     return SpokenFacts(
         codes=codes,
         text_tokens=sum(len(piece.ids) for piece in sentence.pieces),
-        finished=all(said.stopped for said in sentence.said),
+        finished=all(said.stopped for said in sentence.utterances),
         seconds=round(codes * audio.SAMPLES_PER_CODE / audio.CODE_RATE, 3),
         embedding=embedding,
         pitch_hz=pitch,
@@ -276,7 +278,7 @@ def evidence(model: "Model", latents: "Tensor", sentence: DecodedSentence) -> li
 
     return [
         round(nats, 3)
-        for piece, said in zip(sentence.pieces, sentence.said, strict=True)
+        for piece, said in zip(sentence.pieces, sentence.utterances, strict=True)
         if said.stopped
         for nats in word_evidence(
             model.gpt, model.tokenizer, latents, piece, sentence.task.request.language,
@@ -298,8 +300,8 @@ def _decoded(
         for number, piece in enumerate(one.pieces):
             random = torch.Generator(model.device).manual_seed(one.task.request.seed + number)
             most = _most_codes(rate, len(piece.ids))
-            one.said.append(TorchUtterance(model.gpt, model.config.decoding, random, most))
-            wanted.append((torch.tensor(piece.ids, device=model.device), one.said[-1]))
+            one.utterances.append(TorchUtterance(model.gpt, model.config.decoding, random, most))
+            wanted.append((torch.tensor(piece.ids, device=model.device), one.utterances[-1]))
     decode(model.gpt, whose.latents, wanted, SLOTS)
     return sentences
 

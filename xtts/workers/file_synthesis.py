@@ -46,9 +46,9 @@ class FileSpeaker(TunedModel):
             TrialRequest: file_evaluation.trial,
             LearnDecoderRequest: partial(decoder_learning.learn, progress=progress),
         }
-        found: Answer = doing[type(request)](self, request)
+        answer: Answer = doing[type(request)](self, request)
         self.let_go()
-        return found
+        return answer
 
 
 def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
@@ -64,8 +64,8 @@ def speak(tuned: TunedModel, request: SpeakRequest) -> SpokenFile:
     reference = voice.read_reference(reading.config, request.reference)
     model, whose = tuned.speaking(reading, reference, request.weights, decoder=request.decoder)
     guard = tuned.guard(whose, request.request.seed)
-    asked = replace(request.request, pieces=pieces)
-    waveform = speech.synthesize(TorchBackend(model), whose, asked, guard)
+    synthesis = replace(request.request, pieces=pieces)
+    waveform = speech.synthesize(TorchBackend(model), whose, synthesis, guard)
     audio.write_wav(request.out, waveform)
     likeness = voice.similarity(tuned.model, waveform, audio.VOCODER_RATE, whose)
     return SpokenFile(
@@ -86,7 +86,7 @@ def _ending(guard: "Guard | None") -> tuple[str | None, str, int]:
 def _words(pieces: "list[Piece]", guard: "Guard | None") -> list[tuple[str, float, float]] | None:
     from xtts.inference.alignment.words import words_of_speech
 
-    found = words_of_speech(pieces, guard.pieces) if guard is not None and guard.pieces else None
-    if found is None:
+    words = words_of_speech(pieces, guard.pieces) if guard is not None and guard.pieces else None
+    if words is None:
         return None
-    return [(one.word, one.start_time, one.end_time) for one in found]
+    return [(one.word, one.start_time, one.end_time) for one in words]

@@ -116,17 +116,17 @@ class Worker:
         try:
             if message is not None:
                 self._child.send(message)
-            found = self._received(doing, timeout_seconds, interrupted, progress)
+            answer = self._received(doing, timeout_seconds, interrupted, progress)
         except EOFError as error:
             code, last = self._child.wait(_EXIT_SECONDS), self._child.last_error()
             self.close()
             raise death(code or 0, last, oom_killed=oom_kills() > self._oom_kills) from error
-        if not found.pop("ok"):
-            told = worker_failed(found)
-            if told.fault:  # the child has ended: nothing more is to be had from its context
+        if not answer.pop("ok"):
+            failure = worker_failed(answer)
+            if failure.fault:  # the child has ended: nothing more is to be had from its context
                 self.close()
-            raise told
-        return found
+            raise failure
+        return answer
 
     def _received(
         self, doing: str, timeout_seconds: float, interrupted: Callable[[], bool],
@@ -137,17 +137,17 @@ class Worker:
         end = time.monotonic() + timeout_seconds
         while (left := end - time.monotonic()) > 0:
             with contextlib.suppress(TimeoutError):
-                found = self._child.receive(min(_LOOK_SECONDS, left))
-                if "done" not in found:
-                    return found
-                progress(found["done"])
+                message = self._child.receive(min(_LOOK_SECONDS, left))
+                if "done" not in message:
+                    return message
+                progress(message["done"])
             if interrupted():
                 self.close()
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")
         last = self._child.last_error()
         self.close()
-        told = f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
-        raise WorkerFailed("hang", told + (f" It said last: {last}" if last else ""))
+        reason = f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
+        raise WorkerFailed("hang", reason + (f" It said last: {last}" if last else ""))
 
 
 def _hashed(weights: Path | None) -> dict[str, Any] | None:
@@ -195,12 +195,12 @@ def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: st
         write_json_line(answers, {"done": done})
 
     for line in requests:
-        asked = json.loads(line)
-        if told := asked["hashed"]:
-            trust_cached_hash(Path(asked["request"]["weights"]), HashedFile(**told))
+        message = json.loads(line)
+        if told := message["hashed"]:
+            trust_cached_hash(Path(message["request"]["weights"]), HashedFile(**told))
         try:
-            kind = request_types()[asked["asked"]]
-            request = TypeAdapter(kind).validate_python(asked["request"])
+            kind = request_types()[message["asked"]]
+            request = TypeAdapter(kind).validate_python(message["request"])
             answer = {"ok": True, **asdict(speaker.ask(request, progress))}
         except Exception as error:
             told = answer_of(error, device)

@@ -31,8 +31,8 @@ class Request(Generic[Answer]):
     @classmethod
     def answer_type(cls) -> type[Answer]:
         """The class of the answer."""
-        found: type[Answer] = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
-        return found
+        answer: type[Answer] = cls.__orig_bases__[0].__args__[0]  # type: ignore[attr-defined]
+        return answer
 
 
 @dataclass(frozen=True)

@@ -56,7 +56,7 @@ class SpeechServer:
         self._where = where
         self._slots = slots
         self._standing: dict[str, LoadedVoice] = {}
-        self._crowds: dict[str, ContinuousBatcher] = {}
+        self._batchers: dict[str, ContinuousBatcher] = {}
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
         self._pending: list[PendingTask] = []
@@ -76,7 +76,7 @@ class SpeechServer:
     @property
     def busy(self) -> bool:
         """Whether there is something to do without another message."""
-        return any(crowd.busy for crowd in self._crowds.values())
+        return any(batcher.busy for batcher in self._batchers.values())
 
     @property
     def waiting(self) -> bool:
@@ -93,22 +93,22 @@ class SpeechServer:
         yield from self._advance(message, doing[message["do"]](message))
 
     def _advance(
-        self, message: Mapping[str, Any], doing: Doing, found: Any = None
+        self, message: Mapping[str, Any], doing: Doing, result: Any = None
     ) -> Iterator[Frame]:
         """Goes on to the end, or until another thread is waited for."""
         with contextlib.suppress(StopIteration):
-            while not isinstance(said := doing.send(found), Future):
-                found = None
-                yield said
-            self._pending.append(PendingTask(message, said, doing))
+            while not isinstance(frame := doing.send(result), Future):
+                result = None
+                yield frame
+            self._pending.append(PendingTask(message, frame, doing))
 
     def step(self) -> Iterator[Frame]:
         """Takes what the other thread has done, and one step of every crowd."""
         yield from self._settle()
-        for crowd in list(self._crowds.values()):
-            if crowd.busy:
-                for said in crowd.step():
-                    yield from self._told(said)
+        for batcher in list(self._batchers.values()):
+            if batcher.busy:
+                for output in batcher.step():
+                    yield from self._output_frames(output)
         for key in list(self._closing):
             self._close_unused(key)
 
@@ -116,20 +116,20 @@ class SpeechServer:
         given, key = message["voice"], message["key"]  # a path in JSON is a text
         reference = Path(given["reference"]) if given.get("reference") else None
         wanted = VoiceSpec(**{**given, "reference": reference}, allow_base_reference=True)
-        found, crowd = yield self._other.submit(self._stand, wanted, dict(self._standing))
-        self._standing[key], self._crowds[key] = found, crowd
-        told = {**found.told(), "slots": crowd.count}
-        yield _frame("opened", message.get("id", ""), key=key, **told)
+        voice, batcher = yield self._other.submit(self._stand, wanted, dict(self._standing))
+        self._standing[key], self._batchers[key] = voice, batcher
+        summary = {**voice.summary(), "slots": batcher.count}
+        yield _frame("opened", message.get("id", ""), key=key, **summary)
 
     def _stand(
         self, wanted: VoiceSpec, others: dict[str, LoadedVoice]
     ) -> tuple[LoadedVoice, ContinuousBatcher]:
-        found = voice_loading.load_voice(wanted, self._where, others)
-        found.prepare()
-        crowd: ContinuousBatcher = found.crowd(self._slots, beside_another=bool(others))
-        crowd.prepare()
-        self._reading.submit(self._texts.open, found.texts).result()
-        return found, crowd
+        voice = voice_loading.load_voice(wanted, self._where, others)
+        voice.prepare()
+        batcher: ContinuousBatcher = voice.batcher(self._slots, beside_another=bool(others))
+        batcher.prepare()
+        self._reading.submit(self._texts.open, voice.texts).result()
+        return voice, batcher
 
     def _close(self, message: Mapping[str, Any]) -> Doing:
         self._close_unused(message["key"])
@@ -137,11 +137,11 @@ class SpeechServer:
 
     def _close_unused(self, key: str) -> None:
         needed = any(one.message.get("key") == key for one in self._pending)
-        if key in self._crowds and (needed or not self._crowds[key].empty):
+        if key in self._batchers and (needed or not self._batchers[key].empty):
             self._closing.add(key)
         else:
             self._closing.discard(key)
-            self._crowds.pop(key, None)
+            self._batchers.pop(key, None)
             self._standing.pop(key, None)
             self._let_go(lambda known: known[0] == key)
             cuda_errors.free_after_fault(self.device)
@@ -152,7 +152,7 @@ class SpeechServer:
             self._texts.read, standing.texts, ask["text"], ask["language"]
         )
         if message.get("recording") is None:
-            voice = standing.own or (standing.nobody() if message.get("micro") else None)
+            voice = standing.own or (standing.placeholder_voice() if message.get("micro") else None)
         elif (voice := self._voices.get(known := _known(message))) is not None:
             self._voices.move_to_end(known)
         else:
@@ -181,13 +181,13 @@ class SpeechServer:
     def _go_on(self, message: Mapping[str, Any]) -> Doing:
         name = message["id"]
         try:
-            for crowd in self._crowds.values():
-                if crowd.go_on(name):
+            for batcher in self._batchers.values():
+                if batcher.go_on(name):
                     self._began[name] += time.perf_counter() - self._paused.pop(name)
                     return
         except Exception as error:  # as in `_enter`
-            for crowd in self._crowds.values():
-                crowd.leave(name)
+            for batcher in self._batchers.values():
+                batcher.leave(name)
             self._forget(name)
             yield from self._refused(name, error)
 
@@ -197,7 +197,7 @@ class SpeechServer:
         self._pending = [one for one in self._pending if one not in waiting]
         for one in waiting:
             one.future.cancel()
-        left = [crowd.leave(name) for crowd in self._crowds.values()]
+        left = [batcher.leave(name) for batcher in self._batchers.values()]
         self._forget(name)
         if waiting or any(left):
             yield _frame("cancelled", name)
@@ -210,7 +210,7 @@ class SpeechServer:
             return
         try:
             request = SynthesisRequest(**message["ask"])
-            self._crowds[message["key"]].enter(name, voice, request)
+            self._batchers[message["key"]].enter(name, voice, request)
         except Exception as error:  # of this request alone: no other may suffer
             yield from self._refused(name, error)
         else:
@@ -220,37 +220,38 @@ class SpeechServer:
     def _refused(self, name: str, error: Exception) -> Iterator[Frame]:
         """A refusal is an answer to one, and so is an unexpected error; a fault of the
         device is raised, and ends the child."""
-        told = answer_of(error, self.device)
-        if told is not None and "fault" in told:
+        answer = answer_of(error, self.device)
+        if answer is not None and "fault" in answer:
             raise error
-        if told is None:
+        if answer is None:
             reason = f"The service failed at this request ({place_of(error)})."
-            told = {"reason_code": "internal", "reason": reason}
-        yield _failed(name, told["reason_code"], told["reason"])
+            answer = {"reason_code": "internal", "reason": reason}
+        yield _failed(name, answer["reason_code"], answer["reason"])
 
-    def _told(self, said: StepOutput) -> Iterator[Frame]:
-        words = self._words[said.name]
-        words.sounded(sum(map(len, said.chunks)) / VOCODER_RATE)
+    def _output_frames(self, output: StepOutput) -> Iterator[Frame]:
+        words = self._words[output.name]
+        words.sounded(sum(map(len, output.chunks)) / VOCODER_RATE)
         # Before the sound of the step, so that they are there when it is sent.
-        if said.pieces and (timed := words.ended(said.pieces[-1])):
-            told = [[one.word, one.start_time, one.end_time] for one in timed]
-            yield _frame("words", said.name, words=told)
-        for chunk in said.chunks:
-            yield {"say": "sound", "id": said.name}, pcm16(chunk)
-        if said.paused:
-            self._paused[said.name] = time.perf_counter()
-            yield _frame("paused", said.name, left=said.left)
-        if not said.done:
+        if output.pieces and (timed := words.ended(output.pieces[-1])):
+            rows = [[one.word, one.start_time, one.end_time] for one in timed]
+            yield _frame("words", output.name, words=rows)
+        for chunk in output.chunks:
+            yield {"say": "sound", "id": output.name}, pcm16(chunk)
+        if output.paused:
+            self._paused[output.name] = time.perf_counter()
+            yield _frame("paused", output.name, left=output.left)
+        if not output.done:
             return
-        seconds = time.perf_counter() - self._began[said.name]
-        self._forget(said.name)
-        if said.error is not None:
-            yield from self._refused(said.name, said.error)
+        seconds = time.perf_counter() - self._began[output.name]
+        self._forget(output.name)
+        if output.error is not None:
+            yield from self._refused(output.name, output.error)
         else:
             yield _frame(
-                "done", said.name, codes=said.codes, seconds=seconds, cut_pieces=said.cut_pieces,
-                timed=words.known and bool(said.pieces),
-                pieces=[piece.as_dict() for piece in said.pieces],
+                "done", output.name, codes=output.codes, seconds=seconds,
+                cut_pieces=output.cut_pieces,
+                timed=words.known and bool(output.pieces),
+                pieces=[piece.as_dict() for piece in output.pieces],
             )  # fmt: skip
 
     def _forget(self, name: str) -> None:
@@ -262,15 +263,15 @@ class SpeechServer:
         done = [one for one in self._pending if one.future.done()]
         self._pending = [one for one in self._pending if one not in done]
         for one in done:
-            found, told = self._result_of(one)
-            if told is None:
-                yield from self._advance(one.message, one.doing, found)
+            result, refusal = self._result_of(one)
+            if refusal is None:
+                yield from self._advance(one.message, one.doing, result)
                 continue
             # Behind the `except`: the error held the tensors that are to go.
-            if told["reason_code"] == "out_of_memory":
+            if refusal["reason_code"] == "out_of_memory":
                 cuda_errors.free_after_fault(self.device)
             yield _failed(
-                one.message.get("id", ""), told["reason_code"], told["reason"],
+                one.message.get("id", ""), refusal["reason_code"], refusal["reason"],
                 key=one.message["key"],
             )  # fmt: skip
 
@@ -280,18 +281,18 @@ class SpeechServer:
         try:
             return one.future.result(), None
         except Exception as error:
-            told = answer_of(error, self.device)
-            if told is None and isinstance(error, OSError):
+            answer = answer_of(error, self.device)
+            if answer is None and isinstance(error, OSError):
                 # A file that went while it was read (an epoch that was pruned) is the end of that
                 # voice, not of every active request.
                 name = Path(str(error.filename)).name if error.filename else "A file of it"
                 reason = f"{name} cannot be read ({error.strerror})."
-                told = {"reason_code": "refused", "reason": reason}
-            fault = told and told.get("fault")
+                answer = {"reason_code": "refused", "reason": reason}
+            fault = answer and answer.get("fault")
             short = fault and (fault["part"], fault["outcome"]) == ("memory", Outcome.TRANSIENT)
-            if told is None or (fault and not short):
+            if answer is None or (fault and not short):
                 raise
-            return None, told
+            return None, answer
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
         """The voices of uploaded recordings, those that were asked for last; not of one that was

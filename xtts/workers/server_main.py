@@ -86,7 +86,7 @@ def serve(
     answers: BinaryIO,
 ) -> None:
     """Messages between two steps, until the end of the inbox."""
-    told = 0.0
+    reported_at = 0.0
     while True:
         for arrived in _arrived(inbox, _patience(speaker)):
             if arrived is None:
@@ -95,9 +95,9 @@ def serve(
                 answers.write(packed(*frame))
         for frame in speaker.step():
             answers.write(packed(*frame))
-        if time.monotonic() - told >= ALIVE_SECONDS:
+        if time.monotonic() - reported_at >= ALIVE_SECONDS:
             answers.write(packed({"say": "alive"}))
-            told = time.monotonic()
+            reported_at = time.monotonic()
         answers.flush()
 
 
@@ -124,8 +124,8 @@ def _pump(
     requests: BinaryIO, inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]"
 ) -> None:
     try:
-        while (found := read(requests)) is not None:
-            inbox.put(found)
+        while (frame := read(requests)) is not None:
+            inbox.put(frame)
     finally:
         inbox.put(None)
 
@@ -133,13 +133,13 @@ def _pump(
 def _last_word(answers: BinaryIO, error: Exception, device: str) -> int:
     """Tells a fault of the device and ends with its code; any other error is a crash, of which only
     kind and place go to stderr."""
-    told = answer_of(error, device)
-    if told is None:
+    answer = answer_of(error, device)
+    if answer is None:
         for frame in traceback.extract_tb(error.__traceback__):
             sys.stderr.write(f"  {frame.filename}:{frame.lineno} in {frame.name}\n")
         sys.stderr.write(place_of(error) + "\n")
         return 1
-    answers.write(packed({"say": "fault", **told}))
+    answers.write(packed({"say": "fault", **answer}))
     answers.flush()
     return error.exit_code if isinstance(error, SotaqueError) else GpuLost.exit_code
 
@@ -183,12 +183,12 @@ def lengths(prefix: bytes) -> tuple[int, int]:
 def header_of(text: bytes) -> dict[str, Any]:
     """The header's object. Raises FrameError for anything else."""
     try:
-        found = json.loads(text.decode("utf-8", "surrogatepass"))
+        header = json.loads(text.decode("utf-8", "surrogatepass"))
     except ValueError as error:
         raise FrameError(f"A frame's header is no JSON ({error}).") from error
-    if not isinstance(found, dict):
+    if not isinstance(header, dict):
         raise FrameError("A frame's header is no object.")
-    return found
+    return header
 
 
 def read(stream: BinaryIO) -> tuple[dict[str, Any], bytes] | None:

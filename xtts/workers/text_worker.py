@@ -108,7 +108,7 @@ class TextWorker:
         if process is not None:
             process.end()
 
-    def _answered(self, tokenizer: TokenizerSpec, asked: Mapping[str, Any]) -> dict[str, Any]:
+    def _answered(self, tokenizer: TokenizerSpec, message: Mapping[str, Any]) -> dict[str, Any]:
         """The answer of the process that runs, else of a fresh one; of a second fresh one, where
         the text may be the reason. Raises as `read`."""
         hows, fresh_ends = list[str](), list[_ProcessEnded]()
@@ -118,7 +118,7 @@ class TextWorker:
                 self._load(tokenizer)
             try:
                 known = {"tokenizer": self._loaded[tokenizer]}
-                return self._ask({**asked, **known}, self._limit_seconds)
+                return self._ask({**message, **known}, self._limit_seconds)
             except _ProcessEnded as end:
                 if end.at_work:
                     raise TextError(TOO_LONG) from None
@@ -140,14 +140,14 @@ class TextWorker:
 
     def _load(self, tokenizer: TokenizerSpec) -> None:
         fresh, known = self._process is None, tokenizer.as_dict()
-        asked = {"load": known}
+        message = {"load": known}
         try:
             try:
-                answer = self._ask(asked, START_SECONDS)
+                answer = self._ask(message, START_SECONDS)
             except _ProcessEnded:
                 if fresh:
                     raise
-                answer = self._ask(asked, START_SECONDS)  # of a new process
+                answer = self._ask(message, START_SECONDS)  # of a new process
         except _ProcessEnded as end:
             raise WorkerFailed(
                 "text_process",
@@ -195,18 +195,18 @@ def main() -> int:
     return 0
 
 
-def _answer(asked: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> dict[str, Any]:
+def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> dict[str, Any]:
     try:
-        if "load" in asked:
-            wanted = TokenizerSpec.from_dict(asked["load"])
+        if "load" in message:
+            wanted = TokenizerSpec.from_dict(message["load"])
             known[wanted] = _loaded(wanted)
             return {"loaded": True}
         signal.setitimer(signal.ITIMER_VIRTUAL, CPU_SECONDS)
         try:
-            wanted = TokenizerSpec.from_dict(asked["tokenizer"])
+            wanted = TokenizerSpec.from_dict(message["tokenizer"])
             if wanted not in known:
                 known[wanted] = _loaded(wanted)
-            pieces = known[wanted].split(asked["read"], asked["language"])
+            pieces = known[wanted].split(message["read"], message["language"])
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except SotaqueError as error:
@@ -221,9 +221,9 @@ def _answer(asked: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -> 
 
 
 def _loaded(wanted: TokenizerSpec) -> Tokenizer:
-    found = wanted.open()
-    found.warm_up()
-    return found
+    tokenizer = wanted.open()
+    tokenizer.warm_up()
+    return tokenizer
 
 
 def _out_of_time(*_: object) -> NoReturn:

@@ -42,12 +42,12 @@ def main() -> int:
     waveform = speech.synthesize(TorchBackend(model), speaker, request)
     seconds = time.perf_counter() - started
     out.write_bytes(waveform.float().contiguous().numpy().tobytes())
-    found = {
+    measurements = {
         "seconds": seconds,
         "audio_seconds": len(waveform) / audio.VOCODER_RATE,
         "loudness": float(waveform.square().mean().sqrt()),
     }
-    sys.stdout.write(json.dumps(found) + "\n")
+    sys.stdout.write(json.dumps(measurements) + "\n")
     return 0
 
 

@@ -133,9 +133,9 @@ class TunedModel:
         known = None
         if self._heard is not None and self._heard[0].equal(reference):
             known = self._heard[1]
-        found = voice.voice_from_reference(self.model, reference, known)
-        self._heard = (reference, found.speaker)
-        return found
+        whose = voice.voice_from_reference(self.model, reference, known)
+        self._heard = (reference, whose.speaker)
+        return whose
 
     def _take(self, weights: Path | None, share: float) -> None:
         from xtts.model import loading

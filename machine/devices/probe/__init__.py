@@ -1,1 +1,1 @@
-"""The GPU probe: child processes that run operations on a GPU before it is used."""
+"""The GPU probe: child processes that test operations on a GPU before it is used."""

@@ -1,8 +1,8 @@
-"""Caches the probe's verdict until driver, torch or GPU changes.
+"""Caches the probe's verdict until the driver, torch or the GPU changes.
 
-Kept under everything that it depends on, as far as that can be read without touching a GPU: torch
-and its build, the driver, the cards, the search path of libraries, the boot. A file that cannot be
-read is no cache. Nothing in it names a card: its UUID goes into a hash.
+The key is a hash of everything that the verdict depends on and that can be read without touching a
+GPU: torch and its build, the driver, the cards, the library search path, the boot. An unreadable
+file counts as an empty cache. The file does not identify a card: its UUID is only in the hash.
 """
 
 import contextlib
@@ -25,20 +25,23 @@ log = logging.getLogger(__name__)
 
 SCHEMA = 1
 DAY_SECONDS = 24 * 3600.0
-# A clock that runs while the machine sleeps, against one that does not.
+# How far the clock that runs during sleep may move against the one that does not.
 _SLEPT_SECONDS = 2.0
 _SOON = frozenset(
     {Outcome.TRANSIENT, Outcome.HANG, Outcome.CRASH, Outcome.STICKY, Outcome.COULD_NOT_RUN}
 )
 _KEPT = 7
 SEARCHED = ("LD_LIBRARY_PATH", "LD_PRELOAD")
-_ASKED = (*SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
+_VARIABLES = (*SEARCHED, "CUDA_VISIBLE_DEVICES", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF")
 
 
 @dataclass(frozen=True)
 class ProbeMoment:
-    """When: seconds since 1970, and how long this boot has slept. A laptop's driver may wake up
-    broken (error 999), so a check from before a sleep says nothing."""
+    """The time of a check: seconds since 1970, and how long the machine has slept since its boot.
+
+    A laptop's driver may be broken after sleep (error 999), so a check from before a sleep does not
+    count.
+    """
 
     now: float
     slept: float
@@ -50,8 +53,8 @@ class ProbeMoment:
 
 
 def longest_age(gpu: GpuHealth) -> float:
-    """Seconds for which a verdict holds: a week when good, a day when the build or the driver is at
-    fault, ten minutes when it may have been the moment."""
+    """Seconds for which a verdict holds: a week if everything passed, a day if the build or the
+    driver is at fault, ten minutes if the cause may be temporary."""
     if gpu.outcome is Outcome.OK:
         return 7 * DAY_SECONDS
     passing = {one.outcome for one in gpu.operations if not one.ok} & _SOON
@@ -59,7 +62,7 @@ def longest_age(gpu: GpuHealth) -> float:
 
 
 def read(path: Path, key: str, moment: ProbeMoment) -> tuple[GpuHealth, ...] | None:
-    """The GPUs that `path` holds for `key` while they are fresh, with what surprised since."""
+    """The cached GPUs of `key`, with later run-time faults; None if there is no fresh entry."""
     content = _content(path)
     try:
         kept = content["checks"][key]
@@ -78,23 +81,23 @@ def read(path: Path, key: str, moment: ProbeMoment) -> tuple[GpuHealth, ...] | N
 def with_surprises(
     path: Path, gpus: Iterable[GpuHealth], moment: ProbeMoment
 ) -> tuple[GpuHealth, ...]:
-    """`gpus` with what happened on them at run time within a day, although they had passed."""
-    told: dict[int, str] = {}
+    """`gpus` with their run-time faults of the last day that the check did not predict."""
+    recent: dict[int, str] = {}
     with contextlib.suppress(KeyError, TypeError, ValueError, AttributeError):
         for one in _content(path)["surprises"]:
             if 0 <= moment.now - one["at"] < DAY_SECONDS:
-                told[int(one["index"])] = str(one["words"])
-    return tuple(replace(gpu, surprise=told.get(gpu.index, "")) for gpu in gpus)
+                recent[int(one["index"])] = str(one["words"])
+    return tuple(replace(gpu, surprise=recent.get(gpu.index, "")) for gpu in gpus)
 
 
 def known(path: Path, key: str) -> bool:
-    """Whether this machine was checked before, however long ago: the next check is a warm one."""
+    """Whether this machine has been checked before: if so, the next check is a warm one."""
     checks = _content(path).get("checks")
     return isinstance(checks, dict) and key in checks
 
 
 def write(path: Path, key: str, gpus: Sequence[GpuHealth], moment: ProbeMoment) -> None:
-    """Keeps one check; what cannot be written is not kept."""
+    """Stores one check; a file that cannot be written is skipped."""
     files = {file for gpu in gpus for file in gpu.libraries.values()}
     kept = {
         "at": moment.now,
@@ -105,13 +108,13 @@ def write(path: Path, key: str, gpus: Sequence[GpuHealth], moment: ProbeMoment) 
     before = _content(path)
     checks = before.get("checks")
     others = [one for one in (checks if isinstance(checks, dict) else {}).items() if one[0] != key]
-    # Another library path has another key: of so many the checks are kept.
+    # Another library path has another key, so the last few checks are kept.
     content = {"checks": dict([*others[-_KEPT:], (key, kept)])}
     _write(path, {"schema": SCHEMA, **content, "surprises": before.get("surprises", [])})
 
 
 def surprised(path: Path, index: int, words: str, moment: ProbeMoment) -> None:
-    """Forgets every check and remembers why: a fault at run time that none of them foretold."""
+    """Deletes every cached check and stores the reason: a run-time fault that none predicted."""
     before = _content(path).get("surprises", [])
     kept = [one for one in before if isinstance(one, dict)] if isinstance(before, list) else []
     fault = {"at": moment.now, "index": index, "words": words[:300]}
@@ -119,8 +122,10 @@ def surprised(path: Path, index: int, words: str, moment: ProbeMoment) -> None:
 
 
 def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
-    """One hash of everything that a check depends on, read without torch and without a GPU. root:
-    another one in tests."""
+    """A hash of everything that a check depends on, computed without torch and without a GPU.
+
+    Tests pass another `root`.
+    """
     cards = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
     torch = importlib.util.find_spec("torch")
     build = Path(torch.origin).parent / "version.py" if torch and torch.origin else None
@@ -138,7 +143,7 @@ def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
         "devices": sorted(
             path.name for kind in ("nvidia*", "dxg") for path in (root / "dev").glob(kind)
         ),
-        "environment": {name: environ.get(name) for name in _ASKED},
+        "environment": {name: environ.get(name) for name in _VARIABLES},
         "searched": {folder: stamp(folder) for folder in searched},
         "installed": stamp(str(root / "etc/ld.so.cache")),
         "boot": read_text(root / "proc/sys/kernel/random/boot_id").strip(),
@@ -148,14 +153,14 @@ def key_of(environ: Mapping[str, str], root: Path = Path("/")) -> str:
 
 
 def stamp(path: str) -> list[Any] | None:
-    """Where a file really lies, its size and age; None when it is not there."""
+    """A file's resolved path, size and modification time; None if it does not exist."""
     with contextlib.suppress(OSError):
         return list(stamp_of(path))
     return None
 
 
 def _image(mounts: str) -> str:
-    """The layers that a container's root is made of; "" outside of one."""
+    """The layers of a container's root file system; "" outside of a container."""
     for line in mounts.splitlines():
         if line.split()[4:5] == ["/"] and " overlay " in line:
             layers = [part for part in line.replace(" ", ",").split(",") if "lowerdir=" in part]
@@ -164,8 +169,8 @@ def _image(mounts: str) -> str:
 
 
 def _content(path: Path) -> dict[str, Any]:
-    found = read_json(path)
-    return found if found.get("schema") == SCHEMA else {}
+    content = read_json(path)
+    return content if content.get("schema") == SCHEMA else {}
 
 
 def _write(path: Path, content: dict[str, Any]) -> None:
@@ -173,4 +178,4 @@ def _write(path: Path, content: dict[str, Any]) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
         write_json(path, content)
     except (OSError, WriteError, ValueError) as error:
-        log.debug("The check of the GPUs is not kept: %s", error)
+        log.debug("The GPU check could not be cached: %s", error)

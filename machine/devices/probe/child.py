@@ -1,8 +1,8 @@
-"""The probe's child process: runs each operation on one device, reports line by line.
+"""The probe's child process: runs each operation on one device and reports line by line.
 
-Run as `python -m machine.devices.probe.child --device cuda:0`; `--device cpu` does the same without
-a GPU. A JSON object a line on stdout, so that whoever dies or hangs here has said in what: started,
-then device or refused, then doing and operation for each, then end.
+Run it as `python -m machine.devices.probe.child --device cuda:0`; `--device cpu` needs no GPU. It
+writes one JSON object per line, so that the parent knows the operation in which it died or hung:
+started, then device or refused, then doing and operation for each operation, then end.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _COMPUTE_MODE, _EXCLUSIVE_PROCESS = 20, 3
 
 
 def main() -> int:
-    """Checks one device; the exit status is 0 whenever there was an end to tell of."""
+    """Checks one device; exits with 0 if the check ran to its end, whatever it found."""
     parser = argparse.ArgumentParser(
         prog="python -m machine.devices.probe.child", description=__doc__
     )
@@ -51,7 +51,7 @@ def main() -> int:
 
 
 def check(device: str, names: list[str], cudnn: bool = True) -> Iterator[dict[str, Any]]:
-    """Every event of one check, as it happens."""
+    """Yields every event of one check as it happens."""
     yield {"event": "started"}
     import torch
 
@@ -70,16 +70,16 @@ def check(device: str, names: list[str], cudnn: bool = True) -> Iterator[dict[st
         if name not in names or (name == "attention_bf16" and _older_than_bf16(device, facts)):
             continue
         yield {"event": "doing", "operation": name}
-        found = verdict(name, parts, device)
-        yield {"event": "operation", **asdict(found)}
-        if found.outcome is Outcome.STICKY:  # whatever came next would say the same
+        result = verdict(name, parts, device)
+        yield {"event": "operation", **asdict(result)}
+        if result.outcome is Outcome.STICKY:  # every later operation would fail the same way
             break
     libraries = mapped_libraries(read_text(Path("/proc/self/maps")), _LIBRARY)
     yield {"event": "end", "libraries": {name: paths[-1] for name, paths in libraries.items()}}
 
 
 def device_facts(device: str) -> dict[str, Any]:
-    """What a device says of itself. Raises what CUDA raises where it cannot be had."""
+    """The properties of a device. Raises CUDA's own error if the device cannot be used."""
     if not device.startswith("cuda"):
         return {
             "count": 1, "name": device, "capability": [0, 0], "total_bytes": 0, "free_bytes": None,
@@ -88,25 +88,26 @@ def device_facts(device: str) -> dict[str, Any]:
     import torch
 
     torch.cuda.init()
-    found = torch.cuda.get_device_properties(device)
+    properties = torch.cuda.get_device_properties(device)
     return {
-        "count": torch.cuda.device_count(), "name": found.name,
-        "capability": [found.major, found.minor], "total_bytes": found.total_memory,
+        "count": torch.cuda.device_count(), "name": properties.name,
+        "capability": [properties.major, properties.minor], "total_bytes": properties.total_memory,
         "free_bytes": cuda_errors.free_bytes(device),
         "exclusive": _exclusive(int(device.partition(":")[2] or 0)),
     }  # fmt: skip
 
 
 def verdict(name: str, parts: "dict[str, Part]", device: str) -> OperationVerdict:
-    """Runs every part twice on `device` and once on the CPU; the first that is not right ends it.
+    """Runs every part twice on `device` and once on the CPU; stops at the first wrong one.
 
-    distance is the largest that was seen, to the CPU's result or between the two runs.
+    The verdict's distance is the largest of all comparisons: with the CPU's result, and between the
+    two runs.
     """
     from machine.devices.probe.operations import REFERENCE, TOLERANCES, ProbePlace, distance
 
     tolerance, largest, begun = TOLERANCES[name], 0.0, time.perf_counter()
 
-    def told(reason: str, outcome: Outcome) -> OperationVerdict:
+    def result(reason: str, outcome: Outcome) -> OperationVerdict:
         seconds = round(time.perf_counter() - begun, 3)
         finite = largest if largest < float("inf") else None  # JSON has no infinity
         return OperationVerdict(name, not reason, finite, tolerance, reason, seconds, outcome)
@@ -116,23 +117,25 @@ def verdict(name: str, parts: "dict[str, Part]", device: str) -> OperationVerdic
         try:
             runs = [part(ProbePlace(device)).cpu() for _ in range(2)]
         except Exception as error:
-            found = cuda_errors.classify(error, cuda_errors.free_bytes(device))
-            # The input is known to be good: what looks like bad data here is a bad library.
-            known = found is not None and found.outcome is not Outcome.DATA
+            device_fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
+            # The input is known to be valid: an error about data here means a faulty library.
+            known = device_fault is not None and device_fault.outcome is not Outcome.DATA
             words = (str(error).splitlines() or [type(error).__name__])[0][:300]
-            return told(
+            return result(
                 f"{name} failed ({part_name}): {words.rstrip('.')}.",
-                found.outcome if found and known else Outcome.BUILD,
+                device_fault.outcome if device_fault and known else Outcome.BUILD,
             )
         off = [distance(ours, reference) for ours in runs]
         between = distance(*runs)
         largest = max(largest, *off, between)
         if not max(off) <= tolerance or not between <= tolerance:
-            why = "is off" if off[0] > tolerance else "gives other numbers the second time, off"
+            against = "the CPU's result" if off[0] > tolerance else "its own first run"
             by = "a non-finite value" if largest == float("inf") else f"{largest:.1e}"
-            said = f"{name} {why} by {by} ({part_name}); allowed is {tolerance:g}."
-            return told(said, Outcome.DEGRADED)
-    return told("", Outcome.OK)
+            message = (
+                f"{name} differs from {against} by {by} ({part_name}); allowed is {tolerance:g}."
+            )
+            return result(message, Outcome.DEGRADED)
+    return result("", Outcome.OK)
 
 
 def _older_than_bf16(device: str, facts: dict[str, Any]) -> bool:

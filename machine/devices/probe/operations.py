@@ -1,8 +1,8 @@
 """The operations that the probe runs, at XTTS's shapes: matmul, attention, FFT, training step.
 
-Each operation is a few parts, `ProbePlace -> tensor`, with the same numbers everywhere. Where a
-part computes in 16 bits it starts from numbers that 16 bits hold, so that float32 on the CPU gives
-what it should have given. Shapes: XTTS-v2's, from coqui-tts 0.28.
+An operation has several parts, `ProbePlace -> tensor`, with the same inputs on every device. The
+inputs of a 16-bit part are exact in 16 bits, so that float32 on the CPU gives the reference result.
+Shapes: XTTS-v2's, from coqui-tts 0.28.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,9 +14,9 @@ from torch.nn import functional as F
 
 from machine.devices.graph_capture import cuda_graph
 
-# The largest relative L2 distance from the CPU's float32 result, TF32 off, and between two runs.
-# From rounding errors and published comparisons, not yet measured: `python -m benchmarks probe` on
-# a good GPU prints every distance beside its limit. Tighten or widen here, and only here.
+# The largest relative L2 distance from the CPU's float32 result (TF32 off) and between two runs.
+# The limits come from rounding errors and published comparisons, not from measurements yet:
+# `python -m benchmarks probe` on a good GPU prints every distance beside its limit.
 TOLERANCES: Mapping[str, float] = {
     "allocation": 0.0,
     "resample": 1e-4,
@@ -33,22 +33,27 @@ TOLERANCES: Mapping[str, float] = {
 AUDIO_IDS = 1026
 WIDTH = 1024
 HEADS = 16
-# Of 2,000 draws with odds of 1 to 4 each share lies within 0.05: six standard deviations.
+# With 2,000 draws and odds of 1 to 4 each share lies within 0.05: over four standard deviations.
 DRAWS = 2000
 SHARE_OFF = 0.05
 
 
 @dataclass(frozen=True)
 class ProbePlace:
-    """Where a part computes. exact: in float32 what others compute in 16 bits; seed: with other
-    numbers, for measuring."""
+    """Where a part computes.
+
+    Attributes:
+        device: "cpu" or "cuda:N".
+        exact: Whether 16-bit parts compute in float32.
+        seed: Another seed gives other inputs, for measurements.
+    """
 
     device: str
     exact: bool = False
     seed: int = 0
 
     def numbers(self, *shape: int, seed: int = 0, kind: torch.dtype = torch.float32) -> Tensor:
-        """Normal numbers that depend on shape and seed only, rounded to `kind`."""
+        """Normally distributed values that depend on shape and seed only, rounded to `kind`."""
         generator = torch.Generator().manual_seed(1_000_003 * self.seed + seed + sum(shape))
         made = torch.randn(*shape, generator=generator).to(kind)
         return made.float() if self.exact else made.to(self.device)
@@ -59,9 +64,9 @@ REFERENCE = ProbePlace("cpu", exact=True)
 
 
 def operations() -> dict[str, dict[str, Part]]:
-    """Operation -> its parts, in the order of `machine.devices.health.OPERATIONS`."""
+    """Operation -> name of a part -> part, in the order of `machine.devices.health.OPERATIONS`."""
     return {
-        "allocation": {"16 MiB there and back": _there_and_back},
+        "allocation": {"16 MiB copied both ways": _round_trip},
         "resample": {"22.05 to 16 kHz": _resample},
         "fft": {
             "512/160, 6 s": lambda at: _power(at, 96_000),
@@ -90,19 +95,19 @@ def operations() -> dict[str, dict[str, Part]]:
 
 
 def distance(ours: Tensor, reference: Tensor) -> float:
-    """Relative L2; infinite for another shape or a non-finite value."""
+    """Relative L2 distance; infinite for another shape or a non-finite value."""
     ours, reference = ours.detach().cpu().double(), reference.detach().cpu().double()
     if ours.shape != reference.shape or not bool(torch.isfinite(ours).all()):
         return float("inf")
     return float((ours - reference).norm() / reference.norm().clamp(min=1e-30))
 
 
-def _there_and_back(at: ProbePlace) -> Tensor:
+def _round_trip(at: ProbePlace) -> Tensor:
     return (torch.arange(1 << 22, dtype=torch.int32).to(at.device) + 1).cpu()
 
 
 def _resample(at: ProbePlace) -> Tensor:
-    # 441 samples in, 320 phases out: what torchaudio makes of 22,050 -> 16,000 Hz.
+    # torchaudio's kernel for 22,050 -> 16,000 Hz: 441 samples in, 320 phases out.
     return F.conv1d(at.numbers(1, 1, 132_300), at.numbers(320, 1, 463), stride=441)
 
 
@@ -120,7 +125,7 @@ def _spectrum(at: ProbePlace, size: int, hop: int, window: int) -> Tensor:
 
 
 def _convolutions() -> dict[str, Part]:
-    """The vocoder's and the speaker encoder's: each kind may load another part of cuDNN."""
+    """The vocoder's and the speaker encoder's convolutions: each may load another part of cuDNN."""
     return {
         "vocoder's first": lambda at: F.conv1d(
             at.numbers(1, WIDTH, 96), at.numbers(512, WIDTH, 7), padding=3
@@ -141,7 +146,7 @@ def _convolutions() -> dict[str, Part]:
 
 
 def _attention(kind: torch.dtype) -> dict[str, Part]:
-    """A prefill of 300, one code behind 600 others, and the perceiver's mask."""
+    """A prefill of 300 tokens, one code after 600 others, and the perceiver's mask."""
 
     def prefill(at: ProbePlace) -> Tensor:
         q, k, v = (at.numbers(1, HEADS, 300, 64, seed=seed, kind=kind) for seed in range(3))
@@ -157,21 +162,21 @@ def _attention(kind: torch.dtype) -> dict[str, Part]:
         return F.scaled_dot_product_attention(q, k, k, attn_mask=mask).float()
 
     def backward(at: ProbePlace) -> Tensor:
-        """Of clips in a padded grid, as a training step has them."""
+        """The gradient of clips in a padded grid, as in a training step."""
         parts = [at.numbers(3, HEADS, 140, 64, seed=seed, kind=kind) for seed in range(4)]
         q, k, v = (part.requires_grad_() for part in parts[:3])
-        # The padding's gradient is nothing, as where its rows are left out.
-        there = (torch.arange(140) < torch.tensor([[140], [77], [12]]))[:, None, :, None]
+        # The padding's gradient is zero, as if its rows were left out.
+        valid = (torch.arange(140) < torch.tensor([[140], [77], [12]]))[:, None, :, None]
         seen = F.scaled_dot_product_attention(q, k, v, is_causal=True)
-        (seen * parts[3] * there.to(at.device)).sum().backward()
+        (seen * parts[3] * valid.to(at.device)).sum().backward()
         return torch.stack([part.grad.float() for part in (q, k, v) if part.grad is not None])
 
-    found: dict[str, Part] = {"prefill": prefill, "next code": next_code, "perceiver": perceiver}
-    return found | ({"backward": backward} if kind != torch.float32 else {})
+    checks: dict[str, Part] = {"prefill": prefill, "next code": next_code, "perceiver": perceiver}
+    return checks | ({"backward": backward} if kind != torch.float32 else {})
 
 
 def _products(kind: torch.dtype) -> dict[str, Part]:
-    """What else runs in 16 bits; a 3 x 3 in bf16 found incomplete cuDNNs (pytorch #185512)."""
+    """Other 16-bit operations; a 3 x 3 in bf16 reveals an incomplete cuDNN (pytorch #185512)."""
 
     def product(at: ProbePlace) -> Tensor:
         return (at.numbers(64, WIDTH, kind=kind) @ at.numbers(WIDTH, 256, kind=kind)).float()
@@ -194,7 +199,7 @@ def _certain_draw(at: ProbePlace) -> Tensor:
 
 
 def _many_draws(at: ProbePlace) -> Tensor:
-    """Whether each share is about what it should be: draws themselves differ between devices."""
+    """Whether each share is near its odds: single draws differ between devices."""
     odds = torch.tensor([1.0, 2.0, 3.0, 4.0])
     drawn = torch.multinomial(odds.to(at.device), DRAWS, replacement=True).cpu()
     shares = torch.bincount(drawn, minlength=4)[:4] / DRAWS
@@ -202,7 +207,7 @@ def _many_draws(at: ProbePlace) -> Tensor:
 
 
 def _train_step(at: ProbePlace) -> Tensor:
-    """Forward, backward and one step of AdamW's fused kernel, on about what a block is made of."""
+    """Forward, backward and one step of fused AdamW, on about the layers of a block."""
     shapes = ((16, 80, 3), (32, 16), (64, 32))
     kernel, hidden, out = (at.numbers(*shape).mul(0.1).requires_grad_() for shape in shapes)
     seen = F.gelu(F.conv1d(at.numbers(4, 80, 50), kernel, padding=1)).transpose(1, 2)
@@ -223,23 +228,23 @@ def _train_step(at: ProbePlace) -> Tensor:
 
 
 def _graph(at: ProbePlace) -> Tensor:
-    """A recorded product, replayed on other numbers than it was recorded with."""
+    """A captured product, replayed on other inputs than it was captured with."""
     weight, first, second = (at.numbers(4, WIDTH), at.numbers(16, 4), at.numbers(16, 4, seed=1))
     if not at.device.startswith("cuda"):
         return F.gelu(second @ weight)
-    (found,), replay = cuda_graph(lambda: (F.gelu(first @ weight),), torch.device(at.device))
+    (output,), replay = cuda_graph(lambda: (F.gelu(first @ weight),), torch.device(at.device))
     first.copy_(second)
     replay()
-    return found.clone()
+    return output.clone()
 
 
 def _overflow(at: ProbePlace) -> Tensor:
-    """What the gradient scaler of fp16 asks: is there an infinite value among the gradients?"""
-    found = []
+    """The gradient scaler's test (fp16): is there an infinite value among the gradients?"""
+    flags = []
     for worst in (1.0, float("inf")):
         gradient, seen = at.numbers(64), torch.zeros((), device=at.device)
         gradient[7] = worst
         scale = torch.ones((), device=at.device)
         torch._amp_foreach_non_finite_check_and_unscale_([gradient], seen, scale)
-        found.append(seen)
-    return torch.stack(found)
+        flags.append(seen)
+    return torch.stack(flags)

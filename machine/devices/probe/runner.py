@@ -1,8 +1,8 @@
 """Starts a probe child for each GPU, with a time limit, and collects verdicts.
 
-A fault in the driver may kill or hang whoever touches it, so this process never does: it starts
-`machine.devices.probe.child`, waits with a limit, and reads what it wrote until its end. Where a
-check fails, up to three more are made with one thing changed; the first that passes is the advice.
+A faulty driver may kill or hang any process that calls it, so this process never does. It starts
+`machine.devices.probe.child`, waits with a limit, and reads the child's output. If a check fails,
+up to three more run with one thing changed; the first that passes becomes the advice.
 """
 
 import contextlib
@@ -32,13 +32,13 @@ from machine.storage.locks import wait_for
 
 COLD_SECONDS = 60.0
 WARM_SECONDS = 20.0
-# Eight GPUs of which each is checked four times, each until its time is up.
+# Eight GPUs, each checked four times, each check up to its time limit.
 LONGEST_WAIT_SECONDS = 700.0
 
 
 @dataclass(frozen=True)
 class ProbeChild:
-    """How a check is started. command and devices: others in tests; environ: its environment."""
+    """How to start a check; tests replace `command` and `devices`."""
 
     command: tuple[str, ...] = field(
         default_factory=lambda: module_command("machine.devices.probe.child")
@@ -53,20 +53,22 @@ class ProbeChild:
 def probe(
     *, use_cache: bool = True, cache: Path | None = None, child: ProbeChild | None = None
 ) -> tuple[GpuHealth, ...]:
-    """Every GPU with its verdicts; a check that dies or hangs is a verdict, never an error.
+    """Every GPU with its verdicts. A check that dies or hangs gives a verdict, not an error.
 
-    use_cache: False checks again whatever is known, and keeps that. cache: the file that it is kept
-    in, by default one under the home folder.
+    Args:
+        use_cache: False checks again and caches the new result.
+        cache: The cache file; None is the one in the user's cache folder.
+        child: How to start the check.
     """
     child = child or ProbeChild()
     cache = cache or _cache_file()
     key = probe_cache.key_of(child.environ)
-    if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
-        return found
+    if use_cache and (gpus := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
+        return gpus
     with _one_at_a_time(cache):
         # Of the processes that torchrun starts on a node, one checks and the others read.
-        if use_cache and (found := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
-            return found
+        if use_cache and (gpus := probe_cache.read(cache, key, ProbeMoment.present())) is not None:
+            return gpus
         gpus = _checked(child, warm=probe_cache.known(cache, key))
         moment = ProbeMoment.present()
         probe_cache.write(cache, key, gpus, moment)
@@ -74,14 +76,16 @@ def probe(
 
 
 def report_surprise(device: str, words: str, cache: Path | None = None) -> None:
-    """Reports a fault at run time that the check did not predict: the next start checks again, and
-    for a day that GPU is not trusted beside a model in training."""
+    """Records a run-time fault that the check did not predict.
+
+    The next start checks again. For a day, that GPU speaks no samples beside a model in training.
+    """
     index = int(device.partition(":")[2] or 0)
     probe_cache.surprised(cache or _cache_file(), index, words, ProbeMoment.present())
 
 
 def clean_environment(environ: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment of a process that is to load no foreign libraries."""
+    """The environment without LD_LIBRARY_PATH and LD_PRELOAD."""
     whole = os.environ if environ is None else environ
     return {name: value for name, value in whole.items() if name not in probe_cache.SEARCHED}
 
@@ -92,7 +96,7 @@ def _cache_file() -> Path:
 
 @contextlib.contextmanager
 def _one_at_a_time(cache: Path) -> Iterator[None]:
-    """Waits for another process's check. Where nothing can be locked, nobody is waited for."""
+    """Waits for another process's check, unless the cache folder cannot hold a lock."""
     with contextlib.ExitStack() as stack:
         with contextlib.suppress(OSError, WriteError):
             cache.parent.mkdir(parents=True, exist_ok=True)
@@ -112,7 +116,7 @@ def _check(
     child: ProbeChild, index: int, limit_seconds: float, *options: str,
     environ: Mapping[str, str] | None = None,
 ) -> tuple[GpuHealth, int]:  # fmt: skip
-    """One child for one GPU: what it found, and how many GPUs it saw."""
+    """Runs one child for one GPU: that GPU's health, and how many GPUs the child saw."""
     device = child.devices.format(index)
     command = (*child.command, "--device", device, *options)
     if "--operations" not in options:
@@ -121,12 +125,12 @@ def _check(
     try:
         return gpu_of(index, events, ending)
     except (KeyError, TypeError, ValueError) as error:
-        reason = f"the check's answer cannot be understood ({error!r})."
+        reason = f"the check's answer cannot be parsed ({error!r})."
         return GpuHealth(index, "the GPU", (0, 0), 0, Outcome.COULD_NOT_RUN, reason=reason), 1
 
 
 def _with_advice(child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -> GpuHealth:
-    """`gpu` with what was tried to cure it; nothing is tried when it is well, or only full."""
+    """`gpu` with the variants that were tried; none if it passed or is only busy or full."""
     if gpu.outcome in (Outcome.OK, Outcome.TRANSIENT):
         return gpu
     tried: list[ProbeVariant] = []
@@ -141,20 +145,21 @@ def _with_advice(child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]) -
 def _variants(
     child: ProbeChild, gpu: GpuHealth, gpus: Sequence[GpuHealth]
 ) -> Iterator[ProbeVariant]:
-    # What did not pass, and what was never reached.
+    # The operations that failed, and those that were never reached.
     passed = {one.name for one in gpu.operations if one.ok}
-    asked = tuple(name for name in child.operations if name not in passed)
-    names = ("--operations", ",".join(asked))
+    remaining = tuple(name for name in child.operations if name not in passed)
+    names = ("--operations", ",".join(remaining))
     foreign = [name for name in probe_cache.SEARCHED if child.environ.get(name)]
     if foreign:
         clean = clean_environment(child.environ)
-        found, _ = _check(child, gpu.index, child.warm_seconds, *names, environ=clean)
+        result, _ = _check(child, gpu.index, child.warm_seconds, *names, environ=clean)
         without = " ".join(f"-u {name}" for name in foreign)
-        told = f"Without {' and '.join(foreign)} it passes: put `env {without}` before the command."
-        yield _variant(CLEAN_LIBRARY_PATH, told, found)
-    if not USES_CUDNN.isdisjoint(asked):
-        found, _ = _check(child, gpu.index, child.warm_seconds, *names, "--no-cudnn")
-        yield _variant(CUDNN_OFF, "Without cuDNN it passes, and that is how it is used.", found)
+        names_set = " and ".join(foreign)
+        advice = f"It passes without {names_set}: put `env {without}` before the command."
+        yield _variant(CLEAN_LIBRARY_PATH, advice, result)
+    if not USES_CUDNN.isdisjoint(remaining):
+        result, _ = _check(child, gpu.index, child.warm_seconds, *names, "--no-cudnn")
+        yield _variant(CUDNN_OFF, "It passes without cuDNN, so Sotaque uses it that way.", result)
     other = next((one for one in gpus if one.index != gpu.index and not one.verdict), None)
     if other:
         yield ProbeVariant(
@@ -163,27 +168,27 @@ def _variants(
         )  # fmt: skip
 
 
-def _variant(name: str, advice: str, found: GpuHealth) -> ProbeVariant:
-    ok = not found.verdict
-    passed = tuple(one.name for one in found.operations if one.ok)
-    return ProbeVariant(name, ok, advice if ok else "", found.verdict, passed)
+def _variant(name: str, advice: str, result: GpuHealth) -> ProbeVariant:
+    ok = not result.verdict
+    passed = tuple(one.name for one in result.operations if one.ok)
+    return ProbeVariant(name, ok, advice if ok else "", result.verdict, passed)
 
 
 def run(
     command: Sequence[str], environ: Mapping[str, str], limit_seconds: float
 ) -> tuple[list[dict[str, Any]], ProcessResult]:
-    """Starts a child and collects what it reports until its end, or until its time is up."""
-    # is_available() and device_count() of a child then ask NVML, and make no context.
+    """Starts a child and collects its events until it ends or its time is up."""
+    # With this the child's is_available() and device_count() use NVML and create no context.
     environment = {**environ, "PYTORCH_NVML_BASED_CUDA_CHECK": "1"}
     result = run_with_timeout(command, limit_seconds, environment)
     return _events(result.out), result
 
 
 def _events(out: str) -> list[dict[str, Any]]:
-    found = []
+    events = []
     for line in out.splitlines():
         with contextlib.suppress(ValueError):
             event = json.loads(line)
             if isinstance(event, dict) and "event" in event:
-                found.append(event)
-    return found
+                events.append(event)
+    return events

@@ -1,4 +1,4 @@
-"""From a probe child's output and exit to a verdict. Pure."""
+"""Turns a probe child's output and exit status into a verdict, as a pure function."""
 
 import signal
 from collections.abc import Mapping, Sequence
@@ -9,13 +9,13 @@ from machine.devices.health import GpuHealth, OperationVerdict, Outcome, read_as
 from machine.process import ProcessResult
 from machine.text import last_line
 
-_TOLD = 2  # so many failures are reported in full
+_REPORTED_FAILURES = 2  # failures that are reported in full
 
 
 def gpu_of(
     index: int, events: Sequence[Mapping[str, Any]], ending: ProcessResult
 ) -> tuple[GpuHealth, int]:
-    """The GPU that a child was asked about, and how many it saw."""
+    """The health of the GPU that a child checked, and how many GPUs the child saw."""
     facts = _last(events, "device")
     refused = _last(events, "refused")
     end = _last(events, "end")
@@ -26,8 +26,8 @@ def gpu_of(
     )
     outcome, reason = of_operations(operations)
     if refused:
-        found = cuda_errors.fault(refused["kind"], refused["text"])
-        outcome = found.outcome if found else Outcome.COULD_NOT_RUN
+        fault = cuda_errors.fault(refused["kind"], refused["text"])
+        outcome = fault.outcome if fault else Outcome.COULD_NOT_RUN
         words = (refused["text"].splitlines() or [refused["kind"]])[0][:300]
         reason = f"the GPU cannot be used: {words.rstrip('.')}."
     elif not end:
@@ -51,14 +51,14 @@ def gpu_of(
 
 
 def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]:
-    """What the verdicts of all operations come to, and why."""
+    """The overall outcome of all operations, and why."""
     failed = [one for one in operations if not one.ok]
     if not failed:
         return Outcome.OK, ""
-    reason = " ".join(one.reason for one in failed[:_TOLD])
-    if len(failed) > _TOLD:
-        reason += f" {len(failed) - _TOLD} more failed: " + (
-            ", ".join(one.name for one in failed[_TOLD:]) + "."
+    reason = " ".join(one.reason for one in failed[:_REPORTED_FAILURES])
+    if len(failed) > _REPORTED_FAILURES:
+        reason += f" {len(failed) - _REPORTED_FAILURES} more failed: " + (
+            ", ".join(one.name for one in failed[_REPORTED_FAILURES:]) + "."
         )
     first = failed[0]
     dead = next((one for one in failed if one.outcome is Outcome.STICKY), None)
@@ -72,27 +72,27 @@ def of_operations(operations: Sequence[OperationVerdict]) -> tuple[Outcome, str]
 
 
 def of_ending(ending: ProcessResult, doing: str) -> tuple[Outcome, str]:
-    """What it means that a child did not come to its end. doing: the operation that it was in."""
+    """Why a child did not finish. doing: the operation that it was running."""
     where = f" in {doing}" if doing else ""
     last = last_line(ending.errors)
     if ending.hung:
-        tail = f" It said last: {last}" if last else ""
+        tail = f" Its last line: {last}" if last else ""
         return (
             Outcome.HANG,
-            f"the check hung{where} and was ended after {ending.seconds:.2g} s.{tail}",
+            f"the check hung{where} and was stopped after {ending.seconds:.2g} s.{tail}",
         )
     last = ending.fault or last
-    tail = f" It said last: {last}" if last else ""
+    tail = f" Its last line: {last}" if last else ""
     code = ending.code
     if code is not None and code < 0:
         name = _signal_name(-code)
         if code == -signal.SIGKILL:
-            why = "most often the system does that when memory runs out"
+            why = "usually the system does that when memory runs out"
             return Outcome.TRANSIENT, f"the check was killed{where} ({name}); {why}.{tail}"
         return Outcome.CRASH, f"the check was ended{where} by {name}.{tail}"
-    found = cuda_errors.fault("", last)
-    outcome = found.outcome if found else Outcome.COULD_NOT_RUN
-    return outcome, f"the check did not come to its end{where}.{tail}"
+    fault = cuda_errors.fault("", last)
+    outcome = fault.outcome if fault else Outcome.COULD_NOT_RUN
+    return outcome, f"the check did not finish{where}.{tail}"
 
 
 def _doing(events: Sequence[Mapping[str, Any]], done: Sequence[OperationVerdict]) -> str:

@@ -1,1 +1,1 @@
-"""The doctor's checks: readings in, findings with remedies out. Pure."""
+"""The doctor's checks: pure functions from readings to findings with remedies."""

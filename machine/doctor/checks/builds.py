@@ -1,4 +1,4 @@
-"""Checks of torch's build: CUDA version, libraries, architecture, visible GPUs."""
+"""Checks of torch's build: CUDA version, libraries, architectures and visible GPUs."""
 
 from collections.abc import Mapping, Sequence
 
@@ -29,17 +29,17 @@ CLEAN = "env -u LD_LIBRARY_PATH -u LD_PRELOAD make train"
 
 def torch_build(torch: TorchBuild, nodes: Nodes, managed: Managed, driver: Driver,
                 container: Container) -> Finding:  # fmt: skip
-    """Whether torch can be imported, and has CUDA where there is a GPU."""
+    """Whether torch can be imported, and has CUDA if there is a GPU."""
     if torch.fault:
         return fail(
-            "torch cannot be imported", "torch 2.11", "Nothing of Sotaque works without it.",
+            "torch cannot be imported", "torch 2.11", "Sotaque does not work without torch.",
             "rm -rf .venv && make install", torch.fault,
         )  # fmt: skip
     built = f"torch {torch.version}, " + (f"CUDA {torch.cuda}" if torch.cuda else "without CUDA")
     if nodes.gpus and not torch.cuda:
         fitting = fitting_backend(driver.version, _capabilities(managed)) or "default"
         return warn(
-            built, "a build with CUDA", "There is a GPU, and this build cannot use it.",
+            built, "a build with CUDA", "There is a GPU, but this build cannot use it.",
             use_backend(fitting, container.inside),
         )  # fmt: skip
     return ok(built, evidence=" ".join(torch.architectures))
@@ -58,7 +58,8 @@ def driver_age(torch: TorchBuild, driver: Driver, managed: Managed,
     return fail(
         f"driver {driver.version} with torch for CUDA {torch.cuda}",
         f"driver {oldest} or newer for CUDA {major}",
-        "The driver is too old for this build of torch: CUDA error 35, and the CPU is used.",
+        "The driver is too old for this build of torch: CUDA fails with error 35, and Sotaque "
+        "uses the CPU.",
         use_backend(fitting, container.inside) if fitting
         else get_driver(driver.system, container.inside),
         f"torch {torch.version}",
@@ -67,7 +68,7 @@ def driver_age(torch: TorchBuild, driver: Driver, managed: Managed,
 
 def architecture(torch: TorchBuild, managed: Managed, driver: Driver,
                  container: Container) -> Finding | None:  # fmt: skip
-    """Whether this build holds machine code for each GPU."""
+    """Whether this build has machine code for each GPU."""
     known = [gpu for gpu in managed.gpus if gpu.capability]
     if not known or not torch.architectures:
         return None
@@ -88,7 +89,7 @@ def architecture(torch: TorchBuild, managed: Managed, driver: Driver,
     return fail(
         f"torch {torch.version} has no code for {', '.join(map(_gpu_words, without))}",
         "a build with code for this GPU",
-        "Every operation ends with CUDA error 209, 'no kernel image is available'.",
+        "Every operation fails with CUDA error 209, 'no kernel image is available'.",
         fix, " ".join(torch.architectures),
     )  # fmt: skip
 
@@ -96,7 +97,7 @@ def architecture(torch: TorchBuild, managed: Managed, driver: Driver,
 def library_path(
     torch: TorchBuild, variables: Mapping[str, str], environment: Environment
 ) -> Finding | None:
-    """Whether torch runs with the libraries that it was built with."""
+    """Whether torch loads the libraries that it was built with."""
     if torch.fault or not torch.cuda:
         return None
     foreign = {
@@ -107,15 +108,15 @@ def library_path(
     variables_set = [f"{name}={variables[name]}" for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")
             if variables.get(name)]  # fmt: skip
     if not foreign:
-        return ok("torch runs with its own CUDA libraries", evidence="; ".join(variables_set))
+        return ok("torch loads its own CUDA libraries", evidence="; ".join(variables_set))
     first, paths = next(iter(sorted(foreign.items())))
     more = f" and {len(foreign) - 1} more" if len(foreign) > 1 else ""
     judge = fail if any(gpu.verdict for gpu in environment.gpus) else warn
     return judge(
         f"{first} is loaded from {paths[0]}{more}, not from torch's own folder",
         "the libraries that came with torch",
-        "Another CUDA comes first in the library path. That is one cause of CUFFT_INVALID_SIZE "
-        "and of cuDNN's version mismatch.",
+        "Another CUDA comes first in the library path. This can cause CUFFT_INVALID_SIZE and "
+        "cuDNN version mismatches.",
         CLEAN,
         "; ".join(
             [*variables_set, *(f"{name}: {' '.join(paths)}" for name, paths in foreign.items())]
@@ -126,19 +127,19 @@ def library_path(
 def visible_gpus(
     variables: Mapping[str, str], nodes: Nodes, settings: MachineSettings
 ) -> Finding | None:
-    """Whether CUDA_VISIBLE_DEVICES hides what is there."""
+    """Whether CUDA_VISIBLE_DEVICES hides the GPUs."""
     if "CUDA_VISIBLE_DEVICES" not in variables or not nodes.gpus:
         return None
     value = variables["CUDA_VISIBLE_DEVICES"]
     names = [part.strip() for part in value.split(",")]
-    # CUDA stops at the first entry that names no GPU; identifiers (GPU-…, MIG-…) are left to it.
+    # CUDA stops at the first entry that names no GPU. Identifiers (GPU-…, MIG-…) are not checked.
     numbers = {name.removeprefix("nvidia") for name in nodes.gpus}
     if names[0] in numbers or names[0].startswith(("GPU-", "MIG-")):
         return ok(f"CUDA_VISIBLE_DEVICES={value}")
     judge = fail if settings.device.startswith("cuda") else warn
     return judge(
         f"CUDA_VISIBLE_DEVICES={value!r} hides every GPU", "not set, or the number of a GPU",
-        "CUDA shows no GPU to programs that are started like this.",
+        "Programs started with this setting see no GPU.",
         "unset CUDA_VISIBLE_DEVICES", " ".join(f"/dev/{name}" for name in nodes.gpus),
     )  # fmt: skip
 
@@ -150,16 +151,16 @@ def compute_mode(managed: Managed) -> Finding | None:
         if "prohibited" in mode:
             return fail(
                 f"{gpu.name} is in compute mode {gpu.compute_mode}", "Default",
-                "No program may compute on it.", f"sudo nvidia-smi -i {gpu.index} -c DEFAULT",
+                "No program can compute on it.", f"sudo nvidia-smi -i {gpu.index} -c DEFAULT",
             )  # fmt: skip
         if "exclusive" in mode:
             return warn(
                 f"{gpu.name} is in compute mode {gpu.compute_mode}", "Default",
-                "One process at a time: while one trains, samples cannot be spoken by a second one "
-                "on the GPU, and another trainer or the API gets error 46.",
+                "Only one process can use the GPU. While one trains, no second process can speak "
+                "samples on it, and another trainer or the API fails with CUDA error 46.",
                 f"sudo nvidia-smi -i {gpu.index} -c DEFAULT",
             )  # fmt: skip
-    return ok("Default: several processes may compute") if managed.gpus else None
+    return ok("Default: several processes can use the GPU") if managed.gpus else None
 
 
 def _capabilities(managed: Managed) -> Sequence[tuple[int, int]]:

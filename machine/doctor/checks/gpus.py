@@ -1,4 +1,4 @@
-"""Checks of the GPU at work: kernel log, probe results, chosen device."""
+"""Checks of the GPU in use: kernel log, probe results and chosen device."""
 
 import re
 from dataclasses import replace
@@ -19,52 +19,52 @@ from machine.text import gigabytes
 
 _XID = re.compile(r"NVRM: Xid \(([^)]*)\): (\d+)(.*)")
 # NVIDIA's catalogue, shortened: docs.nvidia.com/deploy/xid-errors
-_OF_A_PROGRAM = {13: "a program's kernel failed", 31: "a program read memory that is not its own",
+_OF_A_PROGRAM = {13: "a program's kernel failed", 31: "a program accessed invalid memory",
                  43: "a program's kernel was stopped", 45: "a program was ended"}  # fmt: skip
 _OF_THE_CARD = {
     48: ("the card's memory failed (double-bit error)", REBOOT),
-    63: ("the card replaced a failing piece of memory", REBOOT),
-    64: ("the card could not replace a failing piece of memory", "Have the card replaced."),
-    74: ("a link between cards failed", "Seat cards and bridges again."),
-    79: ("the card fell off the bus: power or PCIe",
+    63: ("the card remapped a failing row of its memory", REBOOT),
+    64: ("the card could not remap a failing row of its memory", "Have the card replaced."),
+    74: ("an NVLink connection between cards failed", "Reseat the cards and bridges."),
+    79: ("the card fell off the bus (power or PCIe)",
          "Check the card's power cables and seat, then reboot."),
-    94: ("an error in the card's memory, contained", REBOOT),
-    95: ("an error in the card's memory, uncontained", REBOOT),
-    109: ("a program could not be switched on the card", REBOOT),
-    119: ("the card's own processor did not answer", REBOOT),
-    120: ("the card's own processor failed", REBOOT),
+    94: ("a contained error in the card's memory", REBOOT),
+    95: ("an uncontained error in the card's memory", REBOOT),
+    109: ("the card could not switch between programs", REBOOT),
+    119: ("the card's system processor did not respond", REBOOT),
+    120: ("the card's system processor failed", REBOOT),
 }  # fmt: skip
 _AFTER_SUSPEND = "sudo modprobe -r nvidia_uvm && sudo modprobe nvidia_uvm"
 
 
 def kernel_log(kernel_log: tuple[str, ...], driver: Driver, managed: Managed) -> Finding | None:
-    """The last fault of a card that the kernel wrote down (Xid)."""
+    """The last fault of a card in the kernel log (Xid)."""
     if not driver.version:
         return None
-    found = [(line, match) for line in kernel_log if (match := _XID.search(line))]
-    if not found:
-        return ok("the kernel logged no fault of a card since the start, or does not let us read")
-    line, last = found[-1]
+    matches = [(line, match) for line in kernel_log if (match := _XID.search(line))]
+    if not matches:
+        return ok("no fault of a card in the kernel log since boot, or the log is not readable")
+    line, last = matches[-1]
     number = int(last[2])
     if number in _OF_A_PROGRAM:
         return ok(f"last Xid {number}: {_OF_A_PROGRAM[number]}", evidence=line.strip())
-    meaning, fix = _OF_THE_CARD.get(number, ("a fault of card or driver", REBOOT))
+    meaning, fix = _OF_THE_CARD.get(number, ("a fault of the card or the driver", REBOOT))
     judge = fail if managed.fault else warn
     return judge(
-        f"Xid {number}, {len(found)} such line{'s' * (len(found) > 1)} since the start",
-        "none", f"In NVIDIA's list: {meaning}.", fix, line.strip(),
+        f"last Xid {number}; {len(matches)} Xid line{'s' * (len(matches) > 1)} since boot",
+        "no Xid", f"NVIDIA's meaning of Xid {number}: {meaning}.", fix, line.strip(),
     )  # fmt: skip
 
 
 def after_suspend(environment: Environment, nodes: Nodes) -> Finding | None:
-    """The driver that did not wake up: CUDA's 'unknown error' although every file is there."""
+    """A driver broken by suspend: CUDA's 'unknown error' although all device nodes exist."""
     for gpu in environment.gpus:
         reasons = " ".join((gpu.reason, *(one.reason for one in gpu.operations))).lower()
         if "unknown error" in reasons and "nvidia-uvm" in nodes.names:
             return fail(
-                "CUDA reports 'unknown error' (999), and all device nodes are there",
+                "CUDA reports 'unknown error' (999), although all device nodes exist",
                 "a CUDA context",
-                "So it is after a laptop or workstation was suspended: one module did not wake up.",
+                "This happens after a suspend: one kernel module did not wake up.",
                 _AFTER_SUSPEND, gpu.reason,
             )  # fmt: skip
     return None
@@ -73,7 +73,7 @@ def after_suspend(environment: Environment, nodes: Nodes) -> Finding | None:
 def gpus(
     environment: Environment, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> tuple[Finding, ...]:
-    """What the check really ran on each GPU. Ids: gpu0, gpu1, …"""
+    """The result of the check that ran on each GPU. Ids: gpu0, gpu1, …"""
     return tuple(
         replace(_judged(gpu, nodes, driver, managed, container), id=f"gpu{gpu.index}")
         for gpu in environment.gpus
@@ -81,14 +81,14 @@ def gpus(
 
 
 def device(environment: Environment, settings: MachineSettings) -> Finding:
-    """What a run that is started now would compute on, and why."""
+    """The device that a run started now would use, and why."""
     expected = f"DEVICE={settings.device}"
     try:
         choice = choose_device(environment, settings.device)
     except DeviceError as error:
         return fail(
-            f"{expected} cannot be had", expected, str(error),
-            "Set DEVICE=auto, or fix what is above.",
+            f"{expected} is not available", expected, str(error),
+            "Set DEVICE=auto, or fix the faults above.",
         )  # fmt: skip
     reason = choice.reason if choice.reason.endswith(".") else choice.reason + "."
     return ok(choice.value, expected, reason)
@@ -108,7 +108,7 @@ def _judged(
     if gpu.outcome is Outcome.OK:
         return warn(
             f"{name}: passes the check, but failed in a run", expected, gpu.surprise,
-            "Run with SAMPLE_DEVICE=cpu if it happens again.", evidence,
+            "If it happens again, set SAMPLE_DEVICE=cpu.", evidence,
         )  # fmt: skip
     meaning, fix = _meant(gpu, nodes, driver, managed, container)
     seen = f"{name}: {gpu.verdict or gpu.surprise}"
@@ -122,7 +122,7 @@ def _judged(
 def _meant(
     gpu: GpuHealth, nodes: Nodes, driver: Driver, managed: Managed, container: Container
 ) -> tuple[str, str]:
-    """Meaning and fix; a variant of the check that passed knows better than any rule."""
+    """(meaning, fix); the advice of a variant that passed comes before any rule."""
     advice = next((one.advice for one in gpu.variants if one.ok and one.advice), "")
     advice = CLEAN if gpu.with_clean_libraries else advice
     outcome = gpu.outcome
@@ -131,32 +131,36 @@ def _meant(
             what for what, good in (("train", gpu.trains()), ("speak", gpu.speaks())) if good
         )
         bad = ", ".join(sorted(gpu.failed))
-        rest = f"Sotaque can still {works} on it, around that." if works else "It is left out."
-        return f"Bad: {bad}. {rest}", advice or CPU_ONLY
+        rest = (
+            f"Sotaque can still {works} on this GPU and avoids what failed."
+            if works
+            else "Sotaque does not use this GPU."
+        )
+        return f"Failed: {bad}. {rest}", advice or CPU_ONLY
     if outcome is Outcome.BUILD:
         fitting = fitting_backend(driver.version, [gpu.capability])
         return (
-            "This torch, or a library that it loads, does not fit this GPU.",
+            "This build of torch, or a library that it loads, does not fit this GPU.",
             advice or (use_backend(fitting, container.inside) if fitting else CPU_ONLY),
         )
     if outcome is Outcome.TRANSIENT:
         return (
-            "Another program holds the GPU or its memory just now.",
-            advice or "Close what `nvidia-smi` lists as using the GPU, and ask again.",
+            "Another program holds the GPU or its memory at the moment.",
+            advice or "Close the programs that `nvidia-smi` lists, then run the doctor again.",
         )
     if "unknown error" in gpu.reason.lower() and "nvidia-uvm" in nodes.names:
-        return "CUDA's driver did not wake up; see after_suspend.", _AFTER_SUSPEND
+        return "The driver did not wake up after a suspend; see after_suspend.", _AFTER_SUSPEND
     if outcome is Outcome.DRIVER:
         mend = REBOOT if managed.fault else get_driver(driver.system, container.inside)
         return "The driver cannot start CUDA.", advice or mend
     meanings = {
-        Outcome.HANG: "A call into the driver never came back; nothing is computed on this GPU.",
-        Outcome.CRASH: "The check's process was ended by a fault inside a library.",
-        Outcome.STICKY: "An operation killed the CUDA context: what follows in the same process "
-        "fails as well, so nothing is computed on this GPU.",
-        Outcome.COULD_NOT_RUN: "Nothing is known of this GPU: the check itself did not work.",
+        Outcome.HANG: "A call into the driver did not return. Sotaque does not use this GPU.",
+        Outcome.CRASH: "A fault inside a library ended the check's process.",
+        Outcome.STICKY: "An operation killed the CUDA context, and later operations in the same "
+        "process fail too. Sotaque does not use this GPU.",
+        Outcome.COULD_NOT_RUN: "Nothing is known about this GPU: the check itself failed.",
     }
-    # The check itself, for its own words.
+    # Running the check by hand shows its own output.
     check = f".venv/bin/python -m machine.devices.probe.child --device cuda:{gpu.index}"
     last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.",
             Outcome.COULD_NOT_RUN: check}  # fmt: skip

@@ -1,8 +1,8 @@
-"""Checks of ONNX Runtime: is the CUDA provider only compiled in, or does it load?
+"""Checks of ONNX Runtime: whether its CUDA provider loads, not only whether it was compiled in.
 
-`get_available_providers()` is the list of what a build knows, not of what works: measured, 1.31 for
-CUDA 13 claims CUDA on a machine without a GPU and then computes on the CPU without a word. So its
-CUDA library itself is loaded, in a child, and the loader's sentence is the reason.
+`get_available_providers()` lists what a build knows, not what works. Measured: 1.31 for CUDA 13
+lists CUDA on a machine without a GPU, then computes on the CPU without a message. So a child loads
+the CUDA library itself, and the loader's text is the reason.
 """
 
 from machine.doctor.finding import Finding, ok, warn
@@ -21,7 +21,7 @@ _GPU_BUILD = "onnxruntime-gpu"
 def onnx_runtime(
     onnx: OnnxRuntime, torch: TorchBuild, nodes: Nodes, container: Container
 ) -> Finding:
-    """Whether BACKEND=onnx would compute where torch does."""
+    """Whether BACKEND=onnx would compute on the same device as torch."""
     if not onnx.packages:
         return ok("not installed; only BACKEND=onnx needs it")
     seen = ", ".join(f"{name} {version}" for name, version in onnx.packages.items())
@@ -30,7 +30,7 @@ def onnx_runtime(
         names = " ".join(onnx.packages)
         return warn(
             f"{seen}: {len(onnx.packages)} builds in one folder", expected,
-            "They overwrite each other's files; which one answers is chance.",
+            "They overwrite each other's files, so it is undefined which one is imported.",
             replace_builds(names, _GPU_BUILD if nodes.gpus else "onnxruntime"),
         )  # fmt: skip
     if not nodes.gpus:
@@ -38,20 +38,20 @@ def onnx_runtime(
     if not onnx.cuda:
         return warn(
             f"{seen}, a build for the CPU", expected,
-            "With BACKEND=onnx everything runs on the CPU, beside an idle GPU.",
+            "With BACKEND=onnx everything runs on the CPU and the GPU stays idle.",
             replace_builds(" ".join(onnx.packages), _GPU_BUILD),
         )  # fmt: skip
     if torch.cuda and major_of(onnx.cuda) != major_of(torch.cuda):
         return warn(
             f"{seen} for CUDA {onnx.cuda}, torch {torch.version} for CUDA {torch.cuda}", expected,
-            "It finds no CUDA libraries of its own major version here, and computes on the CPU "
-            "without a word, although it lists CUDA as available.",
+            "ONNX Runtime finds no CUDA libraries of its own major version. It computes on the CPU "
+            "without a message, although it lists CUDA as available.",
             use_backend(f"cu{'130' if major_of(onnx.cuda) == 13 else '126'}", container.inside),
             onnx.provider_fault,
         )  # fmt: skip
     if fault := onnx.provider_fault_with_torch:
         return _without_library(seen, expected, fault)
-    note = "torch must be imported before it: it brings the CUDA libraries." if (
+    note = "torch must be imported first: it loads the CUDA libraries." if (
         onnx.provider_fault) else ""  # fmt: skip
     return ok(f"{seen} for CUDA {onnx.cuda}", expected, note, onnx.provider_fault)
 
@@ -59,9 +59,9 @@ def onnx_runtime(
 def _without_library(seen: str, expected: str, fault: str) -> Finding:
     library = missing_library(fault) or "its CUDA library"
     if library.startswith("libcuda.so"):
-        meaning = "The driver's library is missing; `driver` says how to get it."
-        fix = "Mend `driver` first."
+        meaning = "The driver's library is missing; see the check `driver`."
+        fix = "Fix `driver` first."
     else:
-        meaning = "With BACKEND=onnx everything runs on the CPU, without a word."
+        meaning = "With BACKEND=onnx everything runs on the CPU, without a message."
         fix = INSTALL_LIBRARIES
     return warn(f"{seen} cannot load {library}", expected, meaning, fix, fault)

@@ -86,7 +86,7 @@ def test_a_voice_that_kills_when_it_is_opened_is_not_opened_for_ever(tmp_path, m
     [
         ("deadly.pt", "demo", "voice_refused", "deadly.pt ended", 200),
         # Uploaded voices speak with it; a proxy that asks /readyz must not turn away from that.
-        ("mute.pt", "mute.pt", "no_reference", "ask for an uploaded voice", 409),
+        ("mute.pt", "mute.pt", "no_reference", "use an uploaded voice", 409),
     ],
 )
 def test_a_voice_that_cannot_speak_leaves_the_service_ready_and_says_why(

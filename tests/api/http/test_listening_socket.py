@@ -64,7 +64,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path):
         process = program(port, tmp_path)
         said, complaint = process.communicate(timeout=60)
     assert process.returncode == 2
-    expected = f"API_PORT={port} on 127.0.0.1 is taken by another program."
+    expected = f"API_PORT={port} on 127.0.0.1 is in use by another program."
     assert complaint.startswith(expected) and complaint.count("\n") == 1
     assert "Listens" not in said and "Starts" not in said
 
@@ -72,7 +72,7 @@ def test_a_port_that_is_taken_is_refused_before_anything_is_started(tmp_path):
 def test_ctrl_c_ends_it_without_a_traceback(tmp_path):
     process = program(free_port(), tmp_path)
     assert process.stdout is not None
-    while "Starts to speak" not in (line := process.stdout.readline()):
+    while "Speaking process:" not in (line := process.stdout.readline()):
         assert line, process.communicate()
     time.sleep(0.2)
     process.send_signal(signal.SIGINT)

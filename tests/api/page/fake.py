@@ -154,7 +154,7 @@ class Answers(BaseHTTPRequestHandler):
 
     def refused(self) -> bool:
         if self.world.key and self.headers.get("Authorization") != f"Bearer {self.world.key}":
-            self.problem(401, "Send the key as `Authorization: Bearer …`.")
+            self.problem(401, "An API key is required. Send it as `Authorization: Bearer …`.")
             return True
         if fault := self.world.fault:
             self.problem(fault["status"], fault["detail"])

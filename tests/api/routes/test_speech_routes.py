@@ -46,7 +46,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"lang_code": "tlh"}, (400, "language_unsupported"), "lang_code", "is 'tlh'"),
         ({"model": 5}, INVALID, "model", ""),
         ({"stream": "yes"}, INVALID, "stream", ""),
-        ({"voice": 5}, INVALID, "voice", 'voice must be a text, or {"id": "…"}; it is 5.'),
+        ({"voice": 5}, INVALID, "voice", 'voice must be a text, or {"id": "…"}, not 5.'),
         ({"voice": ""}, INVALID, "voice", "voice is empty; at least 1 character is needed."),
         ({"voice": "nobody"}, NO_VOICE, "voice", "There is no voice of that id or name;"),
         ({"voice": "../../etc/passwd"}, NO_VOICE, "voice", ""),
@@ -151,7 +151,7 @@ def test_a_stream_that_breaks_is_no_whole_one_and_the_log_names_its_request(serv
     with service.client.stream("POST", "/v1/audio/speech", json=body) as answer:
         with pytest.raises(httpx.RemoteProtocolError):
             answer.read()
-    (told,) = [one.getMessage() for one in caplog.records if "stream was cut off" in one.msg]
+    (told,) = [one.getMessage() for one in caplog.records if "stream ended early" in one.msg]
     assert told.startswith(f"Request {answer.headers['x-request-id']}: ")
 
 
@@ -193,4 +193,4 @@ def test_a_client_that_takes_nothing_is_let_go_without_an_error(monkeypatch, cap
     asyncio.run(
         SpeechResponse(spoken, SoundForm("pcm", "stream"), parts)({"type": "http"}, receive, send)
     )  # type: ignore[arg-type]
-    assert cancelled == [spoken] and "took nothing for 0.05 s" in caplog.text
+    assert cancelled == [spoken] and "read nothing for 0.05 s" in caplog.text

@@ -36,7 +36,7 @@ def test_another_language_is_refused_with_those_that_there_are():
     with pytest.raises(APIError) as caught:
         language_of("Klingon", ("en", "pt"), "lang_code")
     assert (caught.value.status, caught.value.param) == (400, "lang_code")
-    assert caught.value.detail == "lang_code is 'Klingon'; this voice speaks en, pt."
+    assert caught.value.detail == "lang_code is 'Klingon'. This voice speaks en, pt."
 
 
 def test_before_the_voice_is_open_a_language_is_not_judged():

@@ -41,7 +41,7 @@ def show(*options: object) -> int:
 def test_without_a_gpu_it_says_so_once_and_shows_the_rest(smi, capsys):
     assert show("--duration", "0.35") == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("No GPU is shown: libnvidia-ml.so.1")
+    assert lines[0].startswith("No GPU can be read: libnvidia-ml.so.1")
     assert lines[1].split()[:3] == ["time", "CPU", "RAM,"]
     assert len(lines) == 2 + 3 + 1 and "GPU" not in "".join(lines[2:])
     assert lines[-1].startswith("On average: CPU")
@@ -74,7 +74,7 @@ def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(smi, tmp_pa
     program(smi, "nvidia-smi", f"echo x >> {count}; {lost}\n{SMI}")
     assert show("--duration", "0.65", "--log", tmp_path / "m.csv") == 0
     out = capsys.readouterr().out
-    assert out.count("No GPU is shown: nvidia-smi failed: GPU is lost.") == 1
+    assert out.count("No GPU can be read: nvidia-smi failed: GPU is lost.") == 1
     assert all(one.isprintable() or one == "\n" for one in out)
     assert count.read_text().count("x") == 3
     rows = list(csv.DictReader((tmp_path / "m.csv").open(newline="")))

@@ -127,7 +127,7 @@ NO_KERNEL = "CUDA error: no kernel image is available"
 BLACKWELL, MX230 = "NVIDIA GeForce RTX 5090", "NVIDIA GeForce MX230"
 OTHER = "/usr/local/cuda-13.1/lib64"
 NO_FFT = "cuFFT error: CUFFT_INVALID_SIZE"
-CLEAN = "Without LD_LIBRARY_PATH it passes: put `env -u LD_LIBRARY_PATH` before the command."
+CLEAN = "It passes without LD_LIBRARY_PATH: put `env -u LD_LIBRARY_PATH` before the command."
 NO_CUBLAS = "libcublasLt.so.13: cannot open shared object file: No such file or directory"
 ASSERTED = "CUDA error: device-side assert triggered"
 
@@ -149,7 +149,7 @@ MACHINES: Mapping[str, Machine] = {
         shared_memory=1_073_741_824,
         environment=computer(
             inside=True,
-            hint="The host has an NVIDIA driver, but this container was given no GPU.",
+            hint="The host has an NVIDIA driver, but this container has no GPU.",
         ),
     ),
     "uvm_missing": replace(

@@ -70,34 +70,35 @@ def file(folder: Path, name: str, content: bytes) -> Path:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
-    "missing path": (lambda d: d / "none.onnx", "none.onnx is not there"),
+    "missing path": (lambda d: d / "none.onnx", "none.onnx does not exist"),
     "folder": (lambda d: written("ECAPA", d).parent, "is a folder; name the .onnx file. It holds "
                "ecapa.onnx"),
-    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3), "n.onnx is no ONNX model"),
-    "text": (lambda d: file(d, "t.onnx", b"hello, world\n"), "t.onnx is no ONNX model"),
+    "nonsense": (lambda d: file(d, "n.onnx", bytes(range(7, 200)) * 3),
+                 "n.onnx is not an ONNX model"),
+    "text": (lambda d: file(d, "t.onnx", b"hello, world\n"), "t.onnx is not an ONNX model"),
     "empty": (lambda d: file(d, "e.onnx", b""), "e.onnx holds no graph"),
     "cut short": (lambda d: file(d, "c.onnx", written("Piper", d).read_bytes()[:1500]),
-                  "c.onnx is cut short (1,500 bytes): get it again"),
+                  "c.onnx is truncated (1,500 bytes)"),
     "pointer of Git LFS": (lambda d: file(d, "p.onnx", b"version https://git-lfs.github.com/spec"),
                            "git lfs pull"),
     ".ort": (lambda d: file(d, "o.ort", b"\x00\x01\x02\x03ORTM....."), "(.ort)"),
     "weights missing": (lambda d: with_weights_beside(d, cut=False),
-                        "keeps its weights in weights.bin, which is not beside it"),
+                        "keeps its weights in weights.bin, which is missing"),
     "weights cut short": (lambda d: with_weights_beside(d, cut=True),
-                          "weights.bin is cut short: 1,000 bytes"),
+                          "weights.bin is truncated: it has 1,000 bytes"),
     "unknown operator": (lambda d: file(d, "u.onnx", a_node("Frobnicate")),
                          "has the operator Frobnicate, which opset 17 of ONNX does not have"),
     "operator of another library": (lambda d: file(d, "l.onnx", a_node("Foo", "my.ops")),
                                     "has the operator Foo of my.ops"),
-    "opset too new": (lambda d: file(d, "s.onnx", a_node(opset=99)), "is of opset 99, and this"),
+    "opset too new": (lambda d: file(d, "s.onnx", a_node(opset=99)), "has opset 99, and this"),
     "opset too old": (lambda d: file(d, "o.onnx", a_node("Sigmoid", opset=5, ir=3)),
-                      "is of opset 5, and has the operator Sigmoid"),
+                      "has opset 5, and ONNX Runtime has no kernel for its operator Sigmoid"),
     "weights in another folder": (lambda d: with_weights_at(d, "../weights.bin"),
-                                  "names ../weights.bin as the file of its weights, which is out"),
+                                  "keeps its weights in ../weights.bin, outside of"),
     "weights at a place of their own": (lambda d: with_weights_at(d, "/etc/passwd"),
-                                        "names /etc/passwd as the file of its weights, which is o"),
+                                        "keeps its weights in /etc/passwd, outside of"),
     "weights behind a link": (lambda d: with_weights_at(d, "link.bin"),
-                              "weights in link.bin, which is a link out of its folder"),
+                              "weights in link.bin, which is a link to another folder"),
     "format too new": (lambda d: file(d, "f.onnx", a_node(ir=99)), "is of ONNX format 99"),
 }  # fmt: skip
 
@@ -174,12 +175,13 @@ def test_the_json_holds_what_the_text_says(tmp_path, capsys):
 def test_a_wish_that_fails_is_told_and_explained_on_the_cpu(tmp_path, capsys):
     assert main(["explain", str(written("ECAPA", tmp_path)), "--provider", "directml"]) == 0
     told = capsys.readouterr().out
-    assert "DirectML is a part of Windows" in told and "No: an accelerator was wished for" in told
+    assert "only on Windows" in told and "No: an accelerator was requested" in told
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
-    [(("--provider", "gpu"), "'gpu' is no place"), (("--run", "--shape", "feats"), "NAME=1,80,200"),
+    [(("--provider", "gpu"), "'gpu' is not a provider"),
+     (("--run", "--shape", "feats"), "NAME=1,80,200"),
      (("--run", "--shape", "feats=1,0,80"), "NAME=1,80,200"),
      (("--run", "--shape", "other=1"), "no such input")],
 )  # fmt: skip
@@ -198,14 +200,14 @@ def test_a_model_that_ends_its_process_ends_nothing_else(tmp_path, monkeypatch):
 
 def test_a_model_that_the_accelerator_refuses_is_explained_on_the_cpu(tmp_path, monkeypatch):
     graph = read(written("ECAPA", tmp_path))
-    asked = command._asked
+    asked = command._ask_child
 
     def refusing(graph, provider, got, plans):
         if provider == CUDA:
             return {"fault": "Fail: no kernel for dynamic rank"}, ""
         return asked(graph, provider, got, plans)
 
-    monkeypatch.setattr(command, "_asked", refusing)
+    monkeypatch.setattr(command, "_ask_child", refusing)
     looks = Looks(lambda: seen.GPU_BUILD, lambda _: seen.working(CUDA))
     found = command.look(graph, wish_of("cuda"), [], looks)
     assert found["status"]["reason_code"] == "refused_model"
@@ -216,4 +218,4 @@ def test_a_refusal_is_json_where_json_was_asked_for(tmp_path, capsys):
     path = file(tmp_path, "t.onnx", b"hello, world\n")
     assert main(["explain", str(path), "--json"]) == 2
     told = json.loads(capsys.readouterr().out)
-    assert told["exit_code"] == 2 and "is no ONNX model" in told["error"]
+    assert told["exit_code"] == 2 and "is not an ONNX model" in told["error"]

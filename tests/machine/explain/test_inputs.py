@@ -44,8 +44,8 @@ def test_a_shape_that_is_said_is_taken(tmp_path):
 
 @pytest.mark.parametrize(
     ("said", "told"),
-    [({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared BxTx80"),
-     ({"feats": (50, 80)}, "does not fit"), ({"x": (1,)}, "no such input; it has feats")],
+    [({"feats": (1, 50, 40)}, r"feats=1x50x40 does not fit the declared shape BxTx80"),
+     ({"feats": (50, 80)}, "does not fit"), ({"x": (1,)}, "no such input. Its inputs: feats")],
 )  # fmt: skip
 def test_a_shape_that_cannot_be_is_refused(said, told, tmp_path):
     graph = read(written("ECAPA", tmp_path))

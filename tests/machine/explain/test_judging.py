@@ -14,24 +14,24 @@ SMALL, LARGE = 12, 1_000_000
 @pytest.mark.parametrize(
     ("operator", "largest", "normal", "told"),
     [
-        ("Shape", None, "yes", "reckons with sizes"),
-        ("Gather", SMALL, "yes", "12 values at most"),
-        ("Concat", None, "yes", "sizes"),
+        ("Shape", None, "yes", "computes shapes"),
+        ("Gather", SMALL, "yes", "at most 12 values"),
+        ("Concat", None, "yes", "shapes"),
         ("Slice", LARGE, "unclear", "moves 1,000,000 values"),
-        ("Conv", None, "no", "carries the work"),
-        ("Conv", SMALL, "no", "carries the work"),
+        ("Conv", None, "no", "compute-heavy"),
+        ("Conv", SMALL, "no", "compute-heavy"),
         ("ConvTranspose", LARGE, "no", "belongs on the accelerator"),
-        ("LSTM", None, "no", "carries the work"),
+        ("LSTM", None, "no", "compute-heavy"),
         ("MatMulInteger", LARGE, "no", "int8 is for the CPU"),
-        ("If", None, "yes", "chooses or repeats"),
-        ("Loop", LARGE, "yes", "chooses or repeats"),
-        ("NonMaxSuppression", LARGE, "yes", "finds few values"),
+        ("If", None, "yes", "control flow"),
+        ("Loop", LARGE, "yes", "control flow"),
+        ("NonMaxSuppression", LARGE, "yes", "returns few values"),
         ("RandomNormalLike", SMALL, "yes", "random"),
-        ("Mul", SMALL, "yes", "quicker here"),
+        ("Mul", SMALL, "yes", "faster here"),
         ("Mul", LARGE, "no", "forces two copies"),
-        ("Mul", None, "unclear", "--run tells"),
-        ("SomethingNew", None, "unclear", "--run tells"),
-        ("StringNormalizer", None, "yes", "on the CPU only"),
+        ("Mul", None, "unclear", "use --run"),
+        ("SomethingNew", None, "unclear", "use --run"),
+        ("StringNormalizer", None, "yes", "for the CPU only"),
         ("TreeEnsembleClassifier", LARGE, "yes", ""),
     ],
 )
@@ -44,9 +44,9 @@ def test_answers():
     yes, no, unclear = (Judgement(name, 1, *judge(name, LARGE)) for name in ("If", "Conv", "Slice"))
     placed = SessionStatus("cuda:0", CUDA, CUDA, accelerator_nodes=5)
     here = SessionStatus("cpu", CPU, CPU, accelerator_nodes=0)
-    assert answer(here, []).startswith("Yes: the CPU was asked for")
+    assert answer(here, []).startswith("Yes: the CPU was requested")
     assert answer(replace(here, message="Why."), []).startswith("No: an accelerator")
-    assert answer(placed, []) == "Every node is on the accelerator."
+    assert answer(placed, []) == "Yes: every node is on the accelerator."
     assert answer(placed, [yes]).startswith("Yes")
     assert answer(placed, [yes, unclear]).startswith("Mostly")
     assert answer(placed, [yes, unclear, no]).startswith("No")

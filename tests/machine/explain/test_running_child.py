@@ -58,7 +58,7 @@ def test_it_is_read_and_run_with_sensible_inputs(kind, tmp_path, monkeypatch):
     )
     wish = ProviderRequest("cpu")
     text = as_text(facts(graph, status(wish, wish, CPU, told["nodes"], None), told, ""))
-    assert "Yes: the CPU was asked for" in text and "With a GPU " in text
+    assert "Yes: the CPU was requested" in text and "With a GPU, " in text
     assert all(f"run with {shape}" in text for shape in shapes.values())
     assert max(map(len, text.splitlines())) <= 100
 

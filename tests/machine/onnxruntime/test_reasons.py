@@ -16,7 +16,7 @@ GPU = seen.GPU_BUILD
 HERE = seen.CPU_ONLY
 IN_CONTAINER = replace(
     GPU, in_container=True, gpus=frozenset(), hint="The host has an NVIDIA driver, but this "
-    "container was given no GPU. Write DOCKER_RUNTIME=nvidia into .env and start it again.",
+    "container has no GPU. Write DOCKER_RUNTIME=nvidia into .env and start it again.",
 )  # fmt: skip
 BARE = replace(GPU, gpus=frozenset(), driver="")
 TWO = replace(HERE, packages={"onnxruntime": "1.31.1", "onnxruntime-gpu": "1.31.1"})
@@ -30,7 +30,7 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
     ("cuda", GPU, seen.without("libcublasLt.so.13"), "missing_library",
      ("libcublasLt.so.13", "CUDA 13.0", "'onnxruntime-gpu[cuda,cudnn]'")),
     ("cuda", BARE, seen.without("libcublasLt.so.13"), "missing_library",
-     ("libcublasLt.so.13", "nor does this machine show an NVIDIA GPU", "ask for the CPU")),
+     ("libcublasLt.so.13", "this machine shows no NVIDIA GPU", "use the CPU")),
     ("cuda", OTHER_CUDA, seen.without("libcufft.so.12"), "other_cuda",
      ("libcufft.so.12", "CUDA 13.0", "CUDA 12.6", "TORCH_BACKEND=cu130")),
     ("cuda", BARE, seen.without("libcuda.so.1"), "no_driver",
@@ -43,7 +43,7 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
      ("shows no GPU", "CUDA_VISIBLE_DEVICES")),
     ("cuda:1", GPU, seen.failing(101, "invalid device ordinal"), "no_gpu", ("cuda:0",)),
     ("cuda", GPU, seen.failing(46, "CUDA-capable device(s) is/are busy or unavailable"),
-     "gpu_busy", ("another process",)),
+     "gpu_busy", ("Another process",)),
     ("cuda", GPU, seen.failing(2, "out of memory"), "out_of_memory", ("nvidia-smi",)),
     ("cuda", GPU, seen.failing(209, "no kernel image is available"), "gpu_not_supported",
      ("no code for this GPU",)),
@@ -59,7 +59,7 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
      "missing_cudnn", ("cuDNN",)),
     ("cuda", GPU, Trial(CUDA, True, (CPU,), {CPU: 2}, 0.0), "unknown", ("make doctor",)),
     ("cuda", GPU, Trial(CUDA, True, (CUDA, CPU), {CUDA: 2}, fault="Fail: no kernel image"),
-     "unknown", ("It started, and could not compute: Fail: no kernel image",)),
+     "unknown", ("It started, but could not compute: Fail: no kernel image",)),
     ("cuda", GPU, Trial(CUDA, ending="ended by Segmentation fault"), "crashed",
      ("Segmentation fault", "make doctor")),
     ("cuda", GPU, Trial(CUDA, ending="no answer within 90 s"), "hung", ("90 s", "make doctor")),
@@ -67,7 +67,8 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
      ("Segmentation fault", "Update the driver")),
     ("cuda", GPU, seen.working(CUDA, 3.0), "wrong_results", ("3.0", "do not trust")),
     ("cuda", GPU, seen.working(CUDA, float("nan")), "wrong_results", ("nan",)),
-    ("cuda", GPU, Trial(CUDA, True, (CUDA, CPU), {CPU: 2}, 0.0), "nothing_placed", ("not even",)),
+    ("cuda", GPU, Trial(CUDA, True, (CUDA, CPU), {CPU: 2}, 0.0), "nothing_placed",
+     ("neither a convolution",)),
     ("cuda", HERE, seen.unknown(CUDA), "not_in_build",
      ("onnxruntime 1.31.1 is a build without CUDA", "pip install onnxruntime-gpu")),
     ("cuda", TWO, seen.unknown(CUDA), "two_builds",
@@ -79,7 +80,7 @@ PAIRS: list[tuple[str, OnnxSurroundings, Trial, str, tuple[str, ...]]] = [
     ("rocm", seen.AMD_BUILD, seen.without("libamdhip64.so.7", seen.MIGRAPHX), "missing_library",
      ("libamdhip64.so.7", "ROCm")),
     ("directml", HERE, seen.unknown(seen.DML), "wrong_platform",
-     ("Windows", "rocm with one of AMD")),
+     ("Windows", "rocm for an AMD one")),
     ("directml", replace(HERE, system="win32"), seen.unknown(seen.DML), "not_in_build",
      ("onnxruntime-directml",)),
     ("openvino", seen.OPENVINO_BUILD, seen.working(OPENVINO), "", ()),
@@ -99,7 +100,7 @@ def test_every_pair_of_wished_and_got_has_its_sentence(wish, machine, trial, cod
     if code:
         assert (found.device, found.execution_provider) == ("cpu", CPU)
         assert found.message.startswith("Computes on the CPU, not with ")
-        assert "To mend: " in found.message and "\n" not in found.message
+        assert "To fix it: " in found.message and "\n" not in found.message
     else:
         assert found.message == "" and found.execution_provider == trial.provider
         assert found.device == {"cuda": "cuda:0", "rocm": "rocm:0", "openvino": "cpu"}[wish]

@@ -88,7 +88,7 @@ def test_options_reach_onnx_runtime():
 def test_a_model_that_is_none_is_refused_with_its_name(tmp_path):
     path = tmp_path / "none.onnx"
     path.write_bytes(b"nonsense")
-    with pytest.raises(ModelRefused, match=r"none\.onnx cannot be opened"):
+    with pytest.raises(ModelRefused, match=r"cannot open .*none\.onnx"):
         open_session(path, "cpu")
 
 

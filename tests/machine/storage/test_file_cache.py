@@ -40,7 +40,7 @@ def test_a_flipped_bit_is_not_believed(tmp_path, caplog):
     memory.save()
     path.write_text(path.read_text().replace("1.25", "1.35"))
     assert FileCache(path).get("clip") is None
-    assert "seal does not fit" in caplog.text and path.name in caplog.text
+    assert "seal does not match" in caplog.text and path.name in caplog.text
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path, caplog):

@@ -34,7 +34,7 @@ def no_locks(request, monkeypatch):
 
 def test_a_file_system_without_locks_is_told_and_refuses_nobody(path, no_locks, caplog):
     with locks.exclusive(path), locks.exclusive(path):
-        assert "has no file locks" in caplog.text
+        assert "does not support file locks" in caplog.text
         assert locks.held(path) is None
     with locks.wait_for(path, pytest.fail):
         pass

@@ -322,7 +322,7 @@ def test_a_kill_leaves_a_part_and_the_next_start_finishes_it(get, server, tmp_pa
 
 def test_the_line_says_how_much_and_how_fast(get, caplog):
     caplog.set_level("INFO")
-    get(told_every_seconds=0.0)
+    get(progress_seconds=0.0)
     assert any("of 3 MB" in line and "MB/s" in line for line in caplog.messages)
     assert "3.0 MB" in caplog.messages[-1]
 

@@ -44,5 +44,5 @@ def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     assert set(model.vocoder.widths) < made
     widths.clear()
     ask = SynthesisRequest("hello there", "en", max_codes=60)
-    sounds_of(standing.crowd(1), standing.own, {"one": ask})
+    sounds_of(standing.batcher(1), standing.own, {"one": ask})
     assert widths and set(widths) <= made

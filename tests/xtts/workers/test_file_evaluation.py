@@ -215,7 +215,7 @@ def test_speaking_goes_on_while_a_group_is_heard(tokenizer):
         slow.may.set()
         hearing.catch_up()
         assert slow.groups[0] == 1
-        told = hearing.told([SAID, SAID, SAID, endless])
+        told = hearing.with_heard([SAID, SAID, SAID, endless])
     assert [one.heard for one in told] == ["one two", None, "one two", None]
     assert [one.word_errors for one in told] == [0.0, None, 1.0, None]
     assert slow.groups == [1, 1]
@@ -228,4 +228,4 @@ def test_what_a_recogniser_raises_is_raised(tokenizer):
 
     with pytest.raises(MemoryError), BackgroundHearing(Broken(), tokenizer) as hearing:
         hearing.begin([task("One.")], [SOUND], [SAID])
-        hearing.told([SAID])
+        hearing.with_heard([SAID])

@@ -57,7 +57,7 @@ def test_a_file_that_goes_while_it_is_opened_is_a_refusal(monkeypatch):
 def test_the_voices_asked_for_last_are_kept_and_nobodys_beginning(tmp_path):
     """Sixty-four voices; and of requests that were cancelled or refused nothing stays."""
     ensemble = SpeechServer(ComputeConfig(), 1, texts=Written())
-    ensemble._standing["v"], ensemble._crowds["v"] = Mute(), Refusing()
+    ensemble._standing["v"], ensemble._batchers["v"] = Mute(), Refusing()
 
     def speak(name: str) -> None:
         recording = tmp_path / name
@@ -127,7 +127,7 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     """Ids that the model lacks, no piece at all: whatever a request is, the others go on."""
     server, crowd = SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret"))
-    server._crowds["v"] = crowd  # type: ignore[assignment]
+    server._batchers["v"] = crowd  # type: ignore[assignment]
     server._began["s1"] = server._paused["s1"] = 0.0
     if begins:
         asked = {"id": "s1", "key": "v", "ask": ASK}
@@ -148,10 +148,10 @@ class Ready(Mute):
     def prepare(self) -> None:
         """Nothing."""
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         return {"licence": "free"}
 
-    def crowd(self, count: int, *, beside_another: bool) -> Any:
+    def batcher(self, count: int, *, beside_another: bool) -> Any:
         if self.error is not None:
             raise self.error
         return type("Crowd", (Refusing,), {"count": count - 1, "prepare": lambda _self: None})()
@@ -161,7 +161,7 @@ def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> S
     """A server beside whose one voice another is opened, whose crowd may fail."""
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(error))
     server = SpeechServer(ComputeConfig(), 16, texts=Written())
-    server._standing["v"], server._crowds["v"] = Mute(), Refusing()
+    server._standing["v"], server._batchers["v"] = Mute(), Refusing()
     return server
 
 
@@ -175,7 +175,7 @@ def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go
     server = opened(monkeypatch, torch.OutOfMemoryError("CUDA out of memory. Tried to allocate"))
     said = answer(server)
     assert (said["say"], said["reason_code"]) == ("failed", "out_of_memory")
-    assert list(server._crowds) == ["v"] and list(server.step()) == []
+    assert list(server._batchers) == ["v"] and list(server.step()) == []
 
 
 def test_a_fault_of_the_device_or_of_ours_ends_the_child(monkeypatch):
@@ -185,6 +185,6 @@ def test_a_fault_of_the_device_or_of_ours_ends_the_child(monkeypatch):
         with pytest.raises(type(error)):
             answer(opened(monkeypatch, error))
     server = SpeechServer(ComputeConfig(), 1, texts=Written())
-    server._crowds["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))
+    server._batchers["v"] = Failing(RuntimeError("cuFFT error: CUFFT_INVALID_SIZE"))
     with pytest.raises(RuntimeError, match="cuFFT"):
         list(server._enter({"id": "s1", "key": "v", "ask": ASK}, Mute()))

@@ -108,11 +108,11 @@ def judge(
         loud: `[codes]` or longer: whether each code's sound is loud
             (`xtts.inference.alignment.guarded_piece`); None where the sound is not known.
     """
-    said = np.asarray(codes)
+    code_array = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:
-        return _by_length(said, stopped=stopped, tokens=tokens)
-    known = None if loud is None or len(said) < 2 else np.asarray(loud)[: len(said)]
-    return _by_path(said, alignment, known, stopped=stopped)
+        return _by_length(code_array, stopped=stopped, tokens=tokens)
+    known = None if loud is None or len(code_array) < 2 else np.asarray(loud)[: len(code_array)]
+    return _by_path(code_array, alignment, known, stopped=stopped)
 
 
 def _by_path(
@@ -124,9 +124,9 @@ def _by_path(
     if end is None and stopped and reached and loud is not None and not _loud_at_end(loud):
         end = len(path.wandering)
     # What comes behind the end is judged apart: attention has nothing to follow there.
-    told = len(path.wandering) if end is None else end
-    covered = _covered(path, told)
-    if fault := _inside(path, told):
+    reached_codes = len(path.wandering) if end is None else end
+    covered = _covered(path, reached_codes)
+    if fault := _inside(path, reached_codes):
         return EndingVerdict(*fault, covered)
     if end is None:
         return _before_the_end(path, covered, stopped=stopped)
@@ -167,16 +167,16 @@ def _goes_on(closing: int, end: int, loud: Array | None) -> bool:
     return int(loud[end:].sum()) > MOST_LOUD_CLOSING
 
 
-def _inside(path: Alignment, told: int) -> tuple[Ending, str] | None:
+def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
     """What is wrong before the end of the text was reached, `told` codes."""
-    if (back := _back(path, 0, told)) is not None:
+    if (back := _back(path, 0, reached_codes)) is not None:
         return Ending.REPEATED, f"it went back in the text {_at(back)}"
-    if (lost := _lost(path, 0, told)) is not None:
+    if (lost := _lost(path, 0, reached_codes)) is not None:
         return Ending.STALLED, f"it lost the text {_at(lost)}"
-    at, longest, usual = _longest_stay(path, told)
+    at, longest, usual = _longest_stay(path, reached_codes)
     if longest > max(MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG * usual):
         return Ending.STALLED, f"{longest * CODE_SECONDS:.1f} s on one sound {_at(at)}"
-    if (skipped := _skipped(path, told)) >= FEWEST_SKIPPED:
+    if (skipped := _skipped(path, reached_codes)) >= FEWEST_SKIPPED:
         return Ending.UNFINISHED, f"{skipped} tokens in a row were left out"
     return None
 
@@ -211,13 +211,13 @@ def repeats_at(codes: Sequence[int] | Array) -> int | None:
 
     A held sound and silence repeat as well, with few different codes.
     """
-    said = np.asarray(codes)
-    for lag in range(FEWEST_DIFFERENT, len(said) // 2 + 1):
-        same = said[lag:] == said[:-lag]
+    code_array = np.asarray(codes)
+    for lag in range(FEWEST_DIFFERENT, len(code_array) // 2 + 1):
+        same = code_array[lag:] == code_array[:-lag]
         if np.count_nonzero(same) < max(lag, FEWEST_REPEATED):
             continue
         for start, stop in _runs(same):
-            again = said[lag + start : lag + stop]
+            again = code_array[lag + start : lag + stop]
             different = len(np.unique(again)) >= FEWEST_DIFFERENT
             if stop - start >= max(lag, FEWEST_REPEATED) and different:
                 return int(lag + start)
@@ -249,37 +249,37 @@ def _lost(path: Alignment, start: int, stop: int) -> int | None:
     return next((start + first for first, last in runs if last - first >= FEWEST_LOST), None)
 
 
-def _longest_stay(path: Alignment, told: int) -> tuple[int, int, float]:
+def _longest_stay(path: Alignment, reached_codes: int) -> tuple[int, int, float]:
     """The code at which the longest stay on a token that is said begins, its length, and the
     median of all stays."""
-    places = path.wandering[:told]
+    places = path.wandering[:reached_codes]
     edges = np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1, [len(places)]))
     firsts, lengths = edges[:-1], np.diff(edges)
-    said = path.spoken[places[firsts]] if told else np.zeros(0, bool)
-    if not said.any():
+    is_spoken = path.spoken[places[firsts]] if reached_codes else np.zeros(0, bool)
+    if not is_spoken.any():
         return 0, 0, 0.0
-    firsts, lengths = firsts[said], lengths[said]
+    firsts, lengths = firsts[is_spoken], lengths[is_spoken]
     longest = int(lengths.argmax())
     return int(firsts[longest]), int(lengths[longest]), float(np.median(lengths))
 
 
-def _skipped(path: Alignment, told: int) -> int:
+def _skipped(path: Alignment, reached_codes: int) -> int:
     """The longest row of tokens that are said which `told` codes passed over."""
-    if not told:
+    if not reached_codes:
         return 0
-    reached = int(path.wandering[:told].max())
+    reached = int(path.wandering[:reached_codes].max())
     missing = path.spoken.copy()
-    missing[np.unique(path.wandering[:told])] = False
+    missing[np.unique(path.wandering[:reached_codes])] = False
     missing[reached:] = False
     # Blanks between words do not divide what was left out.
     runs = _runs(missing[path.spoken])
     return max((last - first for first, last in runs), default=0)
 
 
-def _covered(path: Alignment, told: int) -> float:
-    if not told:
+def _covered(path: Alignment, reached_codes: int) -> float:
+    if not reached_codes:
         return 0.0
-    reached = int(path.wandering[:told].max())
+    reached = int(path.wandering[:reached_codes].max())
     return float(path.spoken[: reached + 1].sum() / max(1, path.spoken.sum()))
 
 

@@ -145,7 +145,7 @@ class GuardedPiece:
         self._held: list[Samples] = []
         self._given = 0
         self._loudness = LoudnessLog()
-        self._told: SpokenPiece | None = None
+        self._result: SpokenPiece | None = None
 
     @property
     def heads(self) -> tuple[Head, ...]:
@@ -183,11 +183,11 @@ class GuardedPiece:
         again."""
         if self._guard is None:
             return False
-        said = np.asarray(self._guard.spoken(self.ids), bool)
-        path = None if attention is None else align(attention, said)
+        spoken = np.asarray(self._guard.spoken(self.ids), bool)
+        path = None if attention is None else align(attention, spoken)
         loud = self._loudness.loud_codes(len(latents), self._speed)
         verdict = judge(
-            codes, stopped=stopped, alignment=path, tokens=int(said.sum()), loud=loud
+            codes, stopped=stopped, alignment=path, tokens=int(spoken.sum()), loud=loud
         )  # fmt: skip
         times = None
         if path is not None:
@@ -199,14 +199,14 @@ class GuardedPiece:
         if again and self._whole:
             self.forget_sound()
             return True
-        self._told = self._summary()
-        self._guard.pieces.append(self._told)
+        self._result = self._summary()
+        self._guard.pieces.append(self._result)
         return False
 
     @property
     def cut_off(self) -> bool:
         """Whether sound behind the last word was cut off; known with the verdict."""
-        return self._told is not None and self._told.cut_off
+        return self._result is not None and self._result.cut_off
 
     @property
     def best(self) -> Attempt:
@@ -214,7 +214,7 @@ class GuardedPiece:
         return max(self._attempts, key=lambda attempt: attempt.verdict.rank)
 
     @property
-    def spoken_anew(self) -> bool:
+    def best_was_earlier(self) -> bool:
         """Whether the sound that was pushed last is not that of the best attempt: its `kept`
         latents are to be pushed once more."""
         return bool(self._attempts) and self.best is not self._attempts[-1]
@@ -278,9 +278,9 @@ class LoudnessLog:
             return np.zeros(0, bool)
         levels = 10 * np.log10(np.maximum(powers, 1e-12) / max(powers.max(), 1e-12))
         noise = min(np.quantile(levels, _QUIETEST) + ABOVE_NOISE_DB, -LOUDEST_NOISE_DB)
-        found: Array = levels > max(-under, noise)
-        found[:_CLICK] = found[-_CLICK:] = False
-        return found
+        loud: Array = levels > max(-under, noise)
+        loud[:_CLICK] = loud[-_CLICK:] = False
+        return loud
 
     def loud_codes(self, count: int, speed: float = 1.0) -> Array | None:
         """`[count]`: whether half of each code's sound is loud speech; None where there is no
@@ -292,8 +292,8 @@ class LoudnessLog:
         sums = np.concatenate(([0], np.cumsum(loud)))
         edges = np.minimum(np.round(edges).astype(int), len(loud))
         frames = np.maximum(np.diff(edges), 1)
-        found: Array = np.diff(sums[edges]) >= 0.5 * frames
-        return found
+        loud_half: Array = np.diff(sums[edges]) >= 0.5 * frames
+        return loud_half
 
 
 def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0) -> Array:
@@ -308,11 +308,11 @@ def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0
     Returns:
         As `times`, within them: what is silent all along keeps its times.
     """
-    found = np.array(times, np.float64)
+    trimmed = np.array(times, np.float64)
     frame = FRAME_SECONDS * speed
     edges = np.flatnonzero(np.diff(np.concatenate(([0], np.asarray(spoken, np.int8), [0]))))
     for first, behind in zip(edges[::2], edges[1::2], strict=True):
-        begin, end = found[first, 0], found[behind - 1, 1]
+        begin, end = trimmed[first, 0], trimmed[behind - 1, 1]
         start = int(begin / frame)
         heard = np.flatnonzero(loud[start : int(np.ceil(end / frame))])
         if not len(heard):
@@ -322,8 +322,8 @@ def without_silence(times: Array, spoken: Array, loud: Array, speed: float = 1.0
             sounds_from = begin
         if end - sounds_to < SHORTEST_SILENCE:
             sounds_to = end
-        found[first:behind] = found[first:behind].clip(sounds_from, sounds_to)
-    return found
+        trimmed[first:behind] = trimmed[first:behind].clip(sounds_from, sounds_to)
+    return trimmed
 
 
 def fade_out(waveform: Samples, arrays: ModuleType) -> Samples:

@@ -75,7 +75,7 @@ def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
     does."""
     likely = sorted(spoken[0][0], key=lambda head: -_evenness([rows[head] for rows, _ in spoken]))
     marks = {
-        head: min(following(rows[head], said) for rows, said in spoken)
+        head: min(following(rows[head], positions) for rows, positions in spoken)
         for head in likely[:_LOOKED_AT]
     }
     best = max(marks.values())
@@ -91,11 +91,11 @@ def following(rows: Array, spoken: Sequence[bool]) -> float:
     share of the tokens that the path visits. A head that always looks at one place has the first
     and not the second. Half of it is for looking behind the last word at the end, which is what
     tells an ending."""
-    found = align(rows, spoken)
-    closing = float(rows[-_CLOSING:, found.last_spoken + 1 :].sum(1).mean())
-    visited = np.zeros(len(found.spoken), bool)
-    visited[found.path] = True
-    return found.confidence * float(visited[found.spoken].mean()) * (0.5 + 0.5 * closing)
+    alignment = align(rows, spoken)
+    closing = float(rows[-_CLOSING:, alignment.last_spoken + 1 :].sum(1).mean())
+    visited = np.zeros(len(alignment.spoken), bool)
+    visited[alignment.path] = True
+    return alignment.confidence * float(visited[alignment.spoken].mean()) * (0.5 + 0.5 * closing)
 
 
 def kept_or_measured(
@@ -103,8 +103,8 @@ def kept_or_measured(
 ) -> tuple[Head, ...]:
     """The heads that a file tells of, or that are measured and written there. path: None keeps
     nothing; a file that cannot be written costs time only."""
-    if path is not None and (found := _read(path)) is not None:
-        return found
+    if path is not None and (kept := _read(path)) is not None:
+        return kept
     heads = measure()
     if path is not None:
         try:

@@ -49,14 +49,14 @@ class Alignment:
     @property
     def last_spoken(self) -> int:
         """The position of the last token that is said; -1 where none is."""
-        found = np.flatnonzero(self.spoken)
-        return int(found[-1]) if len(found) else -1
+        positions = np.flatnonzero(self.spoken)
+        return int(positions[-1]) if len(positions) else -1
 
     @property
     def end(self) -> int | None:
         """The first code behind the last token that is said; None where the path ends before."""
-        found = np.flatnonzero(self.wandering > self.last_spoken)
-        return int(found[0]) if len(found) else None
+        codes = np.flatnonzero(self.wandering > self.last_spoken)
+        return int(codes[0]) if len(codes) else None
 
     def times(self) -> Array:
         """`[positions, 2]`: the code with which each position begins and the one before which it
@@ -79,8 +79,8 @@ def attention(queries: Array, keys: Array) -> Array:
     """
     scores = np.einsum("rhw,hpw->hrp", queries, keys, optimize=True) * keys.shape[-1] ** -0.5
     scores = np.exp(scores - scores.max(-1, keepdims=True))
-    found: Array = (scores / scores.sum(-1, keepdims=True)).mean(0)
-    return found
+    weights: Array = (scores / scores.sum(-1, keepdims=True)).mean(0)
+    return weights
 
 
 def align(rows: Array, spoken: Sequence[bool] | Array) -> Alignment:
@@ -90,11 +90,11 @@ def align(rows: Array, spoken: Sequence[bool] | Array) -> Alignment:
         rows: One a code, each sums to 1 (`attention`).
         spoken: `[positions]`: which of them are said.
     """
-    said = np.asarray(spoken, bool)
-    wandering = _best_path(rows, said, JUMP)
+    spoken_positions = np.asarray(spoken, bool)
+    wandering = _best_path(rows, spoken_positions, JUMP)
     went_back = bool((np.diff(wandering) < 0).any())
-    path = _best_path(rows, said, np.inf) if went_back else wandering
-    return Alignment(path, wandering, near(rows, wandering), said)
+    path = _best_path(rows, spoken_positions, np.inf) if went_back else wandering
+    return Alignment(path, wandering, near(rows, wandering), spoken_positions)
 
 
 def near(rows: Array, path: Array) -> Array:
@@ -102,8 +102,8 @@ def near(rows: Array, path: Array) -> Array:
     beside it."""
     padded = np.pad(rows, ((0, 0), (1, 1)))
     codes = np.arange(len(rows))
-    found: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))
-    return found
+    shares: Array = sum(padded[codes, path + beside] for beside in (0, 1, 2))
+    return shares
 
 
 def _best_path(rows: Array, spoken: Array, jump: float) -> Array:

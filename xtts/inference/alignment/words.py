@@ -55,7 +55,7 @@ class SpokenWords:
             self.known = False
         if not self.known or spoken.times is None:
             return []
-        found = [self._held] if self._held else []
+        words = [self._held] if self._held else []
         # What was not reached, or was cut off, is over when the sound is.
         over = max(began, self._seconds - piece.after)
         for word in piece.words:
@@ -63,12 +63,12 @@ class SpokenWords:
             end = min(began + float(spoken.times[word.last, 1]) / self._speed, over)
             start = max(start, self._last)
             self._last = end = max(start, end)
-            if word.text or not found:
-                found.append(TimedWord(word.text, round(start, 3), round(end, 3)))
+            if word.text or not words:
+                words.append(TimedWord(word.text, round(start, 3), round(end, 3)))
             else:
-                found[-1] = TimedWord(found[-1].word, found[-1].start_time, round(end, 3))
-        self._held = found.pop() if found and self._continues else None
-        return found
+                words[-1] = TimedWord(words[-1].word, words[-1].start_time, round(end, 3))
+        self._held = words.pop() if words and self._continues else None
+        return words
 
     @property
     def _continues(self) -> bool:
@@ -87,11 +87,11 @@ def words_of_speech(
         spoken: What became of each.
         speed: As it was spoken.
     """
-    words, found = SpokenWords(pieces, speed), list[TimedWord]()
-    for piece, said in zip(pieces, spoken, strict=True):
-        words.sounded(piece.before + said.seconds + piece.after)
-        found += words.ended(said)
-    return found if words.known and spoken else None
+    words, timed = SpokenWords(pieces, speed), list[TimedWord]()
+    for piece, one in zip(pieces, spoken, strict=True):
+        words.sounded(piece.before + one.seconds + piece.after)
+        timed += words.ended(one)
+    return timed if words.known and spoken else None
 
 
 def written(words: Sequence[TimedWord], form: str) -> str:

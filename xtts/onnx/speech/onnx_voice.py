@@ -44,9 +44,9 @@ class LoadedOnnxVoice(LoadedVoice):
     latents_folder: Path | None = None
     guarded: bool = True
 
-    def told(self) -> dict[str, Any]:
+    def summary(self) -> dict[str, Any]:
         """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
-        return {**super().told(), "placed": self.model.status.as_dict()}
+        return {**super().summary(), "placed": self.model.status.as_dict()}
 
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> OnnxBackend:
         """As in `LoadedVoice`."""
@@ -107,7 +107,7 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
         folder,
         model.voice.licence,
         model.status.message,
-        files.asked_reference,
+        files.other_reference,
         latents,
         where.latents_folder,
         where.guard,

@@ -128,8 +128,8 @@ def test_every_operation_runs_and_equals_itself(checked):
         ("cuFFT could not plan over an empty tensor: CUFFT_INVALID_SIZE", "build", "empty tensor"),
         ("710", "sticky", "fft failed"),
         ("memory", "transient", "out of memory"),
-        ("wrong", "degraded", "fft is off by 1.0e-01 (512/160, 6 s); allowed is 1e-05."),
-        ("flaky", "degraded", "gives other numbers the second time, off by 1.0e-01"),
+        ("wrong", "degraded", "CPU's result by 1.0e-01 (512/160, 6 s); allowed is 1e-05."),
+        ("flaky", "degraded", "its own first run by 1.0e-01"),
         ("nan", "degraded", "a non-finite value"),
     ],
 )  # fmt: skip
@@ -222,16 +222,16 @@ def test_the_child_has_no_stdin_and_a_group_of_its_own_and_asks_nvml(tmp_path):
     ("code", "hung", "last", "outcome", "words"),
     [
         (-11, False, "", Outcome.CRASH, "ended in fft by SIGSEGV"),
-        (-6, False, "terminate called", Outcome.CRASH, "SIGABRT. It said last: terminate called"),
+        (-6, False, "terminate called", Outcome.CRASH, "SIGABRT. Its last line: terminate called"),
         (-9, False, "", Outcome.TRANSIENT, "memory runs out"),
         (None, True, "", Outcome.HANG, "hung in fft"),
         (1, False, "ImportError: libcudart.so.13: none", Outcome.COULD_NOT_RUN, "cudart"),
         (1, False, "ImportError: libcufft.so.12: cannot open", Outcome.BUILD, "libcufft"),
         (1, False, "RuntimeError: The NVIDIA driver on your system is too old", Outcome.DRIVER,
          "too old"),
-        (0, False, "", Outcome.COULD_NOT_RUN, "did not come to its end"),
+        (0, False, "", Outcome.COULD_NOT_RUN, "did not finish"),
         (-40, False, "", Outcome.CRASH, "signal 40"),
-        (3, False, "noise\nthe last words\n\n", Outcome.COULD_NOT_RUN, "last: the last words"),
+        (3, False, "noise\nthe last words\n\n", Outcome.COULD_NOT_RUN, "line: the last words"),
     ],
 )  # fmt: skip
 def test_what_an_end_means(code, hung, last, outcome, words):
@@ -275,7 +275,7 @@ def test_nonsense_from_a_child_is_a_verdict(tmp_path):
     code = 'print(\'{"event": "device", "capability": 3}\')'
     child = ProbeChild(command=(sys.executable, "-c", code))
     (gpu,) = probe(cache=tmp_path / "gpus.json", child=child)
-    assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be understood" in gpu.verdict
+    assert gpu.outcome is Outcome.COULD_NOT_RUN and "cannot be parsed" in gpu.verdict
 
 
 # --- what is tried when a check fails
@@ -299,7 +299,7 @@ def test_cudnn_is_switched_off_where_it_may_be_the_fault(tmp_path):
     assert [(one.name, one.ok) for one in gpu.variants] == [
         (CLEAN_LIBRARY_PATH, False), (CUDNN_OFF, True),
     ]  # fmt: skip
-    assert gpu.without_cudnn == {"convolution"} and "Without cuDNN it passes" in gpu.verdict
+    assert gpu.without_cudnn == {"convolution"} and "without cuDNN" in gpu.verdict
     assert gpu.variants[0].reason == "convolution failed." and gpu.variants[0].advice == ""
 
 

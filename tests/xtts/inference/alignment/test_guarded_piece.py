@@ -82,7 +82,7 @@ def test_when_nothing_helps_the_best_is_kept_and_told():
     assert piece.next_seed == 5 + RETRY_SEED_STRIDE
     assert judged(piece, said(1, 2, 3)) and piece.next_seed == 5 + 2 * RETRY_SEED_STRIDE
     assert not judged(piece, said(1, 2, 3, 5))
-    assert piece.spoken_anew and len(piece.best.codes) == 13
+    assert piece.best_was_earlier and len(piece.best.codes) == 13
     assert (guard.pieces[0].ending, guard.pieces[0].faulty) == (Ending.UNFINISHED, True)
     assert "of the text" in guard.pieces[0].reason
 

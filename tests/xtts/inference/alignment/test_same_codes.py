@@ -88,7 +88,7 @@ def streamed(voice: LoadedVoice) -> SpokenPiece:
 
 def eight_at_once(voice: LoadedVoice) -> list[SpokenPiece]:
     asked = {str(number): SynthesisRequest(TEXT, "en", seed=number) for number in range(8)}
-    return [said.pieces[0] for said in said_in(voice.crowd(8), voice.own, asked) if said.done]
+    return [said.pieces[0] for said in said_in(voice.batcher(8), voice.own, asked) if said.done]
 
 
 def test_every_backend_says_the_same_of_the_same_codes(torchs, exported, good, force):
@@ -117,7 +117,7 @@ def sounds(voice: LoadedVoice, *, guarded: bool, speed: float) -> dict[str, np.n
         f"among others {number}": replace(ask, seed=number, whole=number % 2 == 0)
         for number in range(4)
     }
-    return found | sounds_of(voice.crowd(4), voice.own, asked)
+    return found | sounds_of(voice.batcher(4), voice.own, asked)
 
 
 @pytest.mark.parametrize("kind", ["torch", "fp32", "int8"])
