@@ -174,3 +174,12 @@ def test_placeholders_are_seen():
              "On a CPU with AMX.", "```\nTODO\n```"]  # fmt: skip
     assert [line for line in seen if holes(table + line, whole=True) != [line]] == []
     assert [line for line in plain if holes(table + line, whole=True)] == []
+
+
+def test_the_newest_version_of_the_changelog_is_the_projects():
+    changelog = text_of("CHANGELOG.md")
+    assert "## [Unreleased]" in changelog
+    newest = re.findall(r"^## \[(\d+\.\d+\.\d+)\] - \d{4}-\d\d-\d\d$", changelog, re.M)[0]
+    assert f'version = "{newest}"' in text_of("pyproject.toml")
+    parts = set(re.findall(r"^### (.+)$", changelog, re.M))
+    assert parts <= {"Added", "Changed", "Deprecated", "Removed", "Fixed", "Security"}

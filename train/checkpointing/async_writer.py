@@ -122,8 +122,8 @@ class PinnedStaging:
             device = tensor.device
             return buffer.copy_(tensor.detach(), non_blocking=True)
 
-        found = _mapped(state, copy)
-        return found, (lambda: None) if device is None else end_of_copies(device)
+        copies = _mapped(state, copy)
+        return copies, (lambda: None) if device is None else end_of_copies(device)
 
     def _buffer(self, path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor | None:
         kept = self._buffers.get(path)
@@ -137,7 +137,10 @@ class PinnedStaging:
         except (RuntimeError, torch.AcceleratorError) as error:
             # What is pinned already stays in use; the rest takes its time.
             self._room = 0
-            log.warning("Saving without pinned memory, more slowly: %s", str(error).split("\n")[0])
+            log.warning(
+                "Checkpoints are saved without pinned memory, which is slower: %s",
+                str(error).split("\n")[0],
+            )
             return None
         return self._buffers[path]
 

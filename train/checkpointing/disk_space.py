@@ -137,14 +137,14 @@ def warnings_of(disks: Sequence[Disk]) -> list[str]:
         if disk.free < disk.first:
             listed = ", ".join(f"{p.name} {size_words(p.first)}" for p in disk.parts if p.first)
             raise DiskFull(
-                f"No space for the first epoch: {disk.first:,} bytes needed, {disk.free:,} free in "
-                f"{disk.folder} ({listed}). Nothing was trained. Free space, or "
-                "name another folder, and give the same command again."
+                f"No space for the first epoch: {disk.first:,} bytes are needed, {disk.free:,} are "
+                f"free in {disk.folder} ({listed}). Nothing was trained. Free space, or use "
+                "another folder, and run the same command again."
             )
     return [
         f"The whole run will not fit into {disk.folder}: {size_words(disk.needed)} needed, "
-        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full, and "
-        "go on when there is space. Lower KEEP_CHECKPOINTS, or free space."
+        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full. "
+        "Lower KEEP_CHECKPOINTS, or free space. The same command resumes it."
         for disk in disks
         if disk.free < disk.needed
     ]
@@ -162,10 +162,10 @@ def summary(disk: Disk) -> str:
     return f"Disk: up to {size_words(disk.needed)} more in {disk.folder} ({listed}); {free} free."
 
 
-def by_disk(found: Sequence[Part]) -> list[Disk]:
+def by_disk(every: Sequence[Part]) -> list[Disk]:
     """The parts by the file systems that they go to."""
     grouped: dict[int, list[Part]] = {}
-    for part in found:
+    for part in every:
         grouped.setdefault(_there(part.folder).stat().st_dev, []).append(part)
     disks = []
     for ours in grouped.values():

@@ -65,8 +65,8 @@ def to_prune(
 
 def drop_corrupt(run: RunFolder) -> None:
     """Removes what was set aside as `<name>.corrupt`, but for the newest files."""
-    found = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
-    oldest_first = sorted(found, key=lambda path: path.stat().st_mtime_ns)
+    corrupt = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
+    oldest_first = sorted(corrupt, key=lambda path: path.stat().st_mtime_ns)
     remove(run, oldest_first[:-KEPT_CORRUPT_FILES])
 
 
@@ -80,7 +80,7 @@ def remove(run: RunFolder, paths: Iterable[Path]) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            log.warning("%s could not be removed (%s); it stays.", path, error.strerror)
+            log.warning("%s could not be removed (%s). It stays.", path, error.strerror)
             break
     if paths:
         sync_folder(run.checkpoints)

@@ -17,12 +17,14 @@ from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG,
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
 from train.cutting.steps import HeardJournal, Steps
+from train.progress import clock
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
 _MOST_SENTENCES = 20
 _MOST_RECORDINGS = 5
+_MOST_PARTS = 5
 _LONGEST_NAME = 60
 _LITTLE_SHARE = 0.5
 _REMEDIES = {
@@ -156,15 +158,35 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
 
 def _told(result: CutResult) -> str:
     """A line for each recording; of many, for the first ones and for all together."""
-    found = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
-    rows = found[:_MOST_RECORDINGS]
-    if len(found) > len(rows):
-        rows.append((f"All {len(found):,} together", summed([row for _, row in found])))
+    totals = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
+    rows = totals[:_MOST_RECORDINGS]
+    if len(totals) > len(rows):
+        rows.append((f"All {len(totals):,} together", summed([row for _, row in totals])))
     lines = []
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
-    return "\n".join(lines)
+    return "\n".join(lines + _without_pause(result))
+
+
+def _without_pause(result: CutResult) -> list[str]:
+    """A line for each of the longest parts without a pause."""
+    parts = [
+        (
+            (row.last - row.first) / one.recording.rate,
+            row.first / one.recording.rate,
+            one.recording.name,
+        )
+        for one in result.recordings
+        for row in one.rows
+        if row.reason == TOO_LONG
+    ]
+    lines = [
+        f"{name}: no pause from {clock(start)} to {clock(start + seconds)} ({seconds:.1f} s)."
+        for seconds, start, name in sorted(parts, reverse=True)[:_MOST_PARTS]
+    ]
+    more = len(parts) - len(lines)
+    return [*lines, f"{more} more parts have no pause."] if more else lines
 
 
 def little_kept(totals: Sequence[dict[str, float]]) -> str:
@@ -189,19 +211,19 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
 
 def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
     """Seconds by reason of all recordings together, most first."""
-    found = Counter[str]()
+    total = Counter[str]()
     for one in totals:
-        found.update(one)
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        total.update(one)
+    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _names(recordings: Sequence[Path]) -> list[str]:
     """A name for each, without what file names or rows may not hold; twins are numbered."""
-    found = list[str]()
+    names = list[str]()
     for path in recordings:
         plain = re.sub(r"[^\w-]+", "-", path.stem).strip("-")[:_LONGEST_NAME] or "recording"
         name, number = plain, 2
-        while name in found:
+        while name in names:
             name, number = f"{plain}-{number}", number + 1
-        found.append(name)
-    return found
+        names.append(name)
+    return names

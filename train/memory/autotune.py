@@ -93,7 +93,7 @@ def _tried_or_remembered(
          settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
     )  # fmt: skip
     if known := memory.get(key):
-        return float(known), f"as it was tried on {name} before"
+        return float(known), f"as measured on {name} before"
     # What is free, and what this process holds of the card already.
     room = torch.cuda.mem_get_info(learner.device)[0] + torch.cuda.memory_reserved(learner.device)
     most = max(1, int(wanted // longest))
@@ -124,8 +124,8 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         learner.weighted_loss(losses).backward()
         learner.optimizer.zero_grad(set_to_none=True)
     except Exception as error:
-        found = cuda_errors.classify(error)
-        if found is None or not found.transient:
+        fault = cuda_errors.classify(error)
+        if fault is None or not fault.transient:
             raise
     else:
         numbers = sum(weight.numel() for weight in learner.weights.trainable)
@@ -155,7 +155,7 @@ def largest_fitting(
         return wanted, f"{size_words(peak)} of {size_words(allowed)} taken"
     one = peak_bytes(1)
     if one is None or one > allowed or wanted == 1:
-        return 1, f"not even the longest clip fits into {size_words(allowed)} with head-room"
+        return 1, f"even the longest clip does not fit into {size_words(allowed)} with head-room"
     two = peak_bytes(2) if wanted > 2 else None
     if two is None or two <= one:
         clips = max(1, wanted // 2)

@@ -202,7 +202,7 @@ class World:
             "voice_reason": "the newest epoch", "state": self.state, "ready": True,
             "voice": f"epoch {self.served['epoch']}" if self.served else "demo",
             "queue": {"waiting": 0, "slots": 4, "speaking": 0}, "licence": "MIT",
-            "version": "0.1.0", "languages": self.languages,
+            "version": "0.2.0", "languages": self.languages,
             "formats": self.formats,
         }  # fmt: skip
 

@@ -145,7 +145,9 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, ref
         sampler.reference = refused
         heard.speak(*range(4, 9))
         assert sampler.worker.pid is None
-    (end,) = [record for record in caplog.messages if record.startswith("Sampling ends")]
+    (end,) = [
+        record for record in caplog.messages if record.startswith("This run speaks no more samples")
+    ]
     assert "The reference is silent." in end
     assert "3 samples in a row failed" in heard.sidecar(8)["reason"]
     assert [told.mode for told in heard.told].count("skipped") == 7
@@ -406,11 +408,11 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     with pytest.raises(RunError, match=r"has no epoch 3.*There are: 1, 2"):
         listening.run(settings, epoch=3)
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
-    with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken"):
+    with pytest.raises(RunError, match=r"Epoch 3 cannot speak"):
         listening.run(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
         listening.run(replace(settings, sample_device="off"), epoch=2)
-    with pytest.raises(RunError, match="could not be spoken") as refused:
+    with pytest.raises(RunError, match="could not speak") as refused:
         listening.run(replace(settings, sample_text="9" * 307), epoch=2)
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
 
