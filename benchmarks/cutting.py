@@ -118,7 +118,7 @@ def measure(known: KnownRecording, voice: str, folder: Path, by: str) -> dict[st
         cuts_in_words: Starts and ends of clips inside a phone of the speaker; cuts: all of them.
         character_errors: Of the transcripts against what is said in the clips, per character.
         named: Sentences of the text that are not said; named_wrongly: others.
-        cpu_seconds, peak_bytes: Of the process that cuts.
+        cpu_seconds, peak_bytes: Of the process that cuts; cpu_share: over the recording's length.
     """
     recording, text, to = (folder / f"{voice}{end}" for end in (".wav", ".txt", ""))
     soundfile.write(recording, known.samples, RATE, subtype="PCM_16")
@@ -140,6 +140,7 @@ def measure(known: KnownRecording, voice: str, folder: Path, by: str) -> dict[st
         "named": sum(line in UNSAID for line in told),
         "named_wrongly": sum(line not in UNSAID for line in told),
         "cpu_seconds": cpu_seconds,
+        "cpu_share": cpu_seconds / (len(known.samples) / RATE),
         "peak_bytes": peak,
     }
 

@@ -88,6 +88,23 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"how": how, "precision": precision, "modes": found}
 
 
+def to_record(found: dict[str, Any]) -> dict[str, Any]:
+    """Bytes in units that a page shows."""
+    if "modes" not in found:
+        sizes = {"peak_gb": found["peak_pss_bytes"], "trainer_gb": found["trainer_pss_bytes"]}
+        rest = {name: found[name] for name in ("samples", "seconds")}
+        return {name: round(size / 1e9, 2) for name, size in sizes.items()} | rest
+    modes = {
+        row["settings"]: {
+            "learning_millions": round(row["learning"] / 1e6, 1),
+            "peak_gb": round(row["peak_bytes"] / 1e9, 2),
+            "card_gb": round(row["card_bytes"] / 1e9, 2),
+        }
+        for row in found["modes"]
+    }
+    return {"how": found["how"], "precision": found["precision"], "modes": modes}
+
+
 def exit_code(found: dict[str, Any]) -> int:
     """The run's, where there was one."""
     return int(found.get("exit_code", 0))

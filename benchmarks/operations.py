@@ -97,6 +97,14 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
     return {name: asdict(one) for name, one in measured().items()}
 
 
+def to_record(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    """The most frequent operations of a row in one cell."""
+    return {
+        name: row | {"most": ", ".join(f"{one} {often:g}" for one, often in row["most"].items())}
+        for name, row in found.items()
+    }
+
+
 def measured() -> dict[str, Counts]:
     """Every count at XTTS-v2's depth."""
     found = {"training step, full": at_full_depth(training_step)}

@@ -41,7 +41,7 @@ _SPREADS = ({"mean", "spread"}, {"median", "least", "most"}, {"value", "least", 
 _UNITS = {"seconds": "s", "gb": "GB", "mb": "MB", "ms": "ms", "db": "dB", "percent": "%"}
 # Characters of a command in the table of goals.
 _SHORT = 44
-_MARK = re.compile(r"<!-- figure: (\S+)( %)? -->([^<]*)<!-- /figure -->")
+_MARK = re.compile(r"<!-- figure: ([^<>]+?)( %)? -->([^<]*)<!-- /figure -->")
 
 
 # ---- the page ----

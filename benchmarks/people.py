@@ -75,6 +75,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {"figures": found, "rows": [asdict(row) for row in rows]}
 
 
+def to_record(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the rows."""
+    return {"figures": found["figures"]}
+
+
 def report(found: Mapping[str, Any]) -> str:
     """Without the rows."""
     return tables.text(found["figures"])

@@ -160,6 +160,10 @@ def test_a_wrong_figure_is_corrected_and_an_unknown_one_refused():
     mark = "<!-- figure: voice.awb.source{} -->{}<!-- /figure -->"
     assert page.filled(mark.format("", "0.10"), results) == mark.format("", "0.11")
     assert page.filled(mark.format(" %", "12"), results) == mark.format(" %", "11")
+    spaced = {"a": RESULTS["voice"].model_copy(update={"figures": {"a step, full": 1936.0}})}
+    assert "-->1936<" in page.filled(
+        mark.format("", "1").replace("voice.awb.source", "a.a step, full"), spaced
+    )
     assert page.filled("None is quoted.", results) == "None is quoted."
     for path in ("voice.awb.sources", "voices.awb.source", "voice.awb"):
         with pytest.raises(ResultError, match=re.escape(path)):
