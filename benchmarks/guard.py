@@ -63,6 +63,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     return {part: measures[part]() for part in arguments.part or PARTS}
 
 
+def to_record(found: dict[str, Any]) -> dict[str, Any]:
+    """One part by itself without its name."""
+    return dict(next(iter(found.values()))) if len(found) == 1 else found
+
+
 def heads(voice: LoadedVoice) -> dict[str, Any]:
     """How well the best heads follow the text, and which config.json names."""
     spoken = [spoken_by(voice.backend(), own_voice(voice), text) for text in TEXTS]
