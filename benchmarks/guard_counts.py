@@ -1,7 +1,6 @@
-"""What the guard finds among many utterances: faults made by patched logits, and false alarms on
-utterances without one.
+"""Counts of what the guard finds: faults made by patched logits, and false alarms without one.
 
-Each text is one line of JSON, so that a count of an hour goes on where it was stopped.
+Each text is one line of JSON, so that a count that takes an hour can be continued.
 """
 
 import json
