@@ -25,26 +25,29 @@ def run(
     show_text: bool = False,
     with_likelihood: bool = True,
 ) -> int:
-    """Prints the refused and the suspect clips and the totals; 0 when something is left to learn
-    from.
+    """Prints the refused and the suspect clips and the totals. Returns 0 if clips are left.
 
-    verify: reads every record of the feature cache against its hash, 2 when one is damaged.
-    repair: computes damaged records again. show_text: prints how the transcripts are read.
-    with_likelihood: asks the base model of each clip, which takes the longest.
+    Args:
+        verify: compares every record of the feature cache with its hash; 2 if one is damaged.
+        repair: computes damaged records again.
+        show_text: prints how the transcripts are read.
+        with_likelihood: computes each clip's likelihood under the base, the slowest check.
     """
     from train.setup import build_context
 
-    # All clips are looked at once, here: none is left out before the table.
+    # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
     if show_text:
         _show_texts(context)
     log.info(context.data.report())
     if repair:
         features_on = selection.choose_feature_device(context.machine, context.device.value)
-        mended = features.repair(
+        repaired = features.repair(
             context.data, context.base, context.config, settings.cache_dir, features_on
         )
-        log.info("Features: %d damaged records computed again. %s", len(mended), _named(mended))
+        log.info(
+            "Features: %d damaged records were computed again. %s", len(repaired), _named(repaired)
+        )
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     else:
@@ -62,7 +65,7 @@ def _show_texts(context: RunContext) -> None:
             same += 1
         else:
             log.info("%s\n  written: %s\n  read:    %s", clip.name, clip.text, words)
-    log.info("%d of %d clips are read as they are written.", same, len(context.data.clips))
+    log.info("%d of %d clips are read exactly as written.", same, len(context.data.clips))
 
 
 def _verified(data: Dataset, folder: Path) -> int:
@@ -70,11 +73,11 @@ def _verified(data: Dataset, folder: Path) -> int:
     missing, damaged = cache.missing(), cache.damaged()
     whole = len(data.clips) - len(missing) - len(damaged)
     log.info(
-        "Features: %d records are whole, %d are not there and will be computed at the next start, "
+        "Features: %d records are intact, %d are missing and will be computed at the next start, "
         "%d are damaged.", whole, len(missing), len(damaged),
     )  # fmt: skip
     if damaged:
-        log.info("Damaged: %s. Mend them with: python -m train check --repair", _named(damaged))
+        log.info("Damaged: %s. Repair them with: python -m train check --repair", _named(damaged))
     return 2 if damaged else 0
 
 

@@ -57,8 +57,8 @@ def batch_seconds(
     """
     if kept is not None:
         ignored = setting is not None and setting != kept
-        note = f"; BATCH_SECONDS={setting:g} would need a new run" if ignored else ""
-        return kept, f"as this run began{note}"
+        note = f"; BATCH_SECONDS={setting:g} needs a new run" if ignored else ""
+        return kept, f"as at the start of this run{note}"
     largest = LARGEST_BATCH_SECONDS[device.split(":")[0]]
     fair = min(total_seconds / WANTED_STEPS, largest)
     why = f"about {WANTED_STEPS} steps an epoch, at most {largest:g} s"

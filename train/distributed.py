@@ -177,8 +177,8 @@ def joined(world: World, device: str) -> Iterator[None]:
         )  # fmt: skip
     except (RuntimeError, ValueError) as error:
         raise SotaqueError(
-            f"The {world.size} processes of this run did not find each other ({error}). "
-            "Do all of them reach MASTER_ADDR and MASTER_PORT?"
+            f"The {world.size} processes of this run could not connect to each other ({error}). "
+            "Check that all of them reach MASTER_ADDR and MASTER_PORT."
         ) from error
     try:
         yield

@@ -52,13 +52,14 @@ class EarlyStopping:
             best, newer = self.judged
             what = f"epoch {best}" if best else "the base"
             return (
-                f"By the evaluation nothing since {what} has been better: ending after epoch "
-                f"{newer[-1]} (EARLY_STOPPING={self.epochs}). A higher one, or off, goes on."
+                f"The evaluation found nothing better since {what}. The run ends after epoch "
+                f"{newer[-1]} (EARLY_STOPPING={self.epochs}). Raise EARLY_STOPPING, or set it to "
+                "off, to continue."
             )
         return (
-            f"No epoch since {self.best_epoch} (audio loss {self.best_loss:.3f}) has been better: "
-            f"ending after epoch {self.newest_epoch} (EARLY_STOPPING={self.epochs}). The best one "
-            "is kept; a higher EARLY_STOPPING, or off, goes on."
+            f"No epoch since {self.best_epoch} (audio loss {self.best_loss:.3f}) was better. "
+            f"The run ends after epoch {self.newest_epoch} (EARLY_STOPPING={self.epochs}). The "
+            "best one is kept. Raise EARLY_STOPPING, or set it to off, to continue."
         )
 
     def state(self) -> dict[str, Any]:

@@ -67,7 +67,7 @@ def run(
     mark = "bundle.json" if onnx is None else ONNX_NAME
     if (to / mark).is_file() and not force:
         raise SotaqueError(
-            f"--to {to} holds an exported voice already, and is left as it is. Name another "
+            f"--to {to} already holds an exported voice, which stays as it is. Name another "
             "folder, or add --force to replace it."
         )
     if onnx is None:

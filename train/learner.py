@@ -292,8 +292,8 @@ class NonFiniteTally:
         if self.non_finite_in_a_row >= MAX_NON_FINITE_IN_A_ROW:
             raise NonFiniteError(
                 f"The loss was not finite in {self.non_finite_in_a_row} steps in a row, up to step "
-                f"{step}; nothing of them was saved. Lower LEARNING_RATE (it is "
-                f"{learning_rate:g}), or set PRECISION=fp32; the log names the clips."
+                f"{step}. They changed no weights. Lower LEARNING_RATE (it is "
+                f"{learning_rate:g}), or set PRECISION=fp32. The log names the clips."
             )
 
     def judge_scale(self, scale: float, step: int) -> None:

@@ -54,7 +54,7 @@ def can_compile(device: str) -> bool:
     if any(map(shutil.which, names.split())):
         return True
     log.warning(
-        "COMPILE=on needs a compiler, and there is none (%s): this run goes on without. Install "
+        "COMPILE=on needs a compiler, and none was found (%s). This run does not compile. Install "
         "g++, or set COMPILE=off.", ", ".join(names.split()),
     )  # fmt: skip
     return False

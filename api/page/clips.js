@@ -1,4 +1,4 @@
-// The clips of a dataset: seen, heard, corrected, dropped; a page of them at a time.
+// The clips of a dataset, a page at a time: play, correct, drop.
 
 import { find, isNew, make, say, sends, smallButton, tried } from "./elements.js";
 import { bytes, datasetPath, read, send } from "./server.js";
@@ -14,7 +14,7 @@ export class ClipList {
   #total = 0;
   #hearing = {};
 
-  /** changed: called when a clip was corrected or dropped. */
+  /** changed(): called after a clip is corrected or dropped. */
   constructor(changed) {
     this.changed = changed;
     find("clip-order").addEventListener("change", () => this.#turn(0));
@@ -22,9 +22,9 @@ export class ClipList {
     find("clips-after").addEventListener("click", () => this.#turn(this.#offset + PAGE));
   }
 
-  /** dataset: as /v1/datasets tells it. Asks for clips where the dataset, or its cut, is another. */
+  /** dataset: from /v1/datasets. Requests clips only if the dataset or its cut has changed. */
   async show(dataset) {
-    if (!isNew(this, "told", [dataset?.id, dataset?.cut.ended, dataset?.clips.total])) return;
+    if (!isNew(this, "shown", [dataset?.id, dataset?.cut.ended, dataset?.clips.total])) return;
     const same = dataset?.id === this.#dataset;
     this.#dataset = dataset?.id ?? null;
     find("clips").hidden = !dataset?.clips.total;
@@ -47,23 +47,22 @@ export class ClipList {
   #draw(clips) {
     this.#hearing.source?.stop();
     find("clip-list").replaceChildren(...clips.map((clip) => this.#item(clip)));
-    // The louder, the higher.
     for (const canvas of find("clip-list").querySelectorAll("canvas")) {
       drawWave(canvas, JSON.parse(canvas.dataset.levels).map((level) => (level - QUIETEST_DB) / -QUIETEST_DB), devicePixelRatio);
     }
     const last = Math.min(this.#offset + PAGE, this.#total);
-    say(find("clips-told"), `${this.#offset + 1} to ${last} of ${this.#total}`);
+    say(find("clips-info"), `${this.#offset + 1} to ${last} of ${this.#total}`);
     find("clips-before").disabled = this.#offset === 0;
     find("clips-after").disabled = last >= this.#total;
   }
 
   #item(clip) {
     const canvas = make("canvas", { role: "img", "aria-label": `Waveform of ${clip.name}`, "data-levels": JSON.stringify(clip.levels) });
-    const text = make("textarea", { rows: 2, maxlength: 1000, "aria-label": `What ${clip.name} says`, placeholder: "What is said here" });
+    const text = make("textarea", { rows: 2, maxlength: 1000, "aria-label": `Transcript of ${clip.name}`, placeholder: "Transcript of this clip" });
     const state = make("span", { class: "quiet", role: "status" });
     const about = [`at ${clock(clip.start)}`, `${figure(clip.seconds, 1)} s`, clip.why].filter(Boolean).join(", ");
-    const [drop, undo] = ["Drop", "As it was cut"].map((label) => smallButton(label));
-    const hear = plays(smallButton("Hear", { beside: clip.name }), async () => decoded(await bytes(clip.sound)), { of: clip.name, fault: "clips-fault", group: this.#hearing });
+    const [drop, undo] = ["Drop", "Undo correction"].map((label) => smallButton(label));
+    const hear = plays(smallButton("Play", { beside: clip.name }), async () => decoded(await bytes(clip.sound)), { of: clip.name, fault: "clips-fault", group: this.#hearing });
     const item = make("li", { "data-clip": clip.name },
       make("div", { class: "clip-sound" }, canvas, hear),
       make("div", { class: "clip-text" }, make("p", { class: "quiet" }, make("span", { class: "name", text: clip.name }), make("span", { text: ` ${about}` })),
@@ -72,11 +71,11 @@ export class ClipList {
       clip = now;
       text.value = now.text;
       item.classList.toggle("dropped", now.dropped);
-      say(drop, now.dropped ? "Take it in again" : "Drop");
+      say(drop, now.dropped ? "Restore" : "Drop");
       drop.setAttribute("aria-label", `${drop.textContent}: ${now.name}`);
       undo.hidden = !now.corrected;
       undo.setAttribute("aria-label", `${undo.textContent}: ${now.name}`);
-      say(state, now.dropped ? "Left out of training." : now.text ? (now.corrected ? "Corrected." : "") : "Left out of training until it has a text.");
+      say(state, now.dropped ? "Not used for training." : now.text ? (now.corrected ? "Corrected." : "") : "Not used for training until it has a transcript.");
     };
     const change = (what, sentence) => tried("clips-fault", async () => {
       show(await send("PATCH", `${datasetPath(this.#dataset)}/clips/${encodeURIComponent(clip.name)}`, { ...what, sha256: clip.sha256 }));
@@ -84,11 +83,11 @@ export class ClipList {
     }, sentence);
     const keep = () => text.value !== clip.text && change({ text: text.value }, `${clip.name} is corrected.`);
     text.addEventListener("change", keep);
-    text.addEventListener("input", () => say(state, text.value === clip.text ? "" : "Not saved yet: leave the field, or press Ctrl and Enter."));
+    text.addEventListener("input", () => say(state, text.value === clip.text ? "" : "Not saved. Leave the field or press Ctrl+Enter to save."));
     text.addEventListener("keydown", (event) => sends(event) && keep());
-    drop.addEventListener("click", () => change({ dropped: !clip.dropped }, clip.dropped ? `${clip.name} is taken in again.` : `${clip.name} is left out.`));
+    drop.addEventListener("click", () => change({ dropped: !clip.dropped }, clip.dropped ? `${clip.name} is restored.` : `${clip.name} is dropped.`));
     undo.addEventListener("click", async () => {
-      await change({ text: null }, `${clip.name} says what was cut.`);
+      await change({ text: null }, `The correction of ${clip.name} is undone.`);
       text.focus();
     });
     show(clip);

@@ -1,4 +1,4 @@
-// Comparing two candidates on the desk: which two, which sentence, blind or not, and the judgement.
+// Compares two candidates on the desk: the pair, the sentence, blind or not, and the judgement.
 
 import { announce, find, make, options, say, store, stored, twice } from "./elements.js";
 import { NAMES, short } from "./judges.js";
@@ -22,7 +22,7 @@ export class Comparison {
   #notes = new Notes();
   #picked = false;
 
-  /** changed(): another sentence, another pair, or its names. */
+  /** changed(): called when the sentence, the pair or its names change. */
   constructor(desk, changed) {
     Object.assign(this, { desk, changed });
     find("sentence").addEventListener("change", () => (this.#picked = true));
@@ -33,11 +33,11 @@ export class Comparison {
     find("reveal").addEventListener("click", () => this.#reveal());
     find("next-sentence").addEventListener("click", () => this.#next());
     find("save-notes").addEventListener("click", () => this.#notes.save(this.#shownNotes(), fileName(this.#run.id, "notes.json")));
-    twice(find("delete-notes"), "Delete notes", () => this.#delete(), { sure: "Really delete" });
+    twice(find("delete-notes"), "Delete notes", () => this.#delete());
     find("desk").addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** details: of /v1/runs/…/evaluation; until they are there the desk waits; chosen: a candidate's id. */
+  /** details: of /v1/runs/…/evaluation; the desk waits for them; chosen: a candidate's id. */
   show(run, candidates, details, chosen) {
     if (!details) return;
     this.#run = run;
@@ -65,12 +65,12 @@ export class Comparison {
     this.#run = this.#chosen = null;
   }
 
-  /** Sentences that the chosen one can be heard with, and whom it can be compared with. */
+  /** Offers the sentences of the chosen candidate and the candidates to compare it with. */
   #offer() {
     const said = this.#said.get(this.#chosen) ?? [];
     const one = this.#candidate(this.#chosen);
     const sentences = said.map((sentence, i) => ({ value: String(i), text: `${i + 1}. ${sentence.text}`, sound: sentence.sound }));
-    if (one?.of?.sample?.output) sentences.push({ value: SAMPLE, text: "The sample, with the person's recording", sound: true });
+    if (one?.of?.sample?.output) sentences.push({ value: SAMPLE, text: "Training sample and reference recording", sound: true });
     options(find("sentence"), sentences.filter((sentence) => sentence.sound), "0", this.#picked);
     const others = this.#candidates.filter((other) => other.id !== this.#chosen && this.#sound(other.id));
     const wanted = others.find((other) => other.kind === "base") ?? others.find((other) => other.is_best);
@@ -89,8 +89,8 @@ export class Comparison {
       chosen: one.id,
       title: this.#hidden ? "Blind comparison" : capital(other ? `${candidateName(one)} and ${candidateName(other)}` : candidateName(one)),
       text: sentence?.text ?? "",
-      told: this.#hidden ? "" : [one, other].filter(Boolean).map((each) => this.#outcome(each)).join(" "),
-      empty: urls.output || urls.reference ? "" : "This sentence was not kept as sound.",
+      about: this.#hidden ? "" : [one, other].filter(Boolean).map((each) => this.#outcome(each)).join(" "),
+      empty: urls.output || urls.reference ? "" : "No audio was kept for this sentence.",
       urls,
       names: this.#hidden ? BLIND : names,
       file: this.#hidden ? null : fileName(this.#run.id, this.#swapped ? other.id : one.id, `${find("sentence").value}.wav`),
@@ -110,17 +110,17 @@ export class Comparison {
     const sentence = this.#sentence(one.id);
     if (!sentence) return "";
     const figures = Object.entries(sentence.judges ?? {}).filter(([name, value]) => NAMES[name] && Number.isFinite(value));
-    const told = figures.map(([name, value]) => `${NAMES[name].toLowerCase()} ${short(name, value)}`);
-    return `${capital(candidateName(one))}: ${[sentence.outcome, ...told].join(", ")}.`;
+    const results = figures.map(([name, value]) => `${NAMES[name].toLowerCase()} ${short(name, value)}`);
+    return `${capital(candidateName(one))}: ${[sentence.outcome, ...results].join(", ")}.`;
   }
 
   #begin() {
     this.#shuffle();
-    say(find("judged-told"), "");
+    say(find("judged-info"), "");
     this.changed();
   }
 
-  /** Which of the two is A is drawn again for every sentence, or the ear would learn it. */
+  /** Draws which of the two is A, again for every sentence, so that the listener cannot learn it. */
   #shuffle() {
     this.#hidden = find("blind").checked;
     this.#swapped = this.#hidden && crypto.getRandomValues(new Uint8Array(1))[0] > 127;
@@ -137,8 +137,8 @@ export class Comparison {
       a, b, preferred, blind: this.#hidden, note: find("note").value.trim(),
     });
     const what = preferred ? `${this.#hidden ? preferred.toUpperCase() : { a, b }[preferred].name} is better` : "no difference";
-    const where = kept ? "Noted" : "Noted until this page is closed, as this browser keeps nothing";
-    say(find("judged-told"), `${where}: ${what}, sentence ${sentence + 1}.`);
+    const where = kept ? "Noted" : "Noted until you close this page, because this browser does not store data";
+    say(find("judged-info"), `${where}: ${what}, sentence ${sentence + 1}.`);
     this.changed();
   }
 
@@ -146,9 +146,9 @@ export class Comparison {
     if (!this.#hidden) return;
     this.#hidden = false;
     const { output, reference } = this.#sides([this.#candidate(this.#chosen), this.#against]);
-    const told = `A is ${candidateName(output)}, B is ${candidateName(reference)}.`;
-    say(find("judged-told"), told);
-    announce(told);
+    const names = `A is ${candidateName(output)}, B is ${candidateName(reference)}.`;
+    say(find("judged-info"), names);
+    announce(names);
     this.changed();
   }
 
@@ -175,13 +175,13 @@ export class Comparison {
     const shown = this.#shownNotes();
     say(find("notes-title"), `Notes (${all.length})`);
     const kept = all.length - shown.length;
-    const told = [...tally(shown), kept ? `${counted(kept, "blind note")} of this comparison: told when it is revealed.` : ""];
-    say(find("tally"), told.filter(Boolean).join(" ") || "None yet.");
+    const counts = [...tally(shown), kept ? `${counted(kept, "blind note")} of this comparison hidden until you reveal it.` : ""];
+    say(find("tally"), counts.filter(Boolean).join(" ") || "No notes yet.");
     find("note-list").replaceChildren(...shown.map((note) => make("li", { text: sentenceOf(note) })));
     for (const id of ["save-notes", "delete-notes"]) find(id).disabled = all.length === 0;
   }
 
-  /** While a comparison is blind, what was noted of these two would tell who is who. */
+  /** Without the notes about a blind pair, which would reveal which candidate is which. */
   #shownNotes() {
     const pair = [this.#chosen, this.#against?.id].sort().join();
     return this.#notes.of(this.#candidates).filter((note) => !this.#hidden || [note.a.id, note.b.id].sort().join() !== pair);
@@ -211,28 +211,27 @@ function sentenceOf({ sentence, text, a, b, preferred, blind, note }) {
   return `${sentence + 1}. ${text} ${capital(what)}${blind ? ", blind" : ""}.${note ? ` ${note}` : ""}`;
 }
 
-// What a person thought of two candidates: kept in this browser, told as a tally. The server has
+// The judgements of the person about two candidates, in this browser only. The server has
 // none of it.
 class Notes {
   #key = null;
   #all = [];
 
-  /** set: the evaluation's sentence_set: the same sentences after the same recording, wherever the
-      run lies now. */
+  /** set: the evaluation's sentence_set, which stays the same if the run moves. */
   open(set) {
     if (this.#key === KEPT + set) return;
     this.#key = KEPT + set;
-    // Without a storage notes last as long as the page.
+    // Without local storage, notes last as long as the page.
     this.#all = stored(this.#key).filter((one) => one?.a?.id && one?.b?.id);
   }
 
-  /** Those about the very weights that the run holds: an epoch that was trained again is another. */
+  /** The notes about the weights that the run has now, by their SHA-256. */
   of(candidates) {
     const sha256 = new Map(candidates.map((one) => [one.id, one.checkpoint_sha256]));
     return this.#all.filter((note) => [note.a, note.b].every((one) => sha256.get(one.id) === one.sha256));
   }
 
-  /** A judgement of the same sentence of the same two takes the place of the one before. */
+  /** Replaces an earlier judgement of the same sentence and the same pair. */
   add(note) {
     const about = (one) => [one.sentence, one.blind, ...[one.a.id, one.b.id].sort(), one.a.sha256, one.b.sha256].join();
     this.#all = [...this.#all.filter((one) => about(one) !== about(note)), note].slice(-MOST);
@@ -253,7 +252,7 @@ class Notes {
 export function tally(notes) {
   const pairs = new Map();
   for (const { a, b, preferred } of notes) {
-    // A blind pair may stand either way round.
+    // A blind pair may be in either order.
     const [one, other] = [a, b].sort((x, y) => (x.id === "base") - (y.id === "base") || x.id.localeCompare(y.id));
     const key = `${one.name} against ${other.name}`;
     const found = pairs.get(key) ?? { better: 0, worse: 0, same: 0 };

@@ -1,4 +1,4 @@
-// The curves of a run: audio loss over steps, similarity over epochs; and the same as a table.
+// The curves of a run, audio loss over steps and similarity over epochs, and their table.
 
 import { figuresRow, find, make, say, svg } from "./elements.js";
 import { linear, nearest, path, rangeOf, smoothed, thinned, ticks } from "./scales.js";
@@ -59,7 +59,7 @@ export class Curves {
   }
 }
 
-/** The mean training loss of each epoch, of the same kind as the validation's. */
+/** The mean training loss of each epoch. */
 function meansOf(records) {
   const sums = new Map();
   for (const { kind, epoch, audio_loss: loss } of records) {
@@ -70,7 +70,7 @@ function meansOf(records) {
   return new Map([...sums].map(([epoch, [sum, count]]) => [epoch, sum / count]));
 }
 
-// A step's loss jumps from batch to batch; from this many on, the mean of the last ones is shown.
+// The loss varies from batch to batch: many steps are smoothed.
 function calm(points) {
   return points.length < LEAST_FOR_SMOOTHING ? points : smoothed(points);
 }
@@ -78,7 +78,7 @@ function calm(points) {
 class Chart {
   constructor(box, unit, digits) {
     Object.assign(this, { box, unit, digits });
-    this.told = make("p", { class: "readout", "aria-hidden": "true" });
+    this.readout = make("p", { class: "readout", "aria-hidden": "true" });
     box.addEventListener("pointermove", (event) => this.#read(event));
     box.addEventListener("pointerleave", () => this.#forget());
   }
@@ -86,7 +86,7 @@ class Chart {
   draw({ lines, at }) {
     const all = lines.flatMap((line) => line.points);
     const width = Math.max(240, this.box.clientWidth);
-    if (!all.length) return this.box.replaceChildren(make("p", { class: "empty", text: "Nothing measured yet." }));
+    if (!all.length) return this.box.replaceChildren(make("p", { class: "empty", text: "No data yet." }));
     const [left, right] = spread(all.map((point) => point.x));
     const [low, high] = rangeOf(all.map((point) => point.y));
     this.x = linear(left, right, EDGE.left, width - EDGE.right);
@@ -99,7 +99,7 @@ class Chart {
     }, ...this.#grid(low, high, left, right, width), this.#marker(at, left, right),
     ...this.lines.flatMap((line) => this.#line(line)), this.cross);
     const names = this.lines.length > 1 ? this.#legend() : null;
-    this.box.replaceChildren(...[picture, names, this.told].filter(Boolean));
+    this.box.replaceChildren(...[picture, names, this.readout].filter(Boolean));
     return undefined;
   }
 
@@ -131,7 +131,7 @@ class Chart {
       make("span", {}, make("i", { class: `key ${line.class}` }), line.name)));
   }
 
-  /** What a screen reader hears in place of the picture. */
+  /** The text of the chart for a screen reader. */
   #summary() {
     return this.lines.map(({ name, points }) => {
       const [first, last] = [points[0], points[points.length - 1]];
@@ -147,16 +147,16 @@ class Chart {
     const at = found.map(([, point]) => point).reduce((a, b) => (Math.abs(b.x - x) < Math.abs(a.x - x) ? b : a));
     for (const end of ["x1", "x2"]) this.cross.setAttribute(end, this.x(at.x));
     this.cross.setAttribute("visibility", "visible");
-    say(this.told, `${this.unit} ${Math.round(at.x)}: ${found.map(([name, p]) => `${name} ${p.y.toFixed(this.digits)}`).join(", ")}`);
+    say(this.readout, `${this.unit} ${Math.round(at.x)}: ${found.map(([name, p]) => `${name} ${p.y.toFixed(this.digits)}`).join(", ")}`);
   }
 
   #forget() {
     this.cross?.setAttribute("visibility", "hidden");
-    say(this.told, "");
+    say(this.readout, "");
   }
 }
 
-/** From first to last; one place alone gets room on both sides. */
+/** From first to last; a single value gets room on both sides. */
 function spread(values) {
   const [low, high] = rangeOf(values, 0);
   return low === high ? [low - 1, high + 1] : [low, high];

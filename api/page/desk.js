@@ -1,5 +1,5 @@
-// The desk: two recordings under each other, on one clock: an epoch's output and its reference, or
-// the same sentence as two candidates said it.
+// The desk: two recordings on one clock, an epoch's output and its reference or one sentence by two
+// candidates.
 
 import { complain, find, isNew, make, redraws, say } from "./elements.js";
 import { bytes } from "./server.js";
@@ -8,7 +8,7 @@ import { ticks } from "./scales.js";
 import { clear, marks, paint } from "./spectrogram.js";
 import { SpokenText } from "./spoken_text.js";
 import { Transport } from "./transport.js";
-import { capital, clock, fileName, spokenTime, told } from "./wording.js";
+import { capital, clock, fileName, sampleInfo, spokenTime } from "./wording.js";
 
 const TRACKS = ["output", "reference"];
 const SAMPLE = { output: "output", reference: "reference" };
@@ -36,38 +36,38 @@ export class Desk {
     find("match").addEventListener("change", (event) => this.transport.match(event.target.checked));
     find("scale").addEventListener("change", () => this.draw());
     find("keep-output").addEventListener("click", () => this.#keep());
-    // While choosing epochs the hand stays in the table: its chosen row counts as the desk.
+    // The keys of the desk also work on the chosen row of the tables.
     for (const part of [find("desk"), find("epochs-table"), find("judged-table")]) {
       part.addEventListener("keydown", (event) => this.#key(event));
-      // Firefox presses a button when Space is released, also where its keydown was prevented.
+      // Firefox presses a button when Space is released, even if its keydown was prevented.
       part.addEventListener("keyup", (event) => event.key === " " && this.#listens(event.target) && event.preventDefault());
       part.addEventListener("click", (event) => this.#clicked(event));
     }
     redraws(find("desk-works"), () => this.draw());
   }
 
-  /** Whether somebody is listening to it: then nothing else is put here unasked. */
+  /** Whether somebody is listening: then a new epoch does not replace the recordings. */
   get touched() {
     return this.transport.playing || this.transport.position > 0;
   }
 
-  /** What could not be read is asked for again, at the next show. */
+  /** Requests failed recordings again at the next show. */
   retry() {
     if (!find("desk-fault").hidden) this.#shown = "";
   }
 
-  /** epoch: one of a run's epochs, or null: its sample and the person's recording. */
+  /** Shows the sample of an epoch and its reference. epoch: one of a run's epochs, or null. */
   async show(run, epoch) {
     const sample = epoch?.sample ?? null;
     const silent = epoch && !sample?.output;
     await this.put({
       key: epoch ? JSON.stringify([run, epoch.epoch, sample?.output, sample?.seconds]) : "",
       chosen: epoch?.epoch ?? null,
-      title: epoch ? `Epoch ${epoch.epoch}` : "Listening",
+      title: epoch ? `Epoch ${epoch.epoch}` : "Listen",
       text: sample?.text ?? "",
       words: sample?.words ?? [],
-      told: told(sample),
-      empty: silent ? "This epoch has no sample to hear." : "",
+      about: sampleInfo(sample),
+      empty: silent ? "This epoch has no sample." : "",
       urls: sample?.output ? { output: sample.output, reference: sample.reference } : null,
       names: SAMPLE,
       file: epoch ? fileName(run, "epoch", epoch.epoch, "output.wav") : null,
@@ -75,15 +75,15 @@ export class Desk {
   }
 
   /**
-   * Shows two recordings. key: by which the same ones are known, "" for none; names: what each lane
-   * is called; words: when those of the upper one are spoken; empty: why there is nothing to hear; file:
-   * null where the upper one is not to be saved.
+   * Shows two recordings. key: identifies them, "" for none; names: of the lanes; words: the times of the
+   * words of the upper one; empty: why there is nothing to play; file: null if the upper one cannot be
+   * saved.
    */
-  async put({ key, chosen, title, text, words = [], told: how, empty, urls, names, file }) {
+  async put({ key, chosen, title, text, words = [], about, empty, urls, names, file }) {
     say(find("desk-title"), title);
     this.#write(text, words);
-    say(find("desk-told"), how);
-    const renamed = isNew(this, "namesTold", names);
+    say(find("desk-info"), about);
+    const renamed = isNew(this, "namesShown", names);
     this.#names = names;
     find("keep-output").hidden = file === null;
     if (key === this.#shown) {
@@ -100,9 +100,9 @@ export class Desk {
     return urls ? this.#load(urls, file, key) : undefined;
   }
 
-  /** The text is set only where it is another: a mark in it stays. */
+  /** Sets the text only if it changes, so that a marked word stays marked. */
   #write(text, words) {
-    if (!isNew(this, "textTold", [text, words])) return;
+    if (!isNew(this, "textShown", [text, words])) return;
     this.#text.show(text);
     this.#text.add(words);
   }
@@ -124,7 +124,7 @@ export class Desk {
     this.draw();
   }
 
-  /** The spectrograms, in the colours and sizes of now. */
+  /** Draws the spectrograms in the current colours and sizes. */
   draw() {
     if (find("desk-works").hidden) return;
     rule(this.transport.duration);
@@ -157,7 +157,7 @@ export class Desk {
     this.transport.seek(this.transport.position + by * STEP_SECONDS);
   }
 
-  // Only with the focus in here: a letter alone must do nothing elsewhere (WCAG 2.1.4).
+  // Only with the focus in here: single letters must do nothing elsewhere (WCAG 2.1.4).
   #key(event) {
     if (event.ctrlKey || event.metaKey || event.altKey || find("desk-works").hidden) return;
     const onDesk = find("desk").contains(event.target) && event.target.tagName !== "SELECT";
@@ -168,12 +168,12 @@ export class Desk {
     event.preventDefault();
   }
 
-  /** Where Space plays, and presses nothing: the desk itself, the slider, the epoch on the desk. */
+  /** Where Space plays instead of pressing: the desk itself, the slider, the chosen epoch. */
   #listens(target) {
     return target === find("desk") || target === this.slider || target.matches(".epoch[aria-pressed='true']");
   }
 
-  /** After a press with the mouse (Enter and Space have no detail) the keys are the desk's again. */
+  /** After a click (Enter and Space have no detail) the focus returns to the desk. */
   #clicked(event) {
     const pressed = event.target.closest("#switch, .epoch, tr[data-epoch], tr[data-candidate], #judgement > .row button, #desk-works input[type='checkbox']");
     if (event.detail > 0 && pressed && !event.target.closest(".serve button")) find("desk").focus({ preventScroll: true });

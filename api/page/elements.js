@@ -1,9 +1,9 @@
-// What every part of the page does with elements: make, fill, ask, act, and say what came of it.
-// Data becomes text and attributes only: nothing here parses markup.
+// What every part of the page does with elements. Data becomes text and attributes only: nothing here
+// parses markup.
 
 const SVG = "http://www.w3.org/2000/svg";
 
-/** make("p", { class: "note", text: reason }, child, …); `on…` are listeners, false is left out. */
+/** make("p", { class: "note", text: reason }, child, …); `on…` are listeners, false is omitted. */
 export function make(name, given = {}, ...children) {
   return fill(document.createElement(name), given, children);
 }
@@ -25,25 +25,25 @@ function fill(element, given, children) {
 
 export const find = (id) => document.getElementById(id);
 
-/** Sets the text only where it changes: a live region then speaks only of what is new. */
+/** Sets the text only if it changes, so that a live region announces only news. */
 export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
-/** A sentence for a screen reader, when something happened that no focus is at. */
+/** Announces a sentence to screen readers. */
 export function announce(sentence) {
   say(find("announcement"), sentence);
 }
 
-/** Shows a fault's sentence in `element` (role=alert), or clears it. */
+/** Shows the message of an error in `element` (role=alert), or clears it. */
 export function complain(element, error) {
   say(element, error ? error.message : "");
   element.hidden = !error;
 }
 
 /**
- * Does it, and says the sentence (or what it makes of the answer); a fault is told in the element with
- * the id `fault`. Returns the answer, {} for none; null where it failed.
+ * Acts and announces the sentence (or its value for the answer); an error is shown in the element with
+ * the id `fault`. Returns the answer, {} for none; null after an error.
  */
 export async function tried(fault, act, sentence = "") {
   try {
@@ -57,19 +57,19 @@ export async function tried(fault, act, sentence = "") {
   }
 }
 
-/** A small button; beside: what a screen reader hears after its text. */
+/** A small button; beside: what a screen reader adds to its text. */
 export function smallButton(text, { beside = "", ...given } = {}) {
   return make("button", { type: "button", class: "plain small", text, "aria-label": beside ? `${text} ${beside}` : null, ...given });
 }
 
-/** Another text of a button, which a screen reader hears with what it is of. */
+/** Changes the text of a button; beside: what a screen reader adds. */
 export function relabel(button, text, beside = "") {
   say(button, text);
   if (beside) button.setAttribute("aria-label", `${text} ${beside}`);
 }
 
-/** A button whose first press asks, so that nothing is lost by one slip. */
-export function twice(button, label, act, { of = "", sure = `Really ${label.toLowerCase()}` } = {}) {
+/** A button that needs a second press to confirm. */
+export function twice(button, label, act, { of = "" } = {}) {
   const calm = () => {
     delete button.dataset.sure;
     relabel(button, label, of);
@@ -83,19 +83,19 @@ export function twice(button, label, act, { of = "", sure = `Really ${label.toLo
       return;
     }
     button.dataset.sure = "yes";
-    relabel(button, sure, of);
+    relabel(button, `Confirm: ${label.toLowerCase()}`, of);
   });
   return button;
 }
 
 /**
- * Fills a select, where its list is another, without losing its choice. list: [{value, text}]; wanted:
- * chosen where nothing is; picked: whether the choice there is the person's.
+ * Fills a select if its list has changed and keeps its choice. list: [{value, text}]; wanted: the default;
+ * picked: whether the person made the present choice.
  */
 export function options(select, list, wanted, picked = true) {
-  if (!isNew(select.dataset, "told", list.map(({ value, text }) => [value, text]))) return;
+  if (!isNew(select.dataset, "shown", list.map(({ value, text }) => [value, text]))) return;
   const before = select.value;
-  // What is wanted is also what the form goes back to when it is reset.
+  // `selected` is also the value after a reset of the form.
   select.replaceChildren(...list.map(({ value, text }) => make("option", { value, text, selected: value === wanted })));
   const has = (one) => list.some(({ value }) => value === one);
   select.value = [picked ? before : null, wanted, before, list[0]?.value].find(has) ?? "";
@@ -106,35 +106,35 @@ export function figuresRow(heading, ...figures) {
   return make("tr", {}, make("th", { scope: "row", text: heading }), ...figures.map((text) => make("td", { class: "number", text })));
 }
 
-/** An entry's name, and what is told about it. */
+/** The name of an entry and a line about it. */
 export function entry(name, about, ...more) {
   return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }), ...more);
 }
 
-/** Whether a value is another than at the last call; `holder[name]` remembers it. */
+/** Whether a value has changed since the last call; `holder[name]` remembers it. */
 export function isNew(holder, name, value) {
-  const told = JSON.stringify(value);
-  if (holder[name] === told) return false;
-  holder[name] = told;
+  const text = JSON.stringify(value);
+  if (holder[name] === text) return false;
+  holder[name] = text;
   return true;
 }
 
-/** Draws again when an element changes its size, or the colours change. */
+/** Draws again when the element changes its size or the colours change. */
 export function redraws(element, draw) {
   new ResizeObserver(draw).observe(element);
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
 }
 
-/** Ctrl and Enter in a text. */
+/** Ctrl+Enter in a text. */
 export const sends = (event) => event.key === "Enter" && (event.ctrlKey || event.metaKey);
 
-/** Rows stay the same elements, also when they move: the focus inside them stays where it is. */
+/** Keeps the elements of rows that move, and so the focus inside them. */
 export function fillRows(body, rows) {
   rows.forEach((row, i) => body.rows[i] !== row && body.insertBefore(row, body.rows[i] ?? null));
   while (body.rows.length > rows.length) body.lastElementChild.remove();
 }
 
-/** A list that this browser keeps; empty where it keeps nothing, or nothing of ours. */
+/** A list in the local storage; empty if there is none or it is damaged. */
 export function stored(key) {
   try {
     const found = JSON.parse(localStorage.getItem(key) ?? "[]");
@@ -144,7 +144,7 @@ export function stored(key) {
   }
 }
 
-/** Whether the list could be kept beyond this page. */
+/** Writes a list to the local storage; false if the browser refuses. */
 export function store(key, list) {
   try {
     localStorage.setItem(key, JSON.stringify(list));
@@ -154,7 +154,7 @@ export function store(key, list) {
   }
 }
 
-/** At most once in `milliseconds`, and once more after the last call. */
+/** Limits calls to one per `milliseconds`, and one more after the last call. */
 export function calmly(act, milliseconds) {
   let waiting = null;
   let again = false;

@@ -1,12 +1,12 @@
-// The table of epochs: choose one to hear it, or make it the one that is served; the run and its progress.
+// The table of epochs, where one is chosen to be heard or served; the choice of the run; its progress.
 
 import { fillRows, find, make, options, say, smallButton } from "./elements.js";
 import { candidateName, figure, runName, timeLeft } from "./wording.js";
 
-// What happens by itself, by what /v1/runs says is followed.
+// By `follows` of /v1/runs.
 const FOLLOWS = {
-  latest: "; a newer one follows by itself",
-  best: ", the best of those that were judged; a better one follows by itself",
+  latest: ". A newer epoch replaces it automatically",
+  best: ", the best candidate. A better one replaces it automatically",
   fixed: "",
 };
 
@@ -68,7 +68,7 @@ export class EpochsTable {
   }
 }
 
-/** What every row of epochs or candidates has: a button to hear it, and what of it is served. */
+/** What every row of epochs or candidates has: a button to hear it, its state, and a button to serve it. */
 export function rowButtons(text, name, chosen, promoted) {
   return {
     listen: make("button", { type: "button", class: "epoch", text, "aria-pressed": "false", "aria-label": `Listen to ${name}`, onclick: chosen }),
@@ -91,24 +91,24 @@ export function showServing({ parts: { serving, promote } }, one, { epoch, busy 
   promote.disabled = busy !== null;
 }
 
-/** Which epoch speaks, and whether it follows the newest. */
+/** Which epoch is served, and whether a newer one replaces it. */
 export function showServed({ served, promoted, runs, follows }) {
   const run = runs.find((one) => one.id === served?.run);
   const where = run && run.id !== "current" ? ` of ${runName(run)}` : "";
   const why = promoted ? ", as you chose" : FOLLOWS[follows] ?? FOLLOWS.latest;
-  say(find("served"), served ? `Serving ${candidateName(served)}${where}${why}.` : "Serving no epoch of a run.");
+  say(find("served"), served ? `Serving ${candidateName(served)}${where}${why}.` : "No epoch is served.");
   say(find("follow"), follows === "best" ? "Serve the best again" : "Serve the newest again");
   find("follow").hidden = !promoted;
 }
 
-/** The choice of a run, where there is more than one. */
+/** The choice of a run, if there are several. */
 export function showRuns(runs, chosen) {
   options(find("run"), runs.map((run) => ({ value: run.id, text: runName(run) })));
   find("run").value = chosen ?? "";
   find("run-choice").hidden = runs.length < 2;
 }
 
-/** How far the running training is, and how long it will still take. run: one of /v1/runs or null; records: the rows of its metrics.jsonl. */
+/** The progress of the training and the time that is left. run: one of /v1/runs or null; records: the rows of its metrics.jsonl. */
 export function showProgress(run, records) {
   const last = run?.training ? records.findLast((row) => row.kind === "train" && row.progress) : null;
   find("progress").hidden = !last;
@@ -116,6 +116,6 @@ export function showProgress(run, records) {
   const { epochs, epoch_step: step, epoch_steps: steps, seconds_left: left } = last.progress;
   find("progress-bar").value = ((last.epoch - 1) * steps + step) / (epochs * steps);
   const isLearned = last.epoch === epochs && step === steps;
-  const rest = isLearned ? "every step is learned; what is left is to save, to judge and to speak a sample" : `step ${step} of ${steps}; ${timeLeft(left)}`;
-  say(find("progress-told"), `Epoch ${last.epoch} of ${epochs}, ${rest}.`);
+  const rest = isLearned ? "all steps done; saving, evaluating and speaking a sample" : `step ${step} of ${steps}; ${timeLeft(left)}`;
+  say(find("progress-info"), `Epoch ${last.epoch} of ${epochs}, ${rest}.`);
 }

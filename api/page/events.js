@@ -1,13 +1,12 @@
-// Event streams: what is new on the server, as it happens, with polling while there is none; and the
-// answer of a speech while it comes, its sound and the times of its words.
+// Event streams: news of the server, with polling as a fallback, and the audio and word times of a speech.
 //
-// Read with fetch and not with EventSource, which cannot send a key.
+// EventSource cannot send a key, so fetch reads them.
 
 import { Fault, request } from "./server.js";
 
 const POLL_MILLISECONDS = 3000;
 const LONGEST_WAIT_MILLISECONDS = 15000;
-// The server sends a comment now and then; silence this long means a connection that is dead.
+// The server sends regular comments: a longer silence means a dead connection.
 const SILENCE_MILLISECONDS = 45000;
 
 /** One block of an event stream -> {event, data}; null for a comment. Pure. */
@@ -35,8 +34,8 @@ export async function* blocks(read) {
 }
 
 /**
- * heard({event, data}) at every event; poll() where events do not come; connected(boolean) when
- * that changes. Never ends.
+ * heard({event, data}): at every event; poll(): while there are no events; connected(boolean): when that
+ * changes. Never ends.
  */
 export async function listen({ heard, poll, connected }) {
   let wait = 1000;
@@ -52,7 +51,7 @@ export async function listen({ heard, poll, connected }) {
         heard(event);
       }, () => tell(true));
     } catch (error) {
-      // 404: a server without events; polling does it. Anything else: try again.
+      // 404: a server without events is polled. Anything else: try again.
       if (error.status === 404) return;
     }
     tell(false);
@@ -92,20 +91,20 @@ async function follow(heard, opened) {
 
 const textOf = (answer) => answer.body.pipeThrough(new TextDecoderStream()).getReader();
 
-/** Takes the words and the sound of an event stream; take null: returns the sound as a whole. */
+/** Reads the words and the audio of an event stream; take null: returns the whole audio. */
 export async function heard(answer, words, take) {
   const whole = [];
   const reader = textOf(answer);
   for await (const block of blocks(() => next(reader))) {
-    const told = JSON.parse(parsed(block)?.data ?? "{}");
-    if (told.type === "speech.audio.words") words(told.words);
-    if (told.type === "speech.audio.delta") (take ?? ((bytes) => whole.push(bytes)))(fromBase64(told.audio));
-    if (told.type === "speech.audio.done") return take ? null : new Uint8Array(await new Blob(whole).arrayBuffer());
+    const message = JSON.parse(parsed(block)?.data ?? "{}");
+    if (message.type === "speech.audio.words") words(message.words);
+    if (message.type === "speech.audio.delta") (take ?? ((bytes) => whole.push(bytes)))(fromBase64(message.audio));
+    if (message.type === "speech.audio.done") return take ? null : new Uint8Array(await new Blob(whole).arrayBuffer());
   }
   throw brokenOff();
 }
 
-/** reader.read(); a body that ends too early is told as what it means here. */
+/** reader.read(), with a Fault for a body that ends too early. */
 export async function next(reader) {
   try {
     return await reader.read();
@@ -116,7 +115,7 @@ export async function next(reader) {
 }
 
 function brokenOff() {
-  return new Fault("The speech broke off: the speaking process ended, or the connection did. Speak it again; the service starts another process by itself.");
+  return new Fault("The speech stopped early: the speaking process or the connection ended. Press Speak again; the service restarts the process automatically.");
 }
 
 function fromBase64(text) {

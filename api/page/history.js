@@ -1,4 +1,4 @@
-// What was said in this browser: kept in its local storage, and nowhere else.
+// The texts that were spoken in this browser, in its local storage only.
 
 import { find, make, say, smallButton, store, stored } from "./elements.js";
 import { counted } from "./wording.js";
@@ -7,7 +7,7 @@ const KEPT = "sotaque-history";
 const MOST = 20;
 
 export class History {
-  /** chosen(request): is called with the one that the person wants again. */
+  /** chosen(request): called when the person chooses an entry. */
   constructor(chosen) {
     this.chosen = chosen;
     find("forget-history").addEventListener("click", () => {
@@ -17,10 +17,10 @@ export class History {
     this.#show();
   }
 
-  /** request: {input, voice, …} as it was sent. The same one again moves to the front. */
+  /** request: {input, voice, …} as it was sent. A repeated request moves to the front. */
   add(request) {
-    const told = JSON.stringify(request);
-    const others = kept().filter((one) => JSON.stringify(one) !== told);
+    const added = JSON.stringify(request);
+    const others = kept().filter((one) => JSON.stringify(one) !== added);
     this.#keep([request, ...others].slice(0, MOST));
   }
 
@@ -32,7 +32,7 @@ export class History {
   #show() {
     const list = kept();
     find("history").hidden = list.length === 0;
-    say(find("history-title"), `Said before (${counted(list.length, "text")})`);
+    say(find("history-title"), `History (${counted(list.length, "text")})`);
     find("history-list").replaceChildren(...list.map((one) => make("li", {}, smallButton(one.input, { onclick: () => this.chosen(one) }))));
   }
 }

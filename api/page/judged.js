@@ -1,13 +1,13 @@
-// The table of a run that was evaluated: the base first, then epochs and blends, by any judge.
+// The table of an evaluated run: the base first, then epochs and blends, sorted by any judge.
 
 import { fillRows, find, isNew, make, say } from "./elements.js";
 import { rowButtons, showChosen, showServing } from "./epochs.js";
-import { absent, againstBase, ASTRAY, astray, facts, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
+import { absent, againstBase, FAILED, facts, failures, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
 import { candidateName, capital, counted, figure } from "./wording.js";
 
 const UNJUDGED = { judges: {}, remarks: [], unfinished: 0, cut: 0, babbling: 0, judged: false };
 
-/** The candidates of a run, and the epochs that were not judged yet as candidates without figures. */
+/** The candidates of a run, with epochs that are not evaluated yet as candidates without figures. */
 export function candidatesOf(run) {
   const judged = run.evaluation.candidates.map((one) => ({ ...one, judged: true }));
   const known = new Set(judged.map((one) => one.id));
@@ -36,7 +36,7 @@ export class JudgedTable {
     });
   }
 
-  /** run: one that has an evaluation; selected: a candidate's id; busy: the epoch being promoted. */
+  /** run: an evaluated one; selected: a candidate's id; busy: the epoch being promoted. */
   show(run, selected, { busy = null } = {}) {
     this.#last = [run, selected, { busy }];
     const { evaluation } = run;
@@ -49,8 +49,8 @@ export class JudgedTable {
   }
 
   #head(evaluation) {
-    const columns = ["epoch", "astray", ...present(evaluation), "loss"];
-    if (isNew(this, "columnsTold", [columns, evaluation.judges, evaluation.smallest_difference])) {
+    const columns = ["epoch", "failed", ...present(evaluation), "loss"];
+    if (isNew(this, "columnsShown", [columns, evaluation.judges, evaluation.smallest_difference])) {
       this.#rows.clear();
       this.table.tHead.replaceChildren(make("tr", { role: "row" },
         ...columns.map((column) => this.#heading(column, evaluation)),
@@ -68,13 +68,14 @@ export class JudgedTable {
     const id = `tip-${column}`;
     const tip = tipOf(column, evaluation);
     const heading = make("th", { scope: "col", role: "columnheader", "data-column": column, class: column === "epoch" ? null : "number" },
-      make("button", { type: "button", class: "sort", text: titleOf(column), "aria-describedby": tip ? id : null, onclick: () => this.#order(column, evaluation) }),
+      make("button", { type: "button", class: "sort", "aria-describedby": tip ? id : null, onclick: () => this.#order(column, evaluation) },
+        make("span", { text: titleOf(column) }), make("span", { class: "arrow", "aria-hidden": "true" })),
       tip ? make("span", { class: "tip", role: "tooltip", id, text: tip }) : null);
     for (const gone of ["mouseleave", "focusout"]) heading.addEventListener(gone, () => heading.classList.remove("dismissed"));
     return heading;
   }
 
-  /** The first press puts the best first, the next one turns it round. */
+  /** The first press puts the best first, the second reverses the order. */
   #order(column, evaluation) {
     const again = this.#sort.column === column;
     this.#sort = { column, ascending: again ? !this.#sort.ascending : lowestFirst(evaluation, column) };
@@ -83,12 +84,12 @@ export class JudgedTable {
 
   #row(one, evaluation, selected, busy) {
     const row = this.#rows.get(one.id) ?? this.#newRow(one, evaluation);
-    const { marks, cells, loss, strays } = row.parts;
+    const { marks, cells, loss, failed } = row.parts;
     showChosen(row, one.id === selected);
-    const told = [one.is_best && "best", one.kind !== "base" && one.indistinguishable_from_base && "not distinguishable from the base", one.ruled_out && "ruled out", !one.judged && "not judged yet"];
-    say(marks, told.filter(Boolean).join(", "));
+    const states = [one.is_best && "best", one.kind !== "base" && one.indistinguishable_from_base && "no measurable difference", one.ruled_out && "ruled out", !one.judged && "not evaluated yet"];
+    say(marks, states.filter(Boolean).join(", "));
     marks.classList.toggle("first", Boolean(one.is_best));
-    say(strays, one.judged ? astray(one) : "–");
+    say(failed, one.judged ? failures(one) : "–");
     for (const [name, cell] of Object.entries(cells)) show(cell, name, one.judges[name], evaluation.judges[name]);
     say(loss, figure(one.validation_loss));
     showServing(row, one, { epoch: one.of, busy });
@@ -101,13 +102,13 @@ export class JudgedTable {
     const parts = {
       ...rowButtons(one.kind === "base" ? "Base" : name, candidateName(one), () => this.chosen(one.id), () => this.promoted(one.epoch)),
       marks: make("span", { class: "marks" }),
-      strays: make("span"),
+      failed: make("span"),
       cells: Object.fromEntries(present(evaluation).map((judge) => [judge, make("span", { class: "figure" })])),
       loss: make("span"),
     };
     const row = make("tr", { "data-candidate": one.id, role: "row" },
       make("th", { scope: "row", role: "rowheader" }, parts.listen, parts.marks),
-      cell("astray", parts.strays),
+      cell("failed", parts.failed),
       ...Object.entries(parts.cells).map(([judge, figures]) => cell(judge, figures)),
       cell("loss", parts.loss),
       make("td", { class: "serve", role: "cell" }, parts.serving, parts.promote));
@@ -117,45 +118,45 @@ export class JudgedTable {
     return row;
   }
 
-  /** The chosen one in words: nothing is said by a colour or a tooltip alone. */
+  /** The chosen candidate in words: no fact depends on a colour or a tooltip alone. */
   #tell(one, evaluation) {
     say(find("candidate-title"), one ? capital(candidateName(one)) : "");
-    const told = one ? facts(one, evaluation) : [];
+    const lines = one ? facts(one, evaluation) : [];
     const list = find("candidate-facts");
-    if (isNew(list.dataset, "told", told)) list.replaceChildren(...told.map((text) => make("li", { text })));
+    if (isNew(list.dataset, "shown", lines)) list.replaceChildren(...lines.map((text) => make("li", { text })));
   }
 }
 
 function show(cell, name, found, judge) {
   const by = againstBase(judge.better, found);
-  if (!isNew(cell.dataset, "told", [short(name, found?.mean), halfInterval(name, found), by?.mark])) return;
+  if (!isNew(cell.dataset, "shown", [short(name, found?.mean), halfInterval(name, found), by?.mark])) return;
   cell.title = found ? `${NAMES[name]}: ${short(name, found.low)} to ${short(name, found.high)} over ${counted(found.count, "sentence")}${by ? `; ${by.words}` : ""}` : "";
   cell.replaceChildren(
-    ...(by ? [make("span", { class: `mark ${by.mark === "▼" ? "worse" : ""}`, "aria-hidden": "true", text: by.mark === "▼" ? "▼ worse" : by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),
+    ...(by ? [make("span", { class: `mark ${{ "▲": "better", "▼": "worse" }[by.mark] ?? ""}`, "aria-hidden": "true", text: by.mark === "▼" ? "▼ worse" : by.mark }), make("span", { class: "hidden", text: `${by.words}: ` })] : []),
     make("span", { text: short(name, found?.mean) }), make("span", { class: "plus", text: halfInterval(name, found) }));
 }
 
 function titleOf(column) {
-  return { epoch: "Epoch", astray: "Astray", loss: "Audio loss" }[column] ?? NAMES[column];
+  return { epoch: "Epoch", failed: "Failed", loss: "Audio loss" }[column] ?? NAMES[column];
 }
 
 function tipOf(column, evaluation) {
-  return { epoch: "", astray: ASTRAY, loss: LOSS }[column] ?? meaning(evaluation, column);
+  return { epoch: "", failed: FAILED, loss: LOSS }[column] ?? meaning(evaluation, column);
 }
 
-/** The same meanings as text, for who has neither a pointer nor a wish to walk through headings. */
+/** The meanings of the headings as text. */
 function define(evaluation, columns) {
   const entry = (term, text) => [make("dt", { text: term }), make("dd", { text })];
   find("meanings").replaceChildren(...entry("Figures", INTERVAL),
     ...columns.filter((column) => column !== "epoch").flatMap((column) => entry(titleOf(column), tipOf(column, evaluation))),
-    ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Did not judge: ${evaluation.judges[name].absent}`)));
+    ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
-/** Which one is best and why, and what to do about it. promote(epoch), follow(): what is offered. */
+/** Which candidate is best and why, and the button that serves it. promote(epoch), follow(): its actions. */
 export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
-  say(find("verdict"), verdict ? verdict.reason : "No verdict yet: the base and an epoch are to be judged first.");
+  say(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
   say(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
   const wanted = best && !best.is_served && run.id === "current" ? best : null;
@@ -165,8 +166,8 @@ export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   const button = find("suggest");
   const canPromote = best.kind === "epoch" && best.can_speak;
   const canFollow = promoted && follows === "best";
-  say(find("suggestion-text"), canPromote || canFollow ? `${capital(name)} is not what is served.`
-    : `${capital(name)} is not what is served: leave VOICE empty, or set VOICE=best.`);
+  say(find("suggestion-text"), canPromote || canFollow ? `${capital(name)} is not served.`
+    : `${capital(name)} is not served: leave VOICE empty, or set VOICE=best.`);
   say(button, `Serve ${name}`);
   button.hidden = !canPromote && !canFollow;
   button.onclick = () => (canFollow ? follow() : promote(best.epoch));

@@ -1,4 +1,4 @@
-// What the judges' figures are, and how candidates are ordered by them. Pure.
+// What the figures of the judges mean, and how candidates are sorted by them. Pure.
 
 import { capital, figure } from "./wording.js";
 
@@ -17,29 +17,29 @@ const BETTER = {
   zero: "nearer to 0 is better",
 };
 
-export const ASTRAY = "Sentences that ran to the limit without an end (unfinished), are too short (cut) or too long (babbling). They are counted here and are part of no mean.";
-export const LOSS = "How far the epoch's codes are from the person's own, on clips that it does not learn from; lower is better. Blends have none.";
-export const INTERVAL = "Figures are means over the sentences that finished; ± is half of the interval that holds the true mean in 95 of 100 cases. ▲ and ▼ mark what is measurably better or worse than the base, ≠ what only differs from it. Of rate and pitch, further from 0 is worse.";
+export const FAILED = "Sentences that reached the length limit (unfinished), ended too early (cut) or ran too long (babbling). The means leave them out.";
+export const LOSS = "Cross-entropy of the audio codes on the validation clips; lower is better. Blends have none.";
+export const INTERVAL = "Means over the finished sentences; ± is half of the 95 % confidence interval. ▲ and ▼ mark a measurable difference from the base, better or worse. ≠ marks a difference without a direction. For rate and pitch, further from 0 is worse.";
 
-/** The judges that judged, in the order of their columns. */
+/** The judges with figures, in the order of their columns. */
 export function present(evaluation) {
   return Object.keys(NAMES).filter((name) => evaluation.judges[name] && !evaluation.judges[name].absent);
 }
 
-/** Those that did not, with the reason. */
+/** The judges without figures. */
 export function absent(evaluation) {
   return Object.keys(NAMES).filter((name) => evaluation.judges[name]?.absent);
 }
 
-/** What a judge's figure means, in words. */
+/** The meaning of a judge's figure. */
 export function meaning(evaluation, name) {
   const { unit, better, meaning: what } = evaluation.judges[name];
   const least = evaluation.smallest_difference[name];
-  const told = Number.isFinite(least) ? ` Differences from ${digits(least)} on can be told.` : "";
-  return `${capital(what.replace(/\.$/, ""))} (${[unit, BETTER[better]].filter(Boolean).join("; ")}).${told}`;
+  const smallest = Number.isFinite(least) ? ` The smallest measurable difference is ${digits(least)}.` : "";
+  return `${capital(what.replace(/\.$/, ""))} (${[unit, BETTER[better]].filter(Boolean).join("; ")}).${smallest}`;
 }
 
-/** A figure as short as it can be: 0.82, -4.2 %. */
+/** A short figure: 0.82, -4.2 %. */
 export function short(name, value) {
   if (!Number.isFinite(value)) return "–";
   return name.endsWith("_percent") ? `${value > 0 ? "+" : ""}${value.toFixed(1)} %` : digits(value);
@@ -55,16 +55,16 @@ function digits(value) {
   return figure(value, Math.abs(value) < 10 ? 2 : 1);
 }
 
-/** {mark, words} of a figure against the base; null where they cannot be told apart, or for the base. */
+/** {mark, words} of a figure against the base; null for the base or without a measurable difference. */
 export function againstBase(better, found) {
   const by = found?.against_base;
   if (!by || !Number.isFinite(by.low) || (by.low <= 0 && by.high >= 0)) return null;
   const good = better === "zero" ? nearerToZero(found) : (by.mean > 0) === (better === "higher");
-  if (good === null) return { mark: "≠", words: "differs from the base" };
+  if (good === null) return { mark: "≠", words: "different from the base" };
   return good ? { mark: "▲", words: "better than the base" } : { mark: "▼", words: "worse than the base" };
 }
 
-/** Whether the whole interval of the difference leads nearer to 0 than the base is (true), or further from it (false). */
+/** Whether the whole interval of the difference is nearer to 0 than the base (true), further (false), or neither (null). */
 function nearerToZero({ mean, against_base: by }) {
   const base = mean - by.mean;
   const [low, high] = [base + by.low, base + by.high];
@@ -72,28 +72,28 @@ function nearerToZero({ mean, against_base: by }) {
   return low * high > 0 && Math.min(Math.abs(low), Math.abs(high)) > Math.abs(base) ? false : null;
 }
 
-/** How many sentences went astray, and how: "0", "2 unfinished, 1 cut". */
-export function astray(one) {
-  const told = ["unfinished", "cut", "babbling"].filter((kind) => one[kind] > 0).map((kind) => `${one[kind]} ${kind}`);
-  return told.length ? told.join(", ") : "0";
+/** How many sentences failed, and how: "0", "2 unfinished, 1 cut". */
+export function failures(one) {
+  const counts = ["unfinished", "cut", "babbling"].filter((kind) => one[kind] > 0).map((kind) => `${one[kind]} ${kind}`);
+  return counts.length ? counts.join(", ") : "0";
 }
 
-/** What a column is ordered by; null goes to the end. */
+/** The value that a column is sorted by; null goes to the end. */
 export function value(one, column) {
   if (column === "epoch") return one.epoch + (one.kind === "blend" ? one.share / 10 : 0.5);
   if (!one.judged && column !== "loss") return null;
-  if (column === "astray") return one.unfinished + one.cut + one.babbling;
+  if (column === "failed") return one.unfinished + one.cut + one.babbling;
   const found = column === "loss" ? one.validation_loss : one.judges[column]?.mean;
   return Number.isFinite(found) ? found : null;
 }
 
-/** Whether the best of a column is its lowest value; of distances to 0 the smallest is. */
+/** Whether the best value of a column is the lowest, or the nearest to 0. */
 export function lowestFirst(evaluation, column) {
   if (column === "epoch") return false;
   return evaluation.judges[column]?.better !== "higher";
 }
 
-/** The rows in the order of a column; rows of equal values stay as they are. */
+/** The rows sorted by a column; the sort is stable. */
 export function ordered(rows, evaluation, { column, ascending }) {
   const zero = evaluation.judges[column]?.better === "zero";
   const of = (one) => {
@@ -109,25 +109,25 @@ export function ordered(rows, evaluation, { column, ascending }) {
 
 /** Every figure of a candidate as a sentence. */
 export function facts(one, evaluation) {
-  if (!one.judged) return ["It was not judged yet."];
-  const told = [];
-  if (one.is_best && evaluation.verdict) told.push(evaluation.verdict.reason);
-  if (one.ruled_out) told.push(`Cannot be the best: ${one.ruled_out}`);
-  if (one.kind !== "base" && one.indistinguishable_from_base) told.push("Not distinguishable from the base.");
-  told.push(...one.remarks.filter((remark) => remark !== one.ruled_out));
-  const strays = astray(one);
-  told.push(strays === "0" ? "Every sentence finished." : `Of ${evaluation.sentences} sentences: ${strays}.`);
+  if (!one.judged) return ["Not evaluated yet."];
+  const lines = [];
+  if (one.is_best && evaluation.verdict) lines.push(evaluation.verdict.reason);
+  if (one.ruled_out) lines.push(`Cannot be the best: ${one.ruled_out}`);
+  if (one.kind !== "base" && one.indistinguishable_from_base) lines.push("No measurable difference from the base.");
+  lines.push(...one.remarks.filter((remark) => remark !== one.ruled_out));
+  const failed = failures(one);
+  lines.push(failed === "0" ? "Every sentence finished." : `Of ${evaluation.sentences} sentences: ${failed}.`);
   for (const name of present(evaluation)) {
     const found = one.judges[name];
-    if (found) told.push(fact(name, found, evaluation.judges[name]));
+    if (found) lines.push(fact(name, found, evaluation.judges[name]));
   }
-  if (Number.isFinite(one.validation_loss)) told.push(`Audio loss ${figure(one.validation_loss)}.`);
-  return told;
+  if (Number.isFinite(one.validation_loss)) lines.push(`Audio loss ${figure(one.validation_loss)}.`);
+  return lines;
 }
 
 function fact(name, found, judge) {
   const between = `${short(name, found.low)} to ${short(name, found.high)}`;
   const by = found.against_base;
-  const against = by ? ` Against the base ${by.mean > 0 && !name.endsWith("_percent") ? "+" : ""}${short(name, by.mean)} (${short(name, by.low)} to ${short(name, by.high)}): ${againstBase(judge.better, found)?.words ?? "not distinguishable"}.` : "";
+  const against = by ? ` Against the base ${by.mean > 0 && !name.endsWith("_percent") ? "+" : ""}${short(name, by.mean)} (${short(name, by.low)} to ${short(name, by.high)}): ${againstBase(judge.better, found)?.words ?? "no measurable difference"}.` : "";
   return `${NAMES[name]} ${short(name, found.mean)} (${between}).${against}`;
 }

@@ -1,36 +1,35 @@
-// What each figure of the page means. Of a run that was evaluated the judges' own words stand in
-// judges.js.
+// What each figure of the page means; the figures of an evaluation are in judges.js.
 
 import { find, make } from "./elements.js";
 
-const LOSS = "How far the epoch's codes are from the person's own, on clips that it does not learn from. Lower is better. Compare it only between epochs of one run: other data or another base have another scale.";
+const LOSS = "Cross-entropy of the audio codes on the validation clips. Lower is better. Compare it only between epochs of one run: another dataset or another base model has another scale.";
 // Measured with the embedded voice's encoder: docs/evaluation.md.
-const SIMILARITY = "How near the sample's voice is to the recording that it was spoken from: 1 is the same sound. With the embedded voice two recordings of one person have 0.8 to 0.9, different people 0 to 0.3; another base model has a scale of its own. One sentence differs from the next by 0.2, so a small step up or down says nothing.";
+const SIMILARITY = "Cosine similarity between the speaker embeddings of the sample and of its reference recording; 1 means identical. With the embedded voice, two recordings of one person have 0.8 to 0.9, different people 0 to 0.3; another base model has another scale. Sentences differ by up to 0.2, so ignore small changes.";
 
-// By the element that holds them: [term, meaning, id of what is told beside it].
+// By the element that holds them: [term, meaning, id of what follows it].
 const MEANINGS = {
   about: [
-    ["Device", "What computes the speech. The CPU says the same as a GPU, only later.", "why"],
-    ["Provider", "The library that computes, and on what. Where something else was asked for, that stands beside it."],
-    ["Voice", "Who speaks where a request names no voice.", "voice-why"],
-    ["Requests", "How many texts are being spoken, of how many at most at the same time, and how many wait for their turn."],
+    ["Device", "The device that computes the speech. A CPU gives the same speech as a GPU, but takes longer.", "why"],
+    ["Provider", "The library that computes it, and on which device. If the settings request another provider, it follows in brackets."],
+    ["Voice", "The voice of requests that name none.", "voice-why"],
+    ["Requests", "How many texts are being spoken, how many can be spoken at once, and how many wait."],
   ],
   "epoch-figures": [["Audio loss", LOSS], ["Similarity", SIMILARITY]],
   "curve-figures": [
-    ["Training", "The audio loss on the clips that are being learned, smoothed where there are many steps. It falls even where nothing useful is learned any more."],
-    ["Validation", `The audio loss of the table. ${LOSS} Where it rises while training's falls, the run learns its clips by heart.`],
+    ["Training", "The audio loss on the training clips, smoothed if there are many steps. It keeps falling even when the model no longer improves."],
+    ["Validation", `The audio loss of the table. ${LOSS} If it rises while the training loss falls, the model overfits.`],
     ["Similarity", SIMILARITY],
-    ["Step", "One change of the weights, after one batch of clips. An epoch is as many steps as it takes to hear every clip once."],
+    ["Step", "One update of the weights, after one batch of clips. An epoch is one pass over all clips."],
   ],
   "decoding-figures": [
-    ["Speed", "1 is as fast as the voice speaks by itself, 2 is twice as fast."],
-    ["Temperature", "How freely it speaks: lower is more even, higher more lively and more often wrong. Left out it is the model's own."],
-    ["Seed", "The same seed says the same; left out it is 0. Another take counts it up."],
+    ["Speed", "1 is the natural speed of the voice, 2 is twice as fast."],
+    ["Temperature", "Randomness of the sampling. Lower is more even; higher is livelier and fails more often. If empty, the model's own value."],
+    ["Seed", "The same seed gives the same speech. If empty, 0. Another take adds 1."],
   ],
   "spoken-figures": [
-    ["First sound after", "From the press to the first sound. Of a voice that is not loaded yet, loading is part of it."],
-    ["Spoken in", "How long the sound is, and how long it took to make. Where making takes longer than the sound, it cannot play without a pause."],
-    ["It waited for more", "How often the sound ran out before the next piece had come."],
+    ["First sound after", "Time from the press to the first audio. It includes loading a voice that is not loaded yet."],
+    ["Spoken in", "The length of the audio, and the time to generate it. If generating takes longer than the audio, playback pauses."],
+    ["Playback paused", "How often the next audio was not ready in time."],
   ],
 };
 

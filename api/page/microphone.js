@@ -1,20 +1,20 @@
-// A recording by the page's own microphone: made, cut to the speech, heard, and handed on as a wav.
+// Records with the microphone, trims to the speech, plays it, and returns a wav.
 
 import { announce, complain, find, say } from "./elements.js";
 import { bufferOf, decoded, drawWave, plays, RATE, toPcm, wavOf } from "./sound.js";
 import { figure } from "./wording.js";
 
-// As the service reads at most, and at least.
+// The limits of the service.
 const MOST_SECONDS = 60;
 const LEAST_SECONDS = 1;
 const MARGIN_SECONDS = 0.2;
 const BLOCK = 0.02 * RATE;
 
-// By the names that browsers give to what getUserMedia refuses.
+// By the names of the errors of getUserMedia.
 const REFUSALS = {
-  NotAllowedError: "The microphone is not allowed. Allow it for this page in the browser's settings, or choose a file.",
-  NotFoundError: "No microphone is found. Connect one, or choose a file.",
-  NotReadableError: "The microphone cannot be read; another program may have it. Close that, or choose a file.",
+  NotAllowedError: "The browser blocks the microphone. Allow it for this page in the browser's settings, or choose a file.",
+  NotFoundError: "No microphone found. Connect one, or choose a file.",
+  NotReadableError: "The microphone cannot be opened. Close other programs that use it, or choose a file.",
 };
 
 function refusalOf(error) {
@@ -23,7 +23,7 @@ function refusalOf(error) {
 
 /** Why nothing can be recorded here, or null. */
 function obstacle() {
-  if (!window.isSecureContext) return "This browser lets only pages by https, or of this very machine (localhost), record. Open the page so, or choose a file.";
+  if (!window.isSecureContext) return "This browser records only on pages that are opened by https or on localhost. Open the page that way, or choose a file.";
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) return "This browser cannot record. Choose a file.";
   return null;
 }
@@ -37,7 +37,7 @@ function mono(buffer) {
   return sum;
 }
 
-/** [start, end] in seconds of what is within 30 dB of the loudest, and a margin; all of a silence. */
+/** [start, end] in seconds of the part within 30 dB of the loudest, with a margin; all of a silence. */
 export function speechSpan(samples) {
   const powers = [];
   for (let start = 0; start + BLOCK <= samples.length; start += BLOCK) {
@@ -53,7 +53,7 @@ export function speechSpan(samples) {
 }
 
 export class Microphone {
-  /** changed: called when there is a recording, or none any more. */
+  /** changed(): called when a recording is made or discarded. */
   constructor(changed) {
     this.changed = changed;
     this.samples = null;
@@ -61,14 +61,14 @@ export class Microphone {
     find("record").addEventListener("click", () => (this.recorder ? this.recorder.stop() : this.#start()));
     find("trim-start").addEventListener("input", () => this.#trimmed("start"));
     find("trim-end").addEventListener("input", () => this.#trimmed("end"));
-    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Hear what is kept", fault: "microphone-fault", group: this.hearing });
+    plays(find("trim-hear"), () => bufferOf(this.#kept()), { label: "Play the selection", fault: "microphone-fault", group: this.hearing });
     find("trim-discard").addEventListener("click", () => {
       this.discard();
       find("record").focus();
     });
   }
 
-  /** What is kept of the recording as a wav, or null. */
+  /** The trimmed recording as a wav, or null. */
   recording() {
     return this.samples && wavOf([toPcm(this.#kept())]);
   }
@@ -88,7 +88,7 @@ export class Microphone {
     if (why || this.asking) return;
     this.asking = true;
     try {
-      // A voice as it is: what calls make of it would be heard in all that is spoken after it.
+      // Unprocessed: the voice would keep the artefacts of echo and noise suppression.
       const raw = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
       this.#record(await navigator.mediaDevices.getUserMedia({ audio: raw }));
     } catch (error) {
@@ -128,13 +128,13 @@ export class Microphone {
     try {
       this.samples = mono(await decoded(await blob.arrayBuffer()));
     } catch {
-      complain(find("microphone-fault"), new Error("What was recorded cannot be decoded by this browser. Choose a file."));
+      complain(find("microphone-fault"), new Error("This browser cannot decode its own recording. Choose a file."));
       return;
     }
     const all = this.samples.length / RATE;
     if (all < LEAST_SECONDS) {
       this.discard();
-      complain(find("microphone-fault"), new Error(`That was ${figure(all, 1)} s; a voice needs at least ${LEAST_SECONDS} s, and 6 to 30 s are better.`));
+      complain(find("microphone-fault"), new Error(`The recording is ${figure(all, 1)} s long. A voice needs at least ${LEAST_SECONDS} s; 6 to 30 s are best.`));
       return;
     }
     const [start, end] = speechSpan(this.samples);
@@ -147,27 +147,27 @@ export class Microphone {
     this.#draw();
     this.#trimmed("end");
     this.changed();
-    announce(`Recorded. ${find("trim-told").textContent}`);
+    announce(`Recorded. ${find("trim-info").textContent}`);
   }
 
   #kept() {
     return this.samples.subarray(Math.round(find("trim-start").valueAsNumber * RATE), Math.round(find("trim-end").valueAsNumber * RATE));
   }
 
-  /** One end moved: it stops a second before the other. */
+  /** One end moved: it stays a second away from the other. */
   #trimmed(which) {
     const [start, end] = [find("trim-start"), find("trim-end")];
     if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) {
       if (which === "start") start.value = Math.max(0, end.valueAsNumber - LEAST_SECONDS);
       else end.value = start.valueAsNumber + LEAST_SECONDS;
-      // At the very end of the recording there is no second left: the start gives way.
+      // At the end of the recording, the start moves instead.
       if (end.valueAsNumber - start.valueAsNumber < LEAST_SECONDS) start.value = end.valueAsNumber - LEAST_SECONDS;
     }
     for (const slider of [start, end]) slider.setAttribute("aria-valuetext", `${figure(slider.valueAsNumber, 2)} s`);
     const all = this.samples.length / RATE;
     find("trim-kept").style.left = `${(100 * start.valueAsNumber) / all}%`;
     find("trim-kept").style.right = `${100 - (100 * end.valueAsNumber) / all}%`;
-    say(find("trim-told"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
+    say(find("trim-info"), `${figure(this.#kept().length / RATE, 1)} s of ${figure(all, 1)} s are kept.`);
   }
 
   /** The wave, a column a pixel: the largest sample of each. */

@@ -1,4 +1,4 @@
-// The page: what is known, who shows it, and what happens at a click. Start reading here.
+// The state of the page, its parts, and the actions of a click. Start reading here.
 
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
@@ -16,11 +16,11 @@ import { showConnection, showStatus } from "./status.js";
 import { Voices } from "./voices.js";
 import { candidateName } from "./wording.js";
 
-// The server's news may come many times a second; a person reads slower.
+// The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
 
 const known = { runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
-// epoch null: the newest one that can be heard, until the person chooses; candidate null: the best.
+// epoch null: the newest one with a sample; candidate null: the best.
 const chosen = { run: "current", epoch: null, candidate: null, busy: null };
 
 const desk = new Desk();
@@ -84,7 +84,7 @@ function show() {
   voices.offerCandidates(now);
   const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
   const alone = speakBox.alone;
-  say(find("speaks-with"), alone ? `with ${alone}, for you alone` : served && served !== "–" ? `with ${served}` : "");
+  say(find("speaks-with"), alone ? `with ${alone}, not served` : served && served !== "–" ? `with ${served}` : "");
 }
 
 /** As before there were evaluations: each epoch's sample beside the person's recording. */
@@ -122,7 +122,7 @@ async function refreshRuns() {
   const { runs, served, promoted, follows } = await read("/v1/runs");
   Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted, follows });
   const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
-  if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} can be heard.`);
+  if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} is ready to play.`);
   show();
   await refreshDetails();
 }
@@ -139,7 +139,7 @@ function heardEpochs() {
   return (run()?.epochs ?? []).filter((one) => one.sample?.output).map((one) => one.epoch);
 }
 
-/** Reads what is new of the run's metrics; all of it where the file was cut back. */
+/** Reads the new rows of the run's metrics, or all of them if the file has become shorter. */
 async function refreshMetrics() {
   const id = run()?.id;
   if (!id) return;
@@ -153,7 +153,7 @@ async function refreshMetrics() {
   }
   known.next.set(id, next);
   known.records.set(id, joined(known.records.get(id) ?? [], records));
-  // An answer holds only so much: a long run is told in several.
+  // An answer holds a limited number of rows: a long run needs several.
   if (records.length) await refreshMetrics();
   else show();
 }
@@ -178,7 +178,7 @@ async function changeServed(act, sentence) {
   await attempt(refreshStatus);
 }
 
-/** Does it; a fault is shown at the top, and goes when something succeeds again. */
+/** Acts; an error is shown at the top until an action succeeds. */
 async function attempt(act) {
   try {
     await act();
@@ -224,7 +224,7 @@ listen({
   poll: everything,
   connected: (open) => {
     showConnection(open ? "live" : "polling");
-    // Between two connections something may have happened.
+    // Something may have changed between two connections.
     everything();
   },
 });

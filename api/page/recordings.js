@@ -1,14 +1,16 @@
-// Recordings: uploaded, cut into a dataset, and the line that trains on it. The clips: clips.js.
+// Recordings: uploads, the cut into a dataset, and the command that trains on it. Its clips: clips.js; its
+// account: account.js.
 
+import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
+import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
 import { datasetPath, read, request, send } from "./server.js";
 import { keep } from "./sound.js";
 import { sendRecording } from "./uploads.js";
-import { clock, counted, diskSize, languageOptions } from "./wording.js";
+import { counted, diskSize, languageOptions } from "./wording.js";
 
 const LOOK_MILLISECONDS = 2000;
-const STATES = { none: "Not cut yet.", queued: "Waits for its turn.", running: "Is being cut.", done: "Cut.", failed: "Could not be cut.", stopped: "Stopped." };
+const STATES = { none: "Not cut yet.", queued: "Queued.", running: "Cutting.", done: "Cut.", failed: "The cut failed.", stopped: "Stopped." };
 
 export class Recordings {
   #chosen = null;
@@ -27,7 +29,7 @@ export class Recordings {
     });
     find("recording-files").addEventListener("change", (event) => this.#send([...event.target.files]));
     find("recording-text").addEventListener("change", (event) => this.#text(event.target));
-    find("text-remove").addEventListener("click", () => this.#act(() => send("DELETE", `${this.#path}/text`), "The text is removed."));
+    find("text-remove").addEventListener("click", () => this.#act(() => send("DELETE", `${this.#path}/text`), "The transcript is removed."));
     find("cut").addEventListener("click", () => this.#act(() => send("POST", `${this.#path}/cut`), "The cut is queued."));
     find("cut-stop").addEventListener("click", () => this.#act(() => send("DELETE", `${this.#path}/cut`), "The cut is stopped."));
     find("save-account").addEventListener("click", () => this.#act(async () => keep(await (await request(`${this.#path}/account.csv`)).blob(), `${this.#chosen}-account.csv`), "Saved."));
@@ -45,11 +47,11 @@ export class Recordings {
       const { datasets, space } = await read("/v1/datasets");
       this.#list(datasets, space);
       const found = this.#chosen && (await read(this.#path));
-      this.#show(found || null);
+      await this.#show(found || null);
       if (!this.#acting) complain(find("recordings-fault"), null);
       if (["queued", "running"].includes(found?.cut?.state)) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
-      // Deleted meanwhile, by another page: the list says what there is.
+      // Another page has deleted it.
       if (error.code === "no_dataset") this.#chosen = null;
       complain(find("recordings-fault"), error);
     }
@@ -57,7 +59,7 @@ export class Recordings {
 
   #acting = false;
 
-  /** Does it, shows what is then, and says so; what fails is told as its sentence. */
+  /** Runs an action, refreshes, and announces the sentence; a failure shows its message. */
   async #act(what, sentence) {
     this.#acting = true;
     const answer = await tried("recordings-fault", what, sentence);
@@ -74,7 +76,7 @@ export class Recordings {
       const found = await send("POST", "/v1/datasets", body);
       this.#chosen = found.id;
       return found;
-    }, `${body.name} is made.`);
+    }, `${body.name} is created.`);
     if (!made) return;
     form.reset();
     find("recording-files").focus();
@@ -83,30 +85,30 @@ export class Recordings {
   #list(datasets, space) {
     if (!datasets.some((one) => one.id === this.#chosen)) this.#chosen = datasets[0]?.id ?? null;
     find("dataset-choice").hidden = !datasets.length;
-    say(find("recordings-room"), datasets.length ? `${diskSize(space.used)} of ${diskSize(space.most)} are used.` : "");
+    say(find("recordings-room"), datasets.length ? `${diskSize(space.used)} of ${diskSize(space.most)} used` : "");
     options(find("dataset"), datasets.map((one) => ({ value: one.id, text: one.name })));
     find("dataset").value = this.#chosen ?? "";
   }
 
-  #show(found) {
+  async #show(found) {
     this.#shown = found;
     find("dataset-works").hidden = !found;
     this.clips.show(found);
     if (!found) return;
     this.#showRecordings(found);
     this.#showCut(found);
-    showAccount(found);
     find("train-works").hidden = !found.train;
     say(find("train-line"), found.train?.command ?? "");
-    say(find("train-told"), found.train ? `${counted(found.clips.kept, "clip")}, ${(found.clips.kept_seconds / 60).toFixed(1)} minutes to learn from. In a container: ${found.train.container}` : "");
+    say(find("train-info"), found.train ? `${counted(found.clips.kept, "clip")}, ${(found.clips.kept_seconds / 60).toFixed(1)} minutes of training data. In a container: ${found.train.container}` : "");
+    await showAccount(found);
   }
 
   #showRecordings(found) {
     const busy = ["queued", "running"].includes(found.cut.state);
     const rows = found.recordings.map((row) => this.#row(row, busy));
-    // A button that has the focus is not drawn again for nothing.
-    if (isNew(this, "recordingsTold", [found.id, found.recordings, busy, [...this.#sending.keys()]])) find("recording-list").replaceChildren(...rows);
-    say(find("text-told"), found.text ? `Text: a ${found.text.kind} file, ${found.text.bytes.toLocaleString("en")} bytes.` : "No text: its clips wait for you to write theirs.");
+    // A button with the focus is replaced only if something has changed.
+    if (isNew(this, "recordingsShown", [found.id, found.recordings, busy, [...this.#sending.keys()]])) find("recording-list").replaceChildren(...rows);
+    say(find("text-info"), found.text ? `Transcript: ${found.text.kind}, ${found.text.bytes.toLocaleString("en")} bytes.` : "No transcript: write the text of each clip after the cut.");
     find("text-remove").hidden = !found.text;
     find("text-remove").disabled = find("recording-text").disabled = busy;
   }
@@ -114,7 +116,7 @@ export class Recordings {
   #row(row, busy) {
     const key = `${this.#chosen} ${row.name}`;
     const sending = this.#sending.get(key);
-    const part = row.whole ? diskSize(row.bytes) : `${diskSize(row.received)} of ${diskSize(row.bytes)}${sending ? "" : "; choose the file again, and it goes on from there"}`;
+    const part = row.whole ? diskSize(row.bytes) : `${diskSize(row.received)} of ${diskSize(row.bytes)}${sending ? "" : "; choose the file again to resume"}`;
     const bar = row.whole ? null : make("progress", { max: row.bytes, value: row.received, "aria-label": `Upload of ${row.name}` });
     const button = smallButton("", { disabled: busy && !sending });
     if (sending) {
@@ -129,16 +131,19 @@ export class Recordings {
   #showCut(found) {
     const { cut } = found;
     const busy = ["queued", "running"].includes(cut.state);
-    const ahead = cut.state === "queued" && cut.ahead ? `${counted(cut.ahead, "dataset")} before it.` : "";
-    const changed = cut.outdated && !busy ? "Something has changed since: cut again." : "";
-    say(find("cut-told"), [STATES[cut.state], ahead, cut.told, cut.message, changed].filter(Boolean).join(" "));
-    find("cut-told").classList.toggle("failed", cut.state === "failed");
+    const ahead = cut.state === "queued" && cut.ahead ? `${counted(cut.ahead, "dataset")} ahead.` : "";
+    const changed = cut.outdated && !busy ? "The recordings, the transcript or the language have changed: cut again." : "";
+    say(find("cut-info"), [STATES[cut.state], ahead, cut.told, cut.message, changed].filter(Boolean).join(" "));
+    const failed = cut.state === "failed";
+    find("cut-info").classList.toggle("failed", failed);
+    find("cut-advice").hidden = !failed;
+    say(find("cut-advice"), failed ? adviceFor(cut.message) : "");
     find("cut").disabled = busy || !found.recordings.length;
     say(find("cut"), cut.state === "none" ? "Cut" : "Cut again");
     find("cut-stop").hidden = !busy;
   }
 
-  /** One after the other: the line is one. */
+  /** One after the other: they share one connection. */
   async #send(files) {
     const dataset = this.#chosen;
     find("recording-files").value = "";
@@ -150,7 +155,7 @@ export class Recordings {
       this.#sending.set(key, ending);
       try {
         const row = await sendRecording(dataset, file, (now) => this.#progress(dataset, now), ending.signal);
-        announce(row.whole ? `${file.name} has arrived.` : `${file.name} is paused.`);
+        announce(row.whole ? `${file.name} is uploaded.` : `${file.name} is paused.`);
       } catch (error) {
         complain(fault, { message: `${file.name}: ${error.message}` });
       }
@@ -169,7 +174,7 @@ export class Recordings {
     const [file] = field.files;
     if (!file) return;
     const kind = file.name.split(".").pop().toLowerCase();
-    await this.#act(() => request(`${this.#path}/text?kind=${encodeURIComponent(kind)}`, { method: "PUT", body: file, headers: { "Content-Type": "application/octet-stream" } }), "The text is there.");
+    await this.#act(() => request(`${this.#path}/text?kind=${encodeURIComponent(kind)}`, { method: "PUT", body: file, headers: { "Content-Type": "application/octet-stream" } }), "The transcript is uploaded.");
     field.value = "";
   }
 
@@ -182,31 +187,4 @@ export class Recordings {
     }, "The dataset is deleted.");
     find("recordings").focus();
   }
-}
-
-/** What became of every second of the recordings, and what of the text and the corrections has no clip. */
-function showAccount(found) {
-  find("account-works").hidden = !found.account.length;
-  const sums = new Map();
-  for (const one of found.account) {
-    for (const [reason, seconds] of Object.entries(one.seconds_by_reason)) sums.set(reason, (sums.get(reason) ?? 0) + seconds);
-  }
-  const all = found.account.reduce((sum, one) => sum + one.seconds, 0);
-  const rows = [...sums].sort((a, b) => b[1] - a[1])
-    .map(([reason, seconds]) => figuresRow(reason, clock(seconds, 0), `${((100 * seconds) / all).toFixed(1)} %`));
-  find("account").replaceChildren(...rows);
-  const { clips } = found;
-  const parts = [counted(clips.total, "clip"), `${clips.dropped} dropped`, `${clips.without_text} without a text`, `${clips.corrected} corrected`];
-  say(find("account-told"), `${clock(all, 0)} recorded; ${parts.join(", ")}. Speech was found by ${found.speech_by || "nothing"}.`);
-  disclose("unheard", found.num_unheard, `${counted(found.num_unheard, "sentence")} of the text not heard`, found.unheard);
-  disclose("unplaced", found.unplaced.length, `${counted(found.unplaced.length, "correction")} without a clip in this cut`,
-    found.unplaced.map((one) => `${one.name}: ${one.dropped ? "dropped" : one.text} (was: ${one.was || "nothing"})`));
-}
-
-/** A list that is opened by its summary; hidden where there is nothing in it. */
-function disclose(id, count, summary, lines) {
-  const place = find(id);
-  place.hidden = !count;
-  say(place.querySelector("summary"), summary);
-  place.querySelector("ul").replaceChildren(...lines.map((text) => make("li", { text })));
 }

@@ -1,9 +1,9 @@
-// The request of the speak box as a person would write it elsewhere.
+// The request of the speak box as curl and Python.
 
 import { announce, find, say } from "./elements.js";
 import { hasKey } from "./server.js";
 
-/** For a POSIX shell. body: the JSON of the request; key: whether one is asked for. */
+/** For a POSIX shell. body: the JSON of the request; key: whether the server requires one. */
 export function asCurl(address, path, body, key) {
   const quoted = (text) => `'${text.replaceAll("'", "'\\''")}'`;
   const lines = [`curl ${quoted(address + path)}`, "-H 'Content-Type: application/json'"];
@@ -12,7 +12,7 @@ export function asCurl(address, path, body, key) {
   return lines.join(" \\\n     ");
 }
 
-/** With nothing but Python's own library. */
+/** With the standard library only. */
 export function asPython(address, path, body, key) {
   const headers = key
     ? '{"Content-Type": "application/json", "Authorization": f"Bearer {os.environ[\'API_KEY\']}"}'
@@ -29,18 +29,18 @@ export function asPython(address, path, body, key) {
   ].join("\n");
 }
 
-// What the page sends holds texts and numbers, which JSON and Python write alike.
+// The body has only texts and numbers, which JSON and Python write alike.
 function literal(value) {
   return JSON.stringify(value);
 }
 
-/** Shows a request in both. */
+/** Shows a request in both forms. */
 export function showRequest(path, body) {
   say(find("as-curl"), asCurl(location.origin, path, body, hasKey()));
   say(find("as-python"), asPython(location.origin, path, body, hasKey()));
 }
 
-/** Makes the two buttons copy. */
+/** Connects the two copy buttons. */
 export function offerCopies() {
   for (const kind of ["curl", "python"]) {
     find(`copy-${kind}`).addEventListener("click", async () => {

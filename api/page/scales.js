@@ -1,4 +1,4 @@
-// From numbers to places in a picture: ticks, paths, smoothing. Pure.
+// From numbers to positions in a chart: ticks, paths, smoothing. Pure.
 
 /** Round numbers that cover [low, high], about `wanted` of them. */
 export function ticks(low, high, wanted = 5) {
@@ -38,7 +38,7 @@ export function thinned(points, most = 400) {
   });
 }
 
-/** A moving average that starts fair: no pull towards 0 (Kingma and Ba 2015, section 3). */
+/** A moving average with bias correction at its start (Kingma and Ba 2015, section 3). */
 export function smoothed(points, keep = 0.9) {
   let sum = 0;
   let weight = 0;
@@ -54,7 +54,7 @@ export function path(points, x, y) {
   return points.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
 }
 
-/** Rows of metrics.jsonl and newer ones: a run that went on from an earlier step told it again. */
+/** Rows of metrics.jsonl and newer ones: a run that resumed from an earlier step has its rows again. */
 export function joined(rows, fresh) {
   if (!fresh.length) return rows;
   const { step, kind } = fresh[0];

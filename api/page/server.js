@@ -1,13 +1,13 @@
-// Asking the API: every request of the page goes through here.
+// Every request of the page to the API.
 //
-// A fault becomes a Fault whose message is the API's own sentence. A 401 asks the person for the
-// key, once for all requests that wait, and goes on with it.
+// An error becomes a Fault with the message of the API. A 401 asks for the key, once for all waiting
+// requests, and repeats them.
 
 import { complain, find } from "./elements.js";
 
 const KEPT = "sotaque-key";
-const WRONG = "The server does not take this key. Look for a missing or doubled character. Whoever runs the server finds it as API_KEY in its settings (.env).";
-const UNSENDABLE = "This key has characters that no API key has: only letters, digits and signs of ASCII can be sent.";
+const WRONG = "The server rejects this key. Check it for missing or extra characters. The administrator finds it as API_KEY in the settings (.env).";
+const UNSENDABLE = "This key contains characters that an API key cannot have. Use ASCII letters, digits and punctuation only.";
 
 export class Fault extends Error {
   constructor(sentence, { status = 0, code = "", retryAfter = null } = {}) {
@@ -20,7 +20,7 @@ export class Fault extends Error {
 
 let asking = null;
 
-/** fetch with the key; the answer is one that succeeded. Throws Fault, or AbortError. */
+/** fetch with the key; returns a successful answer. Throws Fault or AbortError. */
 export async function request(path, options = {}) {
   for (;;) {
     const key = sessionStorage.getItem(KEPT);
@@ -38,10 +38,10 @@ export async function request(path, options = {}) {
   }
 }
 
-/** Whether the server asked for a key, and has it. */
+/** Whether the server has asked for a key. */
 export const hasKey = () => sessionStorage.getItem(KEPT) !== null;
 
-/** Asks for the key in a dialog. refused: whether the last one was. Resolves with a key. */
+/** Asks for the key in a dialog. refused: whether the last key was. Resolves with a key. */
 function askForKey(refused) {
   const dialog = find("key-dialog");
   const field = find("key");
@@ -50,7 +50,7 @@ function askForKey(refused) {
   if (!dialog.open) dialog.showModal();
   field.focus();
   return new Promise((resolve) => {
-    // Without a key nothing of the page works: Escape brings the question back.
+    // The page needs the key: Escape opens the dialog again.
     const closed = () => {
       const key = field.value.trim();
       if (key && !/^[ -~]+$/.test(key)) complain(find("key-fault"), { message: UNSENDABLE });
@@ -74,7 +74,7 @@ async function reach(path, options) {
     return await fetch(path, options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
-    throw new Fault("The server does not answer. Is it running? The page tries again by itself.");
+    throw new Fault("The server does not respond. Check that it is running; the page retries automatically.");
   }
 }
 
@@ -84,13 +84,13 @@ async function faultOf(answer) {
   try {
     body = await answer.json();
   } catch {
-    // No JSON: a proxy's page, or nothing at all. The status alone is told.
+    // No JSON: a page of a proxy, or nothing. The message names the status only.
   }
   const sentence = body?.detail ?? body?.error?.message ?? body?.title;
   const known = typeof sentence === "string" && sentence;
   const later = about.retryAfter ? ` Try again in ${about.retryAfter} s.` : "";
   return new Fault(
-    known ? sentence : `The server answered ${answer.status} and said nothing more.${later}`,
+    known ? sentence : `The server answered with status ${answer.status} and no message.${later}`,
     { ...about, code: body?.code ?? "" },
   );
 }

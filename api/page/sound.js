@@ -1,14 +1,14 @@
-// Sound in this browser: one audio context at the voices' own rate, decoding, playing, loudness, wav.
+// Audio in the browser: one context at the sample rate of the voices, decoding, playing, loudness, wav.
 
 import { complain, find, relabel } from "./elements.js";
 
-// The vocoder's rate: a context at it plays streamed pieces without resampling each one alone,
-// which would click at every seam.
+// The rate of the vocoder. At another rate the browser would resample each streamed piece alone, which
+// clicks at every seam.
 export const RATE = 24000;
 
 let context = null;
 
-/** The page's one AudioContext; call it from a click or key, or the browser keeps it silent. */
+/** The AudioContext of the page. The browser starts it only in a click or a key press. */
 export function sounding() {
   context ??= new AudioContext({ sampleRate: RATE, latencyHint: "interactive" });
   if (context.state !== "running") context.resume();
@@ -29,10 +29,10 @@ export function bufferOf(samples) {
 
 /**
  * Makes a button play what `load` resolves with, an AudioBuffer, and stop it at the second press.
- * of: what a screen reader hears after "Hear"; fault: the id of where a fault is told; group: buttons
+ * of: what a screen reader hears after "Play"; fault: the id of the element for errors; group: buttons
  * that share one stop each other; `group.source` is what sounds.
  */
-export function plays(button, load, { label = "Hear", of = "", fault, group = {} }) {
+export function plays(button, load, { label = "Play", of = "", fault, group = {} }) {
   let mine = null;
   button.addEventListener("click", async () => {
     const playing = group.source;
@@ -135,7 +135,7 @@ export function pcmOf(wav) {
   return new Uint8Array(0);
 }
 
-/** Lets the person keep a blob as a file. */
+/** Saves a blob as a file. */
 export function keep(blob, name) {
   const link = document.createElement("a");
   link.href = URL.createObjectURL(blob);

@@ -1,4 +1,4 @@
-// The speak box: a sentence, and the sound of it while it is still being spoken.
+// The speak box: plays a sentence while it is still being generated.
 
 import { announce, calmly, complain, find, options, redraws, say, sends } from "./elements.js";
 import { heard, next } from "./events.js";
@@ -14,13 +14,13 @@ import { fileName, languageOptions } from "./wording.js";
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
 const SERVED = "/v1/audio/speech";
-// Sound as it is made, and the times of its words.
+// The audio while it is generated, and the times of its words.
 const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
 
-// Those that a player opens, in the order of the choice. Raw PCM is none of them.
+// The formats that a player opens, in the order of the choice.
 const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", aac: "AAC", m4a: "M4A" };
 
-/** The answer to a speech that is asked for. */
+/** Requests a speech. */
 function speech(path, body, signal) {
   const headers = { "Content-Type": "application/json", Accept: "audio/*, application/json" };
   return request(path, { method: "POST", headers, body: JSON.stringify(body), signal });
@@ -50,19 +50,19 @@ export class SpeakBox {
     redraws(find("spoken-works"), () => this.#draw());
   }
 
-  /** status: the body of GET /status: what the served voice speaks, and the formats to save. */
+  /** Offers the languages of the served voice and the formats of /status. */
   offer({ languages, formats }) {
-    options(find("language"), [{ value: "", text: "The voice's own" }, ...languageOptions(languages)]);
+    options(find("language"), [{ value: "", text: "Default" }, ...languageOptions(languages)]);
     this.#saving.offer(formats);
   }
 
-  /** The candidate that is to speak for this page alone, as its choice is called; "" for none. */
+  /** The name of the chosen candidate that speaks without being served; "" for none. */
   get alone() {
     const chosen = find("voice").selectedOptions[0];
     return chosen?.value.startsWith("/v1/runs/") ? chosen.text.charAt(0).toLowerCase() + chosen.text.slice(1) : "";
   }
 
-  /** Where the speech is asked for. */
+  /** The path of the request. */
   get #path() {
     return this.alone ? find("voice").value : SERVED;
   }
@@ -95,7 +95,7 @@ export class SpeakBox {
     }
   }
 
-  /** What was heard until then stays, and can be played again. */
+  /** Keeps the part that was heard; it can be played again. */
   #broken(error) {
     const heard = this.#stream?.seconds ?? 0;
     this.#stream?.end();
@@ -103,11 +103,11 @@ export class SpeakBox {
     if (stopped) announce("Stopped.");
     else complain(find("speak-fault"), error);
     const after = heard ? ` after ${heard.toFixed(1)} s` : "";
-    say(find("spoken-told"), `${stopped ? "Stopped" : "Broken off"}${after}.`);
+    say(find("spoken-info"), `${stopped ? "Stopped" : "Interrupted"}${after}.`);
     this.#draw();
   }
 
-  /** The same once more with the next seed, which then stands in its field. */
+  /** Speaks again with the next seed, and shows it in its field. */
   #anotherTake() {
     const form = find("speak-form");
     const seed = form.elements.seed;
@@ -123,7 +123,7 @@ export class SpeakBox {
     return wanted;
   }
 
-  /** What the fields say now, as curl and Python would ask for it: whole, in the format to save. */
+  /** Writes the form as a curl command and as Python, in the format of *Save as*. */
   #write() {
     if (!find("request").open) return;
     showRequest(this.#path, { ...this.#request(find("speak-form")), response_format: this.#saving.format });
@@ -146,13 +146,13 @@ export class SpeakBox {
     try {
       return { answer: await ask("pcm"), streams: true };
     } catch (error) {
-      // A server that has no pcm has wav, which is the same behind a header.
+      // Fall back to wav, which is pcm behind a header.
       if (error.status !== BAD_REQUEST || !/format|pcm/i.test(`${error.code} ${error.message}`)) throw error;
       return { answer: await ask("wav"), streams: false };
     }
   }
 
-  /** Plays what comes; returns the seconds until the first of it. */
+  /** Plays the audio as it arrives; returns the seconds until the first of it. */
   async #receive({ answer, streams }, stream, began) {
     let first = null;
     const draw = calmly(() => this.#draw(), 200);
@@ -184,11 +184,11 @@ export class SpeakBox {
     this.#stream = null;
     complain(find("speak-fault"), null);
     say(find("say"), "Stop");
-    say(find("spoken-told"), "Speaking …");
+    say(find("spoken-info"), "Speaking …");
     this.#enable(false);
   }
 
-  /** said: the request, and which voice answered it. */
+  /** said: the request and the voice that answered. */
   #end(said) {
     this.#abort = null;
     say(find("say"), "Speak");
@@ -209,8 +209,8 @@ export class SpeakBox {
   }
 
   #tell(stream, firstSeconds, tookSeconds) {
-    const gaps = stream.gaps ? ` It waited for more ${stream.gaps === 1 ? "once" : `${stream.gaps} times`}.` : "";
-    say(find("spoken-told"), stream.seconds
+    const gaps = stream.gaps ? ` Playback paused ${stream.gaps === 1 ? "once" : `${stream.gaps} times`}.` : "";
+    say(find("spoken-info"), stream.seconds
       ? `First sound after ${firstSeconds.toFixed(2)} s; ${stream.seconds.toFixed(1)} s spoken in ${tookSeconds.toFixed(1)} s.${gaps}`
       : "The server sent no sound.");
   }
@@ -228,7 +228,7 @@ export class SpeakBox {
     if (!this.#stream?.seconds || find("spoken-works").hidden) return;
     const canvas = find("sheet-spoken");
     paint(canvas, this.#stream.samples(), RATE);
-    canvas.setAttribute("aria-label", `Spectrogram of what was spoken, ${this.#stream.seconds.toFixed(1)} seconds`);
+    canvas.setAttribute("aria-label", `Spectrogram of the speech, ${this.#stream.seconds.toFixed(1)} seconds`);
   }
 
   #playhead() {
@@ -246,8 +246,8 @@ export class SpeakBox {
 }
 
 /**
- * Keeps what was spoken as a file. The page has the sound as samples, which are a WAV with a header. Any
- * other format is made by the service: it says the same once more, since the same seed says the same.
+ * Saves the speech as a file. The page writes WAV from its samples. For other formats the service speaks
+ * again with the same seed, which gives the same speech.
  */
 class Saving {
   #spoken = null;
@@ -257,7 +257,7 @@ class Saving {
     find("keep-spoken").addEventListener("click", () => this.#save());
   }
 
-  /** formats: what the service says that it can make. */
+  /** formats: of /status. */
   offer(formats = ["wav"]) {
     const offered = Object.keys(NAMES).filter((name) => name === "wav" || formats.includes(name));
     options(find("format"), offered.map((value) => ({ value, text: NAMES[value] })));
@@ -267,7 +267,7 @@ class Saving {
     return find("format").value;
   }
 
-  /** spoken: the samples (pieces), a file's name without its ending, and the request with its answer's voice. */
+  /** spoken: the samples (pieces), the file name without its ending, the request and the voice that answered. */
   spoken(spoken) {
     this.#spoken = spoken;
   }
@@ -296,6 +296,6 @@ class Saving {
     keep(await answer.blob(), `${name}.${form}`);
     complain(find("speak-fault"), null);
     if (now === spokenBy) announce(`Saved as ${NAMES[form]}.`);
-    else complain(find("speak-fault"), { message: `The voice has changed since: the file is spoken by ${now}. Speak again to hear it.` });
+    else complain(find("speak-fault"), { message: `The served voice has changed: the file is spoken by ${now}. Press Speak to hear it.` });
   }
 }

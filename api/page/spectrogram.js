@@ -1,7 +1,7 @@
 // A spectrogram on a canvas: one ink, from the paper's colour to the voice's.
 //
-// The voice being made is drawn in the page's accent, the person's recording in slate: the same
-// lightness for the same level, so that both can be compared.
+// The trained voice is drawn in the accent colour, the recording of the person in slate, with the same
+// lightness for the same level.
 
 import { placeOf, spectrogram } from "./fourier.js";
 
@@ -67,7 +67,7 @@ function ramp(canvas) {
   const stops = ["--quiet", "--middle", "--loud"].map((name) => rgb(style.getPropertyValue(name)));
   const colours = new Uint8ClampedArray(256 * 3);
   for (let i = 0; i < 256; i += 1) {
-    // A bend upwards: most of a spectrogram is quiet, and should be calm.
+    // Gamma: most of a spectrogram is quiet and should stay pale.
     const level = (i / 255) ** 1.5 * 2;
     const from = Math.min(1, Math.floor(level));
     for (let channel = 0; channel < 3; channel += 1) {

@@ -11,7 +11,7 @@ export class SpokenText {
     this.element = element;
   }
 
-  /** The text, with none of its words timed. */
+  /** Sets the text; its words have no times yet. */
   show(text) {
     this.#rest = document.createTextNode(text);
     this.#words = [];
@@ -20,8 +20,8 @@ export class SpokenText {
   }
 
   /**
-   * More of its words, in their order: [{word, start_time, end_time}], in seconds. What the text
-   * holds otherwise, such as the alias of a tag, is not marked.
+   * Adds words in their order: [{word, start_time, end_time}], in seconds. Other parts of the text, such
+   * as the alias of a tag, are not marked.
    */
   add(words) {
     for (const { word, start_time: start, end_time: end } of words) {
@@ -35,7 +35,7 @@ export class SpokenText {
     }
   }
 
-  /** Marks what is spoken at this second; null: nothing is. */
+  /** Marks the word at this second; null: none. */
   mark(seconds) {
     const found = seconds === null ? null : this.#words.find(({ start, end }) => start <= seconds && seconds < end);
     const place = found?.place ?? null;

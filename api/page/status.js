@@ -1,4 +1,4 @@
-// The strip at the top: what runs where, and why there.
+// The strip at the top: the device, the provider, the voice and the requests.
 
 import { find, say } from "./elements.js";
 import { counted, device } from "./wording.js";
@@ -7,7 +7,7 @@ const STATES = {
   starting: "Starting",
   ready: "Ready",
   restarting: "Restarting",
-  degraded: "Ready, but not as asked",
+  degraded: "Ready, not as configured",
 };
 
 /** status: the body of GET /status. */
@@ -29,26 +29,25 @@ export function showStatus(status) {
   say(find("version"), status.version ? `Sotaque ${status.version}` : "");
 }
 
-// A service that does what was asked of it, on an ordinary CPU too, has nothing to be warned of; and
-// one that starts for the first time is not a fault either.
+// No warning for a service that runs as configured, also on a CPU, or that starts for the first time.
 function isWrong(state, { message, reason_code: code }) {
   return Boolean(message) && state !== "ready" && (state !== "starting" || !["", "starting"].includes(code ?? ""));
 }
 
-/** Whether news come as they happen, are asked for now and then, or do not come. */
+/** Whether updates arrive live, by polling, or not at all. */
 export function showConnection(kind) {
-  const words = { live: "Live", polling: "Asking every 3 s", lost: "" };
+  const words = { live: "Live", polling: "Updates every 3 s", lost: "" };
   say(find("live"), words[kind]);
   if (kind === "lost") {
     find("status").dataset.state = "lost";
-    say(find("state"), "No answer");
+    say(find("state"), "Not responding");
   }
 }
 
 function provider({ execution_provider: actual, requested_provider: asked, precision }) {
   if (!actual || actual === "none") return "none yet";
   const exactly = precision ? `${actual}, ${precision}` : actual;
-  return asked && asked !== actual && !/auto/.test(asked) ? `${exactly}; asked for ${asked}` : exactly;
+  return asked && asked !== actual && !/auto/.test(asked) ? `${exactly} (requested: ${asked})` : exactly;
 }
 
 function queue(found) {
@@ -56,5 +55,5 @@ function queue(found) {
   const { waiting = 0, slots, speaking = 0 } = found;
   if (!waiting && !speaking) return "none";
   const busy = slots ? `${speaking} of ${slots} speaking` : `${speaking} speaking`;
-  return waiting ? `${busy}, ${counted(waiting, "request")} waiting` : busy;
+  return waiting ? `${busy}, ${waiting} waiting` : busy;
 }

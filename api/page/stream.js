@@ -1,8 +1,8 @@
-// Speech played while it is still being spoken.
+// Plays speech while it is still being generated.
 
 import { bufferOf, fromPcm, RATE, sounding } from "./sound.js";
 
-// Heard from here on; after a gap the next start waits for more, so that it stutters once.
+// After a gap, playback waits for more audio, so that it pauses once and not repeatedly.
 const FIRST_SECONDS = 0.15;
 const AFTER_GAP_SECONDS = 0.6;
 const LEAD_SECONDS = 0.03;
@@ -31,14 +31,14 @@ export class Stream {
     this.finished.then(() => (this.done = true));
   }
 
-  /** How much has sounded, in seconds. */
+  /** The seconds that have been played. */
   get position() {
     if (this.startedAt === null) return 0;
     const passed = this.context.currentTime - this.startedAt - this.#silent;
     return Math.max(0, Math.min(passed, this.seconds));
   }
 
-  /** bytes: Uint8Array of any length; a sample cut in two is put together. */
+  /** bytes: Uint8Array of any length; samples may be split between two calls. */
   push(bytes) {
     let whole = bytes;
     if (this.#odd !== null) {

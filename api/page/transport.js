@@ -1,12 +1,11 @@
-// Two recordings on one clock: A/B switches which is heard, never where.
+// Two recordings on one clock: a switch changes which one is heard, not the position.
 //
-// Both play from the same sample on; the one that is not heard has gain 0. So a switch is a
-// crossfade of 12 ms and not a seek.
+// Both play at once; the silent one has gain 0. A switch is a crossfade of 12 ms, not a seek.
 
 import { loudness, matchingGains, sounding } from "./sound.js";
 
 const FADE_SECONDS = 0.012;
-// Enough for the context to wake without swallowing the first consonant.
+// The context needs time to start; otherwise it cuts off the first consonant.
 const LEAD_SECONDS = 0.04;
 
 export class Transport {
@@ -16,14 +15,14 @@ export class Transport {
   #offset = 0;
   #audible = "output";
 
-  /** changed(): is called when it starts, stops, or another is heard. */
+  /** changed(): called when playback starts, stops or switches. */
   constructor(changed) {
     this.changed = changed;
     this.looping = false;
     this.matching = true;
   }
 
-  /** buffers: {output, reference}, AudioBuffers or null. Stops, and goes back to the start. */
+  /** buffers: {output, reference}, AudioBuffers or null. Stops and rewinds. */
   load(buffers) {
     this.pause();
     this.#buffers = Object.fromEntries(Object.entries(buffers).filter(([, buffer]) => buffer));
@@ -47,7 +46,7 @@ export class Transport {
     return this.#playing !== null;
   }
 
-  /** Of the longer one. */
+  /** The length of the longer recording. */
   get duration() {
     return Math.max(0, ...Object.values(this.#buffers).map((buffer) => buffer.duration));
   }
@@ -98,7 +97,7 @@ export class Transport {
     else this.changed();
   }
 
-  /** Which one is heard; the position stays. */
+  /** Switches to a recording at the same position. */
   hear(name) {
     if (!this.#buffers[name]) return;
     this.#audible = name;
@@ -110,13 +109,13 @@ export class Transport {
     this.hear(this.names.find((name) => name !== this.#audible) ?? this.#audible);
   }
 
-  /** matching: both as loud as the quieter one. */
+  /** on: both are as loud as the quieter one. */
   match(on) {
     this.matching = on;
     this.#setGains();
   }
 
-  /** To be called at each frame while it plays: the end, or the loop's next round. */
+  /** Called at each frame while it plays: ends, or starts the next round of a loop. */
   tick() {
     if (!this.#playing) return;
     const { context, startedAt, from } = this.#playing;

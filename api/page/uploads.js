@@ -1,27 +1,27 @@
-// Sending a recording in pieces: it goes on after a break, also when the page was closed meanwhile.
+// Uploads a recording in pieces. An interrupted upload resumes, also after the page was closed.
 
 import { datasetPath, Fault, request, send } from "./server.js";
 
-// The server takes up to 8 MiB in a minute; a quarter of that fits a slow line too.
+// The server accepts 8 MiB a minute; a quarter of that suits slow connections too.
 const PIECE_BYTES = 2 << 20;
 const WAIT_MILLISECONDS = 2000;
-// What passes by itself: no connection, a body that came too slowly, too many uploads at once.
+// Temporary errors: no connection, a slow body, too many uploads at once.
 const PASSING = new Set([0, 408, 502, 503, 504]);
 const MOST_FAILURES = 30;
 
 const pause = (milliseconds) => new Promise((resolve) => setTimeout(resolve, milliseconds));
 
 /**
- * Sends a File, from where an earlier attempt ended; resolves with the recording's row.
- * told(row) after each piece; signal ends it, and what has arrived stays. Throws Fault.
+ * Sends a File and resumes an earlier attempt; resolves with the row of the recording. progress(row): called
+ * after each piece; signal: pauses it. Throws Fault.
  */
-export async function sendRecording(dataset, file, told, signal) {
+export async function sendRecording(dataset, file, progress, signal) {
   const announce = () => send("POST", `${datasetPath(dataset)}/recordings`, { name: file.name, bytes: file.size });
-  if (!file.size) throw new Fault(`${file.name} is empty.`);
+  if (!file.size) throw new Fault(`${file.name} is empty (0 bytes). Choose another file.`);
   let row = await announce();
   let failures = 0;
   while (!row.whole && !signal.aborted) {
-    told(row);
+    progress(row);
     try {
       row = await sendPiece(dataset, row, file, signal);
       failures = 0;
@@ -31,11 +31,11 @@ export async function sendRecording(dataset, file, told, signal) {
       const goesOn = PASSING.has(error.status) || ["wrong_offset", "upload_busy"].includes(error.code);
       if (!goesOn || failures > MOST_FAILURES) throw error;
       await pause(WAIT_MILLISECONDS);
-      // Where it stands, as the server says; or nothing yet, while it cannot be reached.
+      // The server says where to resume; while it cannot be reached, try the same piece.
       row = await announce().catch((fault) => (PASSING.has(fault.status) ? row : Promise.reject(fault)));
     }
   }
-  told(row);
+  progress(row);
   return row;
 }
 

@@ -1,4 +1,4 @@
-// Voices: the recordings that a sentence can be spoken after.
+// Voices: recordings whose voice can speak a sentence.
 
 import { announce, entry, find, isNew, make, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
@@ -7,9 +7,9 @@ import { bytes, read, runPath, send } from "./server.js";
 import { decoded, plays } from "./sound.js";
 import { candidateName, capital, figure, moment } from "./wording.js";
 
-const ORIGINS = { served: "of the served model", upload: "added" };
+const ORIGINS = { served: "from the served model", upload: "added" };
 
-/** [{value, text}] of the candidates of a run that can speak: value is where to ask. */
+/** [{value, text}] of the candidates of a run that can speak; value: the path of the request. */
 function speakable(run) {
   const names = run?.evaluation
     ? candidatesOf(run).filter((one) => one.can_speak).map((one) => ({ id: one.id, epoch: one.epoch }))
@@ -19,7 +19,7 @@ function speakable(run) {
   }));
 }
 
-/** "Quality: good." or the word and what is wrong. */
+/** "Quality: good.", or the word and the remarks. */
 function qualityOf({ word, remarks }) {
   return [`Quality: ${word}.`, ...(remarks ?? [])].join(" ");
 }
@@ -28,7 +28,7 @@ export class Voices {
   constructor() {
     const file = find("voice-form").elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
-    // One of the two: whatever came last.
+    // Either a file or a recording: the last one counts.
     file.addEventListener("change", () => file.files.length && this.microphone.discard());
     find("voice-form").addEventListener("submit", (event) => {
       event.preventDefault();
@@ -41,17 +41,17 @@ export class Voices {
   }
 
   #show(voices) {
-    if (!isNew(this, "told", voices)) return;
+    if (!isNew(this, "shown", voices)) return;
     this.voices = voices;
     this.#choices();
     find("voices-empty").hidden = voices.length > 0;
     find("voice-list").replaceChildren(...voices.map((voice) => this.#item(voice)));
   }
 
-  /** What else of a run can speak, for whoever asks and without being served. */
+  /** Offers the candidates of a run, which speak without being served. */
   offerCandidates(run) {
     const found = speakable(run);
-    if (!isNew(this, "candidatesTold", found)) return;
+    if (!isNew(this, "candidatesShown", found)) return;
     this.candidates = found;
     this.#choices();
   }
@@ -60,8 +60,8 @@ export class Voices {
     const select = find("voice");
     const before = select.value;
     const option = ({ value, text }) => make("option", { value, text });
-    const voices = this.voices?.length ? this.voices : [{ id: "", name: "The model's own" }];
-    const group = make("optgroup", { label: "For you alone, not served" }, ...(this.candidates ?? []).map(option));
+    const voices = this.voices?.length ? this.voices : [{ id: "", name: "Default" }];
+    const group = make("optgroup", { label: "Not served, for this page only" }, ...(this.candidates ?? []).map(option));
     select.replaceChildren(...voices.map((voice) => option({ value: voice.id, text: voice.name || voice.id })),
       ...(this.candidates?.length ? [group] : []));
     const kept = [...select.options].find((one) => one.value === before);
@@ -73,26 +73,26 @@ export class Voices {
     const name = voice.name || voice.id;
     const seconds = Number.isFinite(voice.duration_seconds) ? `${figure(voice.duration_seconds, 1)} s` : "";
     const about = [seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
-    const told = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
-    if (voice.origin !== "upload") return make("li", {}, told);
+    const details = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
+    if (voice.origin !== "upload") return make("li", {}, details);
     const of = `the recording of ${name}`;
-    const hear = voice.preview && plays(smallButton("Hear", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
+    const hear = voice.preview && plays(smallButton("Play", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
     const remove = twice(smallButton("Remove"), "Remove", async () => {
       await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
       find("voices").focus();
     }, { of: name });
-    return make("li", {}, told, make("div", { class: "row" }, hear || null, this.#renamer(voice, name, told), remove));
+    return make("li", {}, details, make("div", { class: "row" }, hear || null, this.#renamer(voice, name, details), remove));
   }
 
-  /** The name becomes a field: Enter keeps it, Escape does not. */
-  #renamer(voice, name, told) {
+  /** Turns the name into a field: Enter saves it, Escape does not. */
+  #renamer(voice, name, details) {
     const button = smallButton("Rename", { beside: name });
     button.addEventListener("click", () => {
       const field = make("input", { type: "text", required: true, maxlength: 100, "aria-label": `New name of ${name}`, autocomplete: "off" });
       field.value = name;
-      const form = make("form", { class: "row rename" }, field, make("button", { class: "plain small", text: "Keep name" }));
+      const form = make("form", { class: "row rename" }, field, make("button", { class: "plain small", text: "Save" }));
       const leave = () => {
-        form.replaceWith(told);
+        form.replaceWith(details);
         button.hidden = false;
         button.focus();
       };
@@ -103,7 +103,7 @@ export class Voices {
         if (kept) find("voices").focus();
       });
       form.addEventListener("keydown", (event) => event.key === "Escape" && leave());
-      told.replaceWith(form);
+      details.replaceWith(form);
       button.hidden = true;
       field.select();
     });
@@ -124,7 +124,7 @@ export class Voices {
     if (added.id) find("voice").value = added.id;
   }
 
-  /** Does it, shows the list as it is then, and says so; what fails is told as its sentence. */
+  /** Acts, refreshes the list and announces the sentence; an error shows its message. */
   async #change(act, sentence) {
     const answer = await tried("voices-fault", act);
     if (!answer) return null;

@@ -1,6 +1,6 @@
-// Numbers and states as a person reads them. Pure.
+// Numbers and states as text. Pure.
 
-/** 0:04.2; with hours 1:00:04.2. What is no time is an en dash. */
+/** 0:04.2; with hours 1:00:04.2; an en dash if it is no time. */
 export function clock(seconds, digits = 1) {
   if (!Number.isFinite(seconds) || seconds < 0) return "–";
   const unit = 10 ** digits;
@@ -39,14 +39,14 @@ export function tick(value) {
   return String(Number(value.toPrecision(6)));
 }
 
-/** `cuda:0` and `cpu` as a person says them; what is not known stays as it is. */
+/** `cuda:0` and `cpu` as text; other names stay as they are. */
 export function device(name) {
   if (!name || name === "none") return "none yet";
   if (name === "cpu") return "CPU";
   return /^(cuda|gpu)/i.test(name) ? `GPU (${name})` : name;
 }
 
-/** An ISO time as this browser's reader writes it; unreadable ones stay as they are. */
+/** An ISO time in the format of the browser; other texts stay as they are. */
 export function moment(iso) {
   const time = new Date(iso);
   if (!iso || Number.isNaN(time.getTime())) return iso ?? "";
@@ -65,8 +65,8 @@ export function candidateName(one) {
   return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}`;
 }
 
-/** How a sample came to be: "Spoken on the CPU in 2.1 s (there is no GPU)." */
-export function told(sample) {
+/** How a sample was made: "Spoken on the CPU in 2.1 s (there is no GPU)." */
+export function sampleInfo(sample) {
   if (!sample) return "";
   if (sample.mode === "skipped") return sample.reason || "This sample was skipped.";
   const where = sample.device ? ` on the ${device(sample.device)}` : "";
@@ -75,7 +75,7 @@ export function told(sample) {
   return `Spoken${where}${took}${why}.`;
 }
 
-/** What is left of a training, as exactly as an estimate can be told. */
+/** The time that is left, as precise as an estimate allows. */
 export function timeLeft(seconds) {
   if (!Number.isFinite(seconds)) return "no estimate yet";
   const minutes = Math.round(seconds / 60);
@@ -90,15 +90,15 @@ export function diskSize(bytes) {
   return bytes < 1e9 ? `${(bytes / 1e6).toFixed(1)} MB` : `${(bytes / 1e9).toFixed(2)} GB`;
 }
 
-/** Which words may stand in a file name. */
+/** A file name of these parts. */
 export function fileName(...parts) {
   return parts.join("_").replace(/[^\w.-]+/g, "-").slice(0, 80);
 }
 
-// Those of XTTS-v2; the server refuses what its model was not made for.
+// The languages of XTTS-v2.
 const LANGUAGES = ["ar", "cs", "de", "en", "es", "fr", "hi", "hu", "it", "ja", "ko", "nl", "pl", "pt", "ru", "tr", "zh-cn"];
 
-/** [{value, text}] by name; codes: those that the served voice speaks; empty: all of XTTS-v2's. */
+/** [{value, text}] by name; codes: the languages of the served voice; empty: all of XTTS-v2. */
 export function languageOptions(codes) {
   const names = new Intl.DisplayNames(["en"], { type: "language" });
   return (codes?.length ? codes : LANGUAGES).map((code) => ({ value: code, text: names.of(code) }))

@@ -12,7 +12,7 @@ def test_a_good_dataset_is_counted_and_nothing_but_the_cache_is_written(check, t
     make_dataset(tmp_path / "data", clips=9)
     code, said = check("--no-likelihood")
     assert code == 0
-    assert "Dataset: 8 clips, 0.1 min to learn from; 1 clips, 0.0 min to validate; 0 ref" in said
+    assert "Dataset: 8 clips, 0.1 min for training; 1 clips, 0.0 min for validation; 0 ref" in said
     assert {path.name for path in tmp_path.iterdir()} == {"data", "cache"}
     assert not list((tmp_path / "cache").glob("features-*"))
 
@@ -62,15 +62,15 @@ def test_bad_input_is_one_sentence_and_exit_2(check, tmp_path, metadata, seen):
 def test_damage_is_found_named_and_mended(check, tmp_path):
     make_dataset(tmp_path / "data", clips=4)
     code, said = check("--verify")
-    assert code == 0 and "0 records are whole, 4 are not there" in said
+    assert code == 0 and "0 records are intact, 4 are missing" in said
     assert check(verb="prepare")[0] == 0
     (shard,) = tmp_path.glob("cache/features-*/*.bin")
     content = bytearray(shard.read_bytes())
     content[10] ^= 1
     shard.write_bytes(content)
     code, said = check("--verify")
-    assert code == 2 and "3 records are whole, 0 are not there" in said
+    assert code == 2 and "3 records are intact, 0 are missing" in said
     assert "1 are damaged" in said and "Damaged: clip-0." in said and "--repair" in said
     code, said = check("--repair")
-    assert code == 0 and "1 damaged records computed again. clip-0" in said
+    assert code == 0 and "1 damaged records were computed again. clip-0" in said
     assert check("--verify")[0] == 0

@@ -54,4 +54,4 @@ def test_the_verdict_counts_epochs_that_were_judged(best, judged, unjudged, ends
     patience = after_losses(3, 1.0, 2.0, 2.0, 2.0)
     patience.record_verdict(best, judged, unjudged)
     assert patience.over is (ends_after is not None)
-    assert not patience.over or f"ending after epoch {ends_after} " in patience.reason
+    assert not patience.over or f"The run ends after epoch {ends_after} " in patience.reason

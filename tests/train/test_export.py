@@ -291,7 +291,7 @@ def test_an_earlier_export_is_replaced_whole_and_only_where_that_is_said(
     before = {path.name: path.stat().st_mtime_ns for path in to.iterdir()}
     assert main(command) == 2
     told = capsys.readouterr().err
-    assert "holds an exported voice already" in told and "add --force" in told
+    assert "already holds an exported voice" in told and "add --force" in told
     assert {path.name: path.stat().st_mtime_ns for path in to.iterdir()} == before
     assert main([*command, "--force"]) == 0
     after = {path.name: path.stat().st_mtime_ns for path in to.iterdir()}

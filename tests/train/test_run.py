@@ -281,7 +281,7 @@ def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
     changed = {"SAMPLE_DEVICE": "cpu", "NUM_EPOCHS": "5", other: value}
     assert main([verb, *workshop.arguments("straight", **changed)]) == 2
     told = capsys.readouterr().err
-    assert f"{straight.folder} was made from something else" in told and other in told
+    assert f"{straight.folder} has another origin" in told and other in told
     assert stamps(straight) == before
 
 

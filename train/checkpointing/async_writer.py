@@ -137,7 +137,10 @@ class PinnedStaging:
         except (RuntimeError, torch.AcceleratorError) as error:
             # What is pinned already stays in use; the rest takes its time.
             self._room = 0
-            log.warning("Saving without pinned memory, more slowly: %s", str(error).split("\n")[0])
+            log.warning(
+                "Checkpoints are saved without pinned memory, which is slower: %s",
+                str(error).split("\n")[0],
+            )
             return None
         return self._buffers[path]
 

@@ -233,8 +233,8 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
     bad = [name for name, tensor in model.items() if not bool(torch.isfinite(tensor).all())]
     if bad:
         raise NonFiniteError(
-            f"{bad[0]} holds non-finite values; the checkpoint is not written. "
-            "Lower LEARNING_RATE or set PRECISION=fp32, and go on from the last epoch."
+            f"{bad[0]} holds non-finite values, so the checkpoint is not written. "
+            "Lower LEARNING_RATE or set PRECISION=fp32, and resume from the last epoch."
         )
     try:
         if not path.parent.is_dir():
@@ -243,7 +243,7 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
             sync_folder(path.parent.parent)
             sync_folder(path.parent.parent.parent)
     except OSError as error:
-        raise WriteError(f"{path.parent} cannot be made ({error.strerror}).") from error
+        raise WriteError(f"{path.parent} cannot be created ({error.strerror}).") from error
     require_space(path.parent, tensor_bytes(model) + tensor_bytes(trainer), path.name)
 
 

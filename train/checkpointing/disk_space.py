@@ -137,14 +137,14 @@ def warnings_of(disks: Sequence[Disk]) -> list[str]:
         if disk.free < disk.first:
             listed = ", ".join(f"{p.name} {size_words(p.first)}" for p in disk.parts if p.first)
             raise DiskFull(
-                f"No space for the first epoch: {disk.first:,} bytes needed, {disk.free:,} free in "
-                f"{disk.folder} ({listed}). Nothing was trained. Free space, or "
-                "name another folder, and give the same command again."
+                f"No space for the first epoch: {disk.first:,} bytes are needed, {disk.free:,} are "
+                f"free in {disk.folder} ({listed}). Nothing was trained. Free space, or use "
+                "another folder, and run the same command again."
             )
     return [
         f"The whole run will not fit into {disk.folder}: {size_words(disk.needed)} needed, "
-        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full, and "
-        "go on when there is space. Lower KEEP_CHECKPOINTS, or free space."
+        f"{size_words(disk.free)} free. It will end with exit code 74 when the disk is full. "
+        "Lower KEEP_CHECKPOINTS, or free space. The same command resumes it."
         for disk in disks
         if disk.free < disk.needed
     ]

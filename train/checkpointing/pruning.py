@@ -80,7 +80,7 @@ def remove(run: RunFolder, paths: Iterable[Path]) -> None:
         except FileNotFoundError:
             continue
         except OSError as error:
-            log.warning("%s could not be removed (%s); it stays.", path, error.strerror)
+            log.warning("%s could not be removed (%s). It stays.", path, error.strerror)
             break
     if paths:
         sync_folder(run.checkpoints)

@@ -79,9 +79,9 @@ def require_same(run: RunFolder, now: Fingerprint) -> None:
         return
     if different := differences(saved.fingerprint, now):
         raise SotaqueError(
-            f"The run in OUTPUT_DIR={run.folder} was made from something else. Different are: "
-            f"{'; '.join(different.values())}. Set them as they were, or set OUTPUT_DIR to another "
-            "folder; or start over: `python -m train` with RESUME=never moves the old run whole to "
+            f"The run in OUTPUT_DIR={run.folder} has another origin. Differences: "
+            f"{'; '.join(different.values())}. Restore these settings, or set OUTPUT_DIR to "
+            "another folder. Or start over with RESUME=never, which moves the whole old run to "
             "OUTPUT_DIR/archive."
         )
 
@@ -147,8 +147,8 @@ def _interrupted(run: RunFolder) -> Resumed | None:
         return None
     if not run.interrupted_manifest.exists():
         log.warning(
-            "%s has no manifest: the run was killed before it was saved to the end (or %s was "
-            "deleted). It is not used, and goes with the next epoch that is saved.",
+            "%s has no manifest: the run was killed while saving it (or %s was "
+            "deleted). It is not used; saving the next epoch removes it.",
             run.interrupted, run.interrupted_manifest.name,
         )  # fmt: skip
         return None
@@ -156,7 +156,7 @@ def _interrupted(run: RunFolder) -> Resumed | None:
         manifest = read_manifest(run.interrupted_manifest)
         fault = fault_of(manifest, run.checkpoints, fresh=True)
         if run.interrupted.name not in manifest.files:
-            fault = f"{run.interrupted_manifest} is the manifest of another file."
+            fault = f"{run.interrupted_manifest} belongs to another file."
     except ManifestError as error:
         fault = str(error)
     if fault:
@@ -182,7 +182,7 @@ def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerp
         raise SotaqueError(
             f"RESUME={path}, but OUTPUT_DIR={run.folder} already holds a run at epoch "
             f"{current.epoch}, step {current.step}. Set OUTPUT_DIR to another folder, or leave "
-            "RESUME=auto to go on with that run."
+            "RESUME=auto to resume that run."
         )
     found = _fitting(_loaded(path), path, now)
     origin = {"name": path.name, "sha256": sha256_of(path)}
@@ -202,8 +202,8 @@ def _loaded(path: Path) -> Resumed:
     missing = {"model", "provenance"} - content.keys()
     if missing:
         raise SotaqueError(
-            f"RESUME={path} is no checkpoint of Sotaque: it has no {missing.pop()!r}. "
-            "Name a checkpoint_epoch_N.pt; a model.pth belongs into a folder for BASE_MODEL."
+            f"RESUME={path} is not a checkpoint of Sotaque: it has no {missing.pop()!r}. "
+            "Name a checkpoint_epoch_N.pt. A model.pth belongs in a folder that BASE_MODEL names."
         )
     if "trainer" in content:
         return _from_interrupted(path)
@@ -219,13 +219,13 @@ def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:
     different = differences(found.provenance.get("fingerprint") or {}, now)
     if different.keys() - {"data_sha256"}:
         raise SotaqueError(
-            f"RESUME={path} belongs to another model. Different are: "
-            f"{'; '.join(different.values())}. Set BASE_MODEL to the model it was made from, or "
+            f"RESUME={path} belongs to another model. Differences: "
+            f"{'; '.join(different.values())}. Set BASE_MODEL to its base model, or "
             "RESUME=auto to start without it."
         )
     if not different:
         return found
-    note = f"{path} was trained on other data: its weights are the start, epochs count from 1."
+    note = f"{path} was trained on other data. The run starts from its weights at epoch 1."
     return replace(found, epoch=0, step=0, batch=0, trainer_state=None, notes=(*found.notes, note))
 
 
@@ -239,10 +239,8 @@ def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
 def _noted(found: Resumed, learning_rate: float | None) -> Resumed:
     notes = list(found.notes)
     if found.trainer_state is None and found.epoch:
-        notes.append(
-            f"{found.source.name} has no optimizer state beside it: the optimizer starts over."
-        )
+        notes.append(f"{found.source.name} has no optimizer state: the optimizer starts over.")
     old = found.provenance.get("learning_rate")
     if None not in (old, learning_rate) and old != learning_rate:
-        notes.append(f"LEARNING_RATE was {old:g} and is {learning_rate:g} from here on.")
+        notes.append(f"LEARNING_RATE changes from {old:g} to {learning_rate:g}.")
     return replace(found, notes=tuple(notes))

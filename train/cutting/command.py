@@ -17,12 +17,14 @@ from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG,
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
 from train.cutting.steps import HeardJournal, Steps
+from train.progress import clock
 from train.settings import TrainSettings
 
 log = logging.getLogger("train")
 
 _MOST_SENTENCES = 20
 _MOST_RECORDINGS = 5
+_MOST_PARTS = 5
 _LONGEST_NAME = 60
 _LITTLE_SHARE = 0.5
 _REMEDIES = {
@@ -164,7 +166,27 @@ def _told(result: CutResult) -> str:
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
-    return "\n".join(lines)
+    return "\n".join(lines + _without_pause(result))
+
+
+def _without_pause(result: CutResult) -> list[str]:
+    """A line for each of the longest parts without a pause."""
+    parts = [
+        (
+            (row.last - row.first) / one.recording.rate,
+            row.first / one.recording.rate,
+            one.recording.name,
+        )
+        for one in result.recordings
+        for row in one.rows
+        if row.reason == TOO_LONG
+    ]
+    lines = [
+        f"{name}: no pause from {clock(start)} to {clock(start + seconds)} ({seconds:.1f} s)."
+        for seconds, start, name in sorted(parts, reverse=True)[:_MOST_PARTS]
+    ]
+    more = len(parts) - len(lines)
+    return [*lines, f"{more} more parts have no pause."] if more else lines
 
 
 def little_kept(totals: Sequence[dict[str, float]]) -> str:

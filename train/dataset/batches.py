@@ -157,10 +157,10 @@ class Batches:
                 if number == MOST_TRIES:
                     raise SotaqueError(
                         f"The batch of the clips {names} could not be made in {MOST_TRIES} tries "
-                        f"({words}). Look at the disk of CACHE_DIR, or delete that folder: it is "
-                        "made again. The same command goes on from the last checkpoint."
+                        f"({words}). Check the disk of CACHE_DIR, or delete that folder: it is "
+                        "computed again. The same command resumes from the last checkpoint."
                     ) from error
-                log.warning("The batch of the clips %s failed (%s); once more.", names, words)
+                log.warning("The batch of the clips %s failed (%s). Trying again.", names, words)
         raise AssertionError
 
     def plan(

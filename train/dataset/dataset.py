@@ -113,7 +113,7 @@ class Dataset:
         )
         if not train:
             raise DatasetError(
-                f"All {len(self.train)} clips to learn from are suspect. Hear some of them, or "
+                f"All {len(self.train)} training clips are suspect. Listen to some of them, or "
                 "train on them with SUSPECT_CLIPS=keep."
             )
         return Dataset.of(train, validation, (*self.refused, *rejected))
@@ -123,9 +123,9 @@ class Dataset:
         lines = list(_table(self.refused))
         lines += _language_doubts(self.clips)
         lines.append(
-            f"Dataset: {len(self.train)} clips, {self.minutes(self.train):.1f} min to learn from; "
-            f"{len(self.validation)} clips, {self.minutes(self.validation):.1f} min to validate; "
-            f"{len(self.refused)} refused."
+            f"Dataset: {len(self.train)} clips, {self.minutes(self.train):.1f} min for training; "
+            f"{len(self.validation)} clips, {self.minutes(self.validation):.1f} min for "
+            f"validation; {len(self.refused)} refused."
         )
         return "\n".join(lines)
 
@@ -147,7 +147,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     try:  # what was found out is kept even when the run is stopped
         # Decoding leaves the interpreter's lock.
         decoded = in_threads(lambda one: decode_clip(one, sounds, longest), entries, _PORTION)
-        shown = with_progress(decoded, len(entries), "Looking at clips", patience_seconds=2.0)
+        shown = with_progress(decoded, len(entries), "Checking clips", patience_seconds=2.0)
         found = list(shown)
     finally:
         sounds.save()
@@ -189,7 +189,7 @@ def _refuse_language(
         f"Language {' and '.join(map(repr, asked))} is not one of this model's: "
         f"{', '.join(spoken)}. All {len(entries)} clips of {settings.dataset_dir} are in it "
         f"(LANGUAGE={settings.language}). Set BASE_MODEL to {model} that speaks it, or LANGUAGE "
-        "to what is spoken in the clips."
+        "to the language of the clips."
     )
 
 
@@ -200,9 +200,9 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
         if (found := other_language(texts, language)) is not None:
             yield (
                 f"The {len(texts)} transcripts under language {language!r} look like "
-                f"{NAMES[found]} by their commonest words, and would be read as "
-                f"{NAMES[language.lower().split('-')[0]]}. If they are, set LANGUAGE={found} and a "
-                "BASE_MODEL that speaks it."
+                f"{NAMES[found]} by their most common words. They would be read as "
+                f"{NAMES[language.lower().split('-')[0]]}. If they are {NAMES[found]}, set "
+                f"LANGUAGE={found} and a BASE_MODEL that speaks it."
             )
 
 
@@ -221,7 +221,7 @@ def split(
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
     validation = [clip for clip in clips if clip.name in held_out]
     if not train:
-        raise DatasetError("Every usable clip is a validation clip; add clips to learn from.")
+        raise DatasetError("Every usable clip is a validation clip. Add training clips.")
     return Dataset.of(train, validation, refused)
 
 

@@ -58,7 +58,7 @@ def read_text(path: Path) -> str:
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise DatasetError(
-            f"{path}, line {line}: byte {error.object[error.start]:#x} is no "
+            f"{path}, line {line}: byte {error.object[error.start]:#x} is not "
             f"{encoding.removesuffix('-sig').upper()}. Save the file as UTF-8."
         ) from error
 
@@ -66,7 +66,7 @@ def read_text(path: Path) -> str:
 def lines(path: Path) -> Iterator[tuple[int, str]]:
     """(number from 1, line) of a text file; a byte-order mark and empty lines are skipped."""
     if not path.exists():
-        raise DatasetError(f"{path} does not exist; write a row for each clip into it.")
+        raise DatasetError(f"{path} does not exist. Create it with a row for each clip.")
     # Not splitlines: it also breaks at characters that may stand inside a text, such as U+2028.
     for position, row in enumerate(io.StringIO(read_text(path), newline=None), start=1):
         if row.strip():
@@ -114,7 +114,7 @@ def unsafe(name: str) -> str | None:
     if ".." in path.parts:
         return "paths stay inside the dataset, without `..`"
     if "\0" in name or any(len(part.encode()) > _LONGEST_NAME_BYTES for part in path.parts):
-        return "no file can be called so"
+        return "this cannot be a file name"
     return None
 
 

@@ -61,7 +61,7 @@ LARGEST_LOST_SHARE = 0.01
 PROVING_CLIPS = 4
 LARGEST_OTHER_SHARE = 0.02
 LARGEST_MEL_DISTANCE = 1e-3
-ON_CPU = Choice("cpu", "no GPU was asked for")
+ON_CPU = Choice("cpu", "no GPU was requested")
 _MOST_READERS = 8
 # Records for a thread at once: handing one over costs as much as hashing it.
 _PORTION = 64
@@ -133,7 +133,7 @@ class FeatureCache:
         found = self._maps[record.shard][record.offset : record.offset + record.bytes]
         if len(found) != record.bytes:
             raise FeaturesError(
-                f"{record.shard} is shorter than it was written. Mend the cache with "
+                f"{record.shard} is shorter than it was written. Repair the cache with "
                 "`python -m train check --repair`, or delete the folder."
             )
         return found
@@ -152,7 +152,7 @@ def _read_records(folder: Path) -> dict[str, Record]:
                     raise ValueError(f"{shard.name} holds only {size} bytes")
                 found[sha] = record
         except (OSError, ValueError, TypeError) as error:
-            log.warning("%s is damaged; its clips are computed again (%s).", index, error)
+            log.warning("%s is damaged. Its clips are computed again (%s).", index, error)
     return found
 
 
@@ -210,7 +210,7 @@ def build(
     found = FeatureCache(dataset.clips, folder)
     if damaged := found.damaged():
         log.warning(
-            "%d records in %s are damaged: their SHA-256 is not what was written. They are "
+            "%d records in %s are damaged: their SHA-256 does not match. They are "
             "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
         )  # fmt: skip
         bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
@@ -267,7 +267,7 @@ def _compute(
                 if lost > most_lost:
                     raise FeaturesError(
                         f"{error} Of all clips, {lost} can no longer be decoded; at most "
-                        f"{most_lost} (one in a hundred) would be left out. Mend the files or "
+                        f"{most_lost} (one in a hundred) may be left out. Repair the files or "
                         "remove their rows."
                     ) from error
                 log.warning("%s is left out of this run: %s", clip.name, error)
@@ -358,10 +358,10 @@ def _difference(
     (codes, mel), (right, right_mel) = ours, expected
     other = int((codes != right).sum())
     if other > max(1, int(LARGEST_OTHER_SHARE * len(right))):
-        return f"{other} of {len(right)} codes of a clip are not the CPU's"
+        return f"{other} of {len(right)} codes of a clip differ from the CPU's"
     exact = right_mel.astype(np.float64)
     off = np.linalg.norm(mel - exact) / max(float(np.linalg.norm(exact)), 1e-30)
-    return "" if off <= LARGEST_MEL_DISTANCE else f"its mel is {off:.1g} off the CPU's"
+    return "" if off <= LARGEST_MEL_DISTANCE else f"its mel differs from the CPU's by {off:.1g}"
 
 
 class DeviceFeatures:

@@ -131,7 +131,7 @@ def read_by_formatter(folder: Path, name: str, language: str) -> list[Transcript
     asked = list(inspect.signature(formatter).parameters.values())[1]
     if transcript is None and asked.default is inspect.Parameter.empty:
         raise DatasetError(
-            f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. It may be called "
+            f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. Call it "
             f"{', '.join(_TRANSCRIPTS)}."
         )
     try:
@@ -142,7 +142,7 @@ def read_by_formatter(folder: Path, name: str, language: str) -> list[Transcript
     except Exception as error:
         raise DatasetError(
             f"DATASET_FORMAT={name} cannot read {folder} ({type(error).__name__}: {error}). "
-            "Check that the folder is laid out as that format asks."
+            "Check that the folder has the layout of that format."
         ) from error
     # Without a transcript the rows come as the file system lists them: not the same everywhere.
     return entries if transcript else sorted(entries, key=lambda entry: entry.name)

@@ -72,12 +72,12 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
     else:
         entries = read_by_formatter(folder, form, language)
     if not entries:
-        raise DatasetError(f"The transcript in {folder} holds no row; write one row for each clip.")
+        raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
     for name, count in Counter(entry.name for entry in entries).items():
         if count > 1:
             raise DatasetError(
-                f"The transcript in {folder} names {name!r} twice. Which of the two texts is "
-                "right? Keep one row."
+                f"The transcript in {folder} names {name!r} twice. Keep the row with the "
+                "right text."
             )
     return entries
 
@@ -86,7 +86,7 @@ def _no_folder(path: Path, language: str) -> str:
     if path.is_file() and path.suffix.lower() in SOUND_EXTENSIONS:
         line = cut_line([path], path.with_suffix(""), language)
         return f"DATASET_DIR={path} is a recording. Cut it into clips first: {line}"
-    return f"DATASET_DIR={path} is no folder. Name the folder that holds metadata.csv and wavs/."
+    return f"DATASET_DIR={path} is not a folder. Name the folder that holds metadata.csv and wavs/."
 
 
 def _table(folder: Path) -> Path | None:
@@ -121,7 +121,7 @@ def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
     if kind is None:
         _, text, third = next(row for row in rows if row[2])
         raise DatasetError(
-            f"{path}: the third column is neither the text in other words nor a speaker: "
+            f"{path}: the third column is neither a normalised text nor a speaker: "
             f"{_short(third)!r} beside {_short(text)!r}. Remove it, or write a header line that "
             "names the columns, such as id|text|duration."
         )
@@ -218,13 +218,13 @@ def _columns(path: Path, language: str) -> list[TranscriptEntry]:
     if places := _columns_of(header):
         rows = rows[1:]
         if others := [one for at, one in enumerate(header) if at not in places.values()]:
-            log.info("%s: the columns %s are not used.", path, ", ".join(others))
+            log.info("%s: the columns %s are ignored.", path, ", ".join(others))
     elif len(header) == 2 and header[0].lower().endswith(SOUND_EXTENSIONS):
         places = {"path": 0, "text": 1}
     else:
         raise DatasetError(
-            f"{path} begins with {' '.join(header)[:60]!r}, which does not say what its "
-            f"{len(header)} columns are. Write a header line that names them, such as "
+            f"{path} begins with {' '.join(header)[:60]!r}, which does not name its "
+            f"{len(header)} columns. Write a header line that names them, such as "
             "file_name,text or file_name,text,speaker,language."
         )
     folders = [path.parent / one for one in ("", "wavs", "clips", "audio")]
@@ -246,7 +246,7 @@ def _columns(path: Path, language: str) -> list[TranscriptEntry]:
             TranscriptEntry(name, find_recording(folders, name), row["text"], speaker, spoken)
         )
     called = {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, f"a {delimiter!r}")
-    rule = f'A text that holds {called} stands in quotation marks: "Yes, of course."'
+    rule = f'A text with {called} must be in quotation marks: "Yes, of course."'
     _refuse(path, faults, rule)
     return entries
 

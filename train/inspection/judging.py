@@ -214,7 +214,7 @@ def _unusual_text(
         sigmas = most.sigmas(clip.nats)
         if sigmas > NATS_SIGMAS and clip.nats - most.median > NATS_MORE:
             yield ClipFinding("likelihood", sigmas / NATS_SIGMAS, (
-                f"The base model finds it unlikely: {clip.nats:.1f} nats a code, "
+                f"It is unlikely under the base model: {clip.nats:.1f} nats a code, "
                 f"{most.median:.1f} in most clips."
             ))  # fmt: skip
 

@@ -158,7 +158,7 @@ def _listen(
             try:
                 sound, waveform = result.result()
             except (AudioError, OSError) as error:
-                log.warning("%s can no longer be read and is not looked at: %s", clip.name, error)
+                log.warning("%s can no longer be read and is skipped: %s", clip.name, error)
                 found[clip.audio_sha256] = None
                 continue
             found[clip.audio_sha256] = sound
@@ -292,7 +292,9 @@ def _judge_voices(
                 likeness.setdefault(number, value)
             for place in groups.others:
                 value = groups.likeness[place]
-                finding = f"It sounds like somebody else than most clips by {model} ({value:.2f})."
+                finding = (
+                    f"It sounds like another person than most clips, by {model} ({value:.2f})."
+                )
                 others.setdefault(own[place], finding)
             if groups.two_people:
                 notes.append(

@@ -73,7 +73,7 @@ class OutsideModel:
 
     def __init__(self, setting: str, path: Path) -> None:
         if not path.is_file():
-            raise OutsideModelError(f"{setting}={path} is no file. Name an ONNX model.")
+            raise OutsideModelError(f"{setting}={path} is not a file. Name an ONNX model.")
         options = sessions.OnnxSessionOptions(threads=1)
         self.session: Any = sessions.open_session(path, "cpu", options).session
         inputs = [(one.name, one.shape) for one in self.session.get_inputs()]

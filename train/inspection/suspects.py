@@ -58,9 +58,9 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
         shown = "\n".join(f"  {one.name}: {one.reasons}" for one in suspects[:_WORST_SHOWN])
         some = "The worst:" if len(suspects) > _WORST_SHOWN else "They are:"
         log.warning(
-            f"Suspect clips: {len(suspects)} of {len(measured)}, trained on all the "
-            f"same (SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
-            "`python -m train check` lists all of them and compares texts and sound."
+            f"Suspect clips: {len(suspects)} of {len(measured)}, used for training "
+            f"(SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
+            "`python -m train check` lists all of them, and also compares texts with sound."
         )
 
 
@@ -86,7 +86,7 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
     if len(suspects) > _MOST_SHOWN:
         lines.append(f"… and {len(suspects) - _MOST_SHOWN} more")
     lines.append(
-        f"Suspect clips: {len(suspects)} of {total}, to be heard; nothing was changed. "
+        f"Suspect clips: {len(suspects)} of {total}, listen to them. Nothing was changed. "
         f"SUSPECT_CLIPS=leave_out trains without them. Every figure is in {path}."
     )
     return lines

@@ -93,7 +93,7 @@ def _tried_or_remembered(
          settings.optimizer, context.precision.value, round(longest, 1), settings.compile)
     )  # fmt: skip
     if known := memory.get(key):
-        return float(known), f"as it was tried on {name} before"
+        return float(known), f"as measured on {name} before"
     # What is free, and what this process holds of the card already.
     room = torch.cuda.mem_get_info(learner.device)[0] + torch.cuda.memory_reserved(learner.device)
     most = max(1, int(wanted // longest))
@@ -155,7 +155,7 @@ def largest_fitting(
         return wanted, f"{size_words(peak)} of {size_words(allowed)} taken"
     one = peak_bytes(1)
     if one is None or one > allowed or wanted == 1:
-        return 1, f"not even the longest clip fits into {size_words(allowed)} with head-room"
+        return 1, f"even the longest clip does not fit into {size_words(allowed)} with head-room"
     two = peak_bytes(2) if wanted > 2 else None
     if two is None or two <= one:
         clips = max(1, wanted // 2)

@@ -90,7 +90,7 @@ class Logs:
         self._metrics.close()
         if self.tensorboard:
             self.tensorboard.close()
-            log.info("`make tensorboard` shows the curves again.")
+            log.info("`make tensorboard` shows the curves later.")
 
     def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:
         """One optimizer step with its numbers; step_seconds: with the wait for its data."""
@@ -120,8 +120,8 @@ class Logs:
             record["mfu"] = one.flops / step_seconds / self._peak_flops
         if not result.finite:
             log.warning(
-                "Step %d is skipped: its loss or gradient is not finite. Its clips: %s.", step,
-                ", ".join(one.names),
+                "Step %d is skipped because its loss or gradient is not finite. Its clips: %s.",
+                step, ", ".join(one.names),
             )  # fmt: skip
             record["skipped_clips"] = one.names
         last = number == self.steps_per_epoch

@@ -49,14 +49,19 @@ def cut_back(path: Path, step: int) -> None:
     kept = [line for line, at in zip(lines, steps, strict=True) if at is not None and at <= step]
     if (damaged := steps.count(None) + bool(rest)) > 0:
         log.warning(
-            "%s: %d lines are cut off or damaged and are removed; the run was killed while it "
-            "wrote, or the disk was full.", path, damaged,
+            "%s: %d incomplete or damaged lines were removed. The run was killed while it wrote "
+            "them, or the disk was full.", path, damaged,
         )  # fmt: skip
     if len(kept) != len(lines) or rest:
         replace_file(path, lambda file: file.write(b"".join(line + b"\n" for line in kept)))
     last = max((at for at in steps if at is not None and at <= step), default=0)
     if kept and last < step:
-        log.warning("%s: steps %d to %d are missing; they were learned.", path, last + 1, step)
+        log.warning(
+            "%s: steps %d to %d are missing from the file. The weights include them.",
+            path,
+            last + 1,
+            step,
+        )
 
 
 def _step_of(line: bytes) -> int | None:

@@ -29,7 +29,7 @@ class TensorBoard:
     def __init__(self, runs_dir: Path, port: int, *, host: str = "127.0.0.1") -> None:
         self.port = free_port(port, host)
         if self.port != port:
-            log.info("Port %d is taken; TensorBoard uses %d.", port, self.port)
+            log.info("Port %d is in use. TensorBoard uses %d.", port, self.port)
         self.address = f"http://localhost:{self.port}"
         runs_dir.mkdir(parents=True, exist_ok=True)
         options = ["--logdir", str(runs_dir), "--host", host, "--port", str(self.port),
@@ -56,7 +56,7 @@ class TensorBoard:
         if self.answers():
             log.info("TensorBoard: %s", self.address)
         elif self._child.code not in (None, -9):
-            log.warning("TensorBoard did not start; `make tensorboard` shows why.")
+            log.warning("TensorBoard did not start. `make tensorboard` shows why.")
 
 
 def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:

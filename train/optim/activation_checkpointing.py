@@ -30,7 +30,7 @@ def chosen(setting: str, footprint: MemoryEstimate, room_bytes: int | None) -> t
     if setting != "auto":
         return setting == "on", f"GRADIENT_CHECKPOINTING={setting}"
     if room_bytes is None:
-        return False, "nothing is known of the memory"
+        return False, "the memory is unknown"
     share = footprint.total_bytes / room_bytes
     reason = (
         f"the longest clip takes about {footprint.total_bytes / 1e9:.1f} of "

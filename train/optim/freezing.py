@@ -23,7 +23,7 @@ def chosen(
     if setting is not None:
         return (() if setting.strip() == NOTHING else patterns(setting)), "FREEZE"
     if advice.freeze is None or with_adapters:
-        return (), "nothing is to be"
+        return (), "nothing is frozen"
     return patterns(advice.freeze), "recommended by the base model"
 
 
@@ -44,7 +44,7 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
             raise SotaqueError(_nothing(glob, list(named)))
     frozen = [parameter for name, parameter in named.items() if fits(name, globs)]
     if len(frozen) == len(named):
-        raise SotaqueError(f"FREEZE={','.join(globs)} freezes every weight: nothing would learn.")
+        raise SotaqueError(f"FREEZE={','.join(globs)} freezes every weight: nothing would train.")
     for parameter in frozen:
         parameter.requires_grad_(False)
     return sum(parameter.numel() for parameter in frozen)
@@ -61,5 +61,5 @@ def _nothing(glob: str, names: Sequence[str]) -> str:
     heads = sorted({".".join(name.split(".")[:depth]) for name in names for depth in (1, 2, 3, 4)})
     near = difflib.get_close_matches(glob.strip("*."), heads, n=3, cutoff=0.5)
     tops = sorted({name.split(".")[0] for name in names})
-    hint = f"Near it are {', '.join(near)}." if near else f"The parts are {', '.join(tops)}."
-    return f"FREEZE has {glob!r}, which fits no weight of the model. {hint}"
+    hint = f"Similar parts are {', '.join(near)}." if near else f"The parts are {', '.join(tops)}."
+    return f"FREEZE has {glob!r}, which matches no weight of the model. {hint}"

@@ -121,7 +121,7 @@ class Heartbeat:
         except BlockingIOError:  # it is stopped, or has no time to read: it gets later ones
             pass
         except BrokenPipeError:
-            log.warning("The watchdog has ended; a stall would not be noticed any more.")
+            log.warning("The watchdog has ended. A stall will not be detected.")
             os.close(self._beats)
             self._beats = None
 

@@ -52,9 +52,11 @@ class StopRequest:
         self._seen += 1
         code = 128 + signal_number
         if self._seen > 1:
-            _exit(code, "Second signal: exiting at once. The run goes on from its last epoch.")
+            _exit(
+                code, "Second signal: exiting at once. The next start resumes from the last epoch."
+            )
         if not self.has_state:
-            _exit(code, "Stopped before the first step: there is nothing to save.")
+            _exit(code, "Stopped before the first step. There is nothing to save.")
         if not self.fits():
             _exit(
                 code,

@@ -68,7 +68,7 @@ def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
     on while its stacks are read, which faulthandler survives only when they stand still.
     """
     stopped = _is_stopped(parent)
-    say(f"{sentence} {'A signal has stopped it (SIGSTOP).' if stopped else 'Where it hangs:'}")
+    say(f"{sentence} {'A signal stopped the process (SIGSTOP).' if stopped else 'Where it hangs:'}")
     with contextlib.suppress(ProcessLookupError):
         if not stopped:
             os.kill(parent, signal.SIGUSR1)
@@ -85,7 +85,7 @@ def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
                 return
         os.kill(parent, signal.SIGKILL)
         if not _gone(beats, LEAVE_SECONDS):
-            say(f"Process {parent} does not end even so: it hangs in the system, inside a driver.")
+            say(f"Process {parent} does not end after SIGKILL: it hangs inside a driver.")
 
 
 def _is_stopped(process: int) -> bool:

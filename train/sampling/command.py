@@ -35,7 +35,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
         sampler.sample(found.epoch, found.checkpoint, found.sha256, files)
         sampler.finish()
     if not sidecars or sidecars[0].mode == "skipped":
-        raise RunError(f"Epoch {found.epoch} could not be spoken; the reason is above.")
+        raise RunError(f"Epoch {found.epoch} could not speak. The log above gives the reason.")
     log.info("Epoch %d speaks in %s", found.epoch, files.output)
     return 0
 
@@ -49,5 +49,5 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     if found := folder.verified(epoch):
         return found
     there = ", ".join(str(number) for number in folder.epochs()) or "none"
-    reason = folder.absent(epoch) or f"Epoch {epoch} cannot be spoken: {folder.verify(epoch)}"
+    reason = folder.absent(epoch) or f"Epoch {epoch} cannot speak: {folder.verify(epoch)}"
     raise RunError(f"{reason} There are: {there}.")

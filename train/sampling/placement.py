@@ -140,7 +140,7 @@ def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
     if not gpu.speaks():
         return f"{gpu.name} passed only without foreign libraries: {gpu.verdict}"
     if gpu is own:
-        return f"{gpu.name} is not trusted beside training: {gpu.surprise}"
+        return f"{gpu.name} is not reliable beside training: {gpu.surprise}"
     where = f"{own.name} (cuda:{own.index})" if own else "the CPU"
     return f"{passed(gpu)}; training runs on {where}"
 

@@ -201,7 +201,7 @@ class Sampler:
         elif unread:
             log.warning("The recording %s cannot be kept: %s", person.path, unread)
         if self._stopping():
-            log.info("The sample of epoch %d is left for the next start.", epoch)
+            log.info("The sample of epoch %d was interrupted. The next start speaks it.", epoch)
             return
         crash_point("mid-sample")
         try:
@@ -232,7 +232,7 @@ class Sampler:
         )  # fmt: skip
         if found.ending not in (None, "good"):
             log.warning(
-                "The sample did not end as it should (%s, after %d attempts): %s.", found.ending,
+                "The sample did not end correctly (%s, after %d attempts): %s.", found.ending,
                 found.attempts, found.ending_reason,
             )  # fmt: skip
         return replace(
@@ -257,7 +257,7 @@ class Sampler:
             if found.transient and not tried_again:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
-                    log.warning("%s once more, after: %s", request.out.name, found)
+                    log.warning("%s is repeated after: %s", request.out.name, found)
                 cuda_errors.free_after_fault(self.plan.device)
                 continue
             if isinstance(request, SpeakRequest) and surprising(self.plan, found):
@@ -301,7 +301,7 @@ class Sampler:
         log.warning("No sample of epoch %d (%s): %s", nothing.epoch, code, failure)
         if self.failures_in_a_row >= MOST_FAILURES_IN_A_ROW and not self._lost(failure):
             ends = f"{MOST_FAILURES_IN_A_ROW} samples in a row failed, the last one: {failure}"
-            log.warning("Sampling ends for this run: %s Training goes on.", ends)
+            log.warning("This run speaks no more samples: %s Training goes on.", ends)
             self._change(SamplingPlan("skipped", self.plan.compute.on_cpu(), ends))
         return replace(nothing, reason=reason)
 

@@ -1,7 +1,8 @@
 """`python -m tests.api.datasets.fake_cut cut RECORDING… --to DIR …`: cuts two clips of each.
 
-FAKE_CUT says otherwise: refuse, full, crash, hang (until it is killed; the next time it goes on),
-odd (other clips). What it was given and how it runs is in DIR/given.json.
+FAKE_CUT says otherwise: refuse, breathless (no pause at all), full, crash, hang (until it is
+killed; the next time it resumes), odd (other clips), long (parts without a pause). What it was
+given and how it runs is in DIR/given.json.
 """
 
 import argparse
@@ -16,7 +17,10 @@ from pathlib import Path
 import numpy as np
 import soundfile
 
+from machine.storage.csv_table import csv_bytes
+
 RATE = 16_000
+TOO_LONG = "too long without a pause"
 
 
 def main() -> int:
@@ -31,6 +35,11 @@ def main() -> int:
     how = os.environ.get("FAKE_CUT", "")
     if how == "refuse":
         print(f"The text does not fit {given.recordings[0]}: 0 of its 9 words.", file=sys.stderr)
+        return 2
+    if how == "breathless":
+        print("No clip could be cut: no speech of 1 to 11 s between pauses.\n"
+              "tape: 80.0 s, of which 78.5 s too long without a pause, 1.5 s silence.\n"
+              "tape: no pause from 0:00:01 to 0:01:19 (78.5 s).", file=sys.stderr)  # fmt: skip
         return 2
     if how == "full":
         print("No space left for the clips: 9 bytes needed, 1 free in /x/y.", file=sys.stderr)
@@ -49,6 +58,7 @@ def main() -> int:
 
 def cut(given: argparse.Namespace, how: str) -> None:
     lines, texts, recordings = [], [], []
+    left = {TOO_LONG: 35.0} if how == "long" else {}
     (given.to / "wavs").mkdir(exist_ok=True)
     for path in given.recordings:
         for number in (1, 2):
@@ -64,7 +74,7 @@ def cut(given: argparse.Namespace, how: str) -> None:
             texts.append(f"{name}|{text}\n")
         recordings.append({
             "name": path.stem, "seconds": 10.0, "clips": 2,
-            "seconds_by_reason": {"silence": 7.0, "in a clip": 3.0},
+            "seconds_by_reason": {"silence": 7.0, "in a clip": 3.0} | left,
         })  # fmt: skip
     told = {"pid": os.getpid(), "nice": os.getpriority(os.PRIO_PROCESS, 0),
             "threads": os.environ.get("OMP_NUM_THREADS"), "language": given.language,
@@ -75,7 +85,14 @@ def cut(given: argparse.Namespace, how: str) -> None:
             "oom": Path("/proc/self/oom_score_adj").read_text().strip()}  # fmt: skip
     (given.to / "given.json").write_text(json.dumps(told))
     (given.to / "clips.jsonl").write_text("".join(json.dumps(one) + "\n" for one in lines))
-    (given.to / "account.csv").write_text("recording,start,end,seconds,reason,text\n")
+    header = ("recording", "start", "end", "seconds", "reason", "text")
+    parts = [
+        (path.stem, *(f"{time:.6f}" for time in (start, end, end - start)), TOO_LONG, 'So "it",')
+        for path in given.recordings
+        for start, end in ((5.0, 17.5), (65.0, 87.5))
+        if left
+    ]
+    (given.to / "account.csv").write_bytes(csv_bytes(header, parts))
     (given.to / "metadata.csv").write_text("".join(texts))
     unheard = ["Nobody says this."] if given.text else []
     whole = {"recordings": recordings, "unheard_sentences": unheard, "speech_by": "the fake"}

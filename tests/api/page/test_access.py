@@ -142,9 +142,9 @@ def test_all_of_it_by_keyboard(page, world):
         assert outlined, f"the focus cannot be seen on {name}"
         seen.append(name)
     order = [
-        "Skip to listening", "Listen to epoch 3", "Listen to epoch 2", "Serve epoch 2",
-        "play-output", "play-reference", "position", "switch", "loop", "match", "scale",
-        "keep-output", "text", "voice", "language", "say", "file", "name",
+        "Skip to listening", "text", "voice", "language", "say", "Listen to epoch 3",
+        "Listen to epoch 2", "Serve epoch 2", "play-output", "play-reference", "position",
+        "switch", "loop", "match", "scale", "keep-output", "file", "name",
     ]  # fmt: skip
     assert [name for name in seen if name in order] == order
 

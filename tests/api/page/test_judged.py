@@ -55,7 +55,7 @@ def test_the_base_is_first_and_the_best_says_why(page):
     assert rows(page) == ["base", "epoch_3", "epoch_2", "epoch_2_share_0.5", "epoch_1"]
     assert page.text_content("#verdict").startswith("Epoch 2 is the best: nearest")
     marks = page.locator("#judged-table .marks").all_text_contents()
-    assert marks == ["", "ruled out", "best", "", "not distinguishable from the base"]
+    assert marks == ["", "ruled out", "best", "", "no measurable difference"]
     cells = page.locator("tr[data-candidate='epoch_3'] td").all_text_contents()
     assert cells[0] == "2 unfinished"
     # In words too, not by a sign alone.
@@ -74,7 +74,7 @@ def test_the_base_is_first_and_the_best_says_why(page):
     [
         (-6.1, -12.8, 2.2, "▼ worseworse than the base: -12.8 %±2.2"),
         (-6.1, -1.0, 2.2, "▲better than the base: -1.0 %±2.2"),
-        (-6.1, 6.5, 2.2, "≠differs from the base: +6.5 %±2.2"),
+        (-6.1, 6.5, 2.2, "≠different from the base: +6.5 %±2.2"),
         (-6.1, -7.0, 2.2, "-7.0 %±2.2"),
     ],
 )
@@ -108,9 +108,9 @@ def test_each_judge_sorts_and_the_base_stays(page):
     heading(page, "Rate").click()  # the nearest to 0 first, whichever side it is on
     assert sorts(page) == {"rate_drift_percent": "ascending"}
     assert rows(page) == ["base", "epoch_2_share_0.5", "epoch_1", "epoch_2", "epoch_3"]
-    heading(page, "Astray").focus()
+    heading(page, "Failed").focus()
     page.keyboard.press("Enter")
-    assert sorts(page) == {"astray": "ascending"} and rows(page)[-1] == "epoch_3"
+    assert sorts(page) == {"failed": "ascending"} and rows(page)[-1] == "epoch_3"
     heading(page, "Audio loss").click()  # a blend has none: it is last, either way
     assert rows(page)[-1] == "epoch_2_share_0.5"
     heading(page, "Audio loss").click()
@@ -131,10 +131,10 @@ def test_the_meaning_of_a_figure_comes_with_pointer_and_focus_and_stands_as_text
     assert page.evaluate(shown) == "visible"
     told = page.text_content("#tip-words")
     assert told == ("How much of the text the sound follows (share; higher is better). "
-                    "Differences from 0.05 on can be told.")  # fmt: skip
+                    "The smallest measurable difference is 0.05.")  # fmt: skip
     page.click("#figures summary")
     assert told in page.text_content("#meanings")
-    assert "Did not judge: no recogniser is installed" in page.text_content("#meanings")
+    assert "Not measured: no recogniser is installed" in page.text_content("#meanings")
     assert heading(page, "Word errors").count() == 0
 
 
@@ -209,10 +209,10 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     assert page.evaluate(heard) == "reference"
     tab_to(page, "note")
     page.keyboard.type("1 and n and r are letters here")
-    assert page.text_content("#judged-told") == ""
+    assert page.text_content("#judged-info") == ""
     tab_to(page, "prefer-b", "Shift+Tab")
     page.keyboard.press("1")
-    assert page.text_content("#judged-told") == "Noted: A is better, sentence 1."
+    assert page.text_content("#judged-info") == "Noted: A is better, sentence 1."
     # What was noted stays hidden, or the notes would tell it.
     assert page.text_content("#notes-title") == "Notes (1)"
     assert page.locator("#note-list li").count() == 0
@@ -220,7 +220,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     until(page, f"document.getElementById('desk-text').textContent === {SENTENCES[1]!r}")
     until(page, desk.WORKS)
     desk.pressed(page, "0", "r")
-    told = page.text_content("#judged-told")
+    told = page.text_content("#judged-info")
     found = re.fullmatch(r"A is (epoch [13]), B is (epoch [13])\.", told)
     assert found and found[1] != found[2]
     assert page.evaluate(NAMES) == [found[1].capitalize(), found[2].capitalize()]
@@ -258,7 +258,7 @@ def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page):
         until(page, desk.WORKS)
         page.click("#prefer-a")
         page.click("#reveal")
-        told = page.text_content("#judged-told")
+        told = page.text_content("#judged-info")
         name = page.text_content("#name-output")
         assert told.startswith(f"A is {name[0].lower()}{name[1:]},")
         stored = page.evaluate("JSON.parse(Object.values(localStorage)[0])")
@@ -275,7 +275,7 @@ def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page):
 def test_notes_about_an_epoch_that_was_trained_again_are_not_told(page, world):
     page.click("#prefer-a")
     assert page.text_content("#notes-title") == "Notes (1)"
-    assert page.text_content("#judged-told") == "Noted: epoch 2 is better, sentence 1."
+    assert page.text_content("#judged-info") == "Noted: epoch 2 is better, sentence 1."
     again = evaluation(made_at="2026-01-02T04:00:00Z")
     again["candidates"][2]["checkpoint_sha256"] = "f" * 64
     world.evaluation = again
@@ -288,7 +288,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page, world):
     choices = page.locator("#voice optgroup option").all_text_contents()
     assert choices == ["The base", "Epoch 1", "Epoch 2", "Epoch 3"]  # not the blend
     page.select_option("#voice", where)
-    assert page.text_content("#speaks-with") == "with epoch 1, for you alone"
+    assert page.text_content("#speaks-with") == "with epoch 1, not served"
     desk.speak(page, "Good morning.")
     assert world.spoken_with == [where]
     assert world.said[0]["voice"] == "default" and world.promoted is None
@@ -300,7 +300,7 @@ def test_a_typed_sentence_is_spoken_by_an_epoch_that_is_not_served(page, world):
 
 
 def test_the_best_is_suggested_and_served_at_a_press(page, world):
-    assert page.text_content("#suggestion-text") == "Epoch 2 is not what is served."
+    assert page.text_content("#suggestion-text") == "Epoch 2 is not served."
     page.click("#suggest")
     until(page, "document.getElementById('suggestion').hidden")
     assert world.promoted == 2
@@ -324,7 +324,7 @@ def test_an_epoch_that_is_not_judged_yet_stands_in_the_table(world, opened):
     del world.evaluation["candidates"][3]
     page = opened(ready=READY)
     assert rows(page)[1] == "epoch_3"
-    assert page.text_content("tr[data-candidate='epoch_3'] .marks") == "not judged yet"
+    assert page.text_content("tr[data-candidate='epoch_3'] .marks") == "not evaluated yet"
     page.click("tr[data-candidate='epoch_3'] .epoch")
     says(page, "desk-title", "Epoch 3")
     until(page, desk.WORKS)
@@ -337,7 +337,9 @@ def test_a_run_without_an_evaluation_has_its_epochs_alone(world, opened):
     assert all(page.is_hidden(gone) for gone in ("#judged", "#pair", "#judgement"))
     assert page.is_visible("#epochs-table")
     assert not page.evaluate("document.getElementById('main').classList.contains('judged')")
-    assert page.text_content("#served") == "Serving epoch 3; a newer one follows by itself."
+    assert (
+        page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
+    )
 
 
 @desk.LOOKS
@@ -369,7 +371,7 @@ def test_nothing_moves_under_the_hand(page):
     top = "document.getElementById('desk').getBoundingClientRect().top + scrollY"
     size = "document.getElementById('judged-table').getBoundingClientRect().width"
     before = page.evaluate(top), page.evaluate(size)
-    for name in ("Words", "Rate", "Rate", "Astray"):
+    for name in ("Words", "Rate", "Rate", "Failed"):
         heading(page, name).click()
         assert (page.evaluate(top), page.evaluate(size)) == before, name
     end = "document.getElementById('notes').getBoundingClientRect().top + scrollY"

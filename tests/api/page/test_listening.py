@@ -11,7 +11,7 @@ pytestmark = pytest.mark.system
 def test_the_newest_epoch_is_on_the_desk_with_what_it_says_to_be_heard_and_saved(page):
     assert page.text_content("#desk-title") == "Epoch 3"
     assert page.text_content("#desk-text") == TEXT
-    assert page.text_content("#desk-told") == "Spoken on the CPU in 2.1 s (no GPU on this machine)."
+    assert page.text_content("#desk-info") == "Spoken on the CPU in 2.1 s (no GPU on this machine)."
     assert page.get_attribute("tr[data-epoch='3'] .epoch", "aria-pressed") == "true"
     with page.expect_download() as saved:
         page.click("#keep-output")
@@ -160,8 +160,8 @@ def test_a_skipped_sample_is_told_with_its_reason(world, opened):
     skipped["sample"] |= {"mode": "skipped", "reason": "SAMPLE_DEVICE=off.", "output": None}
     world.epochs = [skipped]
     page = opened(ready="#epochs-table")
-    says(page, "desk-told", "SAMPLE_DEVICE=off.")
-    assert page.text_content("#desk-empty") == "This epoch has no sample to hear."
+    says(page, "desk-info", "SAMPLE_DEVICE=off.")
+    assert page.text_content("#desk-empty") == "This epoch has no sample."
     assert page.is_hidden("#desk-works")
 
 

@@ -56,7 +56,7 @@ def test_a_recording_that_could_not_be_read_is_asked_for_again(page, world):
     page.click("tr[data-epoch='1'] .epoch")
     page.wait_for_selector("#desk-fault:not([hidden])")
     told = page.text_content("#desk-fault")
-    assert told == "The server answered 503 and said nothing more."
+    assert told == "The server answered with status 503 and no message."
     page.unroute("**/epochs/1/*.wav")
     page.click("tr[data-epoch='1'] .epoch")
     page.wait_for_selector("#desk-works:not([hidden])")
@@ -65,7 +65,9 @@ def test_a_recording_that_could_not_be_read_is_asked_for_again(page, world):
 
 
 def test_promoting_changes_what_is_served_and_can_be_taken_back(page, world):
-    assert page.text_content("#served") == "Serving epoch 3; a newer one follows by itself."
+    assert (
+        page.text_content("#served") == "Serving epoch 3. A newer epoch replaces it automatically."
+    )
     assert page.is_hidden("#follow")
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     shows_serving(page, 1)
@@ -92,7 +94,7 @@ def test_what_cannot_be_served_has_no_button_and_says_why(world, opened):
 def test_the_strip_says_what_runs_where_and_why(world, opened):
     world.state, world.message = "degraded", "Asked for CUDA; there is no GPU, so the CPU speaks."
     page = opened(ready="#message:not([hidden])")
-    for place, told in (("state", "Ready, but not as asked"), ("fact-device", "CPU"),
+    for place, told in (("state", "Ready, not as configured"), ("fact-device", "CPU"),
                         ("fact-provider", "torch"), ("message", world.message)):  # fmt: skip
         assert page.text_content(f"#{place}") == told
     world.state, world.message = "ready", ""
@@ -129,8 +131,8 @@ def test_a_server_that_goes_away_is_told_and_found_again(page, world):
     page.context.set_offline(True)
     page.click("tr[data-epoch='1'] button:has-text('Serve')")
     page.wait_for_selector("#fault:not([hidden])")
-    assert page.text_content("#fault").startswith("The server does not answer.")
-    assert page.text_content("#state") == "No answer"
+    assert page.text_content("#fault").startswith("The server does not respond.")
+    assert page.text_content("#state") == "Not responding"
     page.context.set_offline(False)
     world.tell("status")
     world.tell("epoch")
@@ -148,7 +150,7 @@ def test_the_key_is_asked_for_kept_in_the_tab_and_sent(world, opened):
     page.fill("#key", "wrong")
     page.keyboard.press("Enter")
     page.wait_for_selector("#key-fault:not([hidden])")
-    assert "does not take this key" in page.text_content("#key-fault")
+    assert "rejects this key" in page.text_content("#key-fault")
     assert "API_KEY" in page.text_content("#key-fault")
     assert "Bearer" not in page.text_content("#key-dialog")
     page.fill("#key", "schlüssel €")

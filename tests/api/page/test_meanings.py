@@ -10,7 +10,7 @@ CPU = "Speaks on the CPU: there is no GPU on this machine."
 
 def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(page, world):
     """Three epochs of five are learned, then five steps of the fourth."""
-    told = "document.getElementById('progress-told').textContent"
+    told = "document.getElementById('progress-info').textContent"
     share = "document.getElementById('progress-bar').value"
     until(page, f"{told} === 'Epoch 3 of 5, step 40 of 40; about 20 min left.'")
     assert page.evaluate(share) == pytest.approx(0.6)
@@ -25,7 +25,7 @@ def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(page, worl
     how = {"epochs": 5, "epoch_step": 40, "epoch_steps": 40, "seconds_left": 0.0}
     world.records.append(row | {"epoch": 5, "step": 200, "progress": how})
     world.tell("metrics")
-    until(page, f"{told}.startsWith('Epoch 5 of 5, every step is learned')")
+    until(page, f"{told}.startsWith('Epoch 5 of 5, all steps done')")
     world.training = False
     world.tell("epoch")
     page.wait_for_selector("#progress", state="hidden")
@@ -57,7 +57,7 @@ MEANINGS = {
     "#about": ["Device", "Provider", "Voice", "Requests"],
     "#epoch-figures": ["Audio loss", "Similarity"],
     "#curve-figures": ["Training", "Validation", "Similarity", "Step"],
-    "#spoken-figures": ["First sound after", "Spoken in", "It waited for more"],
+    "#spoken-figures": ["First sound after", "Spoken in", "Playback paused"],
 }
 
 

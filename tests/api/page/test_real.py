@@ -34,7 +34,7 @@ SHOWN = r"""[
     .map((epoch) => `row ${epoch}`)),
   ...(document.getElementById("training").hidden ? [] : ["training"]),
   ...(/^Epoch 2 of 2, step \d+ of \d+; (about \d+ min|less than a minute) left\.$/
-    .test(document.getElementById("progress-told").textContent) ? ["progress"] : []),
+    .test(document.getElementById("progress-info").textContent) ? ["progress"] : []),
   ...(document.getElementById("charts").hidden ? [] : ["curves"]),
 ]"""
 
@@ -172,7 +172,7 @@ def test_the_speak_box_speaks(page):
     desk.say(page, "Good morning, and welcome.")
     until(page, f"{desk.SECONDS} > 0.1")
     until(page, desk.DONE)
-    told = page.text_content("#spoken-told")
+    told = page.text_content("#spoken-info")
     assert re.match(r"First sound after \d+\.\d\d s; \d+\.\d s spoken in", told)
     loud = page.evaluate("""(() => {
       const sheet = document.getElementById("sheet-spoken");
@@ -208,16 +208,29 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
     assert service.asks("/status")["voice"] == before
 
 
-def picture(page: Any, folder: Path, name: str, **options: Any) -> None:
-    """One of the docs' pictures: SOTAQUE_PICTURES names the folder that they are to be put into."""
+def picture(page: Any, folder: Path, name: str, last: str) -> None:
+    """A picture of the docs, down to the section `last`. SOTAQUE_PICTURES names their folder."""
     dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
     phone = page.viewport_size["width"] < 1280
     ending = f"{'-phone' if phone else ''}{'-dark' if dark else ''}.png"
     path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
-    taken = page.screenshot(full_page=True, animations="disabled", **options)
-    # 256 colours are enough for one accent, and make a third of the size.
-    Image.open(io.BytesIO(taken)).convert("RGB").quantize(256).save(path, optimize=True)
+    box = f"document.getElementById('{last}').getBoundingClientRect()"
+    foot = page.evaluate(f"{box}.bottom + scrollY")
+    clip = {"x": 0, "y": 0, "width": page.viewport_size["width"], "height": foot + 16}
+    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
+    few_colours(Image.open(io.BytesIO(taken)).convert("RGB")).save(path, optimize=True)
     assert path.stat().st_size < 300_000
+
+
+def few_colours(found: Image.Image) -> Image.Image:
+    """In 256 colours, which makes a third of the size; those of the page stay, however few pixels
+    have them."""
+    style = (ROOT / "api/page/colours.css").read_text(encoding="utf-8")
+    own = [byte for one in re.findall("#([0-9a-f]{6})", style) for byte in bytes.fromhex(one)]
+    others = found.quantize(256 - len(own) // 3).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette((own + others)[:768])
+    return found.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 @desk.LOOKS
@@ -226,9 +239,7 @@ def test_an_evaluated_run_can_be_shown(evaluated, service, open_page, width, sch
                      viewport={"width": width, "height": 900})  # fmt: skip
     until(page, desk.WORKS)
     page.wait_for_timeout(500)
-    foot = page.evaluate("document.getElementById('desk').getBoundingClientRect().bottom + scrollY")
-    clip = {"x": 0, "y": 0, "width": width, "height": foot + 16}
-    picture(page, tmp_path, "page-evaluation", clip=clip)
+    picture(page, tmp_path, "page-evaluation", "desk")
 
 
 @desk.LOOKS
@@ -239,4 +250,4 @@ def test_it_can_be_shown(trained, service, open_page, width, scheme, tmp_path):
     desk.seek(page, 0.9)
     page.mouse.move(0, 0)
     page.evaluate("document.activeElement.blur()")
-    picture(page, tmp_path, "page")
+    picture(page, tmp_path, "page", "voices")

@@ -14,7 +14,7 @@ from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_sm
 from tests.train.cutting.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
-STATE = "document.getElementById('cut-told').textContent"
+STATE = "document.getElementById('cut-info').textContent"
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     kept = service.parts.datasets.folder / "anna/recordings/tape.wav"
     assert kept.read_bytes() == tape.read_bytes()
     page.set_input_files("#recording-text", text)
-    until(page, "document.getElementById('text-told').textContent.includes('srt')")
+    until(page, "document.getElementById('text-info').textContent.includes('srt')")
     page.focus("#cut")
     page.keyboard.press("Enter")
     page.wait_for_selector("#clip-list li >> nth=1")
-    assert page.text_content("#cut-told").startswith("Cut.")
+    assert page.text_content("#cut-info").startswith("Cut.")
     assert page.text_content("#clip-list li .name") == "tape-0002"  # the odd one first
     shares = page.eval_on_selector_all(
         "#account .number:last-child", "all => all.map((o) => o.textContent)"
@@ -76,13 +76,13 @@ def test_a_recording_becomes_a_dataset_by_keyboard_alone(service, open_page, tap
     page.keyboard.press("Enter")
     page.wait_for_selector("[data-clip='tape-0001'].dropped")
     assert "tape-0001" not in metadata.read_text()
-    page.focus("[aria-label='Hear tape-0002']")
+    page.focus("[aria-label='Play tape-0002']")
     page.keyboard.press("Enter")
     page.wait_for_selector("[aria-label='Stop tape-0002']")
-    page.wait_for_selector("[aria-label='Hear tape-0002']")
+    page.wait_for_selector("[aria-label='Play tape-0002']")
     page.focus("#dataset-remove")
     page.keyboard.press("Enter")
-    assert page.text_content("#dataset-remove") == "Really delete dataset"
+    assert page.text_content("#dataset-remove") == "Confirm: delete dataset"
     page.keyboard.press("Enter")
     page.wait_for_selector("#dataset-works", state="hidden")
     assert not (service.parts.datasets.folder / "anna").exists()
@@ -128,7 +128,7 @@ def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_pag
     page = open_page(service.address)
     page.wait_for_selector("#cut:not(:disabled)")
     page.click("#cut")
-    until(page, f"{STATE}.includes('Is being cut. tape: 320 of 640 s heard')")
+    until(page, f"{STATE}.includes('Cutting. tape: 320 of 640 s heard')")
     assert page.is_disabled("#cut") and page.is_disabled("#recording-text")
     page.click("#cut-stop")
     until(page, f"{STATE}.startsWith('Stopped.')")
@@ -136,6 +136,44 @@ def test_a_cut_is_waited_for_and_stopped_and_its_fault_is_told(service, open_pag
     page.click("#cut")
     until(page, f"{STATE}.includes('The text does not fit tape.wav')")
     assert page.text_content("#cut") == "Cut again"
+    assert page.text_content("#cut-advice").startswith("Compare the transcript with the recording")
+    monkeypatch.setenv("FAKE_CUT", "breathless")
+    page.click("#cut")
+    until(page, f"{STATE}.includes('no pause from 0:00:01 to 0:01:19 (78.5 s)')")
+    assert page.text_content("#cut-advice").startswith("Record again with pauses of 0.12 s or more")
+    monkeypatch.delenv("FAKE_CUT")
+    page.click("#cut")
+    page.wait_for_selector("#clip-list li")
+    assert page.is_hidden("#cut-advice")
+
+
+def test_a_part_without_a_pause_says_where_and_how_long(service, open_page, monkeypatch):
+    monkeypatch.setenv("FAKE_CUT", "long")
+    with_clips(service)
+    page = opened(service, open_page)
+    page.wait_for_selector("#pauseless li")
+    assert page.text_content("#pauseless summary").startswith("2 parts left out")
+    assert page.locator("#pauseless li").all_inner_texts() == [
+        "tape: 1:05.0 to 1:27.5, 22.5 s", "tape: 0:05.0 to 0:17.5, 12.5 s",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("message", "advice"),
+    [
+        ("tape: 9.0 s unsure words, 1.0 s clipped.", "Compare the transcript"),
+        ("40% of the speech is clipped: 9.0 s unsure words.", "Record again at a lower level"),
+        ("No space left for the clips: 9 bytes needed, 1 free in a.", "Free space"),
+        ("The cut ended with exit code 1. ZeroDivisionError: a fault of ours", "Press Cut again."),
+        ("tape.srt holds no words.", "Compare the transcript"),
+        ("", "Correct what the message names"),
+    ],
+)
+def test_every_failed_cut_has_advice(page, message, advice):
+    found = page.evaluate(
+        "message => import('/page/account.js').then((m) => m.adviceFor(message))", message
+    )
+    assert found.startswith(advice)
 
 
 @LOOKS
@@ -174,7 +212,7 @@ def test_with_a_key_recordings_are_sent_and_heard(open_page, tmp_path):
         (tmp_path / "b.wav").write_bytes(b"b" * 1000)
         page.set_input_files("#recording-files", tmp_path / "b.wav")
         page.wait_for_selector("#recording-list li:has-text('b.wav'):has-text('1 kB')")
-        page.click("[aria-label='Hear tape-0001']")
+        page.click("[aria-label='Play tape-0001']")
         page.wait_for_selector("[aria-label='Stop tape-0001']")
 
 

@@ -14,8 +14,8 @@ def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
     assert page.text_content("#say") == "Stop"
     until(page, DONE)
     assert page.text_content("#say") == "Speak"
-    assert page.text_content("#spoken-told").startswith("First sound after ")
-    assert "2.4 s spoken in" in page.text_content("#spoken-told")
+    assert page.text_content("#spoken-info").startswith("First sound after ")
+    assert "2.4 s spoken in" in page.text_content("#spoken-info")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
     (said,) = world.said
     assert said == {
@@ -29,7 +29,7 @@ def test_a_sentence_is_heard_while_it_is_still_spoken_and_again(page, world):
 def test_a_pause_of_the_server_is_told_and_nothing_is_lost(page, world):
     world.pause_seconds = 1.5
     speak(page, "Good morning.")
-    assert page.text_content("#spoken-told").endswith("It waited for more once.")
+    assert page.text_content("#spoken-info").endswith("Playback paused once.")
     assert page.evaluate(SECONDS) == pytest.approx(2.4, abs=0.05)
 
 
@@ -49,13 +49,13 @@ def test_a_speech_that_breaks_off_is_told_and_can_be_asked_for_again(page, world
     world.breaks_off = True
     say(page, "Good morning.")
     page.wait_for_selector("#speak-fault:not([hidden])")
-    assert "broke off" in page.text_content("#speak-fault")
-    assert page.text_content("#spoken-told") == "Broken off after 0.2 s."
+    assert "stopped early" in page.text_content("#speak-fault")
+    assert page.text_content("#spoken-info") == "Interrupted after 0.2 s."
     says(page, "say", "Speak")
     assert page.is_enabled("#again")  # What was heard can be heard again.
     world.breaks_off = False
     speak(page, "Good morning.")
-    until(page, "document.getElementById('spoken-told').textContent.includes('2.4 s spoken in')")
+    until(page, "document.getElementById('spoken-info').textContent.includes('2.4 s spoken in')")
     assert page.is_hidden("#speak-fault")
     page.provoked.append("ERR_INCOMPLETE_CHUNKED_ENCODING")
 
@@ -85,7 +85,7 @@ def test_what_is_set_is_sent(page, world):
 
 def test_only_what_the_voice_speaks_is_offered(page, world):
     options = page.locator("#language option").all_text_contents()
-    assert options == ["The voice's own", "English", "Portuguese"]
+    assert options == ["Default", "English", "Portuguese"]
     page.select_option("#language", "pt")
     world.languages = ("pt", "de")
     world.tell("status")
@@ -98,7 +98,7 @@ def test_a_server_without_pcm_is_asked_for_wav(page, world):
     world.formats = ("wav",)
     speak(page, "Good morning.")
     assert [said["response_format"] for said in world.said] == ["pcm", "wav"]
-    assert "2.4 s spoken in" in page.text_content("#spoken-told")
+    assert "2.4 s spoken in" in page.text_content("#spoken-info")
     page.provoked.append("400")
 
 
@@ -129,7 +129,7 @@ def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, wor
     assert world.said[-1]["voice"] == world.voices[-1]["id"]
     remove = page.locator("#voice-list [aria-label$='emove Anna']")
     remove.click()
-    assert remove.text_content() == "Really remove"
+    assert remove.text_content() == "Confirm: remove"
     assert len(world.voices) == 2
     remove.click()
     page.wait_for_selector("#voice-list li:has-text('Anna')", state="detached")

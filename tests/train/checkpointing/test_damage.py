@@ -204,7 +204,7 @@ def test_a_log_that_was_cut_off_loses_its_last_line(tmp_path, caplog, length):
     assert path.read_text() == "".join(LINES[:-1])
     assert "metrics.jsonl: steps 8 to 8 are missing" in caplog.text
     if length < len(LINES[-1]):
-        assert "metrics.jsonl: 1 lines are cut off or damaged" in caplog.text
+        assert "metrics.jsonl: 1 incomplete or damaged lines" in caplog.text
 
 
 @pytest.mark.parametrize("tail", [bytes(4096), b"\xff\xfe\n", b"}{\n", b"\n", b'{"step": "x"}\n'])
@@ -214,7 +214,7 @@ def test_a_log_with_a_damaged_tail_keeps_the_rest(tmp_path, caplog, tail):
     path.write_bytes("".join(LINES).encode() + tail)
     cut_back(path, 8)
     assert path.read_text() == "".join(LINES)
-    assert "metrics.jsonl: 1 lines are cut off or damaged" in caplog.text
+    assert "metrics.jsonl: 1 incomplete or damaged lines" in caplog.text
 
 
 def test_damaged_files_are_kept_for_a_look_but_not_for_ever(run):

@@ -110,7 +110,7 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read, tmp_path):
     assert [name for name, told in wanted.items() if not seen[name] or told not in seen[name]] == []
     report = found.report()
     assert all(one.name in report and one.allowed in report for one in found.refused)
-    assert f"0 clips, 0.0 min to validate; {len(seen)} refused" in report
+    assert f"0 clips, 0.0 min for validation; {len(seen)} refused" in report
 
 
 def test_nothing_left_is_an_error_that_shows_why(read, tmp_path):
@@ -289,5 +289,5 @@ def test_clips_that_are_taken_out_are_told_and_the_split_stays(read, tmp_path):
     assert [left.clips[i] for i in left.validation] == [held_out]
     assert [one.name for one in left.refused] == [learned.name]
     every = [RejectedClip(one.name, "a tone", "SUSPECT_CLIPS=keep") for one in data.clips]
-    with pytest.raises(DatasetError, match="All 8 clips to learn from are suspect"):
+    with pytest.raises(DatasetError, match="All 8 training clips are suspect"):
         data.without(every)

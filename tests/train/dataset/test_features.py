@@ -144,7 +144,7 @@ def test_a_gpu_that_says_what_the_cpu_says_computes_the_features(place, gpu, cap
     # Four clips are computed on both, the fifth where it is fast.
     assert gpu == ["cpu:0", "cpu"] * 4 + ["cpu:0"] + ["cpu"] * 5
     assert "once, on cpu:0 (stands for a GPU)" in caplog.text
-    assert "no GPU was asked for" in caplog.text
+    assert "no GPU was requested" in caplog.text
 
 
 def out_of_memory(*_: np.ndarray) -> None:
@@ -154,8 +154,8 @@ def out_of_memory(*_: np.ndarray) -> None:
 @pytest.mark.parametrize(
     ("good", "wrong", "words"),
     [
-        (0, lambda codes, mel: (codes[::-1].copy(), mel), "codes of a clip are not the CPU's"),
-        (0, lambda codes, mel: (codes, (mel * 1.01).astype(np.float16)), "off the CPU's"),
+        (0, lambda codes, mel: (codes[::-1].copy(), mel), "codes of a clip differ from the CPU's"),
+        (0, lambda codes, mel: (codes, (mel * 1.01).astype(np.float16)), "differs from the CPU's"),
         (0, lambda codes, mel: (codes, mel * np.float16(np.nan)), "non-finite values"),
         *((good, out_of_memory, "cpu:0: CUDA error: out of memory.") for good in (0, 2, 4)),
     ],

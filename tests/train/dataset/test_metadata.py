@@ -137,8 +137,8 @@ def test_what_cannot_be_read_for_certain_is_refused_whole_with_its_lines(tmp_pat
         ("wavs/../../a.wav", "without `..`"),
         ("wavs\\..\\a.wav", "without `..`"),
         ("", "is empty"),
-        ("a\0b", "no file can be called so"),
-        ("long" * 70, "no file can be called so"),
+        ("a\0b", "this cannot be a file name"),
+        ("long" * 70, "this cannot be a file name"),
     ],
 )
 def test_names_that_leave_the_folder_are_refused(tmp_path, name, reason):
@@ -219,7 +219,7 @@ def test_the_same_table_however_it_is_written(tmp_path, text, name):
 def test_other_columns_are_told_and_left_alone(tmp_path, caplog):
     table = "file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n"
     assert rows(written(tmp_path, table)) == [("a.wav", "Hello.", "ann", "en")]
-    assert "the columns duration, mood are not used" in caplog.text
+    assert "the columns duration, mood are ignored" in caplog.text
 
 
 def test_a_recording_that_was_converted_is_found(tmp_path):

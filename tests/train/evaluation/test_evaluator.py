@@ -477,7 +477,7 @@ def test_a_fault_costs_an_evaluation_and_never_the_run(ground, caplog):
 def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
     ground.speaking.fault = WorkerFailed("interrupted", "The run is to stop.")
     ground.judge(1)
-    assert "left for the next start" in caplog.text and ground.evaluator.failures == 0
+    assert "interrupted. The next start" in caplog.text and ground.evaluator.failures == 0
 
 
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])

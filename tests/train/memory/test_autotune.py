@@ -27,7 +27,7 @@ class Card:
         (16, 40, 9, [40, 1, 2], "of 13.6 GB taken"),
         (8, 40, 2, [40, 1, 2], "of 6.8 GB taken"),
         (6.5, 2, 1, [2], ""),
-        (4.5, 8, 1, [8], "not even the longest clip"),
+        (4.5, 8, 1, [8], "longest clip does not fit"),
     ],
 )
 def test_the_longest_batch_goes_first_and_headroom_is_left(room, wanted, fits, tried, why):

@@ -117,5 +117,5 @@ def test_auto_is_told_with_its_reason_and_kept(workshop, caplog, monkeypatch):
     monkeypatch.setattr(Batches, "epoch", lambda *_: iter(()))  # nothing to learn, only to look
     caplog.clear()
     workshop.run("auto", 2, BATCH_SECONDS="auto")
-    assert f"Batches: {budget:g} s of audio (as this run began)" in caplog.text
+    assert f"Batches: {budget:g} s of audio (as at the start of this run)" in caplog.text
     assert json.dumps(budget)

@@ -305,7 +305,7 @@ def test_a_taken_port_is_not_waited_for(caplog, tmp_path):
         server = TensorBoard(tmp_path / "runs", port)
         server.close()
     assert server.port > port
-    assert f"Port {port} is taken; TensorBoard uses {server.port}." in caplog.messages
+    assert f"Port {port} is in use. TensorBoard uses {server.port}." in caplog.messages
 
 
 @pytest.mark.slow

@@ -28,10 +28,10 @@ def test_what_a_pattern_fits_stays_without_a_state_and_the_rest_learns():
 @pytest.mark.parametrize(
     ("glob", "told"),
     [
-        ("text_embeding", "'text_embeding', which fits no weight.*text_embedding"),
-        ("gpt.h.1.atn", r"'gpt.h.1.atn', which fits no weight.*gpt\.h\.1\.attn"),
-        ("vocoder", "'vocoder', which fits no weight.*The parts are .*mel_head"),
-        ("*", "nothing would learn"),
+        ("text_embeding", "'text_embeding', which matches no weight.*text_embedding"),
+        ("gpt.h.1.atn", r"'gpt.h.1.atn', which matches no weight.*gpt\.h\.1\.attn"),
+        ("vocoder", "'vocoder', which matches no weight.*The parts are .*mel_head"),
+        ("*", "nothing would train"),
     ],
 )
 def test_a_pattern_that_fits_nothing_or_everything_is_refused_with_the_names_near_it(glob, told):
@@ -57,8 +57,8 @@ ADVICE = "conditioning_*, text_*"
     ("setting", "advice", "with_adapters", "frozen", "reason"),
     [
         (None, ADVICE, False, ("conditioning_*", "text_*"), "recommended by the base model"),
-        (None, ADVICE, True, (), "nothing is to be"),
-        (None, None, False, (), "nothing is to be"),
+        (None, ADVICE, True, (), "nothing is frozen"),
+        (None, None, False, (), "nothing is frozen"),
         ("gpt.h.0", ADVICE, False, ("gpt.h.0",), "FREEZE"),
         ("none", ADVICE, False, (), "FREEZE"),
     ],

@@ -75,7 +75,7 @@ def test_a_stopped_one_is_ended_with_75_and_not_asked(start):
     code, told = run.end()
     assert code == 75
     assert gone(run.watchdog)
-    assert "A signal has stopped it (SIGSTOP)." in told and "exit code 75" in told
+    assert "(SIGSTOP)." in told and "exit code 75" in told
     assert "most recent call first" not in told
 
 

@@ -406,11 +406,11 @@ def test_a_saved_epoch_is_spoken_on_demand_into_files_of_its_own(workshop, caplo
     with pytest.raises(RunError, match=r"has no epoch 3.*There are: 1, 2"):
         listening.run(settings, epoch=3)
     run.checkpoint_path(3).write_bytes(b"half of an epoch")
-    with pytest.raises(RunError, match=r"Epoch 3 cannot be spoken"):
+    with pytest.raises(RunError, match=r"Epoch 3 cannot speak"):
         listening.run(settings, epoch=3)
     with pytest.raises(RunError, match="SAMPLE_DEVICE=auto"):
         listening.run(replace(settings, sample_device="off"), epoch=2)
-    with pytest.raises(RunError, match="could not be spoken") as refused:
+    with pytest.raises(RunError, match="could not speak") as refused:
         listening.run(replace(settings, sample_text="9" * 307), epoch=2)
     assert refused.value.exit_code == 2 and "a number of 307 digits" in caplog.text
 
