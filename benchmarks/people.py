@@ -2,9 +2,9 @@
 
 `--voice ked` (of flite, festival or RHVoice) says the demo dataset's texts for a run with default
 settings, and the reporting set to compare with. `--dataset DIR --folds 4` is for a real person with
-few clips: a run learns from three quarters of them and speaks the fourth, in turn, which is compared
-with its recordings. Five candidates speak by the run's own reference: the base, the base with a
-decoder learned for it, what the run serves without and with its decoder, and the last epoch.
+few clips: a run learns from three quarters of them and speaks the fourth, in turn, which is
+compared with its recordings. Five candidates speak by the run's own reference: the base, the base
+with a decoder learned for it, what the run serves without and with its decoder, and the last epoch.
 """
 
 import argparse
