@@ -143,8 +143,8 @@ class AppState:
         metrics.ready.set(engine.ready)
         metrics.device.clear()
         if engine.place is not None:
-            found = engine.condition.placement
-            metrics.device.labels(found["device"], found["execution_provider"]).set(1)
+            placement = engine.condition.placement
+            metrics.device.labels(placement["device"], placement["execution_provider"]).set(1)
 
     def _tell_status(self) -> None:
         if self.events.listeners:
@@ -159,8 +159,8 @@ def key_of(settings: ApiSettings) -> str | None:
 async def app_state(request: HTTPConnection) -> AppState:
     """FastAPI's dependency. Not a plain function: that would wait for a thread of the pool, and a
     probe behind everybody who uses it."""
-    found: AppState = request.app.state.parts
-    return found
+    state: AppState = request.app.state.parts
+    return state
 
 
 Shared = Annotated[AppState, Depends(app_state)]

@@ -84,22 +84,22 @@ def listing(
     dataset: UploadedDataset, order: schemas.ClipOrder, offset: int, limit: int
 ) -> schemas.ClipPage:
     """A page of clips, as /v1/datasets tells it."""
-    found = list(index(dataset).values())
+    clips = list(index(dataset).values())
     if order == "worst":
         # The same in each page: ties are in the order of the recordings.
-        found.sort(key=lambda clip: -clip.worst)
+        clips.sort(key=lambda clip: -clip.worst)
     corrections = read_corrections(dataset)
-    page = found[offset : offset + limit]
+    page = clips[offset : offset + limit]
     rows = [_row(dataset, clip, corrections.get(clip.key)) for clip in page]
-    return schemas.ClipPage(clips=rows, total=len(found), offset=offset)
+    return schemas.ClipPage(clips=rows, total=len(clips), offset=offset)
 
 
 def find(dataset: UploadedDataset, name: str) -> IndexedClip:
     """Raises APIError (404)."""
-    found = index(dataset).get(name)
-    if found is None:
+    clip = index(dataset).get(name)
+    if clip is None:
         raise APIError(404, "no_clip", "The dataset has no clip of that name.", param="clip")
-    return found
+    return clip
 
 
 def sound(dataset: UploadedDataset, name: str) -> Path:
@@ -203,8 +203,8 @@ def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
     """By the clip's key; none where none were made."""
     path = dataset.folder / "corrections.json"
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))["corrections"]
-        return {key: Correction(**one) for key, one in found.items()}
+        corrections = json.loads(path.read_text(encoding="utf-8"))["corrections"]
+        return {key: Correction(**one) for key, one in corrections.items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, TypeError, KeyError) as error:

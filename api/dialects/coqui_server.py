@@ -72,5 +72,5 @@ def _told(name: str, request: Request, fields: TtsFields) -> str:
         header = header.encode("latin-1").decode()
     except UnicodeDecodeError:
         pass
-    found: str = header or request.query_params.get(name, "") or getattr(fields, name)
-    return found
+    value: str = header or request.query_params.get(name, "") or getattr(fields, name)
+    return value

@@ -267,14 +267,14 @@ class SpeechStream(QueuedRequest):
 
     async def __aiter__(self) -> AsyncIterator[bytes]:
         while True:
-            found = await self._chunks.get()
-            if isinstance(found, APIError):
-                raise found
-            if found is None:
+            chunk = await self._chunks.get()
+            if isinstance(chunk, APIError):
+                raise chunk
+            if chunk is None:
                 return
-            self._unread -= len(found)
+            self._unread -= len(chunk)
             self.on_read(self)
-            yield found
+            yield chunk
 
 
 def refusal_of(answer: Mapping[str, Any]) -> APIError:

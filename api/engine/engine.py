@@ -395,17 +395,19 @@ class Engine:
     async def _started(self) -> SpeakingProcess:
         how, before = self.how, self.place
         machine = await asyncio.to_thread(how.look)
-        self.place = found = supervision.place(
+        self.place = placement = supervision.place(
             machine, how.compute, self.happened, time.monotonic()
         )
-        if before is not None and before.device != found.device:
-            self.metrics.fallbacks.labels(before.device, found.device, found.reason_code).inc()
-        slots = self.limits.slots or (4 if found.device == "cpu" else 16)
+        if before is not None and before.device != placement.device:
+            self.metrics.fallbacks.labels(
+                before.device, placement.device, placement.reason_code
+            ).inc()
+        slots = self.limits.slots or (4 if placement.device == "cpu" else 16)
         self.waiting.slots = slots
         log.info("Speaking process: %s", self.condition.message)
         return await SpeakingProcess.start(
-            (*how.command, "--slots", str(slots), *found.compute.command_line()),
-            clean_libraries=found.compute.clean_libraries,
+            (*how.command, "--slots", str(slots), *placement.compute.command_line()),
+            clean_libraries=placement.compute.clean_libraries,
         )
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:

@@ -155,7 +155,7 @@ class EngineCondition:
     @property
     def message(self) -> str:
         """What an operator reads."""
-        found, parts = self.found, []
+        placement, parts = self.found, []
         if self.placed is None:
             parts.append("The speaking process is starting.")
             if self.happened.last:
@@ -165,9 +165,9 @@ class EngineCondition:
         if self.placed:
             # The child only gets the device; why that is the CPU is known here.
             why = str(self.placed["message"])
-            why = why or (found.reason if found else "as configured")
+            why = why or (placement.reason if placement else "as configured")
             parts.append(f"ONNX Runtime computes on {self.placed['device']}: {why.rstrip('.')}.")
-        elif found is not None:
-            where = "CPU" if found.device == "cpu" else f"GPU ({found.device})"
-            parts.append(f"Speaks on the {where}: {found.reason.rstrip('.')}.")
+        elif placement is not None:
+            where = "CPU" if placement.device == "cpu" else f"GPU ({placement.device})"
+            parts.append(f"Speaks on the {where}: {placement.reason.rstrip('.')}.")
         return " ".join(parts)

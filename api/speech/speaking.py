@@ -198,8 +198,8 @@ class SpeechResponse(Response):
         """The words that became known since this was last asked."""
         if not self.form.words:
             return []
-        found, self._sent_words = self.spoken.words[self._sent_words :], len(self.spoken.words)
-        return found
+        new, self._sent_words = self.spoken.words[self._sent_words :], len(self.spoken.words)
+        return new
 
     @property
     def _told(self) -> dict[str, Any]:
@@ -235,8 +235,8 @@ def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
 async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:
     """Encoders that compute do so beside the event loop."""
     if encoder.form in ("pcm", "wav"):
-        found: bytes = function(*given)
-        return found
+        result: bytes = function(*given)
+        return result
     return await asyncio.to_thread(function, *given)
 
 
@@ -273,8 +273,8 @@ def _captioned(
     """
     told = None if words is None else _timestamps(words)
     sound = base64.b64encode(audio).decode()
-    found = {"audio": sound, "audio_format": media_type, "timestamps": told, **more}
-    return json.dumps(found, ensure_ascii=False).encode()
+    body = {"audio": sound, "audio_format": media_type, "timestamps": told, **more}
+    return json.dumps(body, ensure_ascii=False).encode()
 
 
 def sound(*formats: str) -> dict[int | str, dict[str, Any]]:

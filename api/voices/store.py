@@ -69,8 +69,8 @@ class Voices:
 
     def all(self) -> list[UploadedVoice]:
         """Every voice, the oldest first."""
-        found = read_all(self.folder, self.get, ".json")
-        return sorted(found, key=lambda voice: (voice.created, voice.id))
+        voices = read_all(self.folder, self.get, ".json")
+        return sorted(voices, key=lambda voice: (voice.created, voice.id))
 
     def get(self, identity: str) -> UploadedVoice | None:
         """The voice of an id; None where there is none, and for what cannot be an id."""
@@ -167,13 +167,13 @@ def find_by_name(
     clients write it that know voices as files. Raises APIError, which names `param`: 404 where
     there is none, 409 where there are several, 400 for a mixture of several."""
     for name in dict.fromkeys((_plain(asked), _plain(asked.removesuffix(".wav")))):
-        found = [voice for voice in uploaded if _plain(voice.name) == name]
-        if len(found) > 1:
-            ids = ", ".join(voice.id for voice in found)
-            text = f"{len(found)} voices are called {shown(asked)}. Name one by its id: {ids}."
+        matches = [voice for voice in uploaded if _plain(voice.name) == name]
+        if len(matches) > 1:
+            ids = ", ".join(voice.id for voice in matches)
+            text = f"{len(matches)} voices are called {shown(asked)}. Name one by its id: {ids}."
             raise APIError(409, "ambiguous_voice", text, param=param)
-        if found:
-            return found[0]
+        if matches:
+            return matches[0]
         if is_served(name) or name == _plain(served_name):
             return None
     if "+" in asked or "(" in asked:
@@ -190,12 +190,12 @@ def labels(served_name: str, uploaded: Sequence[UploadedVoice]) -> dict[str, str
     """For lists of names only: label -> id, the served voice first. A label is a voice's name where
     that finds it again, else its id."""
     known = Counter(_plain(voice.name) for voice in uploaded)
-    found = {SERVED if _plain(served_name) in known else served_name: SERVED}
+    listed = {SERVED if _plain(served_name) in known else served_name: SERVED}
     for voice in uploaded:
         name = _plain(voice.name)
         plain = known[name] == 1 and not is_served(name) and not name.endswith(".wav")
-        found[voice.name if plain else voice.id] = voice.id
-    return found
+        listed[voice.name if plain else voice.id] = voice.id
+    return listed
 
 
 def _plain(name: str) -> str:

@@ -252,14 +252,14 @@ def _text_of(event: Event) -> str:
 
 
 def _voice_of(event: Event) -> SynthesizeVoice | None:
-    found = event.data.get("voice")
-    if found is None:
+    voice = event.data.get("voice")
+    if voice is None:
         return None
-    if not isinstance(found, dict) or not all(
-        value is None or isinstance(value, str) for value in found.values()
+    if not isinstance(voice, dict) or not all(
+        value is None or isinstance(value, str) for value in voice.values()
     ):
         raise MalformedEvent("voice must be an object of texts.")
-    name, language = found.get("name"), found.get("language")
+    name, language = voice.get("name"), voice.get("language")
     return SynthesizeVoice(name, language)
 
 
@@ -353,6 +353,6 @@ def wanted_of(
         return SERVED, None
     if asked.name is None:
         return SERVED, asked.language
-    if (found := listings_of(labels, languages).get(asked.name)) is not None:
-        return found[:2]
+    if (listing := listings_of(labels, languages).get(asked.name)) is not None:
+        return listing[:2]
     return asked.name, asked.language

@@ -90,15 +90,15 @@ class TextListener:
         begun = self._steps.begin(aligned_words, words, heard, one.start)
 
         def take() -> list[HeardWord]:
-            found = begun()
-            self._journal.put(key, found)
-            return found
+            words = begun()
+            self._journal.put(key, words)
+            return words
 
         return take
 
     def _known(self, key: str) -> list[HeardWord] | None:
-        found = self._journal.get(key)
-        return None if found is None else [HeardWord(*one) for one in found]
+        kept = self._journal.get(key)
+        return None if kept is None else [HeardWord(*one) for one in kept]
 
     def _begin(self, key: str, chunk: SpokenChunk) -> _Heard:
         if (known := self._known(key)) is not None:
@@ -170,7 +170,7 @@ def _checked(
     ahead: int,
 ) -> dict[int, HeardWord]:  # fmt: skip
     """The words of doubtful sentences, by number, where a second look finds them."""
-    found = dict[int, HeardWord]()
+    sure = dict[int, HeardWord]()
     rate = recording.rate
     doubtful = sorted(doubtful, key=lambda one: one.end)
     spans = [
@@ -183,22 +183,22 @@ def _checked(
     )
     checked = lookahead(begun, ahead)
     for one, aligned in with_progress(checked, len(doubtful), "Checking", "sentences"):
-        found |= dict(zip(range(one.first, one.last + 1), aligned()))
-    return found
+        sure |= dict(zip(range(one.first, one.last + 1), aligned()))
+    return sure
 
 
 def _refuse_other_text(
-    found: int, heard: int, written: int, recordings: Sequence[SourceRecording], cause: str
+    matched: int, heard: int, written: int, recordings: Sequence[SourceRecording], cause: str
 ) -> None:
     """cause: what else than another text explains it; "" where nothing does."""
     if heard < _FEWEST_WORDS and written >= _FEWEST_WORDS:
         raise CuttingError(
             f"{recordings[0].path} holds next to no English speech ({heard} words heard).{cause}"
         )
-    if found < _LEAST_SHARE * min(heard, written):
+    if matched < _LEAST_SHARE * min(heard, written):
         cause = cause or " Is it another recording's, or in another language?"
         raise CuttingError(
-            f"The text does not fit {recordings[0].path}: {found} of its {written:,} words were "
+            f"The text does not fit {recordings[0].path}: {matched} of its {written:,} words were "
             f"found in their order among {heard:,} heard ones.{cause} Nothing was written."
         )
 
@@ -213,13 +213,13 @@ def heard_whole(heard: Sequence[HeardWord], text: Manuscript) -> list[int]:
             places.setdefault(tuple(text.words[word] for word in words), [])
     for length in {len(words) for words in places}:
         for place in range(len(said) - length + 1):
-            if (found := places.get(tuple(said[place : place + length]))) is not None:
-                found.append(place)
+            if (sentences := places.get(tuple(said[place : place + length]))) is not None:
+                sentences.append(place)
     at = {}
     for number, words in enumerate(text.words_of_sentence):
-        found = places.get(tuple(text.words[word] for word in words), [])
-        if len(found) == 1:
-            at[number] = found[0]
+        sentences = places.get(tuple(text.words[word] for word in words), [])
+        if len(sentences) == 1:
+            at[number] = sentences[0]
     return sorted(at, key=lambda number: at[number])
 
 

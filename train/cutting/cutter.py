@@ -128,10 +128,10 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
         here = None if job.steps.ahead else progress
         begun = (job.steps.begin(measured, one, job.speech_by, here) for one in job.recordings)
         for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
-            found = profile()
+            measures = profile()
             if here is None:
                 progress.add(recording.seconds)
-            yield found
+            yield measures
 
 
 def cut_one(
@@ -205,13 +205,13 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
     Raises CuttingError.
     """
     try:
-        found = opened(str(folder), language, torch.get_num_threads())
+        recogniser = opened(str(folder), language, torch.get_num_threads())
         digest = hashlib.sha256()
         for path in sorted(one for one in folder.iterdir() if one.is_file()):
             digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
     except (RecogniserError, OSError) as error:
         raise CuttingError(f"--recogniser: {error}") from error
-    return found, digest.hexdigest()
+    return recogniser, digest.hexdigest()
 
 
 def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:

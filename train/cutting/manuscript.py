@@ -64,14 +64,14 @@ def read_cues(path: Path) -> list[Cue]:
 
 def _text(path: Path) -> str:
     try:
-        found = read_text(path)
+        text = read_text(path)
     except DatasetError as error:
         raise CuttingError(str(error)) from error
     except FileNotFoundError:
         raise CuttingError(f"{path} does not exist.") from None
     except OSError as error:
         raise CuttingError(f"{path} cannot be read ({error.strerror}).") from error
-    return found.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _plain(text: str, _path: Path) -> list[Cue]:
@@ -87,9 +87,9 @@ def _subtitles(text: str, path: Path) -> list[Cue]:
         place = next((row for row, line in enumerate(lines) if _TIMES.match(line)), None)
         if place is None:
             continue
-        found = _TIMES.match(lines[place])
-        assert found is not None
-        start, end = _seconds(found.groups()[:4]), _seconds(found.groups()[4:])
+        times = _TIMES.match(lines[place])
+        assert times is not None
+        start, end = _seconds(times.groups()[:4]), _seconds(times.groups()[4:])
         said = html.unescape(_TAG.sub("", " ".join(lines[place + 1 :])))
         cues.append(_cue(" ".join(said.split()), start, end, path))
     if not cues:
@@ -200,15 +200,15 @@ def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
     for cue in cues:
         parts = [cue.text] if cue.start is not None else _SENTENCE_END.split(cue.text)
         for part, sentence in enumerate(parts, start=1):
-            found, begins = _units(sentence.strip(), language), len(words)
-            for place, (text, said) in enumerate(found, start=1):
+            read, begins = _units(sentence.strip(), language), len(words)
+            for place, (text, said) in enumerate(read, start=1):
                 ends = int(text.rstrip("\"'”’")[-1:] in _CLAUSE_END)
-                if place == len(found):
+                if place == len(read):
                     ends = 2 + (part == len(parts))
                 first, last = len(words), len(words) + len(said) - 1
                 units.append(TextUnit(text, first, last, len(sentences), ends))
                 words += said
-            if found:
+            if read:
                 sentences.append(sentence.strip())
                 kept.append(cue)
                 ranges.append(range(begins, len(words)))
@@ -254,11 +254,11 @@ def _grouped(
     tokens: Sequence[str], words_of: Sequence[list[str]], joined: Sequence[bool]
 ) -> list[tuple[str, list[str]]]:
     """Tokens without words of their own go with the one before, or with the first that has."""
-    found = list[tuple[str, list[str]]]()
+    groups = list[tuple[str, list[str]]]()
     for token, words, with_last in zip(tokens, words_of, joined):
-        if found and (with_last or not words or not found[-1][1]):
-            text, before = found[-1]
-            found[-1] = (f"{text} {token}", before + words)
+        if groups and (with_last or not words or not groups[-1][1]):
+            text, before = groups[-1]
+            groups[-1] = (f"{text} {token}", before + words)
         else:
-            found.append((token, list(words)))
-    return [(text, words) for text, words in found if words]
+            groups.append((token, list(words)))
+    return [(text, words) for text, words in groups if words]

@@ -75,13 +75,13 @@ class TextFollower:
         heard = np.array(self._pending, np.int32)
         first = max(self.position - _BEHIND_WORDS, 0)
         last = self.position + 2 * len(heard) + _BEYOND_WORDS
-        found = [(one, first + place) for one, place in matched(heard, self._text[first:last])]
-        if len(found) < _LOST_SHARE * len(heard):
+        pairs = [(one, first + place) for one, place in matched(heard, self._text[first:last])]
+        if len(pairs) < _LOST_SHARE * len(heard):
             everywhere = matched(heard, self._text)
             if len(everywhere) >= _FOUND_SHARE * len(heard):
-                found = everywhere
-        self.lost = len(found) < _LOST_SHARE * len(heard)
-        settled = [] if self.lost else [pair for pair in found if pair[0] < count]
+                pairs = everywhere
+        self.lost = len(pairs) < _LOST_SHARE * len(heard)
+        settled = [] if self.lost else [pair for pair in pairs if pair[0] < count]
         self.matches += [(place, self._heard + one) for one, place in settled]
         if settled:
             self.position = max(self.position, settled[-1][1] + 1)
@@ -132,39 +132,39 @@ class DoubtfulSentence:
 def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
             text: Manuscript) -> dict[int, int]:  # fmt: skip
     """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
-    found = dict[int, int]()
+    trusted_places = dict[int, int]()
     for row in _rows(_beside_neighbours(matches, heard, text)):
         sentences = Counter(text.sentence_of(word) for word, _ in row)
         for word, place in row:
             number = text.sentence_of(word)
             whole = sentences[number] == len(text.words_of_sentence[number])
             if len(row) >= _FEWEST_IN_A_ROW or whole:
-                found[word] = place
-    return found
+                trusted_places[word] = place
+    return trusted_places
 
 
 def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
                        text: Manuscript) -> list[WordMatch]:  # fmt: skip
     """A word that was heard twice belongs beside the next one of its sentence, else beside the one
     before: for the alignment, which counts words, both are as good."""
-    found = list(matches)
-    for step, places in ((1, range(len(found) - 2, -1, -1)), (-1, range(1, len(found)))):
+    moved = list(matches)
+    for step, places in ((1, range(len(moved) - 2, -1, -1)), (-1, range(1, len(moved)))):
         for place in places:
-            (word, spot), (other, beside) = found[place], found[place + step]
+            (word, spot), (other, beside) = moved[place], moved[place + step]
             if (
                 other == word + step
                 and text.sentence_of(word) == text.sentence_of(other)
                 and heard[beside - step].text == heard[spot].text
             ):
-                found[place] = (word, beside - step)
-    return found
+                moved[place] = (word, beside - step)
+    return moved
 
 
 def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
            seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
     """Sentences that were heard in part, with other words between theirs, or with a fragment of one
     at their begin or end."""
-    found = list[DoubtfulSentence]()
+    doubtful = list[DoubtfulSentence]()
     used = set(places.values())
     for number in sorted({text.sentence_of(word) for word in places}):
         words = text.words_of_sentence[number]
@@ -172,7 +172,7 @@ def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWor
         inside = places[known[-1]] - places[known[0]] + 1
         if len(known) == len(words) == inside:
             if one := _with_fragments(words, places, heard, used):
-                found.append(one)
+                doubtful.append(one)
             continue
         if len(known) < _LEAST_HEARD_SHARE * len(words):
             continue
@@ -186,8 +186,8 @@ def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWor
         if later is not None:
             end = min(end, heard[later].start + 0.02)
         if 0.2 < end - start < _LONGEST_DOUBT_SECONDS:
-            found.append(DoubtfulSentence(words[0], words[-1], start, end))
-    return found
+            doubtful.append(DoubtfulSentence(words[0], words[-1], start, end))
+    return doubtful
 
 
 def _with_fragments(words: range, places: Mapping[int, int], heard: Sequence[HeardWord],
@@ -200,8 +200,8 @@ def _with_fragments(words: range, places: Mapping[int, int], heard: Sequence[Hea
         return None
     start = before.start if before else heard[first].start
     end = after.end if after else heard[last].end
-    found = DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
-    return found if found.end - found.start < _LONGEST_DOUBT_SECONDS else None
+    doubtful = DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
+    return doubtful if doubtful.end - doubtful.start < _LONGEST_DOUBT_SECONDS else None
 
 
 def _fragment(heard: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
@@ -305,15 +305,15 @@ def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int,
         words = [checked[word] for word in text.words_of_sentence[number] if word in checked]
         spans.append((words[0].start, words[-1].end))
     spans.sort()
-    found = [one for word, one in checked.items() if word not in certain]
+    unsure = [one for word, one in checked.items() if word not in certain]
     place = 0
     for number, one in enumerate(heard):
         while place < len(spans) and spans[place][1] <= one.start:
             place += 1
         inside = place < len(spans) and spans[place][0] < (one.start + one.end) / 2
         if number not in used and not inside:
-            found.append(one)
-    return sorted(found, key=lambda one: one.start)
+            unsure.append(one)
+    return sorted(unsure, key=lambda one: one.start)
 
 
 def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:

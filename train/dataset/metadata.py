@@ -254,12 +254,12 @@ def _columns(path: Path, language: str) -> list[TranscriptEntry]:
 def _columns_of(header: Sequence[str]) -> dict[str, int] | None:
     """Where each field stands, by a header line; None when the line is no header."""
     names = [cell.lower().replace(" ", "_") for cell in header]
-    found = {
+    columns = {
         field: names.index(name)
         for field, known in _COLUMN_NAMES.items()
         if (name := next((one for one in known if one in names), None)) is not None
     }
-    return found if {"path", "text"} <= found.keys() else None
+    return columns if {"path", "text"} <= columns.keys() else None
 
 
 def _refuse(path: Path, faults: Sequence[str], rule: str) -> None:

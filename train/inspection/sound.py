@@ -171,14 +171,14 @@ def find_copies(prints: Sequence[np.ndarray]) -> list[tuple[int, int, float]]:
         (first, second, share of bits that are the same), first < second.
     """
     votes = _shared_words(prints)
-    found: dict[tuple[int, int], float] = {}
+    copies: dict[tuple[int, int], float] = {}
     for (one, other, shift), count in votes.items():
         if count < _FEWEST_WORDS:
             continue
         same = _same_bits(prints[one], prints[other], shift)
         if same >= 1 - _MOST_DIFFERENT_BITS:
-            found[one, other] = max(same, found.get((one, other), 0.0))
-    return sorted((one, other, same) for (one, other), same in found.items())
+            copies[one, other] = max(same, copies.get((one, other), 0.0))
+    return sorted((one, other, same) for (one, other), same in copies.items())
 
 
 def _shared_words(prints: Sequence[np.ndarray]) -> Counter[tuple[int, int, int]]:
