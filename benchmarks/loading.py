@@ -1,8 +1,8 @@
-"""`python -m benchmarks loading`: from the start of a process to the first sound, and the memory
-that it takes at its peak: ours against Coqui's `Xtts`, each in a process of its own, in turns.
+"""`python -m benchmarks loading` measures the time to the first audio, and memory.
 
-The files are in the page cache after the first, unmeasured, round. `--full` is XTTS-v2's size.
-Ours speaks under the guard.
+Sotaque and Coqui's `Xtts` run in processes of their own, in turns. The files are in the page cache
+after the first round, which is not measured. `--full` is XTTS-v2's size. Sotaque speaks under the
+guard.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""What benchmarks measure with: contestants in turns, memory, and child processes.
+"""Tools for measuring: contestants in turns, memory, and child processes.
 
-Importing this imports no torch, for the processes whose memory is measured.
+Importing this module does not import torch, for the processes whose memory is measured.
 """
 
 import os
