@@ -73,11 +73,11 @@ def inspect(
         scores = answers.get(_SPOOF, {})
         measured = []
         for number, clip in enumerate(clips):
-            said = context.tokenizer.show_transcript(clip.text, clip.language)
+            spoken = context.tokenizer.show_transcript(clip.text, clip.language)
             nats, evidence = likely.get(number, (None, None))
             measured.append(
                 Measurements(
-                    clip.name, sum(map(str.isalnum, said)), SoundFacts(**sounds[number][0]), nats,
+                    clip.name, sum(map(str.isalnum, spoken)), SoundFacts(**sounds[number][0]), nats,
                     evidence, copies.get(number, ""), others.get(number, ""),
                     likeness.get(number), scores.get(clip.audio_sha256),
                 )
@@ -251,10 +251,10 @@ def likelihood(
     device = gpt.mel_head.weight.device
     latents = gpt.conditioning_latents(torch.from_numpy(np.array(mel, np.float32)).to(device)[None])
     most = gpt.shape.max_codes
-    heard = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
+    targets = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
     own, *foreign = (
-        float(one) / len(heard)
-        for one in log_likelihoods(gpt, latents, [tokens, *others], heard, stopped=False)
+        float(one) / len(targets)
+        for one in log_likelihoods(gpt, latents, [tokens, *others], targets, stopped=False)
     )
     return -own, own - max(foreign, default=own)
 

@@ -373,9 +373,9 @@ def sampler_of(
 ) -> Sampler:
     """The sampler that the settings ask for. wish: in the place of SAMPLE_DEVICE; options: as of
     `Sampler`."""
-    asked = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
+    compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
     chosen = placement.plan(
-        context.machine, wish or settings.sample_device, context.device.value, asked
+        context.machine, wish or settings.sample_device, context.device.value, compute
     )
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
     reference, decoders = reference_of(settings, context.data), None
