@@ -109,18 +109,18 @@ def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:
     """/openapi.json with what FastAPI leaves out: the key, and integers without fractions."""
     if app.openapi_schema is not None:
         return app.openapi_schema
-    found = get_openapi(
+    document = get_openapi(
         title=app.title, version=app.version, description=app.description, routes=app.routes
     )
-    found["components"]["securitySchemes"] = _SECURITY_SCHEMES
+    document["components"]["securitySchemes"] = _SECURITY_SCHEMES
     with_key: dict[str, list[str]] = {"key": []}
     # An empty requirement means that none is needed.
-    found["security"] = [with_key, {}] if parts.settings.api_key is None else [with_key]
-    for path in OPEN & set(found["paths"]):
-        for operation in found["paths"][path].values():
+    document["security"] = [with_key, {}] if parts.settings.api_key is None else [with_key]
+    for path in OPEN & set(document["paths"]):
+        for operation in document["paths"][path].values():
             operation["security"] = [with_key, {}] if path == "/" else []
     # FastAPI turns every bound into a float, and 2**63 - 1 is none.
     seed = SpeechRequest.model_json_schema()["properties"]["seed"]
-    found["components"]["schemas"]["SpeechRequest"]["properties"]["seed"] = seed
-    app.openapi_schema = found
-    return found
+    document["components"]["schemas"]["SpeechRequest"]["properties"]["seed"] = seed
+    app.openapi_schema = document
+    return document

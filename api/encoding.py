@@ -81,11 +81,11 @@ class Encoder:
         return self._settled()
 
     def _settled(self) -> bytes:
-        found = self._sent.take()
-        if self.form == "mp3" and found and not self._begun:
+        settled = self._sent.take()
+        if self.form == "mp3" and settled and not self._begun:
             self._begun = True
-            return without_length(found)
-        return found
+            return without_length(settled)
+        return settled
 
     def _open(self) -> Any:
         if self._file is None and self.form in AAC_FORMATS:
@@ -145,8 +145,8 @@ class _Sink(io.RawIOBase):
         self._kept = bytearray()
 
     def take(self) -> bytes:
-        found, self._kept = bytes(self._kept), bytearray()
-        return found
+        taken, self._kept = bytes(self._kept), bytearray()
+        return taken
 
     def write(self, data: Any) -> int:
         data = bytes(data)

@@ -147,12 +147,12 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
         detail = f"This path takes {' and '.join(sorted(_allowed(request)))}."
     elif status == 400:
         detail = "The body does not match its Content-Type."
-    found = response(APIError(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
+    answer = response(APIError(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
-        found.headers[name] = value
+        answer.headers[name] = value
     if status == 405:
-        found.headers["Allow"] = ", ".join(sorted(_allowed(request)))
-    return found
+        answer.headers["Allow"] = ", ".join(sorted(_allowed(request)))
+    return answer
 
 
 def _is_route(request: Request, path: str) -> bool:
@@ -170,8 +170,8 @@ def _allowed(request: Request) -> set[str]:
     ]  # fmt: skip
     closest = max((_num_literal(route) for route in routes), default=0)
     routes = [route for route in routes if _num_literal(route) == closest]
-    found = set().union(*(getattr(route, "methods", None) or () for route in routes))
-    return found | {"HEAD"} if "GET" in found else found
+    methods = set().union(*(getattr(route, "methods", None) or () for route in routes))
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 def _num_literal(route: Any) -> int:
@@ -214,15 +214,15 @@ async def answer_fault(request: Request, error: Exception) -> JSONResponse:
     """Answers an unexpected error: the log gets its traceback, the client its request id."""
     request_id = request.scope.get("state", {}).get("request_id", "")
     log.error("Request %s failed.", request_id, exc_info=error)
-    told = APIError(
+    refusal = APIError(
         500, "internal", "The service failed. Its log has the details under this request's id."
     )
-    return response(told, request.scope)
+    return response(refusal, request.scope)
 
 
 def without_paths(text: str) -> str:
     """The text with each path reduced to its file name."""
-    return _PATH.sub(lambda found: found[0].rstrip("/").rsplit("/", 1)[-1] or "/", text)
+    return _PATH.sub(lambda match: match[0].rstrip("/").rsplit("/", 1)[-1] or "/", text)
 
 
 def _openai_type(status: int) -> str:
@@ -235,33 +235,33 @@ def _openai_type(status: int) -> str:
 
 def sentence(fault: Mapping[str, Any], param: str | None) -> str:
     """fault: one of pydantic's `errors()`; param: the field, None for the body as a whole."""
-    kind, found = str(fault["type"]), fault.get("ctx") or {}
+    kind, context = str(fault["type"]), fault.get("ctx") or {}
     if param is None:
-        return _of_body(kind, found)
+        return _of_body(kind, context)
     if kind in ("missing", "extra_forbidden", "string_unicode"):
         return f"{param} {_PLAIN[kind]}"
     if param == "voice" and kind in ("string_type", "model_attributes_type", "model_type"):
         return f'voice must be a text, or {{"id": "…"}}, not {shown(fault.get("input"))}.'
     if kind == "string_too_short":
-        return f"{param} is empty; at least {found['min_length']} character is needed."
+        return f"{param} is empty; at least {context['min_length']} character is needed."
     if kind == "string_too_long":
         length = len(str(fault.get("input", "")))
-        return f"{param} has {length:,} characters; at most {found['max_length']:,} are allowed."
+        return f"{param} has {length:,} characters; at most {context['max_length']:,} are allowed."
     value = shown(fault.get("input"))
     if kind == "literal_error":
-        return f"{param} is {value}; allowed are {found['expected']}."
+        return f"{param} is {value}; allowed are {context['expected']}."
     for bound, words in (("ge", "at least"), ("le", "at most")):
-        if bound in found:
-            return f"{param} is {value}; {words} {found[bound]:,} is allowed."
+        if bound in context:
+            return f"{param} is {value}; {words} {context[bound]:,} is allowed."
     if (wanted := _KINDS.get(kind.partition("_")[0])) is not None:
         return f"{param} must be {wanted}, and is {value}."
-    said = str(fault["msg"]).rstrip(".")
-    return f"{param}: {said}."
+    message = str(fault["msg"]).rstrip(".")
+    return f"{param}: {message}."
 
 
-def _of_body(kind: str, found: Mapping[str, Any]) -> str:
+def _of_body(kind: str, context: Mapping[str, Any]) -> str:
     if kind == "json_invalid":
-        why = str(found.get("error", "")).rstrip(".")
+        why = str(context.get("error", "")).rstrip(".")
         return f"The body is not JSON: {why[:1].lower()}{why[1:]}."
     if kind == "missing":
         return "The request has no body."

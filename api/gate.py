@@ -67,8 +67,8 @@ _BODY_KINDS = (
 
 def body_kind(method: str, path: str) -> BodyKind:
     """Where recordings and transcripts are uploaded; everywhere else a body is a short text."""
-    found = (kind for of, paths, kind in _BODY_KINDS if of == method and paths.fullmatch(path))
-    return next(found, _TEXT)
+    kinds = (kind for of, paths, kind in _BODY_KINDS if of == method and paths.fullmatch(path))
+    return next(kinds, _TEXT)
 
 
 @dataclass(frozen=True)
@@ -302,8 +302,8 @@ def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
     if site in _OWN_SITES:
         return False
     if referer := headers.get("referer"):
-        found = urlsplit(referer)
-        return not _welcome(f"{found.scheme}://{found.netloc}", host, rules)
+        page = urlsplit(referer)
+        return not _welcome(f"{page.scheme}://{page.netloc}", host, rules)
     if site == "same-site":
         # Pages such as SillyTavern's hide the Referer. A page of the same host is one of those.
         return _name(host) not in {_name(urlsplit(one).netloc) for one in rules.origins}

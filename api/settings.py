@@ -36,18 +36,18 @@ _HOST = re.compile(r"[a-z0-9_-]+(\.[a-z0-9_-]+)*")
 
 def _origins(names: tuple[str, ...]) -> tuple[str, ...]:
     """In lower case, as browsers send them."""
-    found = tuple(name.lower().rstrip("/") for name in names)
-    if wrong := [name for name in found if not _ORIGIN.fullmatch(name)]:
+    origins = tuple(name.lower().rstrip("/") for name in names)
+    if wrong := [name for name in origins if not _ORIGIN.fullmatch(name)]:
         raise ValueError(f"{wrong[0]} is not an origin")
-    return found
+    return origins
 
 
 def _hosts(names: tuple[str, ...]) -> tuple[str, ...]:
     """In lower case, without the dot that ends a full name."""
-    found = tuple(name.lower().rstrip(".") for name in names)
-    if wrong := [name for name in found if not _HOST.fullmatch(name)]:
+    hosts = tuple(name.lower().rstrip(".") for name in names)
+    if wrong := [name for name in hosts if not _HOST.fullmatch(name)]:
         raise ValueError(f"{wrong[0]} is not a host name")
-    return found
+    return hosts
 
 
 @settings_class(frozen=True, kw_only=True, config=CONFIG)

@@ -63,6 +63,6 @@ def read_all(
     """What `get` finds for each name in `folder` with that ending, which it gets without it."""
     with contextlib.suppress(OSError):
         for name in os.listdir(folder):
-            found = get(name.removesuffix(ending)) if name.endswith(ending) else None
-            if found is not None:
-                yield found
+            record = get(name.removesuffix(ending)) if name.endswith(ending) else None
+            if record is not None:
+                yield record

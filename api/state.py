@@ -122,8 +122,8 @@ class AppState:
     def caller(self, request: Request) -> str:
         """The network that asks. Never the key: there is one, and all who share the service have
         it. What a proxy says counts where it is an address; else the proxy itself asks."""
-        said = request.client.host if request.client else ""
-        return network_of(said) if is_address(said) else request.scope["state"].get(PEER, "")
+        address = request.client.host if request.client else ""
+        return network_of(address) if is_address(address) else request.scope["state"].get(PEER, "")
 
     def log_unused_fields(self, names: Iterable[str]) -> None:
         """Logs fields that change nothing, each name once."""
@@ -143,8 +143,8 @@ class AppState:
         metrics.ready.set(engine.ready)
         metrics.device.clear()
         if engine.place is not None:
-            found = engine.condition.placement
-            metrics.device.labels(found["device"], found["execution_provider"]).set(1)
+            placement = engine.condition.placement
+            metrics.device.labels(placement["device"], placement["execution_provider"]).set(1)
 
     def _tell_status(self) -> None:
         if self.events.listeners:
@@ -159,8 +159,8 @@ def key_of(settings: ApiSettings) -> str | None:
 async def app_state(request: HTTPConnection) -> AppState:
     """FastAPI's dependency. Not a plain function: that would wait for a thread of the pool, and a
     probe behind everybody who uses it."""
-    found: AppState = request.app.state.parts
-    return found
+    state: AppState = request.app.state.parts
+    return state
 
 
 Shared = Annotated[AppState, Depends(app_state)]

@@ -73,9 +73,9 @@ class World:
         """The smallest that any rank has."""
         if self.is_single_process:
             return number
-        found = torch.tensor(number, dtype=torch.float64)
-        torch.distributed.all_reduce(found, torch.distributed.ReduceOp.MIN)
-        return float(found)
+        smallest = torch.tensor(number, dtype=torch.float64)
+        torch.distributed.all_reduce(smallest, torch.distributed.ReduceOp.MIN)
+        return float(smallest)
 
     def barrier(self) -> None:
         """Until every rank is here."""

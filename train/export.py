@@ -80,8 +80,8 @@ def run(
             f"An export as ONNX needs the package {error.name}, which is not installed: "
             ".venv/bin/uv pip install -e '.[onnx]'"
         ) from error
-    found = voice_to_export(settings, checkpoint, base)
-    voice = exporter.export(found, to, ONNX_KINDS[onnx])
+    source = voice_to_export(settings, checkpoint, base)
+    voice = exporter.export(source, to, ONNX_KINDS[onnx])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
         "  python -m xtts speak --voice %s --text … --out FILE.wav",
@@ -107,28 +107,28 @@ def voice_to_export(
             log.info("Exporting %s, the best of the run: %s", name, best.reason)
     else:
         read_checkpoint(checkpoint)  # raises for a folder, and names the epochs that are there
-    found = find_voice(
+    voice = find_voice(
         VoiceSpec(
             str(checkpoint or settings.output_dir), str(base) if base else None,
             str(settings.xtts_v2_dir), settings.coqui_tos_agreed,
         )
     )  # fmt: skip
-    return found if found.reference else replace(found, reference=_recording(settings, found))
+    return voice if voice.reference else replace(voice, reference=_recording(settings, voice))
 
 
-def _recording(settings: TrainSettings, found: VoiceFiles) -> Path | None:
+def _recording(settings: TrainSettings, voice: VoiceFiles) -> Path | None:
     """The clip that samples would speak from, where DATASET_DIR is what the run was trained on;
     else None, and the log says so."""
     from train.setup import build_context
 
-    of_checkpoint = found.state is not None
+    of_checkpoint = voice.state is not None
     own = replace(
-        settings, base_model=str(found.folder), coqui_tos_agreed=True, resume="auto",
-        output_dir=found.weights.parent.parent if of_checkpoint else settings.output_dir,
+        settings, base_model=str(voice.folder), coqui_tos_agreed=True, resume="auto",
+        output_dir=voice.weights.parent.parent if of_checkpoint else settings.output_dir,
     )  # fmt: skip
     try:
         data = build_context(own).data
-        if data.sha256 == found.provenance["fingerprint"]["data_sha256"]:
+        if data.sha256 == voice.provenance["fingerprint"]["data_sha256"]:
             path = reference_of(own, data).path
             log.info("The run kept no recording of the person; the voice takes %s.", path)
             return path
@@ -143,7 +143,7 @@ def _recording(settings: TrainSettings, found: VoiceFiles) -> Path | None:
     return None
 
 
-def export(found: VoiceFiles, to: Path) -> str:
+def export(voice: VoiceFiles, to: Path) -> str:
     """Writes the voice into a folder beside `to` and gives it its name when it is whole; the
     sentence which programs can speak with it, and why not Coqui's.
 
@@ -151,18 +151,18 @@ def export(found: VoiceFiles, to: Path) -> str:
     BundleError, ConfigError.
     """
     _refuse_others(to)
-    config = ModelConfig.read(found.folder)
-    state = _state(found, config)
+    config = ModelConfig.read(voice.folder)
+    state = _state(voice, config)
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
         to.parent.mkdir(parents=True, exist_ok=True)
         require_space(to.parent, sum(t.nbytes for t in state.values()), to.name)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        config = replace(config, normalizer=found.normalizer or config.normalizer)
-        files = _write_files(part, state, found, config)
-        _keep_pronunciations(part, to, found.pronunciations)
-        made = found.provenance
+        config = replace(config, normalizer=voice.normalizer or config.normalizer)
+        files = _write_files(part, state, voice, config)
+        _keep_pronunciations(part, to, voice.pronunciations)
+        made = voice.provenance
         bundle.write(
             part,
             bundle.Bundle(
@@ -188,24 +188,24 @@ def export(found: VoiceFiles, to: Path) -> str:
     )
 
 
-def _state(found: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
+def _state(voice: VoiceFiles, config: ModelConfig) -> dict[str, Tensor]:
     """The base's tensors, with a checkpoint's learned ones in their place, as float32 for Coqui."""
-    base = read_tensors(found.folder / "model.pth")
+    base = read_tensors(voice.folder / "model.pth")
     frozen = {
         name: tensor.float() if config.speaks_in_coqui and tensor.is_floating_point() else tensor
         for name, tensor in base.items()
         if name.startswith(_KEPT) and not name.startswith(PREFIX)
     }
-    frozen["mel_stats"] = mel_stats(found.folder, base)
+    frozen["mel_stats"] = mel_stats(voice.folder, base)
     own = {name: tensor.float() for name, tensor in base.items() if name.startswith(PREFIX)}
-    if found.state is not None:
-        _check_same(found.state, base)
-    text_ids = _text_ids(found.folder, config)
+    if voice.state is not None:
+        _check_same(voice.state, base)
+    text_ids = _text_ids(voice.folder, config)
     learned = {
         name: _cut(name, tensor, text_ids)
-        for name, tensor in (own if found.state is None else found.state).items()
+        for name, tensor in (own if voice.state is None else voice.state).items()
     }
-    own_decoder = learned_decoder.read_tensors(found.decoder) if found.decoder else {}
+    own_decoder = learned_decoder.read_tensors(voice.decoder) if voice.decoder else {}
     return {**learned, **frozen, **own_decoder}
 
 
@@ -235,9 +235,9 @@ def _cut(name: str, tensor: Tensor, text_ids: int) -> Tensor:
 
 
 def _write_files(
-    part: Path, state: dict[str, Tensor], found: VoiceFiles, config: ModelConfig
+    part: Path, state: dict[str, Tensor], voice: VoiceFiles, config: ModelConfig
 ) -> dict[str, Written]:
-    base = found.folder
+    base = voice.folder
     text_ids = len(state["gpt.text_embedding.weight"])
     megabytes = sum(tensor.nbytes for tensor in state.values()) / 1e6
     with Progress("Writing model.pth", megabytes, "MB", patience_seconds=2.0) as progress:
@@ -252,8 +252,8 @@ def _write_files(
     }
     if (base / (speakers := "speakers_xtts.pth")).is_file():
         files[speakers] = _copy(base / speakers, part / speakers)
-    if found.reference:
-        files["reference.wav"] = _reference(found.reference, part / "reference.wav")
+    if voice.reference:
+        files["reference.wav"] = _reference(voice.reference, part / "reference.wav")
     return files
 
 
@@ -282,10 +282,10 @@ def _copy(source: Path, path: Path) -> Written:
 
 def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, Any]:
     """The base's config.json, with every size said: Coqui's defaults are not all XTTS-v2's."""
-    found: dict[str, Any] = json.loads((base_folder / "config.json").read_text(encoding="utf-8"))
+    content: dict[str, Any] = json.loads((base_folder / "config.json").read_text(encoding="utf-8"))
     gpt = config.gpt
-    found["model"] = "xtts"
-    found["model_args"] = (found.get("model_args") or {}) | {
+    content["model"] = "xtts"
+    content["model_args"] = (content.get("model_args") or {}) | {
         "gpt_layers": gpt.layers,
         "gpt_n_model_channels": gpt.width,
         "gpt_n_heads": gpt.heads,
@@ -300,7 +300,7 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
         "gpt_use_perceiver_resampler": True,
         "decoder_input_dim": gpt.width,
     }
-    return naming_normalizer(found, config.normalizer)
+    return naming_normalizer(content, config.normalizer)
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> Written:

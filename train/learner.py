@@ -213,13 +213,13 @@ class Learner:
         with self.weights.as_saved():
             for batch in batches:
                 with self.autocast():
-                    found = self.gpt.losses(batch.rows.to(self.device))
-                means = [float(term.mean(found)) for term in LOSS_TERMS]
+                    losses = self.gpt.losses(batch.rows.to(self.device))
+                means = [float(term.mean(losses)) for term in LOSS_TERMS]
                 counts = [term.num_targets(batch.rows) for term in LOSS_TERMS]
                 products = [mean * count for mean, count in zip(means, counts, strict=True)]
                 sums += torch.tensor([*products, *counts]).double()
-        found_sums = self.world.all_reduce(*sums.tolist())
-        totals, numbers = found_sums[: len(LOSS_TERMS)], found_sums[len(LOSS_TERMS) :]
+        all_sums = self.world.all_reduce(*sums.tolist())
+        totals, numbers = all_sums[: len(LOSS_TERMS)], all_sums[len(LOSS_TERMS) :]
         # A stop while validating leaves nothing to divide by; what comes of it is not used.
         return {
             term.name: total / max(1.0, number)

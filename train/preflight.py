@@ -19,13 +19,13 @@ def refusals(dotenv: Path = Path(".env")) -> list[str]:
         settings, _ = load((), None, dotenv)
     except SotaqueError as error:
         return [str(error)]
-    found = []
+    sentences = []
     for look in (_base, _dataset):
         try:
             look(settings)
         except SotaqueError as error:
-            found.append(str(error))
-    return found
+            sentences.append(str(error))
+    return sentences
 
 
 def _base(settings: TrainSettings) -> None:

@@ -19,11 +19,11 @@ another person as the speaker:
 >>> for chunk in xtts.stream(voice, "Good morning. It is a long story."):
 ...     play(chunk)
 
-Importing this package does no work: torch is imported by the first `load_voice`; for an ONNX voice
-only where it takes a `reference`.
+Importing this package does no work. The first `load_voice` imports torch; for an ONNX voice, only a
+`reference` does.
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
-batching), `onnx` (export, and speech without torch), `workers` (speech in processes that may die),
+batching), `onnx` (export, and speech without torch), `workers` (speech in child processes),
 `voices` (base models, bundles and run folders on disk), `download` (the published model).
 """
 
@@ -51,34 +51,33 @@ def load_voice(
     pronunciations: "str | os.PathLike[str] | None" = None,
     tos_agreed: bool = False,
 ) -> "LoadedVoice":
-    """Loads a voice, verified, and the latents of who speaks.
+    """Loads and verifies a voice, and computes the latents of its speaker.
 
     Args:
         name: `demo`, the folder of a bundle, of a base model or of an ONNX voice, or a
-            `checkpoint_epoch_N.pt`. An ONNX voice is computed by ONNX Runtime, all others by
-            PyTorch.
-        reference: A recording of who is to speak, 3 to 30 s of clear speech in any format that
+            `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
+        reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. None is the voice's own recording.
-        base: The folder of a checkpoint's base model, where it is no longer at the path that the
-            checkpoint names.
-        device: `cpu`, `cuda`, `cuda:N`, or `auto`: the GPU where it works, else the CPU.
+        base: The folder of a checkpoint's base model, if it is no longer at the path in the
+            checkpoint.
+        device: `cpu`, `cuda`, `cuda:N`, or `auto`: a GPU that passes its check, else the CPU.
         precision: `fp32` is exact; `int8` and `int4` round the transformer's weights on a CPU;
-            `auto` is what is fastest on this device.
-        low_memory: Takes less memory and more time (docs/onnx.md, LOW_MEMORY).
-        pronunciations: A list of how words are said (docs/text.md); a list in the voice's own
-            folder wins over it.
-        tos_agreed: You have read and agreed to the non-commercial licence of Coqui's XTTS-v2;
-            needed to load a folder of its published weights.
+            `auto` is the fastest on this device.
+        low_memory: Whether to use less memory and more time (docs/onnx.md, LOW_MEMORY).
+        pronunciations: A list of pronunciations (docs/text.md); a list in the voice's own folder
+            takes precedence.
+        tos_agreed: Whether you have read and agreed to the non-commercial licence of Coqui's
+            XTTS-v2. Its published weights need it.
 
     Returns:
         The voice. `sample_rate` is 24,000 Hz; `languages` and `licence` are its model's.
 
     Raises:
-        machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError:
-            there is no such voice, it is damaged, or it holds no recording of its own and
-            `reference` is None. TextError: a list of pronunciations cannot be used. AudioError,
-            VoiceError: `reference` cannot be used. ArgumentError: an argument is no path, no
-            precision or no switch. DeviceError: that GPU is absent or failed its check.
+        machine.errors.SotaqueError: Its message says what is wrong and what to do. BundleError: the
+            voice does not exist, is damaged, or has no recording of its own and `reference` is
+            None. TextError: a list of pronunciations is invalid. AudioError, VoiceError:
+            `reference` cannot be used. ArgumentError: an argument has a wrong type or value.
+            DeviceError: the GPU does not exist or failed its check.
     """
     from xtts.voices import loading
     from xtts.voices.base_models import BundleError
@@ -91,8 +90,8 @@ def load_voice(
     voice = loading.load_voice(files, where)
     if voice.own is None:
         raise BundleError(
-            f"{name} holds no recording of its own: pass reference=, a recording of who is to "
-            "speak, 3 to 30 s of clear speech."
+            f"{name} has no recording of its own. Pass reference=, a recording of the speaker "
+            "with 3 to 30 s of clear speech."
         )
     return voice
 
@@ -113,17 +112,17 @@ def synthesize(
         text: What to speak; a long text is split into sentences.
         language: The text's language, one of `voice.languages`.
         seed: A whole number from 0. The same seed gives the same waveform on the same machine;
-            another one, another take.
-        speed: 0.25 to 4: 2 takes half the time, 0.5 twice; the pitch stays.
-        temperature: 0 to 2, how freely codes are drawn: 0 is always the likeliest; None is the
-            model's own.
+            another seed gives another take.
+        speed: 0.25 to 4. At 2 the speech takes half the time, at the same pitch.
+        temperature: The sampling temperature, 0 to 2. 0 always takes the likeliest code; None is
+            the model's default.
 
     Returns:
         The waveform `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz.
 
     Raises:
-        ArgumentError: An argument is of another type, or out of these bounds, which are HTTP's too.
-        TextError: The text holds nothing that can be spoken, or the model has not that language.
+        ArgumentError: An argument has a wrong type or is out of these bounds, which HTTP shares.
+        TextError: The text holds nothing to speak, or the model does not speak the language.
         DecodingError, NotFinite: The model's output is not finite.
     """
     from xtts.inference.synthesis_request import SynthesisRequest
@@ -142,15 +141,15 @@ def stream(
 ) -> "Iterator[np.ndarray[Any, Any]]":
     """Speaks a text in chunks, each as soon as it is computed: a short one first, then longer ones.
 
-    Args: as `synthesize`.
+    Arguments as for `synthesize`.
 
     Returns:
-        Waveforms `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz. Joined they are
-        what `synthesize` returns, up to rounding.
+        Waveforms `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz. Concatenated, they
+        equal the result of `synthesize` up to rounding.
 
     Raises:
         ArgumentError: As `synthesize`, at once.
-        TextError: When the first chunk is asked for; as `synthesize`.
+        TextError: As `synthesize`, when you request the first chunk.
         DecodingError, NotFinite: The model's output is not finite.
     """
     from xtts.inference.synthesis_request import SynthesisRequest

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Runs one verb; prints the sentence of a fault and returns its exit code."""
+    """Runs one command; prints the message of an error and returns its exit code."""
     set_omp_passive()
     limit_onednn_cache()
     arguments = _parser().parse_args(argv)
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return verb(arguments)
     except BrokenPipeError:
-        # `… | head` has seen enough; what is still in the buffer has nowhere to go.
+        # For example `… | head` has closed the pipe; discard what is still in the buffer.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except SotaqueError as error:
@@ -41,68 +41,76 @@ def main(argv: Sequence[str] | None = None) -> int:
         return error.exit_code
 
 
-# Programs that nothing here may import: what a person calls each, and the module that says what it
-# would refuse.
+# Programs that this package may not import: the name of each in messages, and the module that lists
+# the settings it refuses.
 _PREFLIGHTS = {"a run": "train.preflight", "the service": "api.preflight"}
-_SETTINGS = "It reads the environment and .env as the programs do: see docs/settings.md."
+_SETTINGS = "It reads the environment and .env like the programs; see docs/settings.md."
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
-    speak = verbs.add_parser("speak", help="speak a text, or a file of lines, into wavs")
+    speak = verbs.add_parser("speak", help="speak a text, or each line of a file, into WAV files")
     speak.add_argument(
         "--voice",
         default="demo",
-        help="demo, a bundle's folder, a checkpoint, or the folder of a run: its best",
+        help="demo, the folder of a bundle, a checkpoint, or the folder of a run (its best epoch)",
     )
-    speak.add_argument("--base", help="the base model of a checkpoint, where it has moved")
-    speak.add_argument("--reference", type=Path, help="a recording of the voice, 3 to 30 s")
-    speak.add_argument("--language", default="en", help="of the text; en by default")
-    speak.add_argument("--seed", type=int, default=0, help="another number, another take")
+    speak.add_argument("--base", help="the base model of a checkpoint, if it has moved")
+    speak.add_argument("--reference", type=Path, help="a recording of the speaker, 3 to 30 s")
+    speak.add_argument("--language", default="en", help="language of the text; en by default")
+    speak.add_argument("--seed", type=int, default=0, help="another seed gives another take")
     speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
-    speak.add_argument("--precision", default="auto", help="what speaking computes in",
+    speak.add_argument("--precision", default="auto", help="precision of the computation",
                        choices=PRECISIONS)  # fmt: skip
-    speak.add_argument("--latents", type=Path, help="a stored voice, for an ONNX folder")
-    speak.add_argument("--low-memory", action="store_true", help="less memory, more time")
+    speak.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
+    speak.add_argument("--low-memory", action="store_true", help="use less memory and more time")
     what = speak.add_mutually_exclusive_group(required=True)
-    what.add_argument("--text", help="what to speak")
-    what.add_argument("--lines", type=Path, help="a sentence a line; --out is then a folder")
-    speak.add_argument("--out", type=Path, help="the .wav, or the folder of --lines")
+    what.add_argument("--text", help="the text to speak")
+    what.add_argument("--lines", type=Path,
+                      help="a file with one sentence per line; --out is then a folder")  # fmt: skip
+    speak.add_argument("--out", type=Path, help="the WAV file to write, or the folder for --lines")
     speak.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
-                       help="write when each word is said; a folder with --lines gets one a line, "
-                            "as .json")  # fmt: skip
+                       help="write the time of each word; with --lines, a folder that gets one "
+                            ".json per line")  # fmt: skip
     speak.add_argument("--guard", choices=("on", "off"), default="on",
-                       help="speak again what did not end as it should, and tell")  # fmt: skip
+                       help="check how each piece ends, and speak a bad one again")  # fmt: skip
     speak.add_argument("--show-text", action="store_true",
-                       help="print how it is read; without --out, nothing is spoken")  # fmt: skip
-    speak.add_argument("--pronunciations", type=Path, help="a list of how words are said")
+                       help="print the text as it is read; without --out, nothing is "
+                            "spoken")  # fmt: skip
+    speak.add_argument("--pronunciations", type=Path, help="a list of pronunciations")
     doctor = verbs.add_parser(
-        "doctor", help="what is wrong with this machine, and what mends it", epilog=_SETTINGS
+        "doctor", help="check this machine and show how to fix it", epilog=_SETTINGS
     )
-    doctor.add_argument("--json", action="store_true", help="for a program; the names stay")
-    doctor.add_argument("--deep", action="store_true", help="speak a sentence on each device too")
-    doctor.add_argument("--no-cache", action="store_true", help="look at everything again")
-    doctor.add_argument("--fix-hints", action="store_true", help="only the lines that mend")
+    doctor.add_argument("--json", action="store_true", help="print JSON with stable names")
+    doctor.add_argument("--deep", action="store_true", help="also speak a sentence on each device")
+    doctor.add_argument("--no-cache", action="store_true", help="repeat every check")
+    doctor.add_argument("--fix-hints", action="store_true", help="print only the fixes")
     monitor = verbs.add_parser(
-        "monitor", help="GPU, CPU and RAM, a line each interval", epilog=_SETTINGS
+        "monitor", help="show GPU, CPU and RAM usage, one line per interval", epilog=_SETTINGS
     )
-    monitor.add_argument("--log", type=Path, help="a CSV file, gone on with where it exists")
-    monitor.add_argument("--duration", type=_seconds, help="seconds; without it, until Ctrl-C")
-    monitor.add_argument("--interval", type=_seconds, default=2.0, help="seconds, 2 by default")
-    explain = verbs.add_parser("explain", help="which node of an ONNX model runs where, and why")
+    monitor.add_argument("--log", type=Path, help="a CSV file to write or append to")
+    monitor.add_argument("--duration", type=_seconds,
+                         help="how long, in seconds; until Ctrl-C by default")  # fmt: skip
+    monitor.add_argument("--interval", type=_seconds, default=2.0,
+                         help="seconds between lines; 2 by default")  # fmt: skip
+    explain = verbs.add_parser(
+        "explain", help="show where each node of an ONNX model runs, and why"
+    )
     explain.add_argument("model", type=Path, metavar="MODEL.onnx")
-    explain.add_argument("--run", action="store_true", help="run it too, on numbers made for it")
+    explain.add_argument("--run", action="store_true",
+                         help="also run the model, on generated inputs")  # fmt: skip
     explain.add_argument("--provider", default="auto", help="auto, cuda, rocm, openvino, cpu, …")
-    explain.add_argument("--shape", action="append", default=[], metavar="NAME=1,80,200")
-    explain.add_argument("--json", action="store_true", help="for a program; the names stay")
+    explain.add_argument("--shape", action="append", default=[], metavar="NAME=1,80,200",
+                         help="the shape of an input, for --run")  # fmt: skip
+    explain.add_argument("--json", action="store_true", help="print JSON with stable names")
     return parser
 
 
 def _seconds(text: str) -> float:
     seconds = float(text)
     if not 0.1 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"{text}: 0.1 seconds or more are needed")
+        raise argparse.ArgumentTypeError(f"{text} is not allowed; use 0.1 seconds or more")
     return seconds
 
 
@@ -129,8 +137,10 @@ def _doctor(arguments: argparse.Namespace) -> int:
 
 
 def preflights() -> dict[str, tuple[str, ...]]:
-    """What a person calls each program that is installed -> the command that judges its settings;
-    the file is put behind it, and a JSON list of sentences comes back."""
+    """Name of each installed program -> the command that checks its settings.
+
+    The path of `.env` is appended to the command, which prints a JSON list of sentences.
+    """
     return {
         program: (sys.executable, "-m", module)
         for program, module in _PREFLIGHTS.items()
@@ -149,10 +159,12 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 def _speak(arguments: argparse.Namespace) -> int:
     if arguments.out is None and not arguments.show_text:
-        raise SotaqueError("speak needs --out FILE.wav, or --show-text to see how it is read.")
+        raise SotaqueError(
+            "speak needs --out FILE.wav, or --show-text to print how the text is read."
+        )
     _check_words(arguments)
     lines = _lines(arguments)
-    # Imported here: `--help` and a mistyped option need not wait seconds for torch.
+    # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
     from xtts import wav
     from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.voices.loading import compute_config, load_voice
@@ -160,7 +172,7 @@ def _speak(arguments: argparse.Namespace) -> int:
 
     language, seed = arguments.language, arguments.seed
     asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
-    # The licence was agreed to when the files were fetched, or the checkpoint was trained.
+    # The user agreed to the licence when the files were downloaded or the checkpoint was trained.
     files = find_voice(VoiceSpec.from_arguments(
         arguments.voice, reference=arguments.reference, base=arguments.base,
         latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
@@ -176,13 +188,12 @@ def _speak(arguments: argparse.Namespace) -> int:
     if reason:
         print(f"Device: {where.device} ({reason})")
     voice = load_voice(files, where)
-    # What is wrong with a text or a recording is reported before anything is computed.
+    # Errors in a text or recording are reported before anything is computed.
     asks = [(replace(ask, pieces=ask.read(voice.model.tokenizer)), out) for ask, out in asks]
     if voice.own is None:
         raise SotaqueError(
-            f"--voice {arguments.voice} holds no voice of its own; say whose it is to be with "
-            "--reference FILE.wav (3 to 30 s of clear speech), or an ONNX voice's with --latents "
-            "FILE.safetensors."
+            f"--voice {arguments.voice} has no speaker of its own. Add --reference FILE.wav, 3 to "
+            "30 s of clear speech, or --latents FILE.safetensors for an ONNX voice."
         )
     if voice.message:
         print(voice.message)
@@ -210,14 +221,14 @@ def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path:
     words = words_of_speech(read, spoken)
     if words is None:
         raise SotaqueError(
-            "This voice cannot tell when a word is said: no attention head of it follows the text. "
-            f"The sound was written; {path} was not."
+            "This voice has no word times, because none of its attention heads follows the text. "
+            f"The WAV file was written; {path} was not."
         )
     path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
 
 
 def _endings(pieces: "Sequence[SpokenPiece]") -> str:
-    """What is to be told of a speech that did not end as it should, or took several attempts."""
+    """A note on pieces that ended badly or took several attempts; "" if there are none."""
     faults = [
         f"{piece.ending.value} ({piece.reason}; {piece.attempts} attempts)"
         for piece in pieces
@@ -235,13 +246,13 @@ def _check_words(arguments: argparse.Namespace) -> None:
     if path is None:
         return
     if arguments.guard == "off":
-        raise SotaqueError("--words needs --guard on: both follow attention through the text.")
+        raise SotaqueError("--words needs --guard on: both use attention to follow the text.")
     if arguments.lines is None and path.suffix not in (".json", ".srt", ".vtt"):
         raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
 
 
 def _show_texts(tokenizer: "Tokenizer", texts: Sequence[str], language: str) -> None:
-    """Prints how each text is read, a piece a line."""
+    """Prints how each text is read, one piece per line."""
     shown = [line for text in texts for line in tokenizer.show(text, language)]
     print(f"Read by {tokenizer.spec.normalizer}:")
     for line in shown:
@@ -249,7 +260,7 @@ def _show_texts(tokenizer: "Tokenizer", texts: Sequence[str], language: str) -> 
 
 
 def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
-    """What to speak, and into which file: 01.wav, 02.wav, … for a file of lines."""
+    """(text, file) for each sentence: 01.wav, 02.wav, … for a file of lines."""
     out = arguments.out or Path()
     if arguments.text is not None:
         return [(arguments.text, out)]
@@ -259,7 +270,7 @@ def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
         raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
     texts = [line.strip() for line in content if line.strip()]
     if not texts:
-        raise SotaqueError(f"--lines {arguments.lines} holds no sentence; write one a line.")
+        raise SotaqueError(f"--lines {arguments.lines} is empty; write one sentence per line.")
     if arguments.out is not None:
         out.mkdir(parents=True, exist_ok=True)
     digits = max(2, len(str(len(texts))))

@@ -1,6 +1,6 @@
-"""What a caller may ask for: the bounds that Python, the command line and HTTP share, and checks.
+"""Bounds and checks of arguments, shared by Python, the command line and HTTP.
 
-Importing this module imports no torch.
+Importing this module does not import torch.
 """
 
 import os
@@ -17,12 +17,12 @@ _SHOWN_CHARACTERS = 60
 
 
 class ArgumentError(SotaqueError):
-    """An argument that cannot be used; the sentence names it, its value and what is allowed."""
+    """An invalid argument; the text has its name, its value and the allowed values."""
 
 
 @dataclass(frozen=True)
 class Bounds:
-    """The least and the largest number that is allowed."""
+    """The smallest and the largest allowed number."""
 
     least: float
     most: float
@@ -34,28 +34,28 @@ TEMPERATURE = Bounds(0.0, 2.0)
 
 
 def number(name: str, value: object, bounds: Bounds) -> float:
-    """A number within bounds, also one of numpy's. Raises ArgumentError."""
+    """Checks a number, which may be numpy's. Raises ArgumentError."""
     if isinstance(value, bool) or not isinstance(value, Real) or not _within(value, bounds):
         raise _refused(name, value, f"a number from {bounds.least:g} to {bounds.most:g}")
     return float(value)
 
 
 def whole_number(name: str, value: object, bounds: Bounds) -> int:
-    """A whole number within bounds, also one of numpy's. Raises ArgumentError."""
+    """Checks a whole number, which may be numpy's. Raises ArgumentError."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not _within(value, bounds):
         raise _refused(name, value, f"a whole number from {bounds.least:g} to {bounds.most}")
     return int(value)
 
 
 def text(name: str, value: object) -> str:
-    """A string. Raises ArgumentError."""
+    """Checks a string. Raises ArgumentError."""
     if not isinstance(value, str):
         raise _refused(name, value, "a text (str)")
     return value
 
 
 def switch(name: str, value: object) -> bool:
-    """True or False and nothing that merely counts as such: "no" would be on. Raises
+    """Checks for True or False only, since the string "no" would count as true. Raises
     ArgumentError."""
     if not isinstance(value, bool):
         raise _refused(name, value, "True or False")
@@ -63,15 +63,15 @@ def switch(name: str, value: object) -> bool:
 
 
 def choice(name: str, value: object, allowed: tuple[str, ...]) -> str:
-    """One of some words. Raises ArgumentError."""
+    """Checks for one of the allowed words. Raises ArgumentError."""
     if not isinstance(value, str) or value not in allowed:
         raise _refused(name, value, ", ".join(allowed))
     return value
 
 
 def path(name: str, value: "str | os.PathLike[str]") -> Path:
-    """A path with `~` resolved; nothing need be there. Raises ArgumentError, also for one that the
-    file system cannot look up."""
+    """Checks a path, which need not exist, and expands `~`. Raises ArgumentError, also for a path
+    that the file system cannot look up."""
     plain = value if isinstance(value, str) else getattr(value, "__fspath__", lambda: None)()
     if not isinstance(plain, str) or not plain:
         raise _refused(name, value, "a path (str or pathlib.Path)")
@@ -79,22 +79,24 @@ def path(name: str, value: "str | os.PathLike[str]") -> Path:
         resolved = Path(plain).expanduser()
         resolved.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, "~nobody", a NUL byte
-        raise ArgumentError(f"{name} is {shown(value)}, which is no usable path: {error}") from None
+        raise ArgumentError(
+            f"{name} is {shown(value)}, which is not a valid path: {error}"
+        ) from None
     return resolved
 
 
 def shown(value: object) -> str:
-    """A value in a message, cut where it is long."""
+    """A value as text for a message, shortened to 60 characters."""
     try:
         written = repr(value)
-    except ValueError:  # Python writes no integer of more than 4,300 digits
+    except ValueError:  # Python does not print an integer of more than 4,300 digits
         return f"a very large {type(value).__name__}"
     written = written.encode(errors="backslashreplace").decode()
     return written if len(written) <= _SHOWN_CHARACTERS else written[: _SHOWN_CHARACTERS - 1] + "…"
 
 
 def _within(value: Any, bounds: Bounds) -> bool:
-    # Not a number compares as False.
+    # NaN compares as False.
     return bool(bounds.least <= value <= bounds.most)
 
 

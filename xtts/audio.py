@@ -1,8 +1,9 @@
-"""Reads, resamples and writes audio; the three mel spectrograms (DVAE, conditioning, speaker).
+"""Reads, resamples and writes audio, and computes the three mel spectrograms.
 
-Two rates, never mixed: codes and conditioning live at 22,050 Hz, the vocoder speaks at 24,000 Hz.
-Files are read with soundfile (its wheel brings libsndfile), so no FFmpeg is needed. The mels are
-ours, held against Coqui's in `tests/peers`: Coqui's `TorchMelSpectrogram` drags transformers in.
+Codes and conditioning use 22,050 Hz; the vocoder's output has 24,000 Hz. soundfile reads the files
+(its wheel includes libsndfile), so FFmpeg is not needed. The mel spectrograms (DVAE, conditioning,
+speaker) are implemented here and compared with Coqui's in `tests/peers`: Coqui's
+`TorchMelSpectrogram` would import transformers.
 """
 
 from collections.abc import Iterator
@@ -25,24 +26,24 @@ SPEAKER_RATE = 16_000
 MEL_BANDS = 80
 MEL_HOP = 256
 MOST_CHANNELS = 8
-# Steps of 25: a rate such as 22,051 shares no factor with ours, and its resampling filter would
-# take 2 GB.
+# In steps of 25: a rate such as 22,051 shares no factor with 22,050 or 24,000, and its resampling
+# filter would take 2 GB.
 _RATES = range(8_000, 192_001, 25)
 _BLOCK_FRAMES = 1 << 16
 _STREAMED_BYTES = 0x7FFF_0000
-# What soundfile raises: libsndfile's errors are RuntimeErrors; a name such as x.raw is a TypeError.
+# soundfile's errors: RuntimeError from libsndfile, TypeError for a name such as x.raw.
 _UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
 _SPEAKER_BANDS = 64
 _PREEMPHASIS = 0.97
 
 
 class AudioError(SotaqueError):
-    """A file that is no usable recording; the sentence names it and what was seen."""
+    """A file is not a usable recording; the text names it and the reason."""
 
 
 @dataclass(frozen=True)
 class AudioFacts:
-    """What a file's header says, without decoding it."""
+    """The properties in a file's header."""
 
     seconds: float
     rate: int
@@ -51,7 +52,7 @@ class AudioFacts:
 
 
 def facts(path: Path) -> AudioFacts:
-    """The header of a recording. Raises AudioError, also for shapes that no recording has."""
+    """Reads the header of a recording. Raises AudioError, also for an unusual rate or channels."""
     import soundfile
 
     if not path.is_file():
@@ -64,19 +65,26 @@ def facts(path: Path) -> AudioFacts:
         raise AudioError(f"{path} holds no samples.")
     if not _RATES[0] <= info.samplerate <= _RATES[-1] or info.samplerate % _RATES.step:
         raise AudioError(
-            f"{path} has {info.samplerate} samples a second. Allowed are {_RATES[0]} to "
+            f"{path} has a sample rate of {info.samplerate} Hz. Allowed are {_RATES[0]} to "
             f"{_RATES[-1]} in steps of {_RATES.step}, such as 22050."
         )
     if info.channels > MOST_CHANNELS:
-        raise AudioError(f"{path} has {info.channels} channels; at most {MOST_CHANNELS} are read.")
+        raise AudioError(
+            f"{path} has {info.channels} channels; at most {MOST_CHANNELS} are allowed."
+        )
     return AudioFacts(info.frames / info.samplerate, info.samplerate, info.channels, info.frames)
 
 
 def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
-    """A recording as `[samples]` float32 at `rate`: channels averaged, resampled.
+    """Reads a recording as mono `[samples]` in float32, resampled to `rate`.
 
-    At most `max_seconds` are decoded (a FLAC of 250 kB can hold an hour). Raises AudioError when
-    the file is missing, cannot be decoded, is empty or holds non-finite values.
+    Args:
+        path: The file.
+        rate: The sample rate of the result, in Hz.
+        max_seconds: Decode at most this much; a FLAC of 250 kB can hold an hour.
+
+    Raises:
+        AudioError: The file is missing, cannot be decoded, is empty or holds non-finite values.
     """
     header = facts(path)
     frames = header.frames
@@ -87,7 +95,7 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
     except _UNDECODABLE as error:
         raise AudioError(f"{path} cannot be decoded ({_first_line(error)}).") from error
     if not blocks:
-        raise AudioError(f"{path} ends before its first sample, although its header promises some.")
+        raise AudioError(f"{path} holds no samples, although its header declares some.")
     mono = np.concatenate(blocks)
     if not np.isfinite(mono).all():
         raise AudioError(f"{path} holds non-finite values (NaN or infinite).")
@@ -95,7 +103,7 @@ def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
 
 
 def _decoded(path: Path, frames: int) -> Iterator[np.ndarray]:
-    """At most `frames` samples, mono, in blocks: a header may promise more than memory holds."""
+    """Yields at most `frames` mono samples in blocks: a header may declare more than memory."""
     import soundfile
 
     with soundfile.SoundFile(str(path)) as file:
@@ -108,10 +116,10 @@ def _decoded(path: Path, frames: int) -> Iterator[np.ndarray]:
 
 
 def declared_bytes(path: Path) -> int | None:
-    """The size that a WAV says it has, in bytes; None for other files and for streamed ones.
+    """The size that a WAV file declares, in bytes; None for other files and streamed ones.
 
-    libsndfile reads a WAV that was cut off as if it were whole. Programs that write into a pipe
-    cannot know the size and declare 0 or (almost) 2 or 4 GiB.
+    libsndfile reads a truncated WAV file without an error. A program that writes to a pipe does not
+    know the size and declares 0, or almost 2 or 4 GiB.
     """
     with path.open("rb") as file:
         head = file.read(12)
@@ -122,24 +130,24 @@ def declared_bytes(path: Path) -> int | None:
 
 
 def resample(waveform: Tensor, from_rate: int, to_rate: int) -> Tensor:
-    """`[..., samples]` in float32 at another rate, by the windowed sinc that Coqui uses too."""
+    """Resamples `[..., samples]` in float32 with the windowed sinc that Coqui uses too."""
     if from_rate == to_rate:
         return waveform
     resampled: Tensor = _windowed_sinc(from_rate, to_rate)(waveform)
     return resampled
 
 
-# Between most rates a filter is some 100 kB, between the oddest that are read 27 MB.
+# Most filters take about 100 kB; the largest for an allowed rate takes 27 MB.
 @lru_cache(maxsize=4)
 def _windowed_sinc(from_rate: int, to_rate: int) -> torch.nn.Module:
     from torchaudio.transforms import Resample
 
-    # Computed in the waveform's type, as torchaudio's function does, so that the bits are the same.
+    # In the waveform's type, like torchaudio's function, so that the bits are the same.
     return Resample(from_rate, to_rate, dtype=torch.float32)
 
 
 def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:
-    """Writes `[samples]` as 16-bit PCM; the file is whole or absent, also after a power cut.
+    """Writes `[samples]` atomically as a 16-bit PCM WAV file.
 
     Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
     """
@@ -147,17 +155,18 @@ def write_wav(path: Path, waveform: Tensor, rate: int = VOCODER_RATE) -> None:
 
 
 def dvae_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:
-    """`[batch, samples]` at 22,050 Hz -> `[batch, 80, 1 + samples // 256]`, what the DVAE codes."""
+    """The DVAE's mel: `[batch, samples]` at 22,050 Hz -> `[batch, 80, 1 + samples // 256]`."""
     return _log_mel(waveform, mel_stats, fft_size=1024)
 
 
 def conditioning_mel(waveform: Tensor, mel_stats: Tensor) -> Tensor:
-    """`[batch, samples]` at 22,050 Hz -> `[batch, 80, 1 + samples // 256]`, what tells a voice."""
+    """The voice's mel: `[batch, samples]` at 22,050 Hz -> `[batch, 80, 1 + samples // 256]`."""
     return _log_mel(waveform, mel_stats, fft_size=2048)
 
 
 def speaker_mel(waveform: Tensor) -> Tensor:
-    """`[batch, samples]` at 16 kHz -> `[batch, 64, 1 + samples // 160]`: power, not yet logged."""
+    """The speaker encoder's mel: `[batch, samples]` at 16 kHz -> power `[batch, 64,
+    1 + samples // 160]`, before the logarithm."""
     padded = torch.nn.functional.pad(waveform.float()[:, None], (1, 0), mode="reflect")[:, 0]
     emphasised = padded[:, 1:] - _PREEMPHASIS * padded[:, :-1]
     window = torch.hamming_window(400, device=waveform.device)
@@ -187,7 +196,7 @@ def _power_spectrum(waveform: Tensor, fft_size: int, hop: int, window: Tensor) -
 def _filterbank(
     fft_size: int, rate: int, low: float, high: float, bands: int, norm: str | None
 ) -> Tensor:
-    """Triangles on the HTK mel scale, `[bands, fft_size // 2 + 1]`."""
+    """Triangular filters on the HTK mel scale, `[bands, fft_size // 2 + 1]`."""
     from torchaudio.functional import melscale_fbanks
 
     filters: Tensor = melscale_fbanks(fft_size // 2 + 1, low, high, bands, rate, norm, "htk")
@@ -196,14 +205,11 @@ def _filterbank(
 
 def _unreadable(path: Path, reason: str) -> str:
     if path.suffix.lower() in FOREIGN_EXTENSIONS:
-        return (
-            f"{path} is not of a kind that is read: WAV, FLAC, OGG or MP3. Convert it: "
-            f"{how_to_convert(path)}"
-        )
-    return f"{path} cannot be decoded ({reason}). WAV, FLAC, OGG and MP3 are read."
+        return f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: {how_to_convert(path)}"
+    return f"{path} cannot be decoded ({reason}). Use a WAV, FLAC, OGG or MP3 file."
 
 
 def _first_line(error: BaseException) -> str:
-    # libsndfile's own words, without the path that our sentence already holds.
+    # libsndfile's own text, without the path, which the message already has.
     words = str(getattr(error, "error_string", error))
     return (words.splitlines() or [type(error).__name__])[0].rstrip(". ")

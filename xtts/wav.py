@@ -10,13 +10,13 @@ from machine.storage.atomic import Written, make_folder, replace_file
 
 
 def write(path: Path, samples: "np.ndarray[Any, Any]", rate: int) -> Written:
-    """Writes `[samples]` in -1..1; the file is whole or absent, also after a power cut.
+    """Writes `[samples]` in -1..1 atomically.
 
     Raises DiskFull (exit 74), or WriteError for a folder that cannot be written.
     """
     import soundfile
 
-    # In memory first (48 kB a second): libsndfile goes back to its header when it closes a file.
+    # In memory first (48 kB per second): libsndfile seeks back to the header when it closes a file.
     whole = io.BytesIO()
     clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
     soundfile.write(whole, clipped, rate, subtype="PCM_16", format="WAV")

@@ -73,11 +73,11 @@ class CutQueue:
     def ask(self, dataset: UploadedDataset) -> Job:
         """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
         with changing(dataset, uncut=True):
-            found = uploads.recordings(dataset)
-            if not any(one.whole for one in found):
+            recordings = uploads.recordings(dataset)
+            if not any(one.whole for one in recordings):
                 text = "There is nothing to cut yet: no recording is complete."
                 raise APIError(409, "no_recording", text)
-            if unfinished := [one.name for one in found if not one.whole]:
+            if unfinished := [one.name for one in recordings if not one.whole]:
                 text = (
                     f"{len(unfinished)} recordings are incomplete, such as "
                     f"{unfinished[0]}. Send the rest, or delete them."
@@ -119,8 +119,8 @@ class CutQueue:
             while True:
                 self._woken.clear()
                 try:
-                    if (found := await asyncio.to_thread(self._next)) is not None:
-                        await self._cut(found)
+                    if (dataset := await asyncio.to_thread(self._next)) is not None:
+                        await self._cut(dataset)
                         continue
                 except (APIError, WriteError, OSError) as error:
                     log.error("The queue of cuts has stopped: %s", error)
@@ -140,7 +140,7 @@ class CutQueue:
         """A cut that is called running is one too: nobody else holds the lock."""
         jobs = [(one, read_job(one)) for one in self._datasets.all()]
         waiting = [(one, job) for one, job in jobs if job.state in ("queued", "running")]
-        waiting.sort(key=lambda found: (found[1].state != "running", found[1].asked or ""))
+        waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))
         return [one for one, _ in waiting]
 
     def _is_ours(self) -> bool:
@@ -195,13 +195,13 @@ class CutQueue:
             write_job(
                 dataset, state="running", started=now(), ended=None, message="", inputs=inputs
             )
-        found = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
+        paths = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:
             options += ["--text", str(text.resolve())]
         elif self._recogniser is not None:
             options += ["--recogniser", str(Path(self._recogniser).resolve())]
-        return module_command(self.module, "cut", *found, *options)
+        return module_command(self.module, "cut", *paths, *options)
 
     async def _ran(self, dataset: UploadedDataset, command: tuple[str, ...]) -> tuple[str, str]:
         """Runs it to its end: the state of the job, and a sentence."""
@@ -223,12 +223,12 @@ class CutQueue:
             kill_group(child.pid)
             with contextlib.suppress(asyncio.CancelledError):
                 await child.wait()
-            said = errors.tail()
+            stderr = errors.tail()
             errors.close()
         if self._stopped:
             return "stopped", "Stopped. Cut again to continue from there."
         assert child.returncode is not None
-        return outcome(child.returncode, said)
+        return outcome(child.returncode, stderr)
 
     async def _listen(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None
@@ -239,8 +239,8 @@ class CutQueue:
                 continue
             if not line:
                 return
-            if told := last_line(printable(line.decode(errors="replace"))):
-                self._told = without_paths(told)
+            if line_shown := last_line(printable(line.decode(errors="replace"))):
+                self._told = without_paths(line_shown)
 
     def _end(self, dataset: UploadedDataset, state: Any, message: str) -> None:
         if not (dataset.folder / "dataset.json").is_file():
@@ -260,10 +260,10 @@ def _unqueue(dataset: UploadedDataset) -> bool:
     if not is_queued(dataset):
         return False
     with changing(dataset):
-        if found := is_queued(dataset):
+        if queued := is_queued(dataset):
             text = "Stopped. Cut again to continue from there."
             write_job(dataset, state="stopped", ended=now(), message=text)
-    return found
+    return queued
 
 
 def adopt(dataset: UploadedDataset) -> None:
@@ -279,17 +279,17 @@ def adopt(dataset: UploadedDataset) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def outcome(code: int, said: str) -> tuple[str, str]:
+def outcome(code: int, stderr: str) -> tuple[str, str]:
     """What the end of `train cut` means: the state of the job, and a sentence. Pure.
 
     Args:
         code: Its exit status, negative for a signal.
-        said: What it wrote to stderr last.
+        stderr: The end of its stderr.
     """
     if code == 0:
         return "done", ""
-    said = printable(said)
-    words = last_line(said) if "Traceback (most" in said else " ".join(said.split())
+    stderr = printable(stderr)
+    words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
     words = without_paths(words[-_LONGEST_MESSAGE:])
     if code in (2, 74) and words:
         return "failed", words

@@ -80,8 +80,8 @@ class Datasets:
 
     def all(self) -> list[UploadedDataset]:
         """Every dataset, the newest first."""
-        found = shared_folder.read_all(self.folder, self.get)
-        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+        datasets = shared_folder.read_all(self.folder, self.get)
+        return sorted(datasets, key=lambda one: (one.created, one.id), reverse=True)
 
     def get(self, identity: str) -> UploadedDataset | None:
         """The dataset of an id; None where there is none, and for what cannot be an id."""
@@ -93,10 +93,10 @@ class Datasets:
 
     def find(self, identity: str) -> UploadedDataset:
         """Raises APIError (404), the same for an id that cannot be one."""
-        found = self.get(identity)
-        if found is None:
+        dataset = self.get(identity)
+        if dataset is None:
             raise _no_dataset()
-        return found
+        return dataset
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError where there are too many, or none can be written."""

@@ -73,17 +73,17 @@ class UploadedRecording:
 
 def recordings(dataset: UploadedDataset) -> list[UploadedRecording]:
     """Those of a dataset in the order of their names, numbers by their value: 2 before 10."""
-    found = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
-    return sorted(found, key=lambda one: (_natural(Path(one.name).stem), one.name))
+    kept = read_all(dataset.folder / "recordings", lambda name: _read(dataset, name), ".json")
+    return sorted(kept, key=lambda one: (_natural(Path(one.name).stem), one.name))
 
 
 def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording:
     """Raises APIError (404), the same for an id that cannot be one."""
-    found = _read(dataset, identity)
-    if found is None:
+    recording = _read(dataset, identity)
+    if recording is None:
         text = "The dataset has no recording of that id."
         raise APIError(404, "no_recording", text, param="recording")
-    return found
+    return recording
 
 
 def announce(
@@ -276,11 +276,11 @@ def check_text(content: bytes) -> None:
     """Raises APIError (422) for what `train cut` could not read as a text."""
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     try:
-        found = content.decode("utf-16" if wide else "utf-8-sig")
+        decoded = content.decode("utf-16" if wide else "utf-8-sig")
     except UnicodeDecodeError as error:
         text = f"The text is not UTF-8 (byte {error.start:,}). Save it as plain text in UTF-8."
         raise APIError(422, "not_a_text", text) from error
-    if "\0" in found:
+    if "\0" in decoded:
         text = "The text holds NUL characters. Save it as plain text in UTF-8."
         raise APIError(422, "not_a_text", text)
 
@@ -307,8 +307,8 @@ def signature(dataset: UploadedDataset) -> str:
 
 def ending_of(name: str) -> str:
     """The ending of a recording's name in small letters; "" for what is no recording."""
-    found = Path(name).suffix.lower()
-    return found if found in ENDINGS else ""
+    ending = Path(name).suffix.lower()
+    return ending if ending in ENDINGS else ""
 
 
 def _finish(recording: UploadedRecording) -> None:
@@ -333,8 +333,8 @@ def _read(dataset: UploadedDataset, identity: str) -> UploadedRecording | None:
     if not ID.fullmatch(identity):
         return None
     make = functools.partial(UploadedRecording, folder)
-    found = read(make, folder / f"{identity}.json", identity)
-    return found if found and ending_of(found.name) else None
+    recording = read(make, folder / f"{identity}.json", identity)
+    return recording if recording and ending_of(recording.name) else None
 
 
 def _natural(name: str) -> list[tuple[int, str]]:

@@ -35,8 +35,8 @@ class KeptSounds:
     def find(self, name: str) -> bytes | None:
         """None where it is no longer kept, or never was."""
         self._clear(time.monotonic(), 0)
-        found = self._known.get(name)
-        return found[1] if found else None
+        kept = self._known.get(name)
+        return kept[1] if kept else None
 
     def _clear(self, now: float, more: int) -> None:
         """Makes room for one of `more` bytes; 0: only what is too old goes."""

@@ -203,8 +203,10 @@ class Engine:
         finally:
             if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
                 self._opening.remove(voice.name)
-        told = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
-        return OpenedVoiceState(key, voice, **told | {"languages": tuple(answer["languages"])})
+        properties = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
+        return OpenedVoiceState(
+            key, voice, **properties | {"languages": tuple(answer["languages"])}
+        )
 
     async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises APIError."""
@@ -395,17 +397,19 @@ class Engine:
     async def _started(self) -> SpeakingProcess:
         how, before = self.how, self.place
         machine = await asyncio.to_thread(how.look)
-        self.place = found = supervision.place(
+        self.place = placement = supervision.place(
             machine, how.compute, self.happened, time.monotonic()
         )
-        if before is not None and before.device != found.device:
-            self.metrics.fallbacks.labels(before.device, found.device, found.reason_code).inc()
-        slots = self.limits.slots or (4 if found.device == "cpu" else 16)
+        if before is not None and before.device != placement.device:
+            self.metrics.fallbacks.labels(
+                before.device, placement.device, placement.reason_code
+            ).inc()
+        slots = self.limits.slots or (4 if placement.device == "cpu" else 16)
         self.waiting.slots = slots
         log.info("Speaking process: %s", self.condition.message)
         return await SpeakingProcess.start(
-            (*how.command, "--slots", str(slots), *found.compute.command_line()),
-            clean_libraries=found.compute.clean_libraries,
+            (*how.command, "--slots", str(slots), *placement.compute.command_line()),
+            clean_libraries=placement.compute.clean_libraries,
         )
 
     async def _run(self, child: SpeakingProcess) -> WorkerFailed:
@@ -462,12 +466,14 @@ class Engine:
                 self._opening_deaths[name] = self._opening_deaths.get(name, 0) + 1
         self._opening.clear()
         child, self.child, self.standing, self.last_spoken = self.child, None, None, None
-        told = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
+        refusal = APIError(
+            503, why.reason_code, f"The speaking process ended: {why}", retry_after=5
+        )
         for job in self.waiting.died():
-            self._refuse(job.name, told)
+            self._refuse(job.name, refusal)
         self.previews.lost()
         for name in [name for name, one in self.spoken.items() if one.voice is not None]:
-            self._refuse(name, told)  # waited to speak with a voice that is gone
+            self._refuse(name, refusal)  # waited to speak with a voice that is gone
         if child is not None:
-            child.refuse_asked(told)
+            child.refuse_asked(refusal)
         self.changed()

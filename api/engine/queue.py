@@ -255,9 +255,9 @@ class RequestQueue:
         share = self.slots / max(1, len({job.caller for job in active}))
         turns = self._turns_until(needed, own)
         seconds = turns / min(share, max(1, len(own))) * self._pace(now)
-        found = math.ceil(min(max(1.0, _RETRY_MARGIN * seconds), _MOST_RETRY_SECONDS))
-        self.returns.add(caller, now + found)
-        return found
+        retry = math.ceil(min(max(1.0, _RETRY_MARGIN * seconds), _MOST_RETRY_SECONDS))
+        self.returns.add(caller, now + retry)
+        return retry
 
     def _turns_until(self, ended: int, jobs: Sequence[QueuedRequest]) -> int:
         """How many turns it takes until so many have been spoken, each in its turn, when behind

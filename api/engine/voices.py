@@ -119,8 +119,8 @@ class PreviewSlot:
             raise APIError(503, "preview_busy", text, retry_after=5) from None
 
     async def _opened(self, voice: VoiceTarget) -> OpenedVoiceState:
-        if (found := self.current_of(voice)) is not None:
-            return found
+        if (current := self.current_of(voice)) is not None:
+            return current
         self.close()
         self.current = await self._open(f"preview-{next(self._names)}", voice)
         return self.current

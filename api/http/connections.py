@@ -227,14 +227,14 @@ def network_of(address: str) -> str:
     """Whom an address stands for: IPv6 gives each subscriber a network of 64 bits at least
     (https://www.rfc-editor.org/rfc/rfc6177), so an address in it is as good as any other."""
     try:
-        found: Any = ipaddress.ip_address(address.partition("%")[0])
+        ip: Any = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
         return address
-    if found.version == 4:
+    if ip.version == 4:
         return address
-    if found.ipv4_mapped is not None:
-        return str(found.ipv4_mapped)
-    return str(ipaddress.ip_network((found, 64), strict=False))
+    if ip.ipv4_mapped is not None:
+        return str(ip.ipv4_mapped)
+    return str(ipaddress.ip_network((ip, 64), strict=False))
 
 
 class Acceptor:
@@ -311,9 +311,9 @@ class Acceptor:
 
     async def _connect(self, connection: socket.socket, head: bytes) -> None:
         def protocol() -> BoundedProtocol:
-            found = self._make_protocol()
-            found.first_bytes = head
-            return found
+            made = self._make_protocol()
+            made.first_bytes = head
+            return made
 
         try:
             await self.loop.connect_accepted_socket(protocol, connection)

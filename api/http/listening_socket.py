@@ -12,7 +12,7 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
     setting: the name of the port's.
     """
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
     except OSError as error:
         raise SotaqueError(
             f"API_HOST={host} is not an address of this machine ({error.strerror}). Use 127.0.0.1 "
@@ -20,7 +20,7 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
         ) from error
     bound: list[socket.socket] = []
     refusal: OSError | None = None
-    for family, kind, protocol, _, address in dict.fromkeys(found):
+    for family, kind, protocol, _, address in dict.fromkeys(addresses):
         try:
             bound.append(_bound(family, kind, protocol, address))
         except OSError as error:
@@ -36,17 +36,17 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
 
 def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
     # With its protocol: asyncio turns Nagle's algorithm off for such sockets only.
-    found = socket.socket(family, kind, protocol)
+    bound = socket.socket(family, kind, protocol)
     try:
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
-            found.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        found.bind(address)  # type: ignore[arg-type]
-        found.listen()  # without it, two programs may bind the same
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind(address)  # type: ignore[arg-type]
+        bound.listen()  # without it, two programs may bind the same
     except OSError:
-        found.close()
+        bound.close()
         raise
-    return found
+    return bound
 
 
 def _is_taken(error: OSError) -> bool:

@@ -79,10 +79,10 @@ def read_dataset(dataset: str, parts: Shared) -> schemas.DatasetDetails:
 @router.delete("/{dataset}", status_code=204, response_class=Response)
 async def remove_dataset(dataset: str, parts: Shared) -> Response:
     """Deletes all of it: recordings, text, clips, corrections. A cut of it ends."""
-    found = parts.datasets.find(dataset)
-    await parts.cuts.stop(found, deleted=True)
-    await asyncio.to_thread(parts.datasets.remove, found)
-    parts.events.tell("dataset", {"id": found.id})
+    kept = parts.datasets.find(dataset)
+    await parts.cuts.stop(kept, deleted=True)
+    await asyncio.to_thread(parts.datasets.remove, kept)
+    parts.events.tell("dataset", {"id": kept.id})
     return Response(status_code=204)
 
 
@@ -95,10 +95,10 @@ async def announce_recording(
 ) -> schemas.RecordingRow:
     """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
     arrive before: send on from there."""
-    found = parts.datasets.find(dataset)
+    kept = parts.datasets.find(dataset)
     name, most = visible_name(wanted.name), parts.settings.datasets_max_gb * _GB
     recording = await asyncio.to_thread(
-        uploads.announce, parts.datasets, found, name, wanted.bytes, most
+        uploads.announce, parts.datasets, kept, name, wanted.bytes, most
     )
     row = schemas.RecordingRow.model_validate(recording)
     if row.received:
@@ -132,12 +132,12 @@ async def send_piece(
     """Takes the next piece of a recording, at most 8 MiB. What arrives of it stays, whatever breaks
     off; `received` says where to go on."""
     kept = parts.datasets.find(dataset)
-    found = uploads.find_recording(kept, recording)
+    announced = uploads.find_recording(kept, recording)
     try:
         await uploads.receive(kept, recording, upload_offset, request.stream())
     except ClientDisconnect:
         pass  # nobody reads this answer, and no traceback need tell of a line that broke
-    return schemas.RecordingRow.model_validate(found)
+    return schemas.RecordingRow.model_validate(announced)
 
 
 @router.delete("/{dataset}/recordings/{recording}", status_code=204, response_class=Response)
@@ -157,12 +157,12 @@ async def put_text(
     ] = "txt",
 ) -> schemas.DatasetText:
     """What the recordings say, in the order of their names: a text, or one with times (4 MiB)."""
-    found = parts.datasets.find(dataset)
+    kept = parts.datasets.find(dataset)
     content = await request.body()
     if not content.strip():
         raise APIError(422, "no_text", "The text is empty. Delete it to cut without a text.")
     uploads.check_text(content)
-    await asyncio.to_thread(uploads.put_text, found, kind, content)
+    await asyncio.to_thread(uploads.put_text, kept, kind, content)
     return schemas.DatasetText(kind=kind, bytes=len(content))
 
 
@@ -177,19 +177,19 @@ def remove_text(dataset: str, parts: Shared) -> Response:
 async def cut(dataset: str, request: Request, parts: Shared) -> schemas.CutRow:
     """Queues the cut of its recordings. One dataset is cut at a time, behind whoever speaks."""
     parts.check_rate(request)
-    found = parts.datasets.find(dataset)
-    await asyncio.to_thread(parts.cuts.ask, found)
+    kept = parts.datasets.find(dataset)
+    await asyncio.to_thread(parts.cuts.ask, kept)
     parts.cuts.wake()
-    parts.events.tell("dataset", {"id": found.id})
-    return await asyncio.to_thread(_cut_row, parts, found)
+    parts.events.tell("dataset", {"id": kept.id})
+    return await asyncio.to_thread(_cut_row, parts, kept)
 
 
 @router.delete("/{dataset}/cut")
 async def stop_cut(dataset: str, parts: Shared) -> schemas.CutRow:
     """Stops it, or takes it from the queue. What was heard is kept for the next time."""
-    found = parts.datasets.find(dataset)
-    await parts.cuts.stop(found)
-    return await asyncio.to_thread(_cut_row, parts, found)
+    kept = parts.datasets.find(dataset)
+    await parts.cuts.stop(kept)
+    return await asyncio.to_thread(_cut_row, parts, kept)
 
 
 @router.get("/{dataset}/clips")
@@ -212,9 +212,9 @@ def correct_clip(
 ) -> schemas.ClipRow:
     """Corrects what a clip says, drops it, or takes it in again. Training reads it from then on,
     and a later cut gets it wherever the same sound is cut the same."""
-    found = parts.datasets.find(dataset)
+    kept = parts.datasets.find(dataset)
     changed = wanted.model_dump(include=wanted.model_fields_set & {"text", "dropped"})
-    return clips.correct(found, clip, changed, wanted.sha256)
+    return clips.correct(kept, clip, changed, wanted.sha256)
 
 
 @router.get("/{dataset}/clips/{clip}.wav", response_class=FileResponse, responses=WAV_RESPONSES)
@@ -233,14 +233,14 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
 
 
-def _recorded_language(asked: str, more: Sequence[str]) -> str:
+def _recorded_language(given: str, more: Sequence[str]) -> str:
     """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
     locale. Raises APIError (422)."""
     known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
-    language = asked.lower()
+    language = given.lower()
     if not re.fullmatch(schemas.LOCALE, language) or language.partition("-")[0] not in known:
         text = (
-            f"language is {shown(asked)}. Use {', '.join(known)}, also with a region, such "
+            f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such "
             "as pt-br."
         )
         raise APIError(422, "invalid_request", text, param="language")

@@ -42,8 +42,8 @@ class RangedFile(FileResponse):
             if message["type"] == "http.response.start" and message["status"] in _REFUSALS:
                 refused = APIError(message["status"], *_REFUSALS[message["status"]])
                 # Of a 416: how long the file is.
-                told = dict(message["headers"]).get(b"content-range")
-                refused.headers = {"Content-Range": told.decode()} if told else {}
+                content_range = dict(message["headers"]).get(b"content-range")
+                refused.headers = {"Content-Range": content_range.decode()} if content_range else {}
             if refused is None:
                 await send(message)
 
@@ -55,9 +55,9 @@ class RangedFile(FileResponse):
 async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:
     """cached: the header Cache-Control. Raises APIError (404) where the file is gone by now."""
     try:
-        found = await asyncio.to_thread(os.stat, path)
+        stat = await asyncio.to_thread(os.stat, path)
     except FileNotFoundError:
         raise APIError(404, "no_sample", "The recording was deleted.") from None
     return RangedFile(
-        path, media_type="audio/wav", headers={"Cache-Control": cached}, stat_result=found
+        path, media_type="audio/wav", headers={"Cache-Control": cached}, stat_result=stat
     )

@@ -45,8 +45,8 @@ async def read_sample(
     run_id: str, epoch: int, which: Literal["output", "reference"], parts: Shared
 ) -> RangedFile:
     """What an epoch said, or the recording beside it; ranges are served."""
-    found = _epoch(_run(parts, run_id), epoch)
-    path: Path | None = getattr(found, which)
+    saved = _epoch(_run(parts, run_id), epoch)
+    path: Path | None = getattr(saved, which)
     if path is None or not path.is_file():
         raise APIError(404, "no_sample", f"Epoch {epoch} has no {which}.")
     return await wav_file(path)
@@ -69,10 +69,10 @@ def read_evaluation(run_id: str, parts: Shared) -> EvaluationDetails:
 async def read_sentence(run_id: str, candidate: str, number: Number, parts: Shared) -> RangedFile:
     """A sentence as a judged candidate said it; ranges are served."""
     run = _run(parts, run_id)
-    found = evaluations.find_candidate(run, candidate)
-    if found is None or not evaluations.is_current(run, found):
+    judged = evaluations.find_candidate(run, candidate)
+    if judged is None or not evaluations.is_current(run, judged):
         raise APIError(404, "no_candidate", "The evaluation has no such candidate.")
-    path = evaluations.sound_of(run, found, number)
+    path = evaluations.sound_of(run, judged, number)
     if path is None:
         raise APIError(404, "no_sample", "The audio of that sentence was not kept.")
     return await wav_file(path)
@@ -98,10 +98,10 @@ async def preview(
 @router.post("/runs/{run_id}/epochs/{epoch}/promote")
 async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
     """Speaks with this epoch from now on. Requests in flight finish with the voice before."""
-    found = _epoch(_run(parts, run_id), epoch)
-    if found.checkpoint is None:
-        raise no_checkpoint(found)
-    await parts.follower.promote(run_id, found)
+    saved = _epoch(_run(parts, run_id), epoch)
+    if saved.checkpoint is None:
+        raise no_checkpoint(saved)
+    await parts.follower.promote(run_id, saved)
     return Promoted(served=parts.follower.served_epoch())
 
 
@@ -113,14 +113,14 @@ async def end_promotion(parts: Shared) -> Promoted:
 
 
 def _run(parts: AppState, run_id: str) -> RunSummary:
-    found = parts.follower.runs.get(run_id)
-    if found is None:
+    run = parts.follower.runs.get(run_id)
+    if run is None:
         raise APIError(404, "no_run", "There is no run of that name. /v1/runs lists them.")
-    return found
+    return run
 
 
 def _epoch(run: RunSummary, number: int) -> EpochSummary:
-    found = run.epochs.get(number)
-    if found is None:
+    epoch = run.epochs.get(number)
+    if epoch is None:
         raise APIError(404, "no_epoch", "The run has no such epoch. /v1/runs lists them.")
-    return found
+    return epoch

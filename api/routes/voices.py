@@ -150,7 +150,7 @@ async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:
 def visible_name(name: str) -> str:
     """The name without what cannot be seen. Raises APIError when nothing is left."""
     kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
-    found = " ".join(kept.split())
-    if not found:
+    visible = " ".join(kept.split())
+    if not visible:
         raise APIError(422, "no_name", "The name has no visible character.", param="name")
-    return found
+    return visible

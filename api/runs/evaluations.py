@@ -49,16 +49,17 @@ def listed(
 ) -> EvaluationRow | None:
     """The evaluation as a run of /v1/runs carries it, without sentences; None where nothing was
     judged. served: the id of the candidate that speaks, where it is of this run."""
-    found = run.evaluation
-    if found is None:
+    evaluation = run.evaluation
+    if evaluation is None:
         return None
-    verdict = found.verdict
+    verdict = evaluation.verdict
     return EvaluationRow(
-        made_at=found.made_at, language=found.language, sentence_set=found.sentence_set,
-        sentences=max((len(one.sentences) for one in found.candidates), default=0),
-        judges=found.judges, smallest_difference=found.smallest_difference,
+        made_at=evaluation.made_at, language=evaluation.language,
+        sentence_set=evaluation.sentence_set,
+        sentences=max((len(one.sentences) for one in evaluation.candidates), default=0),
+        judges=evaluation.judges, smallest_difference=evaluation.smallest_difference,
         candidates=[
-            _row(one, verdict, served, can_speak) for one in found.candidates
+            _row(one, verdict, served, can_speak) for one in evaluation.candidates
             if is_current(run, one)
         ],
         verdict=verdict and VerdictRow(
@@ -80,8 +81,8 @@ def _row(
 
 def sentences(run: RunSummary) -> list[CandidateSentences]:
     """Each candidate with what it said: addresses of the sound, and the judges' figures."""
-    found = run.evaluation.candidates if run.evaluation else []
-    return [_said(run, one) for one in found if is_current(run, one)]
+    candidates = run.evaluation.candidates if run.evaluation else []
+    return [_said(run, one) for one in candidates if is_current(run, one)]
 
 
 def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
@@ -89,10 +90,10 @@ def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
     where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
     rows = [
         SaidSentence(
-            **vars(said),
+            **vars(sentence),
             sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None,
         )
-        for number, said in enumerate(one.sentences)
+        for number, sentence in enumerate(one.sentences)
     ]
     return CandidateSentences(id=name, name=one.name, sentences=rows)
 

@@ -78,9 +78,9 @@ class VoiceFollower:
 
     def served_epoch(self) -> Served | None:
         """The epoch that speaks, or the base (epoch 0) or blend of a run; None where it is none."""
-        for found in self._known_targets():
-            if self.is_served(found):
-                return Served(run=found.run, epoch=found.epoch, candidate=found.candidate)
+        for known in self._known_targets():
+            if self.is_served(known):
+                return Served(run=known.run, epoch=known.epoch, candidate=known.candidate)
         sha256 = self.engine.standing.sha256 if self.engine.standing else ""
         for name, run in self.runs.items():
             for epoch in run.epochs.values():
@@ -95,8 +95,8 @@ class VoiceFollower:
                 if epoch.checkpoint:
                     yield targets.epoch_target(self.settings, run.id, epoch)
             for other in (targets.blend_target, targets.base_target):
-                if (found := other(self.settings, run)) is not None:
-                    yield found
+                if (target := other(self.settings, run)) is not None:
+                    yield target
 
     @property
     def reason(self) -> str:
@@ -171,19 +171,19 @@ class VoiceFollower:
     def wanted(self) -> FollowTarget:
         """Over what `look` found: the promoted epoch, else VOICE; without VOICE the best of the
         current run where it was judged, else its newest epoch, else the demo voice."""
-        if self.promotion and (found := self._promoted(self.promotion)):
-            return replace(found, reason=f"Epoch {self.promotion.epoch} was promoted.")
+        if self.promotion and (target := self._promoted(self.promotion)):
+            return replace(target, reason=f"Epoch {self.promotion.epoch} was promoted.")
         name = self.settings.voice
         if name not in (None, "latest", "best"):
             return FollowTarget(targets.voice_at(self.settings, name), reason="VOICE names it.")
         run = self.runs.get(CURRENT)
-        found, reason = None, ""
+        target, reason = None, ""
         if run is not None and name != "latest":
-            found, reason = self._best(run, by_loss=name == "best")
-        if run is not None and found is None:
-            found, reason = self._newest(run, reason)
-        found = found or FollowTarget(targets.voice_at(self.settings, "demo"))
-        return replace(found, reason=f"VOICE={name}: {reason}" if name else reason)
+            target, reason = self._best(run, by_loss=name == "best")
+        if run is not None and target is None:
+            target, reason = self._newest(run, reason)
+        target = target or FollowTarget(targets.voice_at(self.settings, "demo"))
+        return replace(target, reason=f"VOICE={name}: {reason}" if name else reason)
 
     def _best(self, run: RunSummary, *, by_loss: bool) -> tuple[FollowTarget | None, str]:
         """What the verdict names, and why, or why not. by_loss: without an evaluation, the epoch
@@ -194,17 +194,17 @@ class VoiceFollower:
             return None, "The evaluation has no verdict yet."
         best = run.evaluation.best
         name = best.name if best else "what the verdict names"
-        found = targets.best_target(self.settings, run)
-        if found is None:
+        target = targets.best_target(self.settings, run)
+        if target is None:
             missing = f"The best by the evaluation, {name}, is not on disk."
             epoch = run.epochs.get(verdict.epoch)
             if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
-                told = f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks."
-                return targets.epoch_target(self.settings, run.id, epoch), told
+                reason = f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks."
+                return targets.epoch_target(self.settings, run.id, epoch), reason
             return None, missing
-        if not self._opens(found):
+        if not self._opens(target):
             return None, f"The best by the evaluation, {name}, cannot be opened."
-        return found, f"By the run's evaluation. {verdict.reason}"
+        return target, f"By the run's evaluation. {verdict.reason}"
 
     def _lowest_loss(self, run: RunSummary) -> tuple[FollowTarget | None, str]:
         losses = [

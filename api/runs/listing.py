@@ -98,7 +98,7 @@ class RunSummary:
 
 def scan(output_dir: Path) -> dict[str, RunSummary]:
     """Every run under `output_dir`, the current one first; only what has an epoch or a curve."""
-    found: dict[str, RunSummary] = {}
+    runs: dict[str, RunSummary] = {}
     folders = [(CURRENT, RunFolder(output_dir))]
     with contextlib.suppress(OSError):
         archived = sorted((output_dir / "archive").iterdir(), reverse=True)
@@ -106,8 +106,8 @@ def scan(output_dir: Path) -> dict[str, RunSummary]:
     for name, folder in folders:
         run = _run(name, folder)
         if run.epochs or folder.metrics.is_file() or name == CURRENT:
-            found[name] = run
-    return found
+            runs[name] = run
+    return runs
 
 
 @lru_cache(_MOST_EVALUATIONS)
@@ -128,7 +128,7 @@ def _run(name: str, folder: RunFolder) -> RunSummary:
     numbers = set(folder.epochs())
     with contextlib.suppress(OSError):  # of a pruned epoch its sample is left
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
-        numbers.update(int(found[1]) for found in named if found)
+        numbers.update(int(match[1]) for match in named if match)
     learned = learned_decoder.recorded(folder.best_decoder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
     training = name == CURRENT and is_training(folder)
@@ -174,9 +174,9 @@ def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
 
 def is_training(folder: RunFolder) -> bool:
     """Whether a trainer is at work: it holds the lock; where there are no locks, it writes."""
-    found = folder.is_locked()
-    if found is not None:
-        return found
+    locked = folder.is_locked()
+    if locked is not None:
+        return locked
     with contextlib.suppress(OSError):
         return time.time() - folder.metrics.stat().st_mtime < _WRITING_SECONDS
     return False
@@ -219,24 +219,24 @@ def listed(
 def _sample(run: RunSummary, epoch: EpochSummary) -> Sample | None:
     if epoch.sample is None:
         return None
-    where, found = f"/v1/runs/{run.id}/epochs/{epoch.number}", epoch.sample
+    where, sample = f"/v1/runs/{run.id}/epochs/{epoch.number}", epoch.sample
     kept = Sample.model_fields.keys() - {"output", "reference", "words"}
     try:
         return Sample(
             output=f"{where}/output.wav" if epoch.output else None,
             reference=f"{where}/reference.wav" if epoch.reference else None,
-            words=_words(found.get("words")),
-            **{name: found.get(name) for name in kept},
+            words=_words(sample.get("words")),
+            **{name: sample.get(name) for name in kept},
         )
     except ValidationError:  # written by another program, or by hand
         return None
 
 
-def _words(found: Any) -> list[WordTimestamp] | None:
+def _words(value: Any) -> list[WordTimestamp] | None:
     """When the words of a sample are spoken; None where its sidecar does not know, or is of an
     earlier version."""
     with contextlib.suppress(ValidationError, TypeError):
-        return [WordTimestamp.model_validate(one, strict=True) for one in found]
+        return [WordTimestamp.model_validate(one, strict=True) for one in value]
     return None
 
 
@@ -253,17 +253,17 @@ def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
             data = file.read(_MOST_BYTES)
     except OSError:
         return [], 0
-    found: list[dict[str, Any]] = []
+    rows: list[dict[str, Any]] = []
     end = start
     for line in data.splitlines(keepends=True):
-        if not line.endswith(b"\n") or len(found) >= _MOST_RECORDS:
+        if not line.endswith(b"\n") or len(rows) >= _MOST_RECORDS:
             break
         end += len(line)
         with contextlib.suppress(ValueError):
             row = json.loads(line)
             if isinstance(row, dict):
-                found.append(row)
-    return found, end
+                rows.append(row)
+    return rows, end
 
 
 def _created(folder: RunFolder) -> float:

@@ -42,10 +42,10 @@ class Promotion:
 
 def read(folder: Path) -> Promotion | None:
     """None where none was, or the file is damaged."""
-    found = read_json(_file(folder))
+    content = read_json(_file(folder))
     with contextlib.suppress(ValueError, KeyError, TypeError):
-        if _SHA256.match(sha256 := str(found["sha256"])):
-            return Promotion(str(found["run"]), int(found["epoch"]), sha256)
+        if _SHA256.match(sha256 := str(content["sha256"])):
+            return Promotion(str(content["run"]), int(content["epoch"]), sha256)
     return None
 
 

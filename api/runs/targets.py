@@ -101,8 +101,8 @@ def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
     """The candidate of that id, judged or not. Raises APIError where it cannot be spoken with."""
     if candidate == evaluations.BASE:
-        if found := base_target(settings, run):
-            return found
+        if target := base_target(settings, run):
+            return target
         text = "The base needs an epoch's checkpoint and its recording of the person, "
         raise APIError(409, "no_checkpoint", f"{text}but this run has no epoch with both.")
     for epoch in run.epochs.values():

@@ -197,41 +197,43 @@ def measure(mono: Array, rate: int) -> dict[str, Any]:
         )
     loud, quiet = np.percentile(levels, 95), np.percentile(levels, 5)
     seconds = float((levels > loud - _SPEECH_DB).sum() * _FRAME_SECONDS)
-    found = (seconds, float(loud - quiet), float(loud), _clipped(mono))
-    remarks = _remarks(*found)
-    poor = found[1] < POOR_SNR_DB or found[3] > POOR_CLIPPED
+    quality = (seconds, float(loud - quiet), float(loud), _clipped(mono))
+    remarks = _remarks(*quality)
+    poor = quality[1] < POOR_SNR_DB or quality[3] > POOR_CLIPPED
     return {
         "word": "poor" if poor else "usable" if remarks else "good",
         "remarks": remarks,
-        "speech_seconds": round(found[0], 2),
-        "snr_db": round(found[1], 1),
-        "level_db": round(found[2], 1),
-        "clipped_share": round(found[3], 5),
+        "speech_seconds": round(quality[0], 2),
+        "snr_db": round(quality[1], 1),
+        "level_db": round(quality[2], 1),
+        "clipped_share": round(quality[3], 5),
     }
 
 
 def _remarks(seconds: float, snr_db: float, level_db: float, clipped: float) -> list[str]:
-    found = []
+    remarks = []
     if seconds < GOOD_SECONDS:
-        found.append(f"It has {seconds:.1f} s of speech; 6 to 30 s make a better voice.")
+        remarks.append(f"It has {seconds:.1f} s of speech; 6 to 30 s make a better voice.")
     if snr_db < GOOD_SNR_DB:
-        found.append(
+        remarks.append(
             f"The voice is {snr_db:.0f} dB over the noise; the speech will have this noise too. "
             "Record in a quiet room, close to the microphone."
         )
     if clipped > MOST_CLIPPED:
-        found.append(f"{clipped:.1%} of it is clipped. Record it again at a lower level.")
+        remarks.append(f"{clipped:.1%} of it is clipped. Record it again at a lower level.")
     if level_db < GOOD_LEVEL_DB:
-        found.append(f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone.")
-    return found
+        remarks.append(
+            f"It is quiet ({level_db:.0f} dB). Record it again, closer to the microphone."
+        )
+    return remarks
 
 
 def _levels_db(mono: Array, rate: int) -> Array:
     """Of each frame."""
     length = int(_FRAME_SECONDS * rate)
     frames = mono[: len(mono) // length * length].reshape(-1, length).astype(np.float64)
-    found: Array = 10 * np.log10((frames**2).mean(axis=1) + 1e-10)
-    return found
+    levels: Array = 10 * np.log10((frames**2).mean(axis=1) + 1e-10)
+    return levels
 
 
 def _tone_share(mono: Array) -> float:

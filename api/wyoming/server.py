@@ -63,8 +63,8 @@ class WyomingServer:
         task = asyncio.current_task()
         assert task is not None
         # A peer that has gone without a word, its machine switched off, is noticed some day.
-        found = writer.get_extra_info("socket")
-        found.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        sock = writer.get_extra_info("socket")
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         session = WyomingSession(reader, writer, self._parts, self._connections)
         self._sessions[session] = task
         try:
@@ -108,9 +108,9 @@ class Announcement:
 
 def announced_address(host: str) -> str:
     """The address under which others reach `host`. Raises OSError where there is none."""
-    found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
-    if not ipaddress.ip_address(str(found).partition("%")[0]).is_unspecified:
-        return str(found)
+    address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
+    if not ipaddress.ip_address(str(address).partition("%")[0]).is_unspecified:
+        return str(address)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as way:
         way.connect((_MULTICAST, 1))  # sends nothing
         return str(way.getsockname()[0])

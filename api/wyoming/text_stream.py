@@ -27,8 +27,8 @@ class TextStream:
     def add(self, text: str) -> None:
         """More text. Raises APIError when much more has come than was spoken."""
         if len(self._kept) + len(text) > MOST_WAITING:
-            told = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
-            raise APIError(413, "too_large", told, param="text")
+            message = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
+            raise APIError(413, "too_large", message, param="text")
         self._kept += text
         self._changed.set()
 
@@ -65,20 +65,20 @@ class TextStream:
 
 def last_end(text: str) -> int:
     """Where the last whole sentence of `text` ends; 0 where none does."""
-    for found in reversed(list(_END.finditer(text))):
-        head = text[: found.end()]
-        if found[0].startswith(".") and _may_go_on(text[: found.start()]):
+    for ends in reversed(list(_END.finditer(text))):
+        head = text[: ends.end()]
+        if ends[0].startswith(".") and _may_go_on(text[: ends.start()]):
             continue
         if not _is_inside_a_tag(head):
-            return found.end()
+            return ends.end()
     return 0
 
 
 def _may_go_on(head: str) -> bool:
     """Whether a full stop behind it may be none: "Dr.", "z. B.", "3." as in German dates. Where it
     was one, the sentence is spoken with the next."""
-    found = _LAST_WORD.search(head)
-    word = found[0] if found else ""
+    last = _LAST_WORD.search(head)
+    word = last[0] if last else ""
     return len(word) == 1 or word.isdigit() or (len(word) == 2 and word[0].isupper())
 
 

@@ -1,10 +1,14 @@
 """The export is loaded and spoken by Coqui's own `Xtts`, strictly."""
 
 import json
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
+import numpy as np
+import onnxruntime
 import pytest
 import torch
 
@@ -12,9 +16,14 @@ from tests.models import tiny_base, write_vocabulary
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import export
+from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
-from xtts.voices import bundle
+from xtts.model.vocoder import WAVEFORM_DECODER
+from xtts.onnx import folder as onnx_folder
+from xtts.onnx.export import exporter
+from xtts.voices import bundle, learned_decoder
+from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
@@ -85,10 +94,15 @@ def check_spoken(xtts: Any, width: int) -> None:
     assert bool(torch.isfinite(waveform).all())
 
 
-def check_weights(xtts: Any, checkpoint: Path, base: Path) -> None:
-    """Every tensor in Coqui's model is the checkpoint's or the base's own."""
+def check_weights(
+    xtts: Any,
+    checkpoint: Path,
+    base: Path,
+    decoder: Mapping[str, torch.Tensor] = MappingProxyType({}),
+) -> None:
+    """Every tensor in Coqui's model is the checkpoint's, the learned decoder's or the base's."""
     found = xtts.state_dict()
-    learned = torch.load(checkpoint, weights_only=True)["model"]
+    learned = {**torch.load(checkpoint, weights_only=True)["model"], **decoder}
     before = read_tensors(base / "model.pth")
     for name, tensor in before.items():
         expected = learned.get(name, tensor)
@@ -97,6 +111,45 @@ def check_weights(xtts: Any, checkpoint: Path, base: Path) -> None:
         )
         assert torch.equal(found[name], expected[:rows] if rows else expected), name
     assert any(name.startswith("hifigan_decoder.speaker_encoder.torch_spec.") for name in before)
+
+
+def learned_decoder_of(checkpoint: Path, base: Path) -> dict[str, torch.Tensor]:
+    """A decoder that the run has learned for its epoch: the base's, each value a little other."""
+    run = RunFolder(checkpoint.parent.parent)
+    tensors = {
+        name: tensor * 1.1
+        for name, tensor in read_tensors(base / "model.pth").items()
+        if name.startswith(WAVEFORM_DECODER)
+    }
+    file = learned_decoder.write_tensors(run.decoder_path(1), tensors)
+    sha256 = run.verified(1).sha256
+    record = LearnedDecoder(1, 1.0, sha256, 2.0, 1.9, 8, 24, file=file)
+    learned_decoder.write(run.decoder_path(1), record)
+    return tensors
+
+
+@torch.no_grad()
+def check_decoder(xtts: Any, base: Path, voice: Path, to: Path) -> None:
+    """Coqui's vocoder, ours and the ONNX graph make the same sound of the same latents."""
+    exact = ComputeConfig(precision="fp32")
+    model = load_voice(VoiceSpec(str(voice)), exact).model
+    width, vocoder = model.config.gpt.width, model.vocoder
+    draw = torch.Generator().manual_seed(0)
+    latents = torch.randn(1, 20, width, generator=draw)
+    speaker = torch.nn.functional.normalize(torch.randn(1, 512, 1, generator=draw), dim=1)
+    theirs = xtts.hifigan_decoder(latents, g=speaker).squeeze()
+    ours = vocoder(latents, speaker).squeeze()
+    of_base = load_voice(VoiceSpec(str(base)), exact).model.vocoder
+    loudest = float(theirs.abs().max())  # of random weights: far under 1
+    assert (ours - theirs).abs().max() < 1e-4 * loudest
+    assert (ours - of_base(latents, speaker).squeeze()).abs().max() > 0.1 * loudest
+    steps = vocoder.steps(latents)
+    exporter.export(exporter.source_of_folder(voice), to, ["int8"])
+    session = onnxruntime.InferenceSession(
+        str(to / onnx_folder.VOCODER), providers=["CPUExecutionProvider"]
+    )
+    (said,) = session.run(None, {"steps": steps.numpy(), "speaker": speaker.numpy()})
+    assert np.abs(said - vocoder.sound(steps, speaker).numpy()).max() < 1e-3 * loudest
 
 
 def files_of(checkpoint: Path, base: Path) -> VoiceFiles:
@@ -109,10 +162,12 @@ def check_export(tmp_path: Path, sizes: dict[str, Any]) -> None:
     base = coquis_base(tmp_path / "base", sizes)
     config = ModelConfig.read(base)
     checkpoint = perturbed(base, tmp_path / "output", config.gpt.text_ids)
+    decoder = learned_decoder_of(checkpoint, base)
     told = export(files_of(checkpoint, base), voice := tmp_path / "voice")
     assert "Coqui's Xtts.load_checkpoint speaks with it" in told
     xtts = loaded_by_coqui(voice)
-    check_weights(xtts, checkpoint, base)
+    check_weights(xtts, checkpoint, base, decoder)
+    check_decoder(xtts, base, voice, tmp_path / "onnx")
     check_spoken(xtts, config.gpt.width)
     assert bundle.read(voice).speaks_in_coqui
 

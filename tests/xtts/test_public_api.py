@@ -83,7 +83,7 @@ def test_seed_and_speed_are_heard_and_chunks_join(demo):
 
 def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path):
     base = tiny_base(tmp_path / "base")
-    with pytest.raises(SotaqueError, match="pass reference="):
+    with pytest.raises(SotaqueError, match="Pass reference="):
         xtts.load_voice(base)
     reference = tmp_path / "who.wav"
     soundfile.write(reference, a_sound(2.0, 22_050), 22_050)

@@ -122,8 +122,8 @@ class PinnedStaging:
             device = tensor.device
             return buffer.copy_(tensor.detach(), non_blocking=True)
 
-        found = _mapped(state, copy)
-        return found, (lambda: None) if device is None else end_of_copies(device)
+        copies = _mapped(state, copy)
+        return copies, (lambda: None) if device is None else end_of_copies(device)
 
     def _buffer(self, path: tuple[Any, ...], tensor: torch.Tensor) -> torch.Tensor | None:
         kept = self._buffers.get(path)

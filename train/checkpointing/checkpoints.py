@@ -86,10 +86,10 @@ class Checkpoints:
     ) -> Resumed | None:
         """Where the run goes on, or None for a start from the base; see
         `train.checkpointing.resume.resume`."""
-        found = resume(
+        resumed = resume(
             self.run, setting, fingerprint, learning_rate=learning_rate, runs_dir=runs_dir
         )
-        self.started_from = found.provenance.get("started_from") if found else None
+        self.started_from = resumed.provenance.get("started_from") if resumed else None
         before = self.run.read_best()
         self.publish_best()
         if self.run.read_best() != before:
@@ -98,7 +98,7 @@ class Checkpoints:
                 self.run.best_file,
             )
         drop_corrupt(self.run)
-        return found
+        return resumed
 
     def save_epoch(
         self,
@@ -204,11 +204,11 @@ class Checkpoints:
 
 def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
     """What best.json says where there is a verdict (docs/evaluation.md)."""
-    verdict, found = evaluation.verdict, evaluation.best
-    assert verdict is not None and found is not None
+    verdict, best = evaluation.verdict, evaluation.best
+    assert verdict is not None and best is not None
     own = evaluation.find("epoch", verdict.epoch)
     files = {"base": None, "blend": "best.pt", "epoch": f"checkpoint_epoch_{verdict.epoch}.pt"}
-    counts = {name: getattr(found, name) for name in ("unfinished", "cut", "babbling")}
+    counts = {name: getattr(best, name) for name in ("unfinished", "cut", "babbling")}
     return {
         "schema": 2,
         "kind": verdict.kind,
@@ -221,9 +221,9 @@ def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
         "advice": verdict.advice,
         "indistinguishable_from_base": verdict.indistinguishable_from_base,
         "figures": {
-            "sentences": len(found.sentences),
+            "sentences": len(best.sentences),
             **counts,
-            **{name: asdict(figure) for name, figure in found.judges.items()},
+            **{name: asdict(figure) for name, figure in best.judges.items()},
         },
     }
 

@@ -162,10 +162,10 @@ def summary(disk: Disk) -> str:
     return f"Disk: up to {size_words(disk.needed)} more in {disk.folder} ({listed}); {free} free."
 
 
-def by_disk(found: Sequence[Part]) -> list[Disk]:
+def by_disk(every: Sequence[Part]) -> list[Disk]:
     """The parts by the file systems that they go to."""
     grouped: dict[int, list[Part]] = {}
-    for part in found:
+    for part in every:
         grouped.setdefault(_there(part.folder).stat().st_dev, []).append(part)
     disks = []
     for ours in grouped.values():

@@ -48,14 +48,14 @@ class Fingerprint:
 
 def differences(saved: dict[str, Any], now: Fingerprint) -> dict[str, str]:
     """What differs between a saved fingerprint and this start's: name -> sentence part."""
-    found = {}
+    different = {}
     for name, value in now.as_dict().items():
         old = saved.get(name)
         if old != value and name == "shape":
-            found[name] = _shape_difference(old if isinstance(old, dict) else {}, value)
+            different[name] = _shape_difference(old if isinstance(old, dict) else {}, value)
         elif old != value:
-            found[name] = f"{_MEANING[name]}: was {_short(old)}, is {_short(value)}"
-    return found
+            different[name] = f"{_MEANING[name]}: was {_short(old)}, is {_short(value)}"
+    return different
 
 
 def _shape_difference(old: dict[str, Any], new: dict[str, Any]) -> str:

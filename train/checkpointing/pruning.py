@@ -65,8 +65,8 @@ def to_prune(
 
 def drop_corrupt(run: RunFolder) -> None:
     """Removes what was set aside as `<name>.corrupt`, but for the newest files."""
-    found = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
-    oldest_first = sorted(found, key=lambda path: path.stat().st_mtime_ns)
+    corrupt = [path for path in run.checkpoints.glob("*.corrupt") if path.is_file()]
+    oldest_first = sorted(corrupt, key=lambda path: path.stat().st_mtime_ns)
     remove(run, oldest_first[:-KEPT_CORRUPT_FILES])
 
 

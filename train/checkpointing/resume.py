@@ -60,10 +60,10 @@ def resume(
     current = _furthest(run)
     if setting == "auto" or (current and _began_at(current, Path(setting))):
         require_same(run, fingerprint)
-        found = current
+        resumed = current
     else:
-        found = _from_path(run, Path(setting), current, fingerprint)
-    return _noted(found, learning_rate) if found else None
+        resumed = _from_path(run, Path(setting), current, fingerprint)
+    return _noted(resumed, learning_rate) if resumed else None
 
 
 def kept_state(resumed: Resumed | None) -> dict[str, Any]:
@@ -184,9 +184,9 @@ def _from_path(run: RunFolder, path: Path, current: Resumed | None, now: Fingerp
             f"{current.epoch}, step {current.step}. Set OUTPUT_DIR to another folder, or leave "
             "RESUME=auto to resume that run."
         )
-    found = _fitting(_loaded(path), path, now)
+    resumed = _fitting(_loaded(path), path, now)
     origin = {"name": path.name, "sha256": sha256_of(path)}
-    return replace(found, provenance={**found.provenance, "started_from": origin})
+    return replace(resumed, provenance={**resumed.provenance, "started_from": origin})
 
 
 def _began_at(current: Resumed, path: Path) -> bool:
@@ -214,9 +214,9 @@ def _loaded(path: Path) -> Resumed:
     return _of_epoch(path, content, state, epoch, step)
 
 
-def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:
+def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
     """Other data is what one starts from a checkpoint for; another model is a mistake."""
-    different = differences(found.provenance.get("fingerprint") or {}, now)
+    different = differences(resumed.provenance.get("fingerprint") or {}, now)
     if different.keys() - {"data_sha256"}:
         raise SotaqueError(
             f"RESUME={path} belongs to another model. Differences: "
@@ -224,9 +224,11 @@ def _fitting(found: Resumed, path: Path, now: Fingerprint) -> Resumed:
             "RESUME=auto to start without it."
         )
     if not different:
-        return found
+        return resumed
     note = f"{path} was trained on other data. The run starts from its weights at epoch 1."
-    return replace(found, epoch=0, step=0, batch=0, trainer_state=None, notes=(*found.notes, note))
+    return replace(
+        resumed, epoch=0, step=0, batch=0, trainer_state=None, notes=(*resumed.notes, note)
+    )
 
 
 def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
@@ -236,11 +238,11 @@ def _trainer_state(run: RunFolder, epoch: int) -> dict[str, Any]:
     return state
 
 
-def _noted(found: Resumed, learning_rate: float | None) -> Resumed:
-    notes = list(found.notes)
-    if found.trainer_state is None and found.epoch:
-        notes.append(f"{found.source.name} has no optimizer state: the optimizer starts over.")
-    old = found.provenance.get("learning_rate")
+def _noted(resumed: Resumed, learning_rate: float | None) -> Resumed:
+    notes = list(resumed.notes)
+    if resumed.trainer_state is None and resumed.epoch:
+        notes.append(f"{resumed.source.name} has no optimizer state: the optimizer starts over.")
+    old = resumed.provenance.get("learning_rate")
     if None not in (old, learning_rate) and old != learning_rate:
         notes.append(f"LEARNING_RATE changes from {old:g} to {learning_rate:g}.")
-    return replace(found, notes=tuple(notes))
+    return replace(resumed, notes=tuple(notes))

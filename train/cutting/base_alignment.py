@@ -124,19 +124,19 @@ class ScoringBase:
     @torch.inference_mode()
     def codes(self, recording: SourceRecording) -> np.ndarray:
         """The codes of a whole recording, `[n]` int16; 46 ms each."""
-        found, held, before = list[np.ndarray](), np.zeros(0, np.float32), 0
+        parts, held, before = list[np.ndarray](), np.zeros(0, np.float32), 0
         size = (_BLOCK_CODES + _CONTEXT_CODES) * SAMPLES_PER_CODE
         for block in resampled_blocks(recording, CODE_RATE):
             held = np.concatenate((held, block))
             while len(held) >= before * SAMPLES_PER_CODE + size:
                 part = torch.from_numpy(held[: before * SAMPLES_PER_CODE + size])
                 codes = codes_of(part, self.dvae, self.stats)
-                found.append(codes[before : before + _BLOCK_CODES])
+                parts.append(codes[before : before + _BLOCK_CODES])
                 held = held[(before + _BLOCK_CODES - _CONTEXT_CODES) * SAMPLES_PER_CODE :]
                 before = _CONTEXT_CODES
         if len(held) > before * SAMPLES_PER_CODE:
-            found.append(codes_of(torch.from_numpy(held), self.dvae, self.stats)[before:])
-        return np.concatenate(found) if found else np.zeros(0, np.int16)
+            parts.append(codes_of(torch.from_numpy(held), self.dvae, self.stats)[before:])
+        return np.concatenate(parts) if parts else np.zeros(0, np.int16)
 
     @torch.inference_mode()
     def voice(
@@ -151,12 +151,12 @@ class ScoringBase:
             (int(start * recording.rate), int(min(end, start + longest) * recording.rate))
             for start, end in sorted(set(chosen))
         ]
-        found = []
+        latents = []
         for _, samples in stretches(recording, spans):
             wave = resample(torch.from_numpy(samples), recording.rate, CODE_RATE)
             mel = conditioning_mel(wave[None], self.stats).to(self.gpt.mel_head.weight.device)
-            found.append(self.gpt.conditioning_latents(mel))
-        return torch.stack(found).mean(0) if found else None
+            latents.append(self.gpt.conditioning_latents(mel))
+        return torch.stack(latents).mean(0) if latents else None
 
 
 class BaseScorer:
@@ -192,19 +192,19 @@ class BaseScorer:
         """Of spans from a breath on, for each group of pieces: at each end that is plausible."""
         begin = max(int((self._breaths[first].start - _BEFORE_SECONDS) * CODES_A_SECOND), 0)
         ends = [self._ends(first, group) for group in groups]
-        asked = [place for place, found in enumerate(ends) if found]
-        if len(asked) > _MANY:
-            asked = self._likeliest(begin, groups, asked)
+        candidates = [place for place, last_codes in enumerate(ends) if last_codes]
+        if len(candidates) > _MANY:
+            candidates = self._likeliest(begin, groups, candidates)
         scores: list[list[SpanScore]] = [[] for _ in groups]
-        if not asked:
+        if not candidates:
             return scores
-        stops = [self._stops(begin, last) for place in asked for last in ends[place]]
+        stops = [self._stops(begin, last) for place in candidates for last in ends[place]]
         count = max(stop.stop for stop in stops)
-        own, stop, null = self._ask(begin, count, [groups[place] for place in asked])
-        rows = {groups[place]: row for row, place in enumerate(asked)}
+        own, stop, null = self._ask(begin, count, [groups[place] for place in candidates])
+        rows = {groups[place]: row for row, place in enumerate(candidates)}
         for group, row in rows.items():
             shorter = rows.get(group[:-1]) if len(group) > 1 else None
-            for last in ends[asked[row]]:
+            for last in ends[candidates[row]]:
                 reach = self._stops(begin, last)
                 # The text has said all of it where STOP is likeliest.
                 end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
@@ -215,20 +215,22 @@ class BaseScorer:
                     continue
                 evidence = own[row, :end] - null[:end]
                 nats = float(evidence.sum() + stop[row, end]) - self._oddness(end, group)
-                scores[asked[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
+                scores[candidates[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
         return scores
 
-    def _likeliest(self, begin: int, groups: Sequence[range], asked: Sequence[int]) -> list[int]:
+    def _likeliest(
+        self, begin: int, groups: Sequence[range], candidates: Sequence[int]
+    ) -> list[int]:
         """The groups that begin with the pieces which fit the first codes best, up to wherever
         each fits best: a short one is over before the last of them."""
-        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in asked])
+        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
         fits = np.cumsum(own - null, axis=1).max(axis=1)
         best: dict[int, float] = {}
-        for place, nats in zip(asked, fits):
+        for place, nats in zip(candidates, fits):
             piece = groups[place].start
             best[piece] = max(best.get(piece, float(nats)), float(nats))
         kept = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
-        return [place for place in asked if groups[place].start in kept]
+        return [place for place in candidates if groups[place].start in kept]
 
     def _ask(
         self, begin: int, count: int, groups: Sequence[range]
@@ -239,8 +241,8 @@ class BaseScorer:
         texts = [self._tokens(group) for group in groups]
         others = self._other_words(groups, max(map(len, texts)))
         own, stop = code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
-        heard, stopped = own.cpu().numpy(), stop.cpu().numpy()
-        return heard[:-1], stopped[:-1], heard[-1]
+        with_text, stopped = own.cpu().numpy(), stop.cpu().numpy()
+        return with_text[:-1], stopped[:-1], with_text[-1]
 
     def _other_words(self, groups: Sequence[range], length: int) -> list[int]:
         """Tokens of about `length`: words from far away in the text, in reverse order."""
@@ -255,7 +257,7 @@ class BaseScorer:
 
     def _ends(self, first: int, group: range) -> list[int]:
         expected = self._expected(group)
-        start, found = self._breaths[first].start, list[int]()
+        start, ends = self._breaths[first].start, list[int]()
         for last in range(first + 1, len(self._breaths) + 1):
             seconds = self._breaths[last - 1].end - start
             if seconds > min(_LONGEST_SHARE * expected + 0.5, LONGEST_SECONDS):
@@ -265,8 +267,8 @@ class BaseScorer:
                 if gap > _LONGEST_GAP_SECONDS:
                     break
             if seconds >= _SHORTEST_SHARE * expected:
-                found.append(last)
-        return found
+                ends.append(last)
+        return ends
 
     def _stops(self, begin: int, last: int) -> range:
         """Where STOP may be said after a breath, counted from the first code."""
@@ -374,17 +376,17 @@ def _alive(
 
 def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
     """The pieces that may come next, each with the best reading before it."""
-    found = dict[int, _Reading]()
+    starts = dict[int, _Reading]()
     if not alive:
-        return found
+        return starts
     least = max(one.nats for one in alive.values()) - _BEAM
     for piece, reading in alive.items():
         ahead = min(_AHEAD + reading.since, _MOST_AHEAD)
         for later in range(piece, min(piece + ahead, num_pieces)):
             nats = reading.nats - _PASS_PIECE * (later - piece)
-            if nats >= least and (later not in found or found[later].nats < nats):
-                found[later] = reading._replace(nats=nats)
-    return found
+            if nats >= least and (later not in starts or starts[later].nats < nats):
+                starts[later] = reading._replace(nats=nats)
+    return starts
 
 
 def _offer(
@@ -398,8 +400,8 @@ def _offer(
 
 
 def _traced(reading: _Reading) -> list[SpanMatch]:
-    found = list[SpanMatch]()
+    matches = list[SpanMatch]()
     while reading.matches is not None:
         reading, match = reading.matches
-        found.append(match)
-    return found[::-1]
+        matches.append(match)
+    return matches[::-1]

@@ -73,11 +73,11 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
     profiles = list(measured_all(job))
     pace = _pace(text, profiles)
     pieces = pieces_of(text, round(_LONG_SECONDS / pace))
-    done, said, first = list[CutRecording](), set[int](), 0
+    done, placed, first = list[CutRecording](), set[int](), 0
     breaths_of_each = [breaths_of(one) for one in profiles]
     with Progress("Aligning", sum(map(len, breaths_of_each)), "breaths") as progress:
         for recording, profile, breaths in zip(job.recordings, profiles, breaths_of_each):
-            found = list[SpanMatch]()
+            matched = list[SpanMatch]()
             if breaths and first < len(pieces):
                 latents = base.voice(recording, speech_spans(profile.speech))
                 codes = base.codes(recording)
@@ -88,15 +88,15 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
                     begun = progress.done
                     score = _journaled(scorer, job.journal, recording.name, progress)
                     matches = best_matches(breaths, len(rest), score, scorer.may_join)
-                    found = sure_matches(matches, pieces[first:])
+                    matched = sure_matches(matches, pieces[first:])
                     progress.add(begun + len(breaths) - progress.done)
-            units = list(_units(found, pieces[first:], breaths, recording.seconds))
+            units = list(_units(matched, pieces[first:], breaths, recording.seconds))
             done.append(cut_one(recording, profile, units))
-            for one in found:
-                said |= set(range(first + one.first_piece, first + one.last_piece))
-            first += found[-1].last_piece if found else 0
-    _refuse_other_text(said, pieces, job.recordings, clipping(profiles))
-    return CutResult(done, _unheard(said, pieces, text))
+            for one in matched:
+                placed |= set(range(first + one.first_piece, first + one.last_piece))
+            first += matched[-1].last_piece if matched else 0
+    _refuse_other_text(placed, pieces, job.recordings, clipping(profiles))
+    return CutResult(done, _unheard(placed, pieces, text))
 
 
 def _journaled(
@@ -108,8 +108,8 @@ def _journaled(
     def score(first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
         if began_with + first > progress.done:
             progress.add(began_with + first - progress.done)
-        asked = ",".join(f"{group.start}-{group.stop}" for group in groups)
-        key = f"{name}|{first}|{asked}"
+        spans = ",".join(f"{group.start}-{group.stop}" for group in groups)
+        key = f"{name}|{first}|{spans}"
         known = journal.get(key)
         if known is None:
             known = scorer.score(first, groups)
@@ -122,7 +122,7 @@ def _journaled(
 def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> list[SpanMatch]:
     """Those that are likely enough, and neither begin nor end inside a sentence whose other part is
     not said beside them. Pure."""
-    found = [
+    sure = [
         one
         for one in matches
         if one.nats_a_code >= LEAST_EVIDENCE and one.score.weakest >= LEAST_WEAKEST
@@ -130,12 +130,12 @@ def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> li
     while True:
         kept = [
             one
-            for place, one in enumerate(found)
-            if _is_whole(one, found[place - 1 : place], found[place + 1 : place + 2], pieces)
+            for place, one in enumerate(sure)
+            if _is_whole(one, sure[place - 1 : place], sure[place + 1 : place + 2], pieces)
         ]
-        if len(kept) == len(found):
+        if len(kept) == len(sure):
             return kept
-        found = kept
+        sure = kept
 
 
 def _is_whole(
@@ -153,7 +153,7 @@ def _is_whole(
 def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
     """What is looked for at once: its sentences; those that are longer are divided at the ends of
     clauses. Pure."""
-    found, held = list[TextUnit](), list[TextUnit]()
+    pieces, held = list[TextUnit](), list[TextUnit]()
     for number, unit in enumerate(text.units):
         held.append(unit)
         sentence = text.sentences[unit.sentence]
@@ -161,19 +161,19 @@ def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
         last = number + 1 == len(text.units) or text.units[number + 1].sentence != unit.sentence
         if last or divides:
             written = " ".join(one.text for one in held)
-            found.append(replace(unit, text=written, first_word=held[0].first_word))
+            pieces.append(replace(unit, text=written, first_word=held[0].first_word))
             held = []
-    return found
+    return pieces
 
 
 def breaths_of(profile: SoundProfile) -> list[Breath]:
     """What stands between two pauses and is speech, at least in part."""
-    found = list[Breath]()
+    breaths = list[Breath]()
     for start, end in sounding_spans(profile):
         frames = profile.speech[int(start / VAD_SECONDS) : int(np.ceil(end / VAD_SECONDS))]
         if len(frames) and float((frames > 0.5).mean()) >= _LEAST_SPEECH:
-            found.append(Breath(start, end))
-    return found
+            breaths.append(Breath(start, end))
+    return breaths
 
 
 def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:
@@ -202,26 +202,26 @@ def _units(
         )  # fmt: skip
 
 
-def _unheard(said: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
+def _unheard(placed: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
     """Sentences of which less than half was found."""
-    found = [0] * len(text.sentences)
-    for number in said:
-        found[pieces[number].sentence] += len(pieces[number].text)
+    said_characters = [0] * len(text.sentences)
+    for number in placed:
+        said_characters[pieces[number].sentence] += len(pieces[number].text)
     return [
         number
         for number, sentence in enumerate(text.sentences)
-        if 2 * found[number] < len(sentence)
+        if 2 * said_characters[number] < len(sentence)
     ]
 
 
 def _refuse_other_text(
-    said: set[int], pieces: Sequence[TextUnit], recordings: Sequence[SourceRecording], cause: str
+    placed: set[int], pieces: Sequence[TextUnit], recordings: Sequence[SourceRecording], cause: str
 ) -> None:
-    found = sum(len(pieces[number].text) for number in said)
+    matched = sum(len(pieces[number].text) for number in placed)
     whole = sum(len(piece.text) for piece in pieces)
-    if found < _LEAST_SHARE * whole:
+    if matched < _LEAST_SHARE * whole:
         cause = cause or " Is it another recording's, in another order, or in another language?"
         raise CuttingError(
-            f"The text does not fit {recordings[0].path}: {found:,} of its {whole:,} characters "
+            f"The text does not fit {recordings[0].path}: {matched:,} of its {whole:,} characters "
             f"were found in their order.{cause} Nothing was written."
         )

@@ -158,10 +158,10 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
 
 def _told(result: CutResult) -> str:
     """A line for each recording; of many, for the first ones and for all together."""
-    found = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
-    rows = found[:_MOST_RECORDINGS]
-    if len(found) > len(rows):
-        rows.append((f"All {len(found):,} together", summed([row for _, row in found])))
+    totals = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
+    rows = totals[:_MOST_RECORDINGS]
+    if len(totals) > len(rows):
+        rows.append((f"All {len(totals):,} together", summed([row for _, row in totals])))
     lines = []
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
@@ -211,19 +211,19 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
 
 def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
     """Seconds by reason of all recordings together, most first."""
-    found = Counter[str]()
+    total = Counter[str]()
     for one in totals:
-        found.update(one)
-    return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        total.update(one)
+    return dict(sorted(total.items(), key=lambda item: (-item[1], item[0])))
 
 
 def _names(recordings: Sequence[Path]) -> list[str]:
     """A name for each, without what file names or rows may not hold; twins are numbered."""
-    found = list[str]()
+    names = list[str]()
     for path in recordings:
         plain = re.sub(r"[^\w-]+", "-", path.stem).strip("-")[:_LONGEST_NAME] or "recording"
         name, number = plain, 2
-        while name in found:
+        while name in names:
             name, number = f"{plain}-{number}", number + 1
-        found.append(name)
-    return found
+        names.append(name)
+    return names

@@ -128,10 +128,10 @@ def measured_all(job: CutJob) -> Iterator[SoundProfile]:
         here = None if job.steps.ahead else progress
         begun = (job.steps.begin(measured, one, job.speech_by, here) for one in job.recordings)
         for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
-            found = profile()
+            measures = profile()
             if here is None:
                 progress.add(recording.seconds)
-            yield found
+            yield measures
 
 
 def cut_one(
@@ -205,13 +205,13 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
     Raises CuttingError.
     """
     try:
-        found = opened(str(folder), language, torch.get_num_threads())
+        recogniser = opened(str(folder), language, torch.get_num_threads())
         digest = hashlib.sha256()
         for path in sorted(one for one in folder.iterdir() if one.is_file()):
             digest.update(path.name.encode() + bytes.fromhex(sha256_of(path)))
     except (RecogniserError, OSError) as error:
         raise CuttingError(f"--recogniser: {error}") from error
-    return found, digest.hexdigest()
+    return recogniser, digest.hexdigest()
 
 
 def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
@@ -228,12 +228,12 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
                 if known is None:
                     wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE)
                     # As words are kept: text, start, end, certainty.
-                    heard = recogniser.hear([wave.numpy()])[0]
-                    known = [(heard, clip.first / 100, clip.last / 100, None)]
+                    transcribed_text = recogniser.hear([wave.numpy()])[0]
+                    known = [(transcribed_text, clip.first / 100, clip.last / 100, None)]
                     journal.put(key, known)
-                heard = known[0][0]
-                if (text := transcript(heard, (clip.last - clip.first) / 100)) is None:
-                    left.append(replace(clip, text=heard, reason=UNSURE))
+                transcribed_text = known[0][0]
+                if (text := transcript(transcribed_text, (clip.last - clip.first) / 100)) is None:
+                    left.append(replace(clip, text=transcribed_text, reason=UNSURE))
                 else:
                     kept.append(replace(clip, text=text))
                 progress.add()
@@ -241,9 +241,9 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
     return CutResult(done, result.unheard)
 
 
-def transcript(heard: str, seconds: float) -> str | None:
+def transcript(recognised: str, seconds: float) -> str | None:
     """What was heard as a transcript; None where it cannot be what is said. Pure."""
-    text = " ".join(_NOTE.sub(" ", heard).split())
+    text = " ".join(_NOTE.sub(" ", recognised).split())
     if not any(letter.isalnum() for letter in text):
         return None
     encoded = text.encode()

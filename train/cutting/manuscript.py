@@ -64,14 +64,14 @@ def read_cues(path: Path) -> list[Cue]:
 
 def _text(path: Path) -> str:
     try:
-        found = read_text(path)
+        text = read_text(path)
     except DatasetError as error:
         raise CuttingError(str(error)) from error
     except FileNotFoundError:
         raise CuttingError(f"{path} does not exist.") from None
     except OSError as error:
         raise CuttingError(f"{path} cannot be read ({error.strerror}).") from error
-    return found.replace("\r\n", "\n").replace("\r", "\n")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _plain(text: str, _path: Path) -> list[Cue]:
@@ -87,11 +87,11 @@ def _subtitles(text: str, path: Path) -> list[Cue]:
         place = next((row for row, line in enumerate(lines) if _TIMES.match(line)), None)
         if place is None:
             continue
-        found = _TIMES.match(lines[place])
-        assert found is not None
-        start, end = _seconds(found.groups()[:4]), _seconds(found.groups()[4:])
-        said = html.unescape(_TAG.sub("", " ".join(lines[place + 1 :])))
-        cues.append(_cue(" ".join(said.split()), start, end, path))
+        times = _TIMES.match(lines[place])
+        assert times is not None
+        start, end = _seconds(times.groups()[:4]), _seconds(times.groups()[4:])
+        plain = html.unescape(_TAG.sub("", " ".join(lines[place + 1 :])))
+        cues.append(_cue(" ".join(plain.split()), start, end, path))
     if not cues:
         raise CuttingError(
             f"{path} holds no line such as `00:00:01,000 --> 00:00:04,000`: is it a subtitle file?"
@@ -120,9 +120,9 @@ def _labels(text: str, path: Path) -> list[Cue]:
             ) from None
         htk = "." not in fields[0] and "." not in fields[1]
         scale = _HTK_PER_SECOND if htk else 1.0
-        said = fields[2] if len(fields) > 2 else ""
-        if said.strip().lower() not in _SILENT_LABELS:
-            cues.append(_cue(" ".join(said.split()), start / scale, end / scale, path))
+        label = fields[2] if len(fields) > 2 else ""
+        if label.strip().lower() not in _SILENT_LABELS:
+            cues.append(_cue(" ".join(label.split()), start / scale, end / scale, path))
     return cues
 
 
@@ -139,9 +139,9 @@ def _text_grid(text: str, path: Path) -> list[Cue]:
     )
     pattern = r'xmin\s*=\s*([\d.]+)\s*\n\s*xmax\s*=\s*([\d.]+)\s*\n\s*text\s*=\s*"((?:[^"]|"")*)"'
     return [
-        _cue(" ".join(said.replace('""', '"').split()), float(start), float(end), path)
-        for start, end, said in re.findall(pattern, tier)
-        if said.strip().lower() not in _SILENT_LABELS
+        _cue(" ".join(label.replace('""', '"').split()), float(start), float(end), path)
+        for start, end, label in re.findall(pattern, tier)
+        if label.strip().lower() not in _SILENT_LABELS
     ]
 
 
@@ -200,15 +200,15 @@ def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
     for cue in cues:
         parts = [cue.text] if cue.start is not None else _SENTENCE_END.split(cue.text)
         for part, sentence in enumerate(parts, start=1):
-            found, begins = _units(sentence.strip(), language), len(words)
-            for place, (text, said) in enumerate(found, start=1):
+            read, begins = _units(sentence.strip(), language), len(words)
+            for place, (text, spoken) in enumerate(read, start=1):
                 ends = int(text.rstrip("\"'”’")[-1:] in _CLAUSE_END)
-                if place == len(found):
+                if place == len(read):
                     ends = 2 + (part == len(parts))
-                first, last = len(words), len(words) + len(said) - 1
+                first, last = len(words), len(words) + len(spoken) - 1
                 units.append(TextUnit(text, first, last, len(sentences), ends))
-                words += said
-            if found:
+                words += spoken
+            if read:
                 sentences.append(sentence.strip())
                 kept.append(cue)
                 ranges.append(range(begins, len(words)))
@@ -230,21 +230,21 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
         for place, token in enumerate(tokens)
         for word in _ANY_WORD.findall(token.lower().replace("’", "'"))
     ]
-    said = said_words(sentence, language)
+    spoken = said_words(sentence, language)
     written = [word for word, _ in plain]
     words_of: list[list[str]] = [[] for _ in tokens]
     joined = [False] * len(tokens)  # with the token before
-    matcher = difflib.SequenceMatcher(None, written, said, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, written, spoken, autojunk=False)
     for kind, start, end, first, last in matcher.get_opcodes():
         if kind == "equal":
-            for (_, place), word in zip(plain[start:end], said[first:last]):
+            for (_, place), word in zip(plain[start:end], spoken[first:last]):
                 words_of[place].append(word)
             continue
         places = [place for _, place in plain[start:end]]
         if not places and plain:  # said and not written: it belongs to what is before
             places = [plain[max(start - 1, 0)][1]]
         if places:
-            words_of[places[0]] += said[first:last]
+            words_of[places[0]] += spoken[first:last]
             for place in range(places[0] + 1, places[-1] + 1):
                 joined[place] = True
     return _grouped(tokens, words_of, joined)
@@ -254,11 +254,11 @@ def _grouped(
     tokens: Sequence[str], words_of: Sequence[list[str]], joined: Sequence[bool]
 ) -> list[tuple[str, list[str]]]:
     """Tokens without words of their own go with the one before, or with the first that has."""
-    found = list[tuple[str, list[str]]]()
+    groups = list[tuple[str, list[str]]]()
     for token, words, with_last in zip(tokens, words_of, joined):
-        if found and (with_last or not words or not found[-1][1]):
-            text, before = found[-1]
-            found[-1] = (f"{text} {token}", before + words)
+        if groups and (with_last or not words or not groups[-1][1]):
+            text, before = groups[-1]
+            groups[-1] = (f"{text} {token}", before + words)
         else:
-            found.append((token, list(words)))
-    return [(text, words) for text, words in found if words]
+            groups.append((token, list(words)))
+    return [(text, words) for text, words in groups if words]

@@ -85,8 +85,8 @@ def plan(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stret
     first = 0
     for place, unit in enumerate(units):
         if not unit.with_next or place == len(units) - 1:
-            found, lost = _plan_breath(units[first : place + 1], profile)
-            clips += found
+            planned, lost = _plan_breath(units[first : place + 1], profile)
+            clips += planned
             left += lost
             first = place + 1
     return clips, left
@@ -135,19 +135,19 @@ def _reason(
 
 def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | None]:
     """The pause before each unit, and the one after the last."""
-    found = list[Pause | None]()
+    pauses = list[Pause | None]()
     for place, unit in enumerate(units):
         before = units[place - 1].end if place else max(unit.before, unit.start - _EDGE_SECONDS)
         # Where the text begins a paragraph, the speaker paused or was recorded again.
         is_edge = unit.begins and (place == 0 or units[place - 1].ends == _PARAGRAPH_END)
         shortest = SHORTEST_EDGE_SECONDS if is_edge else SHORTEST_PAUSE_SECONDS
-        found.append(pause_between(profile, before, unit.start, unit.reach, shortest))
+        pauses.append(pause_between(profile, before, unit.start, unit.reach, shortest))
     last = units[-1]
     after = min(last.after, last.end + _EDGE_SECONDS)
     # A closure before a word that is not sure is no pause.
     shortest = SHORTEST_EDGE_SECONDS if last.ends >= _SENTENCE_END else SHORTEST_PAUSE_SECONDS
-    found.append(pause_between(profile, last.end, after, last.reach, shortest))
-    return found
+    pauses.append(pause_between(profile, last.end, after, last.reach, shortest))
+    return pauses
 
 
 def _cheapest(
@@ -166,15 +166,15 @@ def _cheapest(
                 if costs[first] + cost < costs[last]:
                     costs[last] = costs[first] + cost
                     came[last] = (first, kept)
-    found, last = list[tuple[int, int, bool]](), len(units)
+    division, last = list[tuple[int, int, bool]](), len(units)
     while last:
         first, kept = came[last]
-        if found and not kept and not found[-1][2]:
-            found[-1] = (first, found[-1][1], False)
+        if division and not kept and not division[-1][2]:
+            division[-1] = (first, division[-1][1], False)
         else:
-            found.append((first, last, kept))
+            division.append((first, last, kept))
         last = first
-    return found[::-1]
+    return division[::-1]
 
 
 def _clip_cost(
@@ -237,5 +237,5 @@ def _background(profile: SoundProfile) -> np.ndarray:
     # A majority of 0.3 s: a click is no music.
     window = np.ones(_SHORTEST_FRAMES) / _SHORTEST_FRAMES
     smooth = np.convolve(loud, window, mode="same")[: len(loud)]
-    found: np.ndarray = (smooth > 0.5).astype(np.int32)
-    return found
+    kinds: np.ndarray = (smooth > 0.5).astype(np.int32)
+    return kinds

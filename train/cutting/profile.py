@@ -84,8 +84,8 @@ class SileroDetector:
         self._context = frames[-1, -_VAD_CONTEXT:]
         inputs = {"input": np.concatenate((before, frames), axis=1)}
         inputs |= {"h": self._state[0], "c": self._state[1]}
-        found, *self._state = self._session.run(None, inputs)
-        return np.asarray(found, np.float32).reshape(-1)
+        probabilities, *self._state = self._session.run(None, inputs)
+        return np.asarray(probabilities, np.float32).reshape(-1)
 
 
 class LevelDetector:
@@ -107,13 +107,13 @@ class LevelDetector:
 def levels(block: np.ndarray, frame: int = LEVEL_FRAME) -> np.ndarray:
     """Root mean square of each frame in dB below full scale, from `SILENT_DB` up."""
     power = np.square(_framed(block, frame)).mean(axis=1)
-    found: np.ndarray = 10 * np.log10(np.maximum(power, 10 ** (SILENT_DB / 10)))
-    return found.astype(np.float32)
+    decibels: np.ndarray = 10 * np.log10(np.maximum(power, 10 ** (SILENT_DB / 10)))
+    return decibels.astype(np.float32)
 
 
 def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
     """(start, end) in seconds of what is spoken, with 0.1 s around; shorter gaps are joined."""
-    found, begun = list[tuple[float, float]](), -1
+    spans, begun = list[tuple[float, float]](), -1
     # Begun above 0.5, ended below 0.35.
     for place, probability in enumerate((*probabilities, 0.0)):
         if begun < 0 and probability >= _BEGINS:
@@ -121,11 +121,11 @@ def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
         elif begun >= 0 and probability < _ENDS:
             start = max(begun * VAD_SECONDS - _SPAN_MARGIN_SECONDS, 0.0)
             end = place * VAD_SECONDS + _SPAN_MARGIN_SECONDS
-            if found and start - found[-1][1] < _SHORTEST_GAP_SECONDS:
-                start = found.pop()[0]
-            found.append((start, end))
+            if spans and start - spans[-1][1] < _SHORTEST_GAP_SECONDS:
+                start = spans.pop()[0]
+            spans.append((start, end))
             begun = -1
-    return found
+    return spans
 
 
 def _framed(block: np.ndarray, frame: int) -> np.ndarray:
@@ -188,12 +188,12 @@ def pause_between(
         return None
     quiet = _quiet(profile, first, last)
     # A closure inside a word is no pause: the quiet must touch the gap between the words.
-    found = [(begin + first, end + first) for begin, end in runs_of(quiet)
+    quiet_runs = [(begin + first, end + first) for begin, end in runs_of(quiet)
              if (end + first) * LEVEL_SECONDS >= min(last_end, next_start) - 0.02
              and (begin + first) * LEVEL_SECONDS <= max(last_end, next_start) + 0.02]  # fmt: skip
-    if not found:
+    if not quiet_runs:
         return None
-    begin, end = max(found, key=lambda run: run[1] - run[0])
+    begin, end = max(quiet_runs, key=lambda run: run[1] - run[0])
     pause = Pause(begin * LEVEL_SECONDS, end * LEVEL_SECONDS)
     return pause if pause.seconds >= shortest - 1e-6 else None
 

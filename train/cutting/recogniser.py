@@ -78,13 +78,13 @@ class TextRecogniser:
         try:
             self._dictionary.set_align_text(" ".join(words))
             _listen(self._dictionary, samples)
-            found = [one for one in self._dictionary.seg() or () if one.word[0] not in _FILLERS]
+            segments = [one for one in self._dictionary.seg() or () if one.word[0] not in _FILLERS]
         except RuntimeError:
             return []
-        if [_spelled(one.word) for one in found] != list(words):
+        if [_spelled(one.word) for one in segments] != list(words):
             return []
         free = self._free_scores(samples)
-        return [_certain(one, free, start) for one in found]
+        return [_certain(one, free, start) for one in segments]
 
     def _expect(self, words: Sequence[str]) -> None:
         with tempfile.TemporaryDirectory() as folder:
@@ -161,16 +161,16 @@ def _listen(decoder: Any, samples: np.ndarray) -> None:
     decoder.end_utt()
 
 
-def _certain(found: Any, free: np.ndarray, start: float) -> HeardWord:
-    frames = slice(found.start_frame, found.end_frame + 1)
-    length = found.end_frame + 1 - found.start_frame
-    certainty = (_nats(found) - float(free[frames].sum())) / max(length, _FEWEST_FRAMES)
-    begins = start + found.start_frame * _FRAME_SECONDS
-    return HeardWord(_spelled(found.word), begins, begins + length * _FRAME_SECONDS, certainty)
+def _certain(segment: Any, free: np.ndarray, start: float) -> HeardWord:
+    frames = slice(segment.start_frame, segment.end_frame + 1)
+    length = segment.end_frame + 1 - segment.start_frame
+    certainty = (_nats(segment) - float(free[frames].sum())) / max(length, _FEWEST_FRAMES)
+    begins = start + segment.start_frame * _FRAME_SECONDS
+    return HeardWord(_spelled(segment.word), begins, begins + length * _FRAME_SECONDS, certainty)
 
 
-def _nats(found: Any) -> float:
-    return math.log(max(found.ascore, 1e-300))
+def _nats(segment: Any) -> float:
+    return math.log(max(segment.ascore, 1e-300))
 
 
 def _spelled(word: str) -> str:

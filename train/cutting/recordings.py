@@ -135,9 +135,9 @@ def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarr
     before = nothing = np.zeros(0, np.float32)
     for block, following in itertools.pairwise(itertools.chain(blocks(recording), [nothing])):
         whole = torch.from_numpy(np.concatenate((before, block, following[:context])))
-        found: np.ndarray = resample(whole, recording.rate, rate).numpy()
+        resampled: np.ndarray = resample(whole, recording.rate, rate).numpy()
         first = len(before) * rate // recording.rate
-        yield found[first : first + -(-len(block) * rate // recording.rate)]
+        yield resampled[first : first + -(-len(block) * rate // recording.rate)]
         before = block[-context:]
 
 

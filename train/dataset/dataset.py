@@ -148,12 +148,12 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         # Decoding leaves the interpreter's lock.
         decoded = in_threads(lambda one: decode_clip(one, sounds, longest), entries, _PORTION)
         shown = with_progress(decoded, len(entries), "Checking clips", patience_seconds=2.0)
-        found = list(shown)
+        sounds_in_order = list(shown)
     finally:
         sounds.save()
     results = [
         check_clip(entry, sound, texts, tokenizer)
-        for entry, sound in zip(entries, found, strict=True)
+        for entry, sound in zip(entries, sounds_in_order, strict=True)
     ]
     texts.save()
     clips: dict[str, Clip] = {}  # by their recordings
@@ -183,10 +183,10 @@ def _refuse_language(
     short = [entry.language.lower().split("-")[0] for entry in entries]
     if not known.isdisjoint(short):
         return
-    asked = sorted(set(short))
-    model = "xtts_v2, or another model" if set(asked) <= NAMES.keys() else "a model"
+    languages = sorted(set(short))
+    model = "xtts_v2, or another model" if set(languages) <= NAMES.keys() else "a model"
     raise DatasetError(
-        f"Language {' and '.join(map(repr, asked))} is not one of this model's: "
+        f"Language {' and '.join(map(repr, languages))} is not one of this model's: "
         f"{', '.join(spoken)}. All {len(entries)} clips of {settings.dataset_dir} are in it "
         f"(LANGUAGE={settings.language}). Set BASE_MODEL to {model} that speaks it, or LANGUAGE "
         "to the language of the clips."
@@ -197,12 +197,12 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
     """A line for each language under which texts of another one stand."""
     for language in sorted({clip.language for clip in clips}):
         texts = [clip.text for clip in clips if clip.language == language]
-        if (found := other_language(texts, language)) is not None:
+        if (likely := other_language(texts, language)) is not None:
             yield (
                 f"The {len(texts)} transcripts under language {language!r} look like "
-                f"{NAMES[found]} by their most common words. They would be read as "
-                f"{NAMES[language.lower().split('-')[0]]}. If they are {NAMES[found]}, set "
-                f"LANGUAGE={found} and a BASE_MODEL that speaks it."
+                f"{NAMES[likely]} by their most common words. They would be read as "
+                f"{NAMES[language.lower().split('-')[0]]}. If they are {NAMES[likely]}, set "
+                f"LANGUAGE={likely} and a BASE_MODEL that speaks it."
             )
 
 

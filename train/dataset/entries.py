@@ -91,14 +91,14 @@ def fields(line: str, delimiter: str) -> list[str]:
     """
     end = re.escape(delimiter)
     field = re.compile(rf'[^\S\t]*"((?:[^"]|"")*)"\s*(?={end}|$)|([^{end}]*)')
-    found, place = [], 0
+    values, place = [], 0
     while place <= len(line):
         match = field.match(line, place)
         assert match is not None  # the second branch also matches nothing
         quoted = match[1] is not None
-        found.append((match[1].replace('""', '"') if quoted else match[2]).strip())
+        values.append((match[1].replace('""', '"') if quoted else match[2]).strip())
         place = match.end() + 1
-    return found
+    return values
 
 
 # Recordings

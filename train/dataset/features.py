@@ -130,18 +130,18 @@ class FeatureCache:
     def _bytes(self, record: Record) -> np.ndarray:
         if record.shard not in self._maps:
             self._maps[record.shard] = np.memmap(record.shard, dtype=np.uint8, mode="r")
-        found = self._maps[record.shard][record.offset : record.offset + record.bytes]
-        if len(found) != record.bytes:
+        content = self._maps[record.shard][record.offset : record.offset + record.bytes]
+        if len(content) != record.bytes:
             raise FeaturesError(
                 f"{record.shard} is shorter than it was written. Repair the cache with "
                 "`python -m train check --repair`, or delete the folder."
             )
-        return found
+        return content
 
 
 def _read_records(folder: Path) -> dict[str, Record]:
     """Every record of a cache folder; a shard whose index cannot be read does not count."""
-    found: dict[str, Record] = {}
+    records: dict[str, Record] = {}
     for index in sorted(folder.glob("*.json")):
         shard = index.with_suffix(".bin")
         try:
@@ -150,10 +150,10 @@ def _read_records(folder: Path) -> dict[str, Record]:
                 record = Record(shard, *entry)
                 if record.offset + record.bytes > size:
                     raise ValueError(f"{shard.name} holds only {size} bytes")
-                found[sha] = record
+                records[sha] = record
         except (OSError, ValueError, TypeError) as error:
             log.warning("%s is damaged. Its clips are computed again (%s).", index, error)
-    return found
+    return records
 
 
 def _read_index(path: Path) -> dict[str, list[Any]]:
@@ -207,8 +207,8 @@ def build(
     """
     folder = folder_of(base, cache_dir)
     remove_stale(folder, older_than_seconds=STALE_SECONDS)
-    found = FeatureCache(dataset.clips, folder)
-    if damaged := found.damaged():
+    cache = FeatureCache(dataset.clips, folder)
+    if damaged := cache.damaged():
         log.warning(
             "%d records in %s are damaged: their SHA-256 does not match. They are "
             "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
@@ -216,15 +216,15 @@ def build(
         bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
         for index in sorted(folder.glob("*.json")):
             _forget(index, bad)
-        found = FeatureCache(dataset.clips, folder)
+        cache = FeatureCache(dataset.clips, folder)
     wanted = {clip.audio_sha256: clip for clip in dataset.clips}
-    missing = [clip for sha, clip in wanted.items() if sha not in found.records]
+    missing = [clip for sha, clip in wanted.items() if sha not in cache.records]
     if missing:
         _compute(
             missing, base, config, folder, place, most_lost=int(LARGEST_LOST_SHARE * len(wanted))
         )
-        found = FeatureCache(dataset.clips, folder)
-    return found
+        cache = FeatureCache(dataset.clips, folder)
+    return cache
 
 
 def repair(
@@ -316,18 +316,18 @@ class _Extractor:
 
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
         """As `features_of`."""
-        found = self._try(lambda: self._by_gpu(waveform)) if self._on_gpu else None
-        return found or self._on_cpu.of(waveform)
+        computed = self._try(lambda: self._by_gpu(waveform)) if self._on_gpu else None
+        return computed or self._on_cpu.of(waveform)
 
     def _by_gpu(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray] | None:
         assert self._on_gpu
-        found = self._on_gpu.of(waveform)
-        if not np.isfinite(found[1]).all():
+        features = self._on_gpu.of(waveform)
+        if not np.isfinite(features[1]).all():
             raise cuda_errors.NotFinite("its mel has non-finite values.")
         if not self._unproven:
-            return found
+            return features
         expected = self._on_cpu.of(waveform)
-        if difference := _difference(found, expected):
+        if difference := _difference(features, expected):
             raise cuda_errors.NotFinite(difference)
         self._unproven -= 1
         return expected
@@ -396,5 +396,5 @@ def features_of(
 def codes_of(waveform: torch.Tensor, dvae: torch.nn.Module, stats: torch.Tensor) -> np.ndarray:
     """Codes `[n]` int16 of `[samples]` at 22,050 Hz, by itself."""
     count = -(-len(waveform) // SAMPLES_PER_CODE)
-    found: torch.Tensor = dvae.get_codebook_indices(dvae_mel(waveform[None], stats))  # type: ignore[operator]
-    return found[0, :count].cpu().numpy().astype(np.int16)
+    codes: torch.Tensor = dvae.get_codebook_indices(dvae_mel(waveform[None], stats))  # type: ignore[operator]
+    return codes[0, :count].cpu().numpy().astype(np.int16)

@@ -129,9 +129,11 @@ def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
         log.info("%s: the third column is read as the speaker, not as a text.", path)
     entries = []
     for name, text, third in rows:
-        said, speaker = (text, third) if kind == "speaker" else (third or text, "")
+        spoken, speaker = (text, third) if kind == "speaker" else (third or text, "")
         recording = find_recording((folder / "wavs",), name)
-        entries.append(TranscriptEntry(name, recording, said, speaker or DEFAULT_SPEAKER, language))
+        entries.append(
+            TranscriptEntry(name, recording, spoken, speaker or DEFAULT_SPEAKER, language)
+        )
     return entries
 
 
@@ -254,12 +256,12 @@ def _columns(path: Path, language: str) -> list[TranscriptEntry]:
 def _columns_of(header: Sequence[str]) -> dict[str, int] | None:
     """Where each field stands, by a header line; None when the line is no header."""
     names = [cell.lower().replace(" ", "_") for cell in header]
-    found = {
+    columns = {
         field: names.index(name)
         for field, known in _COLUMN_NAMES.items()
         if (name := next((one for one in known if one in names), None)) is not None
     }
-    return found if {"path", "text"} <= found.keys() else None
+    return columns if {"path", "text"} <= columns.keys() else None
 
 
 def _refuse(path: Path, faults: Sequence[str], rule: str) -> None:

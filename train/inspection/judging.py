@@ -99,9 +99,9 @@ class _Usual:
     def of(cls, values: Sequence[float]) -> "_Usual | None":
         if len(values) < FEWEST_CLIPS:
             return None
-        found = np.asarray(values)
-        median = float(np.median(found))
-        return cls(median, _MAD_TO_SIGMA * float(np.median(np.abs(found - median))))
+        array = np.asarray(values)
+        median = float(np.median(array))
+        return cls(median, _MAD_TO_SIGMA * float(np.median(np.abs(array - median))))
 
     def sigmas(self, value: float) -> float:
         return (value - self.median) / max(self.sigma, 1e-3)
@@ -118,11 +118,11 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     suspects = []
     for clip in clips:
         # What is no speech fails everything else too, which tells nothing more.
-        found = _no_speech(clip.sound) or [
+        findings = _no_speech(clip.sound) or [
             *_faults(clip.sound), *_unusual_sound(clip, usual), *_unusual_text(clip, usual)
         ]  # fmt: skip
-        if found:
-            worst = sorted(found, key=lambda one: (-one.severity, one.kind))
+        if findings:
+            worst = sorted(findings, key=lambda one: (-one.severity, one.kind))
             suspects.append(SuspectClip(clip.name, tuple(worst)))
     return sorted(suspects, key=lambda one: (-one.severity, one.name))
 
@@ -307,5 +307,5 @@ def _centre(points: np.ndarray) -> np.ndarray:
 
 
 def _unit(points: np.ndarray) -> np.ndarray:
-    found: np.ndarray = points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-9)
-    return found
+    units: np.ndarray = points / np.maximum(np.linalg.norm(points, axis=-1, keepdims=True), 1e-9)
+    return units

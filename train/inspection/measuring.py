@@ -64,20 +64,20 @@ def inspect(
     answers: dict[str, dict[str, Any]] = {name: {} for name in models}
     kept = FileCache(settings.cache_dir / f"inspection-{VERSION}.json")
     try:
-        found = _listen(context.data.clips, models, kept, answers)
-        clips = [clip for clip in context.data.clips if clip.audio_sha256 in found]
-        sounds = [found[clip.audio_sha256] for clip in clips]
+        sound_by_audio = _listen(context.data.clips, models, kept, answers)
+        clips = [clip for clip in context.data.clips if clip.audio_sha256 in sound_by_audio]
+        sounds = [sound_by_audio[clip.audio_sha256] for clip in clips]
         copies = _copies(clips, [print_ for _, print_ in sounds])
         likely = _likelihoods(settings, context, clips, kept) if with_likelihood else {}
         likeness, others, notes = _judge_voices(clips, answers)
         scores = answers.get(_SPOOF, {})
         measured = []
         for number, clip in enumerate(clips):
-            said = context.tokenizer.show_transcript(clip.text, clip.language)
+            spoken = context.tokenizer.show_transcript(clip.text, clip.language)
             nats, evidence = likely.get(number, (None, None))
             measured.append(
                 Measurements(
-                    clip.name, sum(map(str.isalnum, said)), SoundFacts(**sounds[number][0]), nats,
+                    clip.name, sum(map(str.isalnum, spoken)), SoundFacts(**sounds[number][0]), nats,
                     evidence, copies.get(number, ""), others.get(number, ""),
                     likeness.get(number), scores.get(clip.audio_sha256),
                 )
@@ -145,11 +145,11 @@ def _listen(
         sound = kept.get(f"sound|{clip.audio_sha256}") or _sound(samples.numpy(), rate)
         return sound, resample(samples, rate, SPEAKER_RATE)
 
-    found = {clip.audio_sha256: kept.get(f"sound|{clip.audio_sha256}") for clip in clips}
+    sounds = {clip.audio_sha256: kept.get(f"sound|{clip.audio_sha256}") for clip in clips}
     missing = [
         clip
         for clip in clips
-        if not (sound := found[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
+        if not (sound := sounds[clip.audio_sha256]) or not all_answered(clip.audio_sha256, sound)
     ]
     shown = with_progress(missing, len(missing), "Sound", patience_seconds=2.0)
     with ThreadPoolExecutor() as pool:  # decoding and FFTs leave the interpreter's lock
@@ -159,21 +159,21 @@ def _listen(
                 sound, waveform = result.result()
             except (AudioError, OSError) as error:
                 log.warning("%s can no longer be read and is skipped: %s", clip.name, error)
-                found[clip.audio_sha256] = None
+                sounds[clip.audio_sha256] = None
                 continue
-            found[clip.audio_sha256] = sound
+            sounds[clip.audio_sha256] = sound
             kept.put(f"sound|{clip.audio_sha256}", sound)
             all_answered(clip.audio_sha256, sound, waveform)
-    return {sha256: sound for sha256, sound in found.items() if sound}
+    return {sha256: sound for sha256, sound in sounds.items() if sound}
 
 
 def _sound(samples: np.ndarray, rate: int) -> list[Any]:
     """[facts, fingerprint] as JSON values."""
-    found = measure(samples, rate)
-    first = round(found.lead_seconds * rate)
-    last = len(samples) - round(found.tail_seconds * rate)
+    sound = measure(samples, rate)
+    first = round(sound.lead_seconds * rate)
+    last = len(samples) - round(sound.tail_seconds * rate)
     bits = fingerprint(samples[first:last], rate).astype(np.uint32).tobytes()
-    rounded = {name: round(value, 5) for name, value in asdict(found).items()}
+    rounded = {name: round(value, 5) for name, value in asdict(sound).items()}
     return [rounded, base64.b64encode(bits).decode()]
 
 
@@ -218,10 +218,10 @@ def _likelihoods(
         for number in with_progress(missing, len(missing), "Likelihood", patience_seconds=2.0):
             index = places[clips[number].name]
             if known.present([index]):
-                found = likelihood(
+                result = likelihood(
                     gpt, known.codes(index), known.mel(index), clips[number].tokens, others[number]
                 )
-                kept.put(keys[number], [round(one, 4) for one in found])
+                kept.put(keys[number], [round(one, 4) for one in result])
         taken = time.monotonic() - started
         log.info("Likelihood: %d clips in %.1f s, kept for the next time.", len(missing), taken)
     return {number: one for number, key in enumerate(keys) if (one := kept.get(key))}
@@ -251,10 +251,10 @@ def likelihood(
     device = gpt.mel_head.weight.device
     latents = gpt.conditioning_latents(torch.from_numpy(np.array(mel, np.float32)).to(device)[None])
     most = gpt.shape.max_codes
-    heard = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
+    targets = torch.from_numpy(np.array(codes[:most], np.int64)).to(device)
     own, *foreign = (
-        float(one) / len(heard)
-        for one in log_likelihoods(gpt, latents, [tokens, *others], heard, stopped=False)
+        float(one) / len(targets)
+        for one in log_likelihoods(gpt, latents, [tokens, *others], targets, stopped=False)
     )
     return -own, own - max(foreign, default=own)
 
@@ -263,12 +263,12 @@ def _other_texts(clips: Sequence[Clip]) -> list[list[tuple[int, ...]]]:
     """For each clip, texts of other clips of about its length, none of them its own."""
     texts = sorted({clip.tokens for clip in clips}, key=lambda tokens: (len(tokens), tokens))
     places = {tokens: number for number, tokens in enumerate(texts)}
-    found = []
+    others = []
     for clip in clips:
         at = places[clip.tokens]
         near = [*range(at + 1, at + 1 + _OTHER_TEXTS), *range(at - 1, at - 1 - _OTHER_TEXTS, -1)]
-        found.append([texts[one] for one in near if 0 <= one < len(texts)][:_OTHER_TEXTS])
-    return found
+        others.append([texts[one] for one in near if 0 <= one < len(texts)][:_OTHER_TEXTS])
+    return others
 
 
 # Voices

@@ -82,14 +82,14 @@ class OutsideModel:
 
     def embedding(self, waveform: torch.Tensor) -> np.ndarray:
         """`[width]` of `[samples]` at 16 kHz: the first output. Raises OutsideModelError."""
-        found = self._run(waveform)[0].reshape(-1)
-        if len(found) < _FEWEST_DIMENSIONS or not np.isfinite(found).all():
+        vector = self._run(waveform)[0].reshape(-1)
+        if len(vector) < _FEWEST_DIMENSIONS or not np.isfinite(vector).all():
             raise OutsideModelError(
-                f"{self._named} gives {len(found)} numbers, of which "
-                f"{int(np.isfinite(found).sum())} are finite. A speaker model gives an embedding "
+                f"{self._named} gives {len(vector)} numbers, of which "
+                f"{int(np.isfinite(vector).sum())} are finite. A speaker model gives an embedding "
                 f"of {_FEWEST_DIMENSIONS} or more."
             )
-        return found
+        return vector
 
     def spoof_score(self, waveform: torch.Tensor) -> float:
         """By how much a model finds `[samples]` at 16 kHz recorded rather than made: logit 1 less
@@ -137,11 +137,11 @@ def log_mel_bands(waveform: torch.Tensor) -> np.ndarray:
     fewest = int(SPEAKER_RATE * (_FRAME_MS + _HOP_MS * _FEWEST_FRAMES) / 1000)
     if len(waveform) < fewest:
         waveform = torch.nn.functional.pad(waveform, (0, fewest - len(waveform)))
-    found: torch.Tensor = fbank(
+    bands: torch.Tensor = fbank(
         waveform[None] * _FULL_SCALE, num_mel_bins=MEL_BANDS, frame_length=_FRAME_MS,
         frame_shift=_HOP_MS, sample_frequency=SPEAKER_RATE, window_type="hamming", dither=0.0,
     )  # fmt: skip
-    return (found - found.mean(0)).numpy()
+    return (bands - bands.mean(0)).numpy()
 
 
 def _shown(shape: Sequence[Any]) -> str:

@@ -124,8 +124,8 @@ def _peak_bytes(learner: Learner, batches: Batches, clips: int) -> int | None:
         learner.weighted_loss(losses).backward()
         learner.optimizer.zero_grad(set_to_none=True)
     except Exception as error:
-        found = cuda_errors.classify(error)
-        if found is None or not found.transient:
+        fault = cuda_errors.classify(error)
+        if fault is None or not fault.transient:
             raise
     else:
         numbers = sum(weight.numel() for weight in learner.weights.trainable)

@@ -29,8 +29,8 @@ _OWNER = "run.json"
 def find(run: RunFolder, runs_dir: Path) -> Path | None:
     """The folder of this run's curves, None where it has none yet. Reads only."""
     own = read_json(_id_file(run)).get("id")
-    found = (mark.parent for mark in _marks(runs_dir, own) if not _of_the_original(mark, run))
-    return next(found, None)
+    folders = (mark.parent for mark in _marks(runs_dir, own) if not _of_the_original(mark, run))
+    return next(folders, None)
 
 
 def claim(run: RunFolder, runs_dir: Path) -> Path:

@@ -47,8 +47,8 @@ class AdamW8bit(torch.optim.Optimizer):
     def state_dict(self) -> dict[str, Any]:
         """Plain tensors and values only, in the order of the weights."""
         places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
-        found = [places[id(one)] for group in self.param_groups for one in group["params"]]
-        return {"adamw8bit": [row.state_of(place) for row, place in found]}
+        numbers = [places[id(one)] for group in self.param_groups for one in group["params"]]
+        return {"adamw8bit": [row.state_of(place) for row, place in numbers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Takes up what `state_dict` returned."""
@@ -89,9 +89,9 @@ class _Averages:
         if self.scale is None:
             return self.values[start:end].clone()
         levels = _levels(self.signed, self.values.device)
-        found = levels.index_select(0, self.values[start:end].int())
-        found.view(-1, BLOCK).mul_(self.scale[start // BLOCK : end // BLOCK, None])
-        return found
+        values = levels.index_select(0, self.values[start:end].int())
+        values.view(-1, BLOCK).mul_(self.scale[start // BLOCK : end // BLOCK, None])
+        return values
 
     def write(self, start: int, new: Tensor) -> None:
         """Keeps what begins at `start`."""
@@ -231,12 +231,12 @@ def _flat_gradient(place: _Place) -> Tensor:
 def _levels(signed: bool, device: torch.device) -> Tensor:
     """The 256 levels, between -1 or 0 and 1, of the dynamic tree data type (Dettmers 2016,
     https://arxiv.org/abs/1511.04561): seven decades, each with twice as many as the one below."""
-    found = [torch.tensor([0.0, 1.0])]
+    parts = [torch.tensor([0.0, 1.0])]
     for decade in range(_EXPONENTS):
         edges = torch.linspace(0.1, 1.0, 2 ** (decade + (not signed)) + 1)
         middles = (edges[:-1] + edges[1:]) / 2 * 10 ** (decade + 1 - _EXPONENTS)
-        found += [middles, -middles] if signed else [middles]
-    return torch.cat(found).sort().values.to(device)
+        parts += [middles, -middles] if signed else [middles]
+    return torch.cat(parts).sort().values.to(device)
 
 
 @functools.lru_cache(maxsize=4)

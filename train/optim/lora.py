@@ -75,8 +75,8 @@ class LoraAdapters:
         a, b = (
             getattr(adapted, half)[_ADAPTER].weight.detach().cpu() for half in ("lora_A", "lora_B")
         )
-        found: Tensor = (b @ a) * adapted.scaling[_ADAPTER]
-        return found
+        difference: Tensor = (b @ a) * adapted.scaling[_ADAPTER]
+        return difference
 
     def load_base(self, state: Mapping[str, Tensor]) -> None:
         """Weights under their plain names, below the adapters."""
@@ -84,9 +84,11 @@ class LoraAdapters:
         for name, tensor in state.items():
             layer, _, leaf = name.rpartition(".")
             own[f"{layer}.base_layer.{leaf}" if layer in self.layers else name] = tensor
-        found = self.gpt.load_state_dict(own, strict=False)
-        if found.unexpected_keys or not all(map(_is_adapter, found.missing_keys)):
-            raise SotaqueError(f"These weights are of another model: {found.unexpected_keys[:3]}.")
+        mismatch = self.gpt.load_state_dict(own, strict=False)
+        if mismatch.unexpected_keys or not all(map(_is_adapter, mismatch.missing_keys)):
+            raise SotaqueError(
+                f"These weights are of another model: {mismatch.unexpected_keys[:3]}."
+            )
 
     def base(self) -> dict[str, Tensor]:
         """The weights below the adapters, copied, under their plain names."""

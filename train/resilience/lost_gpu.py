@@ -26,12 +26,12 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
     except SotaqueError:
         raise
     except Exception as error:
-        found, poison = cuda_errors.classify(error), cuda_errors.poisoned(device)
-        words = found.words if found else poison
-        dead, on_gpu = bool(poison) or (found is not None and found.sticky), device != "cpu"
-        if not dead and (found is None or found.outcome is Outcome.DATA or not on_gpu):
+        fault, poison = cuda_errors.classify(error), cuda_errors.poisoned(device)
+        words = fault.words if fault else poison
+        dead, on_gpu = bool(poison) or (fault is not None and fault.sticky), device != "cpu"
+        if not dead and (fault is None or fault.outcome is Outcome.DATA or not on_gpu):
             raise
-        if found and found.transient and not dead:
+        if fault and fault.transient and not dead:
             raise out_of_memory(device, words) from error
         if on_gpu:
             report(device, words)

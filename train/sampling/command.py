@@ -19,7 +19,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     """Speaks `epoch`, or the newest that is whole. Raises RunError when nothing can be spoken,
     SotaqueError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
-    found = _chosen(folder, epoch)
+    saved = _chosen(folder, epoch)
     context = context_of_run(settings, folder)
     sidecars: list[SampleSidecar] = []
     sampler = speaking_sampler(
@@ -27,16 +27,16 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
     )
     plan, reference = sampler.plan, sampler.reference
     files = on_demand(
-        folder, found.epoch,
-        (found.sha256, reference.text, reference.language, str(reference.path), settings.seed,
+        folder, saved.epoch,
+        (saved.sha256, reference.text, reference.language, str(reference.path), settings.seed,
          plan.mode, plan.device, settings.speak_precision, settings.guard),
     )  # fmt: skip
     with sampler:
-        sampler.sample(found.epoch, found.checkpoint, found.sha256, files)
+        sampler.sample(saved.epoch, saved.checkpoint, saved.sha256, files)
         sampler.finish()
     if not sidecars or sidecars[0].mode == "skipped":
-        raise RunError(f"Epoch {found.epoch} could not speak. The log above gives the reason.")
-    log.info("Epoch %d speaks in %s", found.epoch, files.output)
+        raise RunError(f"Epoch {saved.epoch} could not speak. The log above gives the reason.")
+    log.info("Epoch %d speaks in %s", saved.epoch, files.output)
     return 0
 
 
@@ -46,8 +46,8 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
         if newest := folder.newest_whole():
             return newest
         raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
-    if found := folder.verified(epoch):
-        return found
+    if verified := folder.verified(epoch):
+        return verified
     there = ", ".join(str(number) for number in folder.epochs()) or "none"
     reason = folder.absent(epoch) or f"Epoch {epoch} cannot speak: {folder.verify(epoch)}"
     raise RunError(f"{reason} There are: {there}.")

@@ -60,7 +60,7 @@ class EpochDecoders:
         candidate = tensors.with_stem(f"unjudged_{tensors.stem}")
         learned_decoder.remove(tensors)
         try:
-            found = ask(
+            result = ask(
                 LearnDecoderRequest(
                     clips=self._of_epoch(epoch),
                     reference=self._reference,
@@ -72,13 +72,14 @@ class EpochDecoders:
                     start=self._before(epoch),
                 )
             )
-            if found.steps and found.distance_after < found.distance_before:
+            if result.steps and result.distance_after < result.distance_before:
                 os.replace(candidate, tensors)
                 written = Written(sha256_of(tensors), tensors.stat().st_size)
-                learned_decoder.write(tensors, _record(epoch, sha256, found, written))
+                learned_decoder.write(tensors, _record(epoch, sha256, result, written))
                 log.info(
                     "Decoder of epoch %d: %d steps in %.1f s, spectral distance %.3f to %.3f.",
-                    epoch, found.steps, found.seconds, found.distance_before, found.distance_after,
+                    epoch, result.steps, result.seconds, result.distance_before,
+                    result.distance_after,
                 )  # fmt: skip
         except GpuLost:
             raise
@@ -95,13 +96,13 @@ class EpochDecoders:
     def _before(self, epoch: int) -> Path | None:
         """Where the newest epoch before ended; None begins with the base's decoder."""
         for earlier in sorted((one for one in self._run.epochs() if one < epoch), reverse=True):
-            if (found := learned_for(self._run, self._run.checkpoint_path(earlier))) is not None:
-                return found
+            if (learned := learned_for(self._run, self._run.checkpoint_path(earlier))) is not None:
+                return learned
         return None
 
 
-def _record(epoch: int, sha256: str, found: DecoderLearned, written: Written) -> LearnedDecoder:
+def _record(epoch: int, sha256: str, result: DecoderLearned, written: Written) -> LearnedDecoder:
     return LearnedDecoder(
-        epoch, 1.0, sha256, found.distance_before, found.distance_after, found.clips, found.steps,
-        file=written,
+        epoch, 1.0, sha256, result.distance_before, result.distance_after, result.clips,
+        result.steps, file=written,
     )  # fmt: skip

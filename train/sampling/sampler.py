@@ -166,14 +166,14 @@ class Sampler:
         """
         if self._stopping():
             raise WorkerFailed("interrupted", "The run is to stop.")
-        found = self._asked(request, progress)
-        if not isinstance(found, WorkerFailed):
-            return found
+        answer = self._asked(request, progress)
+        if not isinstance(answer, WorkerFailed):
+            return answer
         if self._stopping():
             raise WorkerFailed("interrupted", "The run is to stop.")
-        if self._lost(found):
-            raise lost_gpu.gone(self.plan.device, found.first_line)
-        raise found
+        if self._lost(answer):
+            raise lost_gpu.gone(self.plan.device, answer.first_line)
+        raise answer
 
     def finish(self) -> None:
         """Waits for what is still being spoken."""
@@ -220,29 +220,29 @@ class Sampler:
         self, request: SpeakRequest, nothing: SampleSidecar, unread: WorkerFailed | None
     ) -> tuple[SampleSidecar, WorkerFailed | None]:
         """Speaks, unless the reference is `unread`; the failure is the one that ended it."""
-        found: SpokenFile | WorkerFailed = self._asked(request) if unread is None else unread
-        if isinstance(found, WorkerFailed):
+        answer: SpokenFile | WorkerFailed = self._asked(request) if unread is None else unread
+        if isinstance(answer, WorkerFailed):
             if self._stopping():
                 return nothing, None
-            return self._failed(nothing, found), found
+            return self._failed(nothing, answer), answer
         self.failures_in_a_row = 0
         log.info(
-            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", request.out, found.audio_seconds,
-            found.seconds, found.device, self.plan.reason,
+            "Sample: %s, %.1f s of audio in %.1f s on %s (%s).", request.out, answer.audio_seconds,
+            answer.seconds, answer.device, self.plan.reason,
         )  # fmt: skip
-        if found.ending not in (None, "good"):
+        if answer.ending not in (None, "good"):
             log.warning(
-                "The sample did not end correctly (%s, after %d attempts): %s.", found.ending,
-                found.attempts, found.ending_reason,
+                "The sample did not end correctly (%s, after %d attempts): %s.", answer.ending,
+                answer.attempts, answer.ending_reason,
             )  # fmt: skip
         return replace(
-            nothing, mode=self.plan.mode, reason=self.plan.reason, device=found.device,
-            seconds=round(found.seconds, 3), audio_seconds=round(found.audio_seconds, 3),
-            similarity=None if found.similarity is None else round(found.similarity, 4),
-            ending=found.ending, ending_reason=found.ending_reason, attempts=found.attempts,
-            words=None if found.words is None else [
+            nothing, mode=self.plan.mode, reason=self.plan.reason, device=answer.device,
+            seconds=round(answer.seconds, 3), audio_seconds=round(answer.audio_seconds, 3),
+            similarity=None if answer.similarity is None else round(answer.similarity, 4),
+            ending=answer.ending, ending_reason=answer.ending_reason, attempts=answer.attempts,
+            words=None if answer.words is None else [
                 {"word": word, "start_time": start, "end_time": end}
-                for word, start, end in found.words
+                for word, start, end in answer.words
             ],
         ), None  # fmt: skip
 
@@ -252,23 +252,24 @@ class Sampler:
         """Asks by one plan after another; a failure is the one that ended it."""
         tried_again = False
         while (
-            isinstance(found := self._try(request, progress), WorkerFailed) and not self._stopping()
+            isinstance(answer := self._try(request, progress), WorkerFailed)
+            and not self._stopping()
         ):
-            if found.transient and not tried_again:
+            if answer.transient and not tried_again:
                 tried_again = True
                 if isinstance(request, SpeakRequest):
-                    log.warning("%s is repeated after: %s", request.out.name, found)
+                    log.warning("%s is repeated after: %s", request.out.name, answer)
                 cuda_errors.free_after_fault(self.plan.device)
                 continue
-            if isinstance(request, SpeakRequest) and surprising(self.plan, found):
-                self._report(self.plan.device, found.first_line)
-            other = None if self._lost(found) else after_fault(self.plan, found)
+            if isinstance(request, SpeakRequest) and surprising(self.plan, answer):
+                self._report(self.plan.device, answer.first_line)
+            other = None if self._lost(answer) else after_fault(self.plan, answer)
             if other is None:
                 break
             log.warning("Samples move to %s (%s): %s.", other.device, other.mode, other.reason)
             self._change(other)
             tried_again = False
-        return found
+        return answer
 
     def _try(self, request: Request[Answer], progress: ReportProgress) -> Answer | WorkerFailed:
         """One try. The error ends here, and with it the frames that hold tensors on the GPU."""
@@ -372,9 +373,9 @@ def sampler_of(
 ) -> Sampler:
     """The sampler that the settings ask for. wish: in the place of SAMPLE_DEVICE; options: as of
     `Sampler`."""
-    asked = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
+    compute = ComputeConfig(precision=settings.speak_precision, guard=settings.guard)
     chosen = placement.plan(
-        context.machine, wish or settings.sample_device, context.device.value, asked
+        context.machine, wish or settings.sample_device, context.device.value, compute
     )
     speaker = partial(new_speaker, base=context.base, machine=context.machine)
     reference, decoders = reference_of(settings, context.data), None
@@ -393,7 +394,7 @@ def speaking_sampler(
     settings: TrainSettings, context: RunContext, run: RunFolder, **options: Any
 ) -> Sampler:
     """As `sampler_of`. Raises RunError where nothing is to be spoken."""
-    found = sampler_of(settings, context, run, **options)
-    if found.plan.mode == "skipped":
-        raise RunError(f"Nothing is spoken with {found.plan.reason}. Set SAMPLE_DEVICE=auto.")
-    return found
+    sampler = sampler_of(settings, context, run, **options)
+    if sampler.plan.mode == "skipped":
+        raise RunError(f"Nothing is spoken with {sampler.plan.reason}. Set SAMPLE_DEVICE=auto.")
+    return sampler

@@ -1,1 +1,1 @@
-"""The published model XTTS-v2, and how its files are downloaded."""
+"""The published model XTTS-v2 and the download of its files."""

@@ -1,11 +1,12 @@
-"""One file over HTTP: it appears under its name when it is whole and the published one.
+"""Downloads one file over HTTP, with resume and a check of its SHA-256.
 
-What has come lies beside it as `NAME.part`, whatever ends the transfer, and the next start goes on
-behind it. `goes_on` and `of_fault` say what an answer means, without asking or writing anything
-(Range and If-Range: RFC 9110, sections 13 to 15); `fetch` asks and writes.
+The file gets its name only when it is complete and verified. Until then the data is in `NAME.part`,
+and the next start resumes there. `goes_on` and `of_fault` interpret an answer without any input or
+output (Range and If-Range: RFC 9110, sections 13 to 15); `fetch` sends requests and writes.
 
-Not huggingface_hub (2.4 was tried under this module's tests): it compares sizes and no SHA-256,
-raises where a peer closes inside the body instead of going on, and only warns of a full disk.
+huggingface_hub is not used (2.4 was tried with this module's tests): it compares sizes but no
+SHA-256, raises an error where a server closes the connection instead of resuming, and only warns
+about a full disk.
 """
 
 import email.utils
@@ -41,30 +42,30 @@ from machine.storage.atomic import (
 log = logging.getLogger(__name__)
 
 _CHUNK_BYTES = 1 << 20
-# 425 Too Early and 429 Too Many Requests pass by themselves; so do a gateway's own troubles.
+# Temporary errors: 425 Too Early, 429 Too Many Requests, and errors of a gateway.
 _PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
 _REASONS = {
-    401: "it asks for a key (401)",
-    403: "it refuses this download (403)",
-    404: "the file is not there (404); is XTTS_V2_URL right?",
-    407: "the proxy asks for a name and password (407); set HTTPS_PROXY with both",
-    410: "the file is not there any more (410)",
+    401: "the server requires a key (401)",
+    403: "the server refuses this download (403)",
+    404: "the file does not exist (404); check XTTS_V2_URL",
+    407: "the proxy requires a name and password (407); set HTTPS_PROXY with both",
+    410: "the file no longer exists (410)",
 }
 
 
 class DownloadError(SotaqueError):
-    """A file that could not be had; the sentence says from where, why, and what is kept."""
+    """A download failed; the text has the address, the reason, and what is kept."""
 
 
 class Interrupted(SotaqueError):
-    """Ctrl-C; what has come is kept."""
+    """The user pressed Ctrl-C; the downloaded part is kept."""
 
     exit_code = 130
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How long to keep trying a server. fruitless: tries in a row that brought nothing new."""
+    """How long to retry. fruitless: the allowed number of tries in a row without new data."""
 
     timeout_seconds: float = 30.0
     fruitless: int = 5
@@ -75,14 +76,18 @@ class RetryPolicy:
     wait: Callable[[float], object] = time.sleep
 
     def seconds_before(self, fruitless: int, retry_after: float | None) -> float:
-        """The wait before the next try. asked: what the server wishes (Retry-After)."""
+        """The wait before the next try. retry_after: the seconds that the server requests."""
         doubled = self.first_wait_seconds * 2.0 ** max(0, fruitless - 1)
         return min(doubled if retry_after is None else retry_after, self.longest_wait_seconds)
 
 
 class Retry(Exception):
-    """Another try may do better. wait_seconds: what the server wishes before it; useless: what is
-    there already fits nothing."""
+    """The next try may succeed.
+
+    Attributes:
+        wait_seconds: The wait that the server requests.
+        useless: Whether the data so far must be discarded.
+    """
 
     def __init__(
         self, reason: str, wait_seconds: float | None = None, *, useless: bool = False
@@ -92,11 +97,11 @@ class Retry(Exception):
 
 
 class Refused(Exception):
-    """No other try will do better."""
+    """No further try can succeed."""
 
 
 class Redirects(urllib.request.HTTPRedirectHandler):
-    """Follows to https, or to the scheme that it came by; Range and If-Range go along."""
+    """Follows redirects to https or to the same scheme, and keeps Range and If-Range."""
 
     def redirect_request(
         self, req: urllib.request.Request, fp: IO[bytes], code: int, msg: str,
@@ -104,20 +109,20 @@ class Redirects(urllib.request.HTTPRedirectHandler):
     ) -> urllib.request.Request | None:  # fmt: skip
         new, old = urlsplit(newurl).scheme, urlsplit(req.full_url).scheme
         if new not in ("https", old):
-            raise Refused(f"it leads on from {old} to {newurl}, and only https is followed")
+            raise Refused(f"it redirects from {old} to {newurl}, and only https is followed")
         return super().redirect_request(req, fp, code, msg, headers, newurl)
 
 
 def part_of(target: Path) -> Path:
-    """Where the unfinished file lies."""
+    """The path of the unfinished file."""
     return target.with_name(f"{target.name}.part")
 
 
 def fetch(url: str, target: Path, expected: Written, patience: RetryPolicy | None = None) -> None:
-    """Downloads `url` to `target`, going on behind `NAME.part` where there is one.
+    """Downloads `url` to `target`, resuming `NAME.part` if it exists.
 
-    Raises DownloadError, DiskFull, WriteError, and Interrupted for Ctrl-C; the part stays in every
-    case but that of wrong content.
+    Raises DownloadError, DiskFull, WriteError, and Interrupted for Ctrl-C. The part is kept unless
+    its content is wrong.
     """
     transfer = _Transfer(url, target, expected, patience or RetryPolicy())
     try:
@@ -128,7 +133,7 @@ def fetch(url: str, target: Path, expected: Written, patience: RetryPolicy | Non
 
 
 class _Transfer:
-    """The state of one download: the part, how much of it is there, and its hash so far."""
+    """The state of one download: the part, its size, and its hash so far."""
 
     def __init__(self, url: str, target: Path, expected: Written, patience: RetryPolicy) -> None:
         self.url = url
@@ -141,10 +146,10 @@ class _Transfer:
         self.received = 0
         self.hash = hashlib.sha256()
         self.farthest = 0
-        # Whether all of it came in one answer: if it is wrong then, a second time would be in vain.
+        # Whether all of it came in one answer: if that is wrong, another try would not help.
         self.in_one_piece = False
         self.misfitted = False
-        # When the last line of progress was written, and of how many bytes; -1 before the first.
+        # The time and bytes of the last progress line; -1 before the first.
         self.reported_at, self.reported_bytes = 0.0, -1
 
     def run(self) -> None:
@@ -168,32 +173,32 @@ class _Transfer:
                     if gave_up or number == self.patience.tries:
                         raise self._failed(trouble, fruitless if gave_up else number) from None
                     seconds = self.patience.seconds_before(fruitless, trouble.wait_seconds)
-                    log.info("%s: %s; trying again in %.0f s.", self.target.name, trouble, seconds)
+                    log.info("%s: %s; retrying in %.0f s.", self.target.name, trouble, seconds)
                     self.patience.wait(seconds)
             os.fsync(file.fileno())
         self._give_name()
 
     def kept(self) -> str:
-        """What the next start finds."""
+        """What is kept for the next start, as a sentence."""
         if not _size(self.part):
-            return "Nothing is kept of it."
+            return "Nothing of it is kept."
         return (
-            f"{_size(self.part):,} of {self.expected.bytes:,} bytes are kept in {self.part}; the "
-            "same command goes on from there."
+            f"{_size(self.part):,} of {self.expected.bytes:,} bytes are kept in {self.part}; run "
+            "the same command to resume."
         )
 
     def _read_back(self, file: BinaryIO) -> None:
-        """Hashes what an earlier start has left."""
+        """Hashes the part that an earlier start left."""
         if not 0 < _size(self.part) <= self.expected.bytes:
             self._drop(file)
             return
         with self.part.open("rb") as kept:
             self.hash = hashlib.file_digest(kept, "sha256")
         self.received = _size(self.part)
-        log.info("%s: going on behind %s.", self.target.name, _megabytes(self.received))
+        log.info("%s: resuming after %s.", self.target.name, _megabytes(self.received))
 
     def _attempt(self, file: BinaryIO) -> None:
-        """One request, until the file is whole and right. Raises Retry or Refused."""
+        """Sends one request and checks the complete file. Raises Retry or Refused."""
         if self.received < self.expected.bytes:
             try:
                 with self._ask() as response:
@@ -206,7 +211,7 @@ class _Transfer:
             except (OSError, http.client.HTTPException, ValueError) as error:
                 raise of_fault(error) from error
         if self.received < self.expected.bytes:
-            raise Retry(f"the connection ended behind {_megabytes(self.received)}")
+            raise Retry(f"the connection ended after {_megabytes(self.received)}")
         self._check(file)
 
     def _ask(self) -> Any:
@@ -219,12 +224,12 @@ class _Transfer:
         try:
             return self.opener.open(request, timeout=self.patience.timeout_seconds)
         except urllib.error.HTTPError as error:
-            return error  # an answer like any other
+            return error  # handled like any other answer
 
     def _receive(self, response: Any, file: BinaryIO) -> None:
-        """Writes the body; one byte too many is enough to know that it is another file."""
+        """Writes the body; it reads one extra byte to detect a file that is too long."""
         end = self.expected.bytes + (_number(response.headers.get("Content-Length")) is None)
-        # read1 and not read: what has come must not be lost when nothing more comes in time.
+        # read1 instead of read: data that has arrived must not be lost in a timeout.
         while chunk := response.read1(min(_CHUNK_BYTES, end - self.received)):
             with _writing(self.target, self.expected.bytes - self.received):
                 _write_all(file, chunk)
@@ -234,9 +239,9 @@ class _Transfer:
             self._tell()
 
     def _tell(self) -> None:
-        """A line every few seconds: how much, how fast, how long still."""
+        """Logs progress, speed and remaining time every few seconds."""
         received, total = self.received, self.expected.bytes
-        if self.reported_bytes < 0:  # the clock starts when something comes
+        if self.reported_bytes < 0:  # the clock starts with the first data
             self.reported_at, self.reported_bytes = time.monotonic(), received
         seconds = time.monotonic() - self.reported_at
         if seconds < self.patience.progress_seconds or received >= total:
@@ -248,19 +253,19 @@ class _Transfer:
         self.reported_at, self.reported_bytes = time.monotonic(), received
 
     def _check(self, file: BinaryIO) -> None:
-        """Whether what has come is the published file; if not, nothing of it is kept."""
+        """Compares the download with the published file; discards it if it differs."""
         digest, size, fresh = self.hash.hexdigest(), self.received, self.in_one_piece
         if (size, digest) == (self.expected.bytes, self.expected.sha256):
             return
         self._drop(file)
         if not fresh and not self.misfitted:
             self.misfitted, self.farthest = True, 0
-            raise Retry("what came in several tries does not fit together")
+            raise Retry("the parts of several tries do not fit together")
         if size > self.expected.bytes:
-            raise Refused(f"it sends more than the {self.expected.bytes:,} bytes of it")
+            raise Refused(f"the server sends more than the {self.expected.bytes:,} bytes of it")
         raise Refused(
-            f"it sends another file: the SHA-256 is {digest[:12]}…, of the published one "
-            f"{self.expected.sha256[:12]}…"
+            f"the server sends another file: its SHA-256 is {digest[:12]}…, that of the published "
+            f"file is {self.expected.sha256[:12]}…"
         )
 
     def _drop(self, file: BinaryIO) -> None:
@@ -268,8 +273,8 @@ class _Transfer:
         self.received, self.hash, self.in_one_piece = 0, hashlib.sha256(), False
 
     def _note(self, etag: str) -> None:
-        """Remembers which version of the file the part is of."""
-        # If-Range compares strongly, so a weak tag is none (RFC 9110, 13.1.5).
+        """Stores the ETag of the file version that the part belongs to."""
+        # If-Range needs a strong tag, so a weak one is ignored (RFC 9110, 13.1.5).
         strong = "" if etag.startswith("W/") else etag
         with _writing(self.target, 0):
             self.etag_file.write_text(strong, encoding="latin-1", errors="replace")
@@ -285,7 +290,10 @@ class _Transfer:
         os.replace(self.part, self.target)
         sync_folder(self.target.parent)
         self.etag_file.unlink(missing_ok=True)
-        log.info("%s: %s, SHA-256 as published.", self.target.name, _megabytes(self.received))
+        log.info(
+            "%s: %s, SHA-256 matches the published one.",
+            self.target.name, _megabytes(self.received),
+        )  # fmt: skip
 
     def _failed(self, why: Exception, tries: int) -> DownloadError:
         if not _size(self.part):
@@ -300,15 +308,15 @@ class _Transfer:
 
 @contextmanager
 def _writing(target: Path, num_bytes: int) -> Iterator[None]:
-    """Turns a fault of the disk into its sentence: no fault of the network comes through here."""
+    """Turns a disk error into a message; network errors do not pass through here."""
     try:
         yield
     except OSError as error:
         if is_full(error):
             require_space(target.parent, num_bytes, target.name)
             raise DiskFull(
-                f"{target} could not be written ({error.strerror}): {num_bytes:,} bytes more are "
-                "needed. What has come is kept; free space and give the same command again."
+                f"{target} could not be written ({error.strerror}): {num_bytes:,} more bytes are "
+                "needed. The downloaded part is kept. Free space and run the same command again."
             ) from error
         raise WriteError(
             f"{target} could not be written ({error.strerror}). Make {target.parent} writable for "
@@ -318,7 +326,7 @@ def _writing(target: Path, num_bytes: int) -> Iterator[None]:
 
 def _write_all(file: BinaryIO, chunk: bytes) -> None:
     view = memoryview(chunk)
-    while view:  # a raw file may take less, on a disk that gets full
+    while view:  # a raw file may write less when the disk is nearly full
         view = view[file.write(view) :]
 
 
@@ -331,59 +339,59 @@ def _megabytes(num_bytes: int) -> str:
 
 
 def goes_on(status: int, headers: Message, received: int, expected_bytes: int) -> bool:
-    """Whether the body of an answer goes behind the `received` bytes of the file that are there
-    already; else it is the file from its first byte.
+    """Whether the body of an answer continues after the first `received` bytes of the file; False
+    if it starts at the first byte.
 
-    Raises Retry or Refused for an answer without a body of the file.
+    Raises Retry or Refused for an answer that has no part of the file.
     """
     if status in _PASSING:
         wait_seconds = retry_after(headers.get("Retry-After", ""), datetime.now(UTC))
-        raise Retry(f"the server says {status}", wait_seconds)
+        raise Retry(f"the server answers with status {status}", wait_seconds)
     if status == 416:
-        raise Retry(f"the server has nothing behind byte {received:,}", useless=True)
+        raise Retry(f"the server has no data after byte {received:,}", useless=True)
     if status not in (200, 206):
-        raise Refused(_REASONS.get(status, f"the server says {status}"))
+        raise Refused(_REASONS.get(status, f"the server answers with status {status}"))
     encoding = headers.get("Content-Encoding", "")
     if encoding not in ("", "identity"):
-        raise Refused(f"the server sends it as {encoding}, which was not asked for")
-    # `bytes 100-199/500`; what is garbled counts as not said.
+        raise Refused(f"the server sends it as {encoding}, which was not requested")
+    # `bytes 100-199/500`; an invalid header counts as missing.
     unit, _, range_ = headers.get("Content-Range", "").strip().partition(" ")
     span, _, whole = range_.partition("/") if unit == "bytes" else ("", "", "")
     total = _number(whole if status == 206 else headers.get("Content-Length"))
     if total is not None and total != expected_bytes:
         raise Refused(
-            f"the server offers {total:,} bytes, and the published file has {expected_bytes:,}: "
-            "that is another file, or a page of a proxy"
+            f"the server offers {total:,} bytes, but the published file has {expected_bytes:,}: "
+            "it is another file, or a page of a proxy"
         )
     if status == 200:
         return False
     start = _number(span.partition("-")[0])
     if start != received:
-        raise Retry(f"the server goes on at {start}, not at {received:,}", useless=True)
+        raise Retry(f"the server resumes at {start}, not at {received:,}", useless=True)
     return True
 
 
 def of_fault(error: Exception) -> Retry | Refused:
-    """What it means that no answer came, or that it broke off."""
+    """Whether a connection error is worth a retry, and its reason."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(cause, ssl.SSLCertVerificationError):
         return Refused(
-            f"its certificate is not trusted ({cause.verify_message}). Behind a company's proxy "
-            "set SSL_CERT_FILE to its certificates"
+            f"its certificate is not trusted ({cause.verify_message}). Behind a company's proxy, "
+            "set SSL_CERT_FILE to the proxy's certificates"
         )
     if isinstance(cause, socket.gaierror):
-        return Retry("its name is not known here; is there a network?")
+        return Retry("its name cannot be resolved; check the network")
     if isinstance(cause, TimeoutError):
-        return Retry("nothing came for a while")
+        return Retry("no data arrived in time")
     if isinstance(cause, http.client.InvalidURL | ValueError):
-        return Refused(f"that is no address ({cause})")
+        return Refused(f"the address is invalid ({cause})")
     if isinstance(cause, OSError) and cause.strerror:
         return Retry(cause.strerror.lower())
     return Retry("the connection broke off")
 
 
 def retry_after(text: str, now: datetime) -> float | None:
-    """The seconds that a Retry-After asks for: a number of them, or a date."""
+    """The seconds of a Retry-After header, which is a number or a date."""
     if (number := _number(text)) is not None:
         return float(number)
     try:

@@ -1,7 +1,7 @@
-"""XTTS-v2: which files are published, whether a folder holds them, and how they come there.
+"""XTTS-v2: its published files, and how to verify and download them.
 
-Only for whoever has agreed to its licence; `xtts.voices.base_models` asks for that first. The files
-are put there by hand, taken over from another program's cache, or downloaded.
+Users must agree to its licence; `xtts.voices.base_models` checks that first. The files are copied
+by hand, taken from another program's cache, or downloaded.
 """
 
 import contextlib
@@ -37,9 +37,9 @@ LICENCE = "CPML 1.0.0"
 LICENCE_URL = f"{HUB}/{REPOSITORY}/blob/main/LICENSE.txt"
 FOLDER = Path("train/xtts_v2")
 
-# As two public projects pin them for that revision, and eight more repeat them: throndir2/Martlet,
-# workers/xtts/host/martlet_xtts_host.py (the model, its JSON files and its speakers), and VoiceHub,
-# voicehub/models/xtts/native/dvae_checkpoint.py (the DVAE and mel_stats).
+# Two public projects pin these values for that revision, and eight more repeat them:
+# throndir2/Martlet, workers/xtts/host/martlet_xtts_host.py (the model, its JSON files and its
+# speakers), and VoiceHub, voicehub/models/xtts/native/dvae_checkpoint.py (the DVAE and mel_stats).
 XTTS_V2: Mapping[str, Written] = {
     "config.json": Written(
         "ef262b1454dd2a77e1461b0b2cd53e19b8a7624cc131b837d36df67356bc75e8", 4_368
@@ -60,21 +60,24 @@ XTTS_V2: Mapping[str, Written] = {
         "c7ea20001c6a0a841c77e252d8409f6a74fb423e79b3206a0771ba5989776187", 1_867_929_118
     ),
 }
-# Coqui's own voices: exports carry them on, nothing of ours needs them.
+# Coqui's own voices: exports copy them, but nothing here needs them.
 OPTIONAL = frozenset({"speakers_xtts.pth"})
 _MANIFEST = "verified.json"
 _WORTH_A_LINE = 50_000_000
 
 
 class FilesError(SotaqueError):
-    """A folder that does not hold the published files; the sentence says which, and what to do."""
+    """A folder does not hold the published files; the text says which, and what to do."""
 
 
 @dataclass(frozen=True)
 class ModelSource:
-    """Where the files are to lie, and the address they come from; None = nothing is downloaded.
+    """Where the files of XTTS-v2 come from.
 
-    caches: folders in which other programs may have put the same files.
+    Attributes:
+        folder: Where they are stored.
+        url: The address to download from; None downloads nothing.
+        caches: Folders where other programs may have stored the same files.
     """
 
     folder: Path = FOLDER
@@ -83,27 +86,28 @@ class ModelSource:
 
     @staticmethod
     def of(settings: SharedSettings) -> "ModelSource":
-        """What the settings say about XTTS-v2."""
+        """The source that the settings describe."""
         url = address(settings.xtts_v2_url, settings.hf_endpoint)
         return ModelSource(settings.xtts_v2_dir, url, caches(Path("~").expanduser()))
 
 
 def address(url: str | None, hub: str) -> str:
-    """The address of the files: `url` where one is set, else the pinned revision at the hub."""
+    """The address of the files: `url` if set, else the pinned revision at the hub."""
     return (url or f"{hub.rstrip('/')}/{REPOSITORY}/resolve/{REVISION}").rstrip("/")
 
 
 def caches(home: Path) -> tuple[Path, ...]:
-    """Where the hub's client and Coqui's own downloader put these files by default."""
+    """The default folders of the hub's client and of Coqui's downloader."""
     hub = home / ".cache" / "huggingface" / "hub" / f"models--{REPOSITORY.replace('/', '--')}"
     coqui = home / ".local" / "share" / "tts" / "tts_models--multilingual--multi-dataset--xtts_v2"
     return (hub / "snapshots" / REVISION, coqui)
 
 
 def provide_xtts_v2(source: ModelSource) -> Path:
-    """The folder, once every file in it that is needed is the published one.
+    """Downloads what is missing and returns the folder once every needed file is verified.
 
-    Raises FilesError for files that are other ones, DownloadError, DiskFull, WriteError.
+    Raises FilesError for files that are not the published ones, DownloadError, DiskFull,
+    WriteError.
     """
     missing = missing_files(source.folder)
     if not set(missing) - OPTIONAL:
@@ -116,12 +120,12 @@ def provide_xtts_v2(source: ModelSource) -> Path:
         source.folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise WriteError(
-            f"XTTS_V2_DIR={source.folder} cannot be made ({error.strerror}). Make it writable for "
-            "this user, or set XTTS_V2_DIR to another folder."
+            f"XTTS_V2_DIR={source.folder} cannot be created ({error.strerror}). Make it writable "
+            "for this user, or set XTTS_V2_DIR to another folder."
         ) from error
-    waiting = f"Another process is bringing XTTS-v2 into {source.folder}; waiting until it is done."
+    waiting = f"Another process is downloading XTTS-v2 into {source.folder}; waiting for it."
     with wait_for(source.folder / ".download.lock", lambda: log.info(waiting)):
-        # Another start may have brought everything while this one waited.
+        # Another process may have downloaded everything meanwhile.
         missing = missing_files(source.folder)
         if set(missing) - OPTIONAL:
             _bring(source, source.url, missing)
@@ -129,11 +133,10 @@ def provide_xtts_v2(source: ModelSource) -> Path:
 
 
 def missing_files(folder: Path) -> list[str]:
-    """The published files that a folder lacks; what it has is compared with them by size and
-    SHA-256.
+    """The published files that a folder lacks; the others are verified by size and SHA-256.
 
-    A file is hashed once; `verified.json` remembers it by its size and time. Raises FilesError
-    when one is another than the published one.
+    A file is hashed once: `verified.json` stores its size and time. Raises FilesError for a file
+    that is not the published one.
     """
     try:
         content = (folder / _MANIFEST).read_bytes()
@@ -157,31 +160,30 @@ def missing_files(folder: Path) -> list[str]:
         seen[name] = result
         trust_cached_hash(path, result)
     if seen != known:
-        # A folder that cannot be written is hashed again at the next start, and that is all.
+        # In a folder that cannot be written, the next start hashes the files again.
         with contextlib.suppress(WriteError):
             write_json(folder / _MANIFEST, {name: asdict(one) for name, one in seen.items()})
     if wrong:
         lines = "\n  ".join(wrong)
         raise FilesError(
-            f"{folder} does not hold XTTS-v2 as it is published:\n  {lines}\nCopy them again, or "
-            "delete them and they are downloaded. For a model of your own set BASE_MODEL to its "
-            "folder."
+            f"{folder} does not hold the published XTTS-v2:\n  {lines}\nCopy these files again, or "
+            "delete them to download them. To use your own model, set BASE_MODEL to its folder."
         )
     return missing
 
 
 def by_hand(folder: Path, names: Sequence[str]) -> str:
-    """What to do without a network."""
+    """The instructions for a machine without a network."""
     lines = "\n".join(f"  {name}: {XTTS_V2[name].bytes:,} bytes" for name in names)
     return (
         f"Put these files of {REPOSITORY} (revision {REVISION[:12]}) into {folder}, from a machine "
         f"that reaches {HUB}/{REPOSITORY}/tree/{REVISION[:12]}:\n{lines}\n"
-        "They are verified, and nothing is downloaded then."
+        "Sotaque then verifies them and downloads nothing."
     )
 
 
 def _bring(source: ModelSource, url: str, names: Sequence[str]) -> None:
-    """Takes over what caches have and downloads the rest, the smallest first."""
+    """Takes files from caches and downloads the rest, smallest first."""
     left = [name for name in names if not _taken(name, source)]
     if left:
         needed = sum(XTTS_V2[name].bytes for name in left)
@@ -195,12 +197,12 @@ def _bring(source: ModelSource, url: str, names: Sequence[str]) -> None:
             fetch(f"{url}/{name}", source.folder / name, XTTS_V2[name])
         except DownloadError as error:
             raise DownloadError(f"{error}\n{by_hand(source.folder, left[number:])}") from error
-    # Reads everything back once, and remembers it.
+    # Verifies everything once and stores the result.
     missing_files(source.folder)
 
 
 def _taken(name: str, source: ModelSource) -> bool:
-    """Takes a file over from a cache that has it: a link where that works, else a copy."""
+    """Links or copies a file from a cache that has it; returns whether one did."""
     target, expected = source.folder / name, XTTS_V2[name]
     for cache in source.caches:
         try:
@@ -210,10 +212,10 @@ def _taken(name: str, source: ModelSource) -> bool:
                 continue
         except OSError:
             continue
-        log.info("%s is taken over from %s.", name, cache)
+        log.info("Using %s from %s.", name, cache)
         try:
             os.link(cached, target)
-        except OSError:  # another file system, another owner, or one without links
+        except OSError:  # another file system or owner, or no support for links
             require_space(target.parent, expected.bytes, name)
             with cached.open("rb") as file:
                 replace_file(target, lambda out: shutil.copyfileobj(file, out, 1 << 20))
@@ -222,17 +224,18 @@ def _taken(name: str, source: ModelSource) -> bool:
 
 
 def _published(path: Path, expected: Written, known: HashedFile | None) -> HashedFile | str:
-    """A file that is the published one, else the sentence that says what it is instead. It is
-    hashed where it has the right size and is not known. Raises OSError."""
+    """The hash of a published file, or a sentence that says how the file differs. A file with the
+    right size is hashed unless its hash is known. Raises OSError."""
     status = path.stat()
     if status.st_size != expected.bytes:
-        return f"{path} has {status.st_size:,} bytes, the published one {expected.bytes:,}."
+        return f"{path} has {status.st_size:,} bytes, the published file has {expected.bytes:,}."
     if known is None or not known.is_still(status):
         if status.st_size > _WORTH_A_LINE:
             log.info("Verifying %s (%d MB) ...", path, status.st_size / 1e6)
         known = HashedFile(sha256_of(path), status.st_size, status.st_mtime_ns)
     if known.sha256 != expected.sha256:
         return (
-            f"{path} has SHA-256 {known.sha256[:12]}…, the published one {expected.sha256[:12]}…."
+            f"{path} has SHA-256 {known.sha256[:12]}…, the published file has "
+            f"{expected.sha256[:12]}…."
         )
     return known

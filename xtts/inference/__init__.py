@@ -1,1 +1,1 @@
-"""Model, voice and text become sound: whole, streamed, or batched."""
+"""Speech from a model, a voice and a text: whole, streamed or batched."""

@@ -1,11 +1,12 @@
 """ContinuousBatcher: many synthesis requests through one model.
 
-Between two steps speeches come and go. What one says does not depend, in any bit, on who else is
-there (`xtts.inference.torch_backend`), nor on when it came: its chunks are cut by its own codes
-alone.
+Speeches may enter and leave between two steps. The result of a speech does not depend, to the bit,
+on the others (`xtts.inference.torch_backend`) or on when it entered: only its own codes decide
+where its chunks end.
 
-A speech of several pieces gives its slot back after each: the caller decides who is next, so that a
-long text does not hold a slot until its end. Importing this module imports no torch.
+A speech of several pieces returns its slot after each piece, and the caller decides which speech is
+next. So a long text does not hold a slot until its end. Importing this module does not import
+torch.
 """
 
 from collections.abc import Callable
@@ -20,10 +21,18 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 @dataclass(frozen=True)
 class StepOutput:
-    """What a step brought for one speech: chunks of sound; done with the last of them, or `error`
-    in their place. paused: a piece has ended, `left` others wait for `go_on`; cut_pieces: how many
-    so far ran to the code limit without a stop code; pieces: what became of each so far, when one
-    has ended."""
+    """The result of a step for one speech.
+
+    Attributes:
+        name: The speech's name.
+        chunks: Sound that is final.
+        done: Whether these are the last chunks.
+        codes: Codes so far.
+        error: Why the speech failed; it is then over.
+        paused: Whether a piece has ended and `left` others wait for `go_on`.
+        cut_pieces: Pieces so far that reached the code limit without a STOP code.
+        pieces: The results of all pieces so far, when one has ended.
+    """
 
     name: str
     chunks: tuple[Samples, ...] = ()
@@ -37,8 +46,12 @@ class StepOutput:
 
 
 class ContinuousBatcher:
-    """The speeches of one model, at most as many at once as its backend has slots. guard: makes
-    the guard of each speech."""
+    """The speeches of one model, at most as many at once as its backend has slots.
+
+    Args:
+        backend: What computes the speech.
+        guard: Creates the guard of a speech.
+    """
 
     def __init__(
         self, backend: Backend, guard: Callable[[SynthesisRequest], Guard | None] = lambda _: None
@@ -49,11 +62,11 @@ class ContinuousBatcher:
 
     @property
     def count(self) -> int:
-        """How many may speak at once."""
+        """How many speeches can run at once."""
         return self._backend.count
 
     def prepare(self) -> None:
-        """Does now what the first request would else wait for."""
+        """Prepares now what would otherwise delay the first request."""
         self._backend.prepare()
 
     @property
@@ -68,23 +81,22 @@ class ContinuousBatcher:
 
     @property
     def free(self) -> int:
-        """How many more may speak now."""
+        """How many more speeches can enter now."""
         return self._backend.free
 
     def enter(self, name: str, voice: Voice, request: SynthesisRequest) -> None:
-        """Begins a speech; its first sound comes with the steps.
+        """Begins a speech; `step` returns its sound.
 
-        Raises SotaqueError where all slots speak, TextError, and NotFinite for a first output that
-        is not finite.
+        Raises SotaqueError if all slots are in use, TextError, and NotFinite.
         """
         speech = Speech(self._backend, voice, request, self._guard(request))
         self._begin(speech)
         self._speeches[name] = speech
 
     def go_on(self, name: str) -> bool:
-        """Begins the next piece of a paused speech; whether there was one.
+        """Begins the next piece of a paused speech; returns whether there was one.
 
-        Raises SotaqueError, and NotFinite, as `enter`: the speech is over then.
+        Raises SotaqueError, and NotFinite, after which the speech is over.
         """
         speech = self._speeches.get(name)
         if speech is None or not speech.paused:
@@ -98,18 +110,18 @@ class ContinuousBatcher:
 
     def _begin(self, speech: Speech) -> None:
         if not self.free:
-            raise SotaqueError(f"All {self.count} slots speak. Try again later.")
+            raise SotaqueError(f"All {self.count} slots are in use. Try again later.")
         speech.begin()
 
     def leave(self, name: str) -> bool:
-        """Ends a speech in the middle; whether there was one."""
+        """Ends a speech early; returns whether there was one."""
         speech = self._speeches.pop(name, None)
         if speech is not None:
             speech.leave()
         return speech is not None
 
     def step(self) -> list[StepOutput]:
-        """One more code for every request, and the sound that is final then."""
+        """Decodes one more code for every active speech and returns the sound that is final."""
         active = {
             name: speech.utterance
             for name, speech in self._speeches.items() if speech.utterance is not None

@@ -1,6 +1,6 @@
-"""ComputeConfig: how a process computes speech, from the setting to the child that speaks.
+"""ComputeConfig: how a process computes speech, passed from the settings to the child process.
 
-Importing this module imports no torch.
+Importing this module does not import torch.
 """
 
 import argparse

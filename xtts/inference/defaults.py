@@ -1,4 +1,4 @@
-"""How a model speaks where nobody says otherwise: sampling, conditioning, fades."""
+"""Default parameters of speaking: sampling, conditioning and fades."""
 
 from dataclasses import dataclass
 

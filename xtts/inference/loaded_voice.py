@@ -1,8 +1,8 @@
-"""A voice that can speak, whatever computes it: what the command line, the service and a notebook
-ask of one.
+"""LoadedVoice: a voice that can speak, with PyTorch or ONNX Runtime.
 
-`xtts.inference.torch_voice` and `xtts.onnx.speech.onnx_voice` are the two kinds;
-`xtts.voices.loading` opens them. Importing this module imports no torch.
+The command line, the service and notebooks use this interface. `xtts.inference.torch_voice` and
+`xtts.onnx.speech.onnx_voice` implement it; `xtts.voices.loading` opens them. Importing this module
+does not import torch.
 """
 
 import logging
@@ -29,17 +29,17 @@ log = logging.getLogger(__name__)
 
 
 class LoadedVoice(ABC):
-    """A model and who speaks with it.
+    """A model and a speaker.
 
     Attributes:
         model: The torch model (`xtts.model.loading.Model`) or the ONNX model.
-        folder: Where its vocabulary and config.json are.
-        licence: Of the weights that it speaks with.
-        message: Why it computes elsewhere than was asked; empty when it does not.
-        sample_rate: Of all that it speaks, in Hz: 24,000.
-        guarded: Whether what it speaks is judged, and spoken again where it is not good.
-        latents_folder: Where the latents of recordings are kept, and which heads follow the text;
-            None keeps nothing.
+        folder: The folder of its vocabulary and config.json.
+        licence: The licence of its weights.
+        message: Why it does not compute where it was requested; "" if it does.
+        sample_rate: The sample rate of its speech: 24,000 Hz.
+        guarded: Whether each piece is judged, and spoken again if it is not good.
+        latents_folder: Where the latents of recordings and the alignment heads are cached; None
+            caches nothing.
     """
 
     model: Any
@@ -60,25 +60,29 @@ class LoadedVoice(ABC):
 
     @property
     def texts(self) -> TokenizerSpec:
-        """What reads its texts, also in another process."""
+        """The specification of its tokenizer, for use in another process."""
         spec: TokenizerSpec = self.model.tokenizer.spec
         return spec
 
     @property
     @abstractmethod
     def weights(self) -> str:
-        """SHA-256 of the learning part's file."""
+        """The SHA-256 of the file with the GPT's weights."""
 
     @cached_property
     def own(self) -> Voice | None:
-        """The latents of its own recording, computed when they are first asked for; None without
-        a recording. Raises AudioError, VoiceError or OnnxError."""
+        """The latents of its own recording, computed on first use; None without a recording.
+
+        Raises AudioError, VoiceError or OnnxError.
+        """
         return self._own_latents()
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:
-        """The attention heads that follow the text (`xtts.inference.alignment.heads`): as
-        config.json says, else measured when they are first asked for; () where none does."""
+        """The attention heads that follow the text (`xtts.inference.alignment.heads`).
+
+        They come from config.json or are measured on first use; () if none follows it.
+        """
         if (configured := self.model.config.alignment_heads) is not None:
             return tuple(configured)
         if self.model.config.weights == "random":
@@ -94,30 +98,30 @@ class LoadedVoice(ABC):
                 path, lambda: alignment_heads.measured(self.backend(), self._speaker())
             )
         except NotFinite as error:
-            # Each request will be told; a voice is opened all the same.
+            # The voice still opens; each request reports the fault.
             log.warning("The attention heads could not be measured: %s", error)
             heads = ()
         if not heads:
             log.warning(
-                "No attention head of this model follows the text: how an utterance ended is told "
-                "by its length and by sound that repeats, and words have no times."
+                "No attention head of this model follows the text. The guard uses the length and "
+                "repeated sound instead, and words have no times."
             )
         return heads
 
     def guard(self, request: SynthesisRequest) -> Guard | None:
-        """The guard of a speech; None where it is off, or the caller bounds the codes himself."""
+        """The guard of a speech; None if it is off, or if the request limits the codes."""
         if not self.guarded or request.max_codes is not None:
             return None
         return Guard(self.heads, self.model.tokenizer.spoken, request.seed)
 
     def prepare(self) -> None:
-        """Does now what would else be done while the first word is waited for."""
+        """Computes now what would otherwise delay the first word."""
         _ = self.weights, self.own
         if self.guarded:
             _ = self.heads
 
     def summary(self) -> dict[str, Any]:
-        """What the parent of a speaking child needs to know."""
+        """What a child process reports about its voice."""
         return {
             "licence": self.licence,
             "languages": list(self.languages),
@@ -139,27 +143,27 @@ class LoadedVoice(ABC):
         return self.synthesize_guarded(request, self.guard(request))
 
     def stream(self, request: SynthesisRequest) -> Iterator[Array]:
-        """As `synthesize`, in chunks as soon as they are settled."""
+        """As `synthesize`, in chunks as soon as they are final."""
         return self.stream_guarded(request, self.guard(request))
 
     def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
-        """As `synthesize`, with a guard of the caller's, which tells afterwards what became of each
-        piece."""
+        """As `synthesize`, with the caller's guard, which then holds the result of each piece."""
         return np.asarray(speech.synthesize(self.backend(), self._speaker(), request, guard))
 
     def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
-        """As `stream`, with a guard of the caller's."""
+        """As `stream`, with the caller's guard."""
         chunks = speech.stream(self.backend(), self._speaker(), request, guard)
         return (np.asarray(chunk) for chunk in chunks)
 
     def batcher(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
-        """A continuous batcher for `count` requests at once, or for as many as the device has
-        memory for. beside_another: another voice is open on that device already."""
+        """A continuous batcher for `count` requests at once, or fewer if memory is short.
+
+        beside_another: whether another voice is already open on that device.
+        """
         return ContinuousBatcher(self.backend(count, beside_another=beside_another), self.guard)
 
     def placeholder_voice(self) -> Voice:
-        """Whom a service tries itself as where there is no recording: the whole way of a word,
-        whatever it sounds like."""
+        """A voice of zeros, with which a service tests a model that has no recording."""
         config = self.model.config
         width = config.speaker_encoder.embedding_width
         return Voice(self._zeros(1, NUM_LATENTS, config.gpt.width), self._zeros(1, width, 1))
@@ -169,12 +173,14 @@ class LoadedVoice(ABC):
 
     @abstractmethod
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> Backend:
-        """What computes its speech, of one at a time (None), or as in `crowd`."""
+        """What computes its speech: one request at a time (None), or as for `batcher`."""
 
     @abstractmethod
     def voice_of(self, recording: Path, kept: Path | None) -> Voice:
-        """The latents of an uploaded recording; kept: a folder of latents computed before. Raises
-        AudioError or VoiceError."""
+        """The latents of an uploaded recording. kept: the folder that caches latents, or None.
+
+        Raises AudioError or VoiceError.
+        """
 
     @abstractmethod
     def _own_latents(self) -> Voice | None: ...

@@ -1,10 +1,9 @@
-"""Speech: one request on its way to sound, whatever computes it.
+"""Speech: one request being spoken, with any backend.
 
-A backend decodes codes and makes their sound (`xtts.inference.torch_backend`,
-`xtts.onnx.speech.backend`).
-What is the same for each of them is here: pieces, attempts, guard, speed, chunks, fades and pauses.
-Whole speech and streams, alone or in a batch, differ in who steps and in when sound may leave.
-Importing this module imports no torch.
+A backend decodes codes and computes their sound (`xtts.inference.torch_backend`,
+`xtts.onnx.speech.backend`). This module has what they share: pieces, attempts, guard, speed,
+chunks, fades and pauses. Whole speech and streams, alone or in a batch, differ in who calls the
+steps and in when sound may leave. Importing this module does not import torch.
 """
 
 from abc import ABC, abstractmethod
@@ -31,9 +30,14 @@ from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
 
 @dataclass(frozen=True)
 class Voice:
-    """Who speaks: latents [1, 32, width] for the GPT, speaker [1, 512, 1] for the vocoder; tensors
-    or arrays, as the backend wants them; vocoder: one that has learned the person
-    (`xtts.voices.learned_decoder`), None is the model's."""
+    """The voice of one speaker, as tensors or arrays.
+
+    Attributes:
+        latents: Conditioning latents `[1, 32, width]` for the GPT.
+        speaker: Speaker embedding `[1, 512, 1]` for the vocoder.
+        vocoder: A vocoder learned for this speaker (`xtts.voices.learned_decoder`); None is the
+            model's.
+    """
 
     latents: Any
     speaker: Any
@@ -44,20 +48,27 @@ class Utterance(ABC):
     """One attempt at a piece while it is decoded.
 
     Attributes:
-        codes: So far, without STOP.
-        latents: One `[width]` for each step so far; the last one of an utterance that stopped chose
-            STOP.
-        stopped: Whether it said STOP.
-        error: Why it failed, where it did.
-        seen: `[audio_ids]`: what the repetition penalty makes less likely.
+        codes: The codes so far, without STOP.
+        latents: One `[width]` for each step so far; after a stop, the last one chose STOP.
+        stopped: Whether the model produced STOP.
+        error: Why it failed; None if it did not.
+        seen: `[audio_ids]`: the codes that the repetition penalty applies to.
     """
 
     def __init__(
         self, shape: GPTShape, rules: SamplingParams, random: Any, max_codes: int | None,
         heads: Sequence[Head], seen: Any,
     ) -> None:  # fmt: skip
-        """random: the state from which codes are drawn; heads: whose attention to the text is
-        wanted afterwards; seen: nothing of it is marked yet."""
+        """Starts an utterance without codes.
+
+        Args:
+            shape: The GPT's shape.
+            rules: The sampling parameters.
+            random: The random state for sampling.
+            max_codes: The code limit; None is the model's.
+            heads: The heads whose attention to the text is needed afterwards.
+            seen: `[audio_ids]`, all False.
+        """
         self.rules, self.random, self.heads, self.seen = rules, random, tuple(heads), seen
         self.seen[[PLACEHOLDER_ID, shape.audio_start]] = True
         self.limit = min(max_codes or shape.max_codes, shape.max_codes)
@@ -69,11 +80,11 @@ class Utterance(ABC):
 
     @property
     def done(self) -> bool:
-        """Whether it said STOP, or as many codes as it may, or failed."""
+        """Whether it stopped, reached the code limit or failed."""
         return self.stopped or self.error is not None or len(self.codes) >= self.limit
 
     def take(self, latent: Latents, code: int) -> None:
-        """One more code, and the latent `[width]` of the step that chose it."""
+        """Adds a code and the latent `[width]` of the step that chose it."""
         self.latents.append(latent)
         self.stopped = code == self._stop_code
         if not self.stopped:
@@ -81,8 +92,8 @@ class Utterance(ABC):
             self.seen[code] = True
 
     def attention(self) -> Array | None:
-        """What `heads` gave to the text `[latents, positions]`; None without heads, or where not
-        every step told its queries."""
+        """The mean attention of `heads` to the text `[latents, positions]`; None without heads, or
+        if some queries are missing."""
         if not self.heads or self.num_queries != len(self.latents):
             return None
         mean: Array = np.mean(list(self.attention_by_head().values()), axis=0)
@@ -91,45 +102,47 @@ class Utterance(ABC):
     @property
     @abstractmethod
     def num_queries(self) -> int:
-        """Of how many steps the queries of `heads` are known."""
+        """The number of steps whose queries of `heads` are known."""
 
     @abstractmethod
     def attention_by_head(self) -> Mapping[Head, Array]:
-        """As `attention`, of each head by itself."""
+        """As `attention`, for each head."""
 
 
 class Backend(Protocol):
-    """What computes speech, at most `count` utterances at once. arrays: torch or numpy."""
+    """Computes speech, at most `count` utterances at once. arrays: torch or numpy."""
 
     model: Any
     count: int
     arrays: ModuleType
 
     def prepare(self) -> None:
-        """Does now what the first utterance would else wait for."""
+        """Prepares now what would otherwise delay the first utterance."""
 
     @property
     def free(self) -> int:
         """How many more utterances may begin."""
 
     def random(self, seed: int) -> Any:
-        """The state from which codes are drawn."""
+        """The random state for sampling."""
 
     def begin(
         self, voice: Voice, ids: Sequence[int], rules: SamplingParams, random: Any,
         max_codes: int | None, heads: Sequence[Head],
     ) -> Any:  # fmt: skip
-        """The `Utterance` of a piece, whose text is read and whose first code is taken. Raises
-        NotFinite."""
+        """Begins the `Utterance` of a piece: prefills its text and samples the first code.
+
+        Raises NotFinite.
+        """
 
     def step(self, utterances: Sequence[Any]) -> None:
-        """One more code for each that is not done. Those that fail keep their error."""
+        """Decodes one more code for each utterance that is not done; a failure sets `error`."""
 
     def end(self, utterance: Any) -> None:
-        """Gives back what an utterance holds."""
+        """Frees what an utterance holds."""
 
     def chunks(self, voice: Voice, speed: float = 1.0) -> ChunkedVocoder:
-        """What vocodes one utterance."""
+        """The vocoder of one utterance."""
 
     def checked(self, chunk: Samples) -> Samples:
         """A chunk as float32 on the CPU. Raises NotFinite."""
@@ -138,9 +151,16 @@ class Backend(Protocol):
 class Speech:
     """One request being spoken.
 
-    chunked: vocode while codes are decoded; else each piece once it is decoded, which is a little
-    less work, and nothing of it leaves before its verdict. Raises TextError when it is made from
-    text that cannot be spoken.
+    Args:
+        backend: What computes it.
+        voice: The speaker.
+        request: The text and its parameters.
+        guard: Judges each piece; None judges nothing.
+        chunked: Whether to vocode while codes are decoded. Otherwise each piece is vocoded after
+            decoding, which is slightly less work, and its sound waits for the verdict.
+
+    Raises:
+        TextError: The text cannot be spoken.
     """
 
     def __init__(
@@ -157,7 +177,7 @@ class Speech:
         self._rules = request.rules(backend.model.config.decoding)
         self._random = backend.random(request.seed)
         self._waiting = request.read(backend.model.tokenizer)
-        # Where sound begins or ends beside other sound or a pause.
+        # Sound that meets other sound or a pause is faded.
         self._faded = len(self._waiting) > 1 or any(p.before or p.after for p in self._waiting)
         self._begun = 0
         self._taken = 0
@@ -172,21 +192,21 @@ class Speech:
 
     @property
     def paused(self) -> bool:
-        """Whether it is between two pieces; `begin` begins the next."""
+        """Whether it is between two pieces; `begin` starts the next."""
         return self.utterance is None and bool(self._waiting)
 
     @property
     def left(self) -> int:
-        """How many pieces are still to begin."""
+        """How many pieces have not begun."""
         return len(self._waiting)
 
     @property
     def pieces(self) -> tuple[SpokenPiece, ...]:
-        """What became of each piece that is spoken; () without a guard."""
+        """The results of the finished pieces; () without a guard."""
         return tuple(self._guard.pieces) if self._guard else ()
 
     def chunks(self) -> Iterator[Samples]:
-        """All of it, as it is settled, where nothing else uses the backend meanwhile."""
+        """Yields all sound as it becomes final; nothing else may use the backend meanwhile."""
         while not self.done:
             yield from self.next_piece()
 
@@ -198,11 +218,11 @@ class Speech:
             while self.utterance is not None:
                 self._backend.step([self.utterance])
                 yield from self.take()
-        finally:  # also where nobody asks for the rest
+        finally:  # also if the caller stops early
             self.leave()
 
     def begin(self) -> None:
-        """Begins the next piece: its text is read, its first code is taken."""
+        """Begins the next piece: prefills its text and samples the first code."""
         piece = self._waiting.pop(0)
         self._before, self._after = piece.before, piece.after
         self._guarded = GuardedPiece(
@@ -214,7 +234,8 @@ class Speech:
         self._attempt(self._random)
 
     def take(self) -> list[Samples]:
-        """The sound `[samples]` that a step settled, float32 on the CPU. Raises NotFinite."""
+        """The sound `[samples]` that is final after a step, float32 on the CPU. Raises
+        NotFinite."""
         utterance = self.utterance
         assert utterance is not None
         if utterance.error is not None:
@@ -227,7 +248,7 @@ class Speech:
         return [chunk for chunk in sound if len(chunk)]
 
     def leave(self) -> None:
-        """Gives back what the utterance holds, where one is being spoken."""
+        """Frees what the current utterance holds, if there is one."""
         if self.utterance is not None:
             self._backend.end(self.utterance)
             self.utterance = None
@@ -256,15 +277,15 @@ class Speech:
         return sound
 
     def _ended(self, utterance: Utterance) -> list[Samples]:
-        """The end of a piece's sound; nothing where the piece is begun once more."""
+        """The end of a piece's sound; nothing if the piece is spoken again."""
         self.leave()
         self.codes += len(utterance.codes)
         sound, stopped = self._last_sound(), utterance.stopped
         if self._guarded.judge(
             utterance.codes, utterance.latents, stopped=stopped, attention=utterance.attention()
         ):
-            # The next piece goes on with the first attempt's random state: it is what it would be
-            # if this one had been good.
+            # The next piece continues with the first attempt's random state, so that it is the same
+            # as if this attempt had been good.
             self._attempt(self._backend.random(self._guarded.next_seed))
             return []
         if self._guarded.best_was_earlier:
@@ -279,21 +300,21 @@ class Speech:
         return [*sound, self._fade.end(), self._silence(self._after)]
 
     def _last_sound(self) -> list[Samples]:
-        """What is left of the sound of an utterance that is over."""
+        """The remaining sound of a finished utterance."""
         return [self._pushed(chunk) for chunk in self._vocoder.rest()]
 
     def _pushed(self, chunk: Samples) -> Samples:
         return self._fade.push(self._guarded.push(self._backend.checked(chunk)))
 
     def _silence(self, seconds: float) -> Samples:
-        """A pause; speed does not change it."""
+        """A pause, whose length does not depend on speed."""
         arrays = self._backend.arrays
         return arrays.zeros(round(seconds * VOCODER_RATE), dtype=arrays.float32)
 
 
 class StreamFade:
-    """Fades the first and the last 5 ms of a waveform that is pushed in chunks: the last 5 ms are
-    held back until the end. active: else it passes them on."""
+    """Fades the first and last 5 ms of a waveform that arrives in chunks; it holds the last 5 ms
+    back until the end. active: False passes chunks on unchanged."""
 
     def __init__(self, arrays: ModuleType, *, active: bool = True) -> None:
         self._arrays, self._active = arrays, active
@@ -302,11 +323,11 @@ class StreamFade:
         self._begun = False
 
     def push(self, chunk: Samples) -> Samples:
-        """What is final by now."""
+        """Adds a chunk and returns the samples that are final."""
         if not self._active:
             return chunk
         self._held = self._arrays.concatenate((self._held, chunk))
-        # The fade in needs its 5 ms as well, and in a short piece both are shorter.
+        # The fade in needs 5 ms too; in a short piece both fades are shorter.
         if len(self._held) <= 2 * self._length:
             return self._held[:0]
         ready, self._held = self._held[: -self._length], self._held[-self._length :]
@@ -323,7 +344,7 @@ class StreamFade:
         return self._faded(self._held, length, length)
 
     def _faded(self, sound: Samples, rising: int, falling: int) -> Samples:
-        """Faded in over so many samples, and out over so many."""
+        """Fades in over `rising` samples and out over `falling` samples."""
         end = len(sound) - falling
         parts = (
             sound[:rising] * self._ramp(rising),
@@ -341,7 +362,7 @@ def synthesize(
 ) -> Samples:
     """Speaks a request: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
-    guard: speaks again what did not end as it should, and keeps what became of each piece. Raises
+    The guard, if any, has bad pieces spoken again and then holds the result of each piece. Raises
     TextError for text that cannot be spoken, and NotFinite.
     """
     speech = Speech(backend, voice, request, guard, chunked=False)
@@ -351,10 +372,10 @@ def synthesize(
 def stream(
     backend: Backend, voice: Voice, request: SynthesisRequest, guard: Guard | None = None
 ) -> Iterator[Samples]:
-    """As `synthesize`, in chunks as soon as they are settled: a small one first, then larger ones.
+    """As `synthesize`, in chunks as soon as they are final: a small one first, then larger ones.
 
-    Joined they are what `synthesize` says, within rounding; but what has left is not taken back.
-    With a guard the last half second of a piece waits for its verdict, and no piece is spoken
-    again, unless the request asks for whole pieces.
+    Concatenated, they equal the result of `synthesize` up to rounding, except that sound already
+    sent stays. With a guard, the last half second of a piece waits for its verdict, and no piece is
+    spoken again unless the request has `whole` set.
     """
     yield from Speech(backend, voice, request, guard).chunks()

@@ -1,4 +1,7 @@
-"""SynthesisRequest: what is to be said, and how. Importing this module imports no torch."""
+"""SynthesisRequest: a text to speak and its parameters.
+
+Importing this module does not import torch.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -14,17 +17,19 @@ class SynthesisRequest:
     """One text to be spoken.
 
     Attributes:
-        text: What is said; split into pieces that the model can say at once.
-        language: The text's.
+        text: The text, which is split into pieces that the model can speak at once.
+        language: The language of the text.
         seed: The same seed gives the same sound on the same machine.
-        temperature: How freely codes are drawn: None is the model's own, 0 the likeliest each time.
+        temperature: The sampling temperature; None is the model's default, 0 always takes the
+            likeliest code.
         speed: 2 takes half the time, at the same pitch.
-        max_codes: The most that each piece may take, 46 ms each; None is the model's own.
-        pieces: Of the text, where another process has read it.
-        whole: Nothing is heard before all of a piece is spoken, so that it can be spoken again.
-        sampling: How codes are drawn, where not as the model's config says.
+        max_codes: The code limit of each piece, 46 ms per code; None is the model's.
+        pieces: The pieces of the text, if another process has read it.
+        whole: Whether no sound of a piece leaves before it is complete, so that it can be spoken
+            again.
+        sampling: Sampling parameters instead of the model's.
 
-    Raises ArgumentError for a value that cannot be spoken with, however it was asked for.
+    Raises ArgumentError for an invalid value.
     """
 
     text: str
@@ -40,7 +45,7 @@ class SynthesisRequest:
     def __post_init__(self) -> None:
         arguments.text("text", self.text)
         arguments.text("language", self.language)
-        # As Python's own numbers: a notebook has numpy's.
+        # Converted to Python numbers: a notebook may pass numpy's.
         object.__setattr__(self, "seed", arguments.whole_number("seed", self.seed, SEED))
         object.__setattr__(self, "speed", arguments.number("speed", self.speed, SPEED))
         if self.temperature is not None:
@@ -48,7 +53,7 @@ class SynthesisRequest:
             object.__setattr__(self, "temperature", temperature)
 
     def rules(self, own: SamplingParams) -> SamplingParams:
-        """How codes are drawn, where a model's own manner is `own`."""
+        """The sampling parameters; `own` are the model's."""
         rules = self.sampling or own
         if self.temperature is None:
             return rules

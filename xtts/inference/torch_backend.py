@@ -1,13 +1,13 @@
-"""Speech computed by PyTorch: codes are drawn, one step for all that speak (continuous batching,
-Orca), as `xtts.inference.speech.Backend`.
+"""Speech computed by PyTorch with continuous batching, as `xtts.inference.speech.Backend`.
 
-The latent of each code is kept from the step that made it; Coqui runs the whole GPT a second time
-to get the same numbers. Order of the rules as in Hugging Face's `generate`: repetition penalty,
-temperature, top-k, top-p.
+Continuous batching (Orca) decodes one step for all active utterances. The latent of each code is
+kept from the step that computed it; Coqui runs the whole GPT a second time to get the same values.
+The sampling order is that of Hugging Face's `generate`: repetition penalty, temperature, top-k,
+top-p.
 
-The weights are read once a step whoever speaks, and reading them is what a step costs. The number
-of rows never changes, so an utterance is the same, bit for bit, in a full house and in an empty
-one; `tests/xtts/inference/test_torch_backend.py` holds it.
+A step reads all weights once, which is most of its cost. The number of rows never changes, so an
+utterance is the same, bit for bit, with or without others beside it
+(`tests/xtts/inference/test_torch_backend.py`).
 """
 
 import weakref
@@ -32,14 +32,14 @@ from xtts.model.loading import Model
 from xtts.model.shapes import NUM_LATENTS
 from xtts.model.streaming_vocoder import ChunkedVocoder
 
-# In the place of a code, where the logits that it would be drawn from are not finite.
+# Stands for a code if the logits are not finite.
 NO_CODE = -1
 NOT_FINITE = (
-    "The model's output is not a number (NaN or infinite): its weights are damaged, or this device "
+    "The model's output is not finite (NaN or infinite): its weights are damaged, or this device "
     "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
 )
-# MKL gives the rows of 5, 6, 7, 9, 10 or 11 to two threads in unlike parts, each with a kernel of
-# its own: a row is then another, in its last bit, for its place. Of 4, 8 and 12 it is not.
+# MKL splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads with different kernels, so that
+# the last bit of a row depends on its place. With 4, 8 or 12 rows it does not.
 _ROWS_ALIKE = 4
 
 
@@ -48,8 +48,8 @@ class DecodingError(NotFinite):
 
 
 class TorchUtterance(Utterance):
-    """As `Utterance`; looks at nothing but its own row, so that it makes no difference who decodes
-    beside it. code: the last one chosen `[1]`, on the device."""
+    """An `Utterance` that uses only its own row, so that other utterances make no difference. code:
+    the last code `[1]`, on the device."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class TorchUtterance(Utterance):
         self.queries = QueryLog(layer for layer, _ in heads)
 
     def choose(self, latent: Tensor, code: Tensor, number: int) -> None:
-        """As `take`, of a code that is on the device and on the host; not finite: it is done."""
+        """As `take`, with the code on the device and its value; NO_CODE ends it with an error."""
         self.code = code
         if number == NO_CODE:
             self.error = DecodingError(NOT_FINITE)
@@ -74,7 +74,7 @@ class TorchUtterance(Utterance):
 
     @property
     def num_queries(self) -> int:
-        """A recorded step has room for the queries of some layers only."""
+        """A captured step keeps the queries of some layers only."""
         return self.queries.count
 
     def attention_by_head(self) -> "dict[Head, np.ndarray[Any, Any]]":
@@ -89,8 +89,10 @@ class TorchUtterance(Utterance):
 
 
 class DecodingSlots:
-    """A fixed number of places to speak from; used by one thread. layers: those that utterances may
-    want the queries of, as a recorded step (`xtts.inference.decode_step`) has room for no others.
+    """A fixed number of slots for utterances; used by one thread.
+
+    layers: the layers whose queries utterances may need, since a captured step
+    (`xtts.inference.decode_step`) keeps no others.
     """
 
     def __init__(self, gpt: GPT, count: int, layers: tuple[int, ...] = ()) -> None:
@@ -106,14 +108,14 @@ class DecodingSlots:
 
     @property
     def free(self) -> int:
-        """How many more may enter."""
+        """How many more utterances can enter."""
         return self.utterances.count(None)
 
     def enter(self, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> int:
-        """Reads text ids `[n]` and conditioning latents `[1, 32, width]`, and takes the first code;
-        returns the slot. Raises DecodingError."""
+        """Prefills text ids `[n]` after conditioning latents `[1, 32, width]`, samples the first
+        code, and returns the slot. Raises DecodingError."""
         slot = self.utterances.index(None)
-        # The prefix is read by itself: its length differs from everybody else's.
+        # Prefilled separately, because the lengths of prefixes differ.
         cache = prefill(self.gpt, latents, text, utterance)
         if self._graphed is not None:
             self._graphed.caches.enter(slot, cache)
@@ -123,15 +125,15 @@ class DecodingSlots:
         return slot
 
     def prepare(self) -> None:
-        """Captures now what would else be captured at the first code."""
+        """Captures now what would otherwise be captured at the first code."""
         if self._graphed is not None:
             self._graphed.record()
 
     @torch.inference_mode()
     def step(self) -> bool:
-        """One more code for every slot that speaks; whether any does.
+        """Decodes one more code for every active slot; returns whether there was one.
 
-        An utterance whose logits are not finite is done, keeps its `error`, and hurts no other.
+        An utterance whose logits are not finite ends with an `error`; the others continue.
         """
         speaking = {
             slot: one
@@ -147,8 +149,8 @@ class DecodingSlots:
         return bool(speaking)
 
     def _computed(self, speaking: dict[int, TorchUtterance]) -> tuple[Tensor, Tensor]:
-        """Latents and logits of all rows, behind the last code of each; of code 0 at position 0
-        where nobody speaks."""
+        """Latents and logits of all rows after the last code of each; an unused row computes code 0
+        at position 0."""
         device = self.gpt.mel_head.weight.device
         placeholder = torch.zeros(1, dtype=torch.long, device=device)
         rows = range(len(self._rows))
@@ -159,22 +161,22 @@ class DecodingSlots:
             caches = [self._rows[row] if row in speaking else None for row in rows]
             alone = caches[0] if len(caches) == 1 else None
             return self._step(codes, positions, alone or SlotCaches(caches))
-        # The next replay writes over what this one says.
+        # The next replay overwrites these outputs.
         latents, logits = (output.clone() for output in self._graphed(codes, positions))
         for slot, utterance in speaking.items():
             self._graphed.caches.tell(slot, utterance.queries)
         return latents, logits
 
     def leave(self, slot: int) -> None:
-        """Frees a slot, done or not, and its memory."""
+        """Frees a slot and its memory, even if the utterance is not done."""
         self.utterances[slot] = self._rows[slot] = None
         if self._graphed is not None:
             self._graphed.caches.leave(slot)
 
 
 class TorchBackend:
-    """Up to `count` utterances, one decode step for all of them. layers: those of the heads that
-    guards ask for, where several speak. Used by one thread."""
+    """Decodes up to `count` utterances with one step for all; used by one thread. layers: those of
+    the alignment heads, if several utterances run at once."""
 
     arrays: ModuleType = torch
 
@@ -182,7 +184,7 @@ class TorchBackend:
         self.model = model
         self.count = count
         self._layers = set(layers)
-        # While anybody speaks: what a GPU remembers is then for others of the same model.
+        # Only while an utterance runs: captured graphs are then free for others of the same model.
         self._slots: DecodingSlots | None = None
 
     @property
@@ -191,7 +193,7 @@ class TorchBackend:
         return self.count if self._slots is None else self._slots.free
 
     def prepare(self) -> None:
-        """Captures now what the first request would else wait for."""
+        """As in `Backend`."""
         self._made(()).prepare()
 
     def random(self, seed: int) -> torch.Generator:
@@ -243,8 +245,8 @@ class TorchBackend:
 
 @torch.inference_mode()
 def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> KeyValueCache:
-    """Reads text ids `[n]` behind conditioning latents `[1, 32, width]` and takes the first code;
-    returns the cache, with room for all codes to come. Raises DecodingError."""
+    """Prefills text ids `[n]` after conditioning latents `[1, 32, width]` and samples the first
+    code. Returns the cache, with capacity for all codes. Raises DecodingError."""
     capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
     cache = gpt.gpt.new_cache(1, capacity)
     cache.log = utterance.queries if utterance.heads else None
@@ -253,7 +255,7 @@ def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) 
     utterance.queries.read_text(cache, NUM_LATENTS, NUM_LATENTS + len(text) + 2)
     _choose([utterance], *outputs)
     if utterance.error is not None:
-        # Another one: raised itself, it would hold by its frames whatever holds the utterance.
+        # A new error: raising the same one would keep the utterance alive through its frames.
         raise DecodingError(str(utterance.error))
     return cache
 
@@ -263,9 +265,8 @@ def decode(
 ) -> list[TorchUtterance]:
     """Decodes texts `[n]` to their ends, `count` at once, without guard or sound.
 
-    An utterance is the same whoever is decoded beside it, as long as `count` is the same. Raises
-    DecodingError: drawing from what is not finite would be a device-side assert on a GPU, which
-    kills the context.
+    The result of an utterance does not depend on the others, as long as `count` is the same. Raises
+    DecodingError if the output is not finite.
     """
     layers = {layer for _, utterance in wanted for layer in utterance.queries.layers}
     slots, waiting = DecodingSlots(gpt, count, tuple(sorted(layers))), list(wanted)
@@ -282,8 +283,8 @@ def decode(
 
 
 def vocode(model: Model, voice: Voice, decoded: Iterable[TorchUtterance]) -> Tensor:
-    """The sound `[samples]` of decoded pieces, joined, in float32 on the CPU, without speed, guard
-    and fades. Raises DecodingError."""
+    """The joined sound `[samples]` of decoded pieces, float32 on the CPU, without speed, guard
+    or fades. Raises DecodingError."""
     backend, parts = TorchBackend(model), list[Tensor]()
     for piece in decoded:
         chunks = backend.chunks(voice)
@@ -295,8 +296,8 @@ def vocode(model: Model, voice: Voice, decoded: Iterable[TorchUtterance]) -> Ten
 def _choose(
     utterances: Sequence[TorchUtterance], latents: Sequence[Tensor] | Tensor, logits: Tensor
 ) -> None:
-    """Has each utterance choose from its row of logits; what they chose is looked at once for all
-    of them, since to look is to wait for a GPU."""
+    """Samples a code for each utterance from its row of logits. All codes are read from the device
+    at once, because each read waits for the GPU."""
     codes = sample(
         logits, torch.stack([one.seen for one in utterances]),
         [one.rules for one in utterances], [one.random for one in utterances],
@@ -311,11 +312,16 @@ def sample(
     rules: Sequence[SamplingParams],
     generators: Sequence[torch.Generator],
 ) -> Tensor:
-    """The next codes `[rows]` of several utterances from logits and `seen` `[rows, audio_ids]`,
-    which marks what was said; `NO_CODE` where the logits are not finite.
+    """Samples the next codes `[rows]`; `NO_CODE` if a row's logits are not finite.
 
-    A launch serves all rows, but for the draw, whose generator is the utterance's own: what it says
-    does not depend on who else is there.
+    One kernel serves all rows, except for the draw: each utterance has its own generator, so that
+    its codes do not depend on the others.
+
+    Args:
+        logits: `[rows, audio_ids]`.
+        seen: `[rows, audio_ids]`: the codes that were already used.
+        rules: The sampling parameters of each row.
+        generators: The generator of each row.
     """
     finite = torch.isfinite(logits).all(-1)
     # Drawing from NaN would be a device-side assert, which kills the context.
@@ -331,9 +337,11 @@ def sample(
 def drawn_from(
     logits: Tensor, seen: Tensor, rules: Sequence[SamplingParams]
 ) -> tuple[Tensor, Tensor]:
-    """Logits `[rows, audio_ids]` after CTRL's repetition penalty (https://arxiv.org/abs/1909.05858:
-    said codes get less likely), and the chances by which codes are drawn: at the temperature, of
-    the top-k the smallest set that holds `top_p`."""
+    """Logits `[rows, audio_ids]` after CTRL's repetition penalty, and sampling probabilities.
+
+    The penalty makes used codes less likely (https://arxiv.org/abs/1909.05858). The probabilities
+    apply the temperature, then top-k, then the smallest set with a sum of `top_p`.
+    """
     ids = logits.shape[-1]
     tops = [one.top_k if 0 < one.top_k < ids else ids for one in rules]
     figures = [
@@ -350,7 +358,7 @@ def drawn_from(
         least = scaled.topk(max(tops)).values.gather(-1, counts.long() - 1)
         scaled = scaled.masked_fill(scaled < least, -torch.inf)
     ordered, order = scaled.sort(descending=False)
-    # The best one always stays, as in Hugging Face's TopPLogitsWarper.
+    # The likeliest code always stays, as in Hugging Face's TopPLogitsWarper.
     out = ordered.softmax(-1).cumsum(-1) <= limits
     out[:, -1] = False
     scaled = scaled.masked_fill(torch.zeros_like(out).scatter(-1, order, out), -torch.inf)

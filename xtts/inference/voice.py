@@ -1,4 +1,4 @@
-"""Voice: conditioning latents and speaker embedding from a reference recording; similarity."""
+"""Voice: conditioning latents and speaker embedding of a recording, and speaker similarity."""
 
 from pathlib import Path
 
@@ -81,8 +81,8 @@ def _check(waveform: Tensor) -> None:
     seconds = waveform.shape[-1] / CODE_RATE
     if seconds < MIN_CHUNK_SECONDS:
         raise VoiceError(
-            f"The reference is {seconds:.2f} s long; a voice needs at least {MIN_CHUNK_SECONDS} s, "
-            "and 3 to 30 s are better."
+            f"The reference is {seconds:.2f} s long. A voice needs at least {MIN_CHUNK_SECONDS} s; "
+            "3 to 30 s are better."
         )
     if not bool(torch.isfinite(waveform).all()):
         raise VoiceError("The reference holds non-finite values (NaN or infinite).")

@@ -1,1 +1,1 @@
-"""Worker processes that speak for the trainer and the service, and their protocols."""
+"""Worker processes that speak for the trainer and the service, with their protocols."""

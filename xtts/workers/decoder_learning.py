@@ -1,13 +1,12 @@
-"""Learns the vocoder that speaks most as the person does, for weights of the GPT.
+"""Learns a vocoder for one person, for given weights of the GPT.
 
-No training of the GPT changes how its latents sound: the published vocoder speaks a stranger as one
-of those whom it knows. Here the vocoder learns from the person's own clips, spoken from their own
-codes through the GPT that will be served: gradient descent on all of its weights, by the spectral
-distance to the recording. The speaker embedding stays as the recording gives it; what another one
-would change, the layers that it enters by learn as well (docs/evaluation.md, "The learned
-decoder").
+Training the GPT does not change how its latents sound, and the published vocoder makes a new person
+sound like one of its training speakers. So the vocoder learns from the person's own clips: their
+codes go through the GPT that will be served, and gradient descent on all vocoder weights minimizes
+the spectral distance to the recording. The speaker embedding stays that of the recording, because
+the layers that read it are learned too (docs/evaluation.md, "The learned decoder").
 
-Importing this module imports no torch.
+Importing this module does not import torch.
 """
 
 import random

@@ -1,4 +1,4 @@
-"""Why a worker failed: its own answer, or what its exit means."""
+"""Why a worker failed: its own answer, or the meaning of its exit."""
 
 import signal
 import traceback
@@ -16,13 +16,14 @@ _NO_MEMORY = ("memoryerror", "out of memory", "can't allocate memory", "cannot a
 
 
 class WorkerFailed(SotaqueError):
-    """Something was not spoken, read or measured.
+    """A worker failed.
 
-    reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused, interrupted,
-    error (in this process), text_process (the one that reads texts did not answer);
-    fault: what it says of the device, where it says something; of_device: whether the device may be
-    the reason: not an error that the process raised and did not take for one of its device;
-    elsewhere: whether another place might succeed.
+    Attributes:
+        reason_code: crashed, killed, hang, out_of_memory, gpu_fault, not_finite, refused,
+            interrupted, error (in this process), or text_process (the text process did not answer).
+        fault: The classified device error; None if no device is at fault.
+        of_device: Whether the device may be the cause.
+        elsewhere: Whether another device might succeed.
     """
 
     def __init__(
@@ -33,24 +34,24 @@ class WorkerFailed(SotaqueError):
         self.reason_code = reason_code
         self.fault = fault
         self.of_device = of_device
-        # What was refused, a text or a recording, is refused on every device.
+        # A refused text or recording is refused on every device.
         self.elsewhere = elsewhere and reason_code not in ("refused", "interrupted")
 
     @property
     def transient(self) -> bool:
-        """Worth one more try in the same place."""
+        """Whether to retry in the same place."""
         return self.fault is not None and self.fault.transient
 
     @property
     def first_line(self) -> str:
-        """What a reason quotes of it."""
+        """The first line of the message, for use in another message."""
         return (str(self).splitlines() or [self.reason_code])[0].rstrip(".")
 
 
 def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
-    """What the child answers to an error: a sentence, a fault of its device; None for others.
+    """A child's answer to an error: a message or a device fault; None for other errors.
 
-    Whatever the error was, a device that computes no more is what is told.
+    If the device no longer computes, the answer reports that instead of the error.
     """
     fault = cuda_errors.classify(error, cuda_errors.free_bytes(device))
     if poison := cuda_errors.poisoned(device):
@@ -71,15 +72,15 @@ def answer_of(error: Exception, device: str) -> dict[str, Any] | None:
 
 
 def worker_failed(answer: Mapping[str, Any]) -> WorkerFailed:
-    """What `answer_of` gave, on the parent's side."""
+    """The WorkerFailed for an answer by `answer_of`, in the parent."""
     details = answer.get("fault")
     fault = DeviceFault(**{**details, "outcome": Outcome(details["outcome"])}) if details else None
     return WorkerFailed(answer["reason_code"], answer["reason"], fault)
 
 
 def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFailed:
-    """What an exit status, the last line on stderr and the kernel's count of OOM kills mean."""
-    tail = f" It said last: {last_line}" if last_line else ""
+    """The failure for an exit status, the last line of stderr, and the kernel's OOM kills."""
+    tail = f" Its last line: {last_line}" if last_line else ""
     oom_killed = oom_killed and code == -signal.SIGKILL
     if oom_killed or any(words in last_line.lower() for words in _NO_MEMORY):
         by = ": the system killed it" if oom_killed else ""
@@ -87,7 +88,7 @@ def death(code: int, last_line: str, *, oom_killed: bool = False) -> WorkerFaile
         fault = DeviceFault(Outcome.TRANSIENT, "memory of the machine", None, reason)
         return WorkerFailed("out_of_memory", reason, fault)
     if code == -signal.SIGKILL:
-        what = "was killed (SIGKILL); most often the system does that when memory runs out"
+        what = "was killed (SIGKILL); usually the system does that when memory runs out"
         return WorkerFailed("killed", f"The worker {what}.{tail}")
     return WorkerFailed("crashed", f"The worker {ending(code)}.{tail}", of_device=code < 0)
 
@@ -98,8 +99,8 @@ def ending(code: int) -> str:
 
 
 def place_of(error: BaseException) -> str:
-    """Kind and place of an unexpected error, `IndexError in decoding.py:71`. Without its message,
-    which may quote a caller's text: this goes into answers, the status and the log."""
+    """Type and place of an unexpected error: `IndexError in decoding.py:71`. It leaves out the
+    message, which may quote a user's text, because answers, status and log show this."""
     frames = traceback.extract_tb(error.__traceback__)
     place = f" in {Path(frames[-1].filename).name}:{frames[-1].lineno}" if frames else ""
     return type(error).__name__ + place

@@ -1,7 +1,7 @@
-"""What the evaluation of a run asks of the worker that speaks files: facts about recordings, and
-about sentences as some weights speak them. Judged elsewhere (`train.evaluation.judges`).
+"""Measures recordings and spoken sentences for the evaluation of a run.
 
-Importing this module imports no torch.
+The worker that speaks files runs these functions; `train.evaluation.judges` judges the results.
+Importing this module does not import torch.
 """
 
 import itertools

@@ -1,7 +1,7 @@
-"""FileSpeaker: answers `xtts.workers.requests` in this process, and speaks a text into a file.
+"""FileSpeaker: answers `xtts.workers.requests` in this process and speaks texts into files.
 
-`xtts.workers.file_worker` does so in a process of its own; `train.sampling.sampler` in the
-trainer's, on a GPU that passed the check. Importing this module imports no torch.
+`xtts.workers.file_worker` uses it in a separate process, `train.sampling.sampler` in the trainer's
+process on a GPU that passed its check. Importing this module does not import torch.
 """
 
 import time

@@ -1,7 +1,7 @@
-"""The isolated worker that speaks files for the trainer: both sides of one JSON object a line.
+"""The separate worker process that speaks files for the trainer: both sides of its protocol.
 
-The child loads its imports and the frozen parts of a base model before the first request; of a
-checkpoint it reads only the learning part.
+The protocol has one JSON object per line. Before the first request the child loads its imports and
+the frozen parts of a base model; of a checkpoint it reads only the GPT.
 """
 
 import argparse
@@ -146,8 +146,8 @@ class Worker:
                 raise WorkerFailed("interrupted", f"Stopped while {doing}.")
         last = self._child.last_error()
         self.close()
-        reason = f"The worker was still {doing} after {timeout_seconds:g} s and was ended."
-        raise WorkerFailed("hang", reason + (f" It said last: {last}" if last else ""))
+        reason = f"The worker was still {doing} after {timeout_seconds:g} s and was stopped."
+        raise WorkerFailed("hang", reason + (f" Its last line: {last}" if last else ""))
 
 
 def _hashed(weights: Path | None) -> dict[str, Any] | None:

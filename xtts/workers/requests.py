@@ -1,7 +1,7 @@
-"""What is asked of a process that speaks files, and what it answers.
+"""Requests to a process that speaks files, and their answers.
 
 `xtts.workers.file_synthesis.FileSpeaker.ask` answers in this process,
-`xtts.workers.file_worker.Worker.ask` has a child answer. Importing this module imports no torch.
+`xtts.workers.file_worker.Worker.ask` in a child. Importing this module does not import torch.
 """
 
 from collections.abc import Callable

@@ -1,8 +1,8 @@
-"""SpeechServer: opens voices, batches requests, pauses, cancels.
+"""SpeechServer: opens voices, batches requests, and pauses or cancels them.
 
-One thread steps the crowds; one other opens voices and reads recordings, so that nobody who speaks
-waits for a file of 2 GB; a third asks the process that reads texts (`xtts.workers.text_worker`),
-whatever is in them. Messages and answers are described in `xtts.workers.server_main`.
+One thread steps the batchers. A second opens voices and reads recordings, so that no active request
+waits for a file of 2 GB. A third calls the process that reads texts (`xtts.workers.text_worker`).
+`xtts.workers.server_main` describes the messages and answers.
 """
 
 import contextlib
@@ -35,13 +35,13 @@ from xtts.workers.text_worker import TextWorker
 _KEPT_VOICES = 64
 # A header and its bytes.
 Frame = tuple[dict[str, Any], bytes]
-# What a message leads to: frames, and what another thread is to find first, which is sent back.
+# Handles a message: yields frames, and futures of other threads, whose results it receives.
 Doing = Generator["Frame | Future[Any]", Any, None]
 
 
 @dataclass
 class PendingTask:
-    """Something another thread is doing: the message that it is for, and what goes on then."""
+    """Work in another thread: its message, its future, and the generator that continues."""
 
     message: Mapping[str, Any]
     future: "Future[Any]"
@@ -60,7 +60,7 @@ class SpeechServer:
         self._closing: set[str] = set()
         self._voices: OrderedDict[tuple[str, str], Voice] = OrderedDict()
         self._pending: list[PendingTask] = []
-        # When each began, later by all that it has paused: `seconds` is time spent speaking.
+        # When each request began, plus the time it paused: `seconds` is the time spent speaking.
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
         make_current(where.device)
@@ -70,7 +70,7 @@ class SpeechServer:
         self._words: dict[str, SpokenWords] = {}
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
         self._texts = texts or TextWorker()
-        # Its imports take as long as a model's loading, and are over by then.
+        # Started early: its imports take as long as loading a model.
         self._reading.submit(self._texts.start)
 
     @property
@@ -80,11 +80,11 @@ class SpeechServer:
 
     @property
     def waiting(self) -> bool:
-        """Whether another thread is at something."""
+        """Whether another thread is working."""
         return bool(self._pending)
 
     def take(self, message: Mapping[str, Any]) -> Iterator[Frame]:
-        """Does what a message asks, as far as that can be done at once."""
+        """Handles a message as far as possible without waiting."""
         doing = {
             "open": self._open, "close": self._close, "speak": self._speak,
             "go_on": self._go_on, "cancel": self._cancel, "listen": self._listen,
@@ -95,7 +95,7 @@ class SpeechServer:
     def _advance(
         self, message: Mapping[str, Any], doing: Doing, result: Any = None
     ) -> Iterator[Frame]:
-        """Goes on to the end, or until another thread is waited for."""
+        """Continues to the end, or until it must wait for another thread."""
         with contextlib.suppress(StopIteration):
             while not isinstance(frame := doing.send(result), Future):
                 result = None
@@ -103,7 +103,7 @@ class SpeechServer:
             self._pending.append(PendingTask(message, frame, doing))
 
     def step(self) -> Iterator[Frame]:
-        """Takes what the other thread has done, and one step of every crowd."""
+        """Takes results of other threads, and steps every batcher once."""
         yield from self._settle()
         for batcher in list(self._batchers.values()):
             if batcher.busy:
@@ -205,7 +205,7 @@ class SpeechServer:
     def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
-            reason = "This voice holds no recording of its own. Ask for an uploaded voice."
+            reason = "This voice has no recording of its own. Choose an uploaded voice."
             yield _failed(name, "no_reference", reason)
             return
         try:
@@ -218,13 +218,13 @@ class SpeechServer:
             self._words[name] = SpokenWords(request.pieces or (), request.speed)
 
     def _refused(self, name: str, error: Exception) -> Iterator[Frame]:
-        """A refusal is an answer to one, and so is an unexpected error; a fault of the
-        device is raised, and ends the child."""
+        """Answers one request with a refusal or an unexpected error; a device fault is raised and
+        ends the child."""
         answer = answer_of(error, self.device)
         if answer is not None and "fault" in answer:
             raise error
         if answer is None:
-            reason = f"The service failed at this request ({place_of(error)})."
+            reason = f"This request caused an internal error ({place_of(error)})."
             answer = {"reason_code": "internal", "reason": reason}
         yield _failed(name, answer["reason_code"], answer["reason"])
 
@@ -276,15 +276,15 @@ class SpeechServer:
             )  # fmt: skip
 
     def _result_of(self, one: PendingTask) -> tuple[Any, Mapping[str, Any] | None]:
-        """What another thread found, or what is answered to its refusal. Raises what is more than
-        one voice's: those that speak go on where there is no memory for another."""
+        """The result of another thread, or the answer to its error. Raises an error that concerns
+        more than one voice; if memory is short for another voice, the active ones continue."""
         try:
             return one.future.result(), None
         except Exception as error:
             answer = answer_of(error, self.device)
             if answer is None and isinstance(error, OSError):
-                # A file that went while it was read (an epoch that was pruned) is the end of that
-                # voice, not of every active request.
+                # A file that was deleted meanwhile (a pruned epoch) ends that voice, not every
+                # active request.
                 name = Path(str(error.filename)).name if error.filename else "A file of it"
                 reason = f"{name} cannot be read ({error.strerror})."
                 answer = {"reason_code": "refused", "reason": reason}
@@ -295,8 +295,8 @@ class SpeechServer:
             return None, answer
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
-        """The voices of uploaded recordings, those that were asked for last; not of one that was
-        deleted while it was listened to."""
+        """Caches the voice of an uploaded recording, unless the recording was deleted meanwhile;
+        the least recently used voices are dropped."""
         if not Path(known[1]).is_file():
             return
         self._voices[known] = voice
@@ -312,7 +312,7 @@ def pcm16(chunk: Samples) -> bytes:
 
 
 def _known(message: Mapping[str, Any]) -> tuple[str, str]:
-    """By which an uploaded voice is kept: of each open voice it has other latents."""
+    """The cache key of an uploaded voice, whose latents differ for each open voice."""
     return message["key"], message["recording"]
 
 

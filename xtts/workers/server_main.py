@@ -163,7 +163,7 @@ def _arguments() -> argparse.Namespace:
 
 
 class FrameError(SotaqueError):
-    """What came over the pipe is no frame."""
+    """The data on the pipe is not a frame."""
 
 
 def packed(header: Mapping[str, Any], body: bytes = b"") -> bytes:
@@ -176,7 +176,7 @@ def lengths(prefix: bytes) -> tuple[int, int]:
     """Header and body length. Raises FrameError for a length that no frame has."""
     header, body = PREFIX.unpack(prefix)
     if not 2 <= header <= MOST_HEADER_BYTES or body > MOST_BODY_BYTES:
-        raise FrameError(f"A frame says it has {header:,} and {body:,} bytes.")
+        raise FrameError(f"A frame declares {header:,} and {body:,} bytes, which is not allowed.")
     return header, body
 
 
@@ -185,9 +185,9 @@ def header_of(text: bytes) -> dict[str, Any]:
     try:
         header = json.loads(text.decode("utf-8", "surrogatepass"))
     except ValueError as error:
-        raise FrameError(f"A frame's header is no JSON ({error}).") from error
+        raise FrameError(f"The header of a frame is not JSON ({error}).") from error
     if not isinstance(header, dict):
-        raise FrameError("A frame's header is no object.")
+        raise FrameError("The header of a frame is not a JSON object.")
     return header
 
 

@@ -1,9 +1,8 @@
-"""Normalizes and tokenizes untrusted text in a process of its own, with time limits.
+"""Normalizes and tokenizes untrusted text in a separate process with time limits.
 
-What a text does there, whatever it is, is the end of its request alone: the process that speaks
-goes on, and so does every other request. A text is named for it only where the text was the reason:
-what ends a process may as well be the machine. That judgement, and a child that loads no model, set
-it apart from `xtts.workers.file_worker`.
+Whatever a text does there ends only its own request: the speaking process and all other requests
+continue. A text is blamed only if it was the cause, since the machine may also end a process. That
+judgement, and a child that loads no model, distinguish it from `xtts.workers.file_worker`.
 
 Lines of JSON on the child's stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
@@ -27,18 +26,18 @@ from xtts.text.errors import TextError
 from xtts.text.tokenizer import Piece, Tokenizer, TokenizerSpec, WordSpan
 from xtts.workers.failures import WorkerFailed, ending
 
-# Five times what the slowest text of 4,096 characters takes (numbers of 24 digits). The processor's
-# time, so that a busy machine refuses no text.
+# Five times the slowest text of 4,096 characters (numbers of 24 digits). CPU time, so that a busy
+# machine refuses no text.
 CPU_SECONDS = 1.5
 TOO_LONG = (
-    "This text takes too long to be read. Speak it in parts, and write what is not a plain "
+    "This text takes too long to read. Split it into parts, and write anything that is not a plain "
     "sentence (tables, codes, long numbers) in words."
 )
-# Behind the child's own limit, in seconds of the clock: native code obeys no other.
+# Wall-clock limit beside the child's own: native code obeys no other.
 LIMIT_SECONDS = 5.0
-# Imports and a dictionary, on a machine that starts everything at once.
+# For imports and a dictionary, on a machine that starts everything at once.
 START_SECONDS = 120.0
-# These come from outside: the system short of memory, a person, a container that ends.
+# Signals from outside: the system is out of memory, a user, or a container that stops.
 _SENT_SIGNALS = tuple(
     -one for one in (signal.SIGKILL, signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 )
@@ -130,12 +129,12 @@ class TextWorker:
                 raise WorkerFailed(
                     "text_process",
                     f"The process that reads texts failed{twice}: it {how}. This text was "
-                    "not judged; send it again.",
+                    "not read; send it again.",
                 )
             if len(fresh_ends) == 2:
                 raise TextError(
-                    f"At this text, two fresh processes that read texts failed: it {hows[-1]}. "
-                    "Write it simpler, or speak it in parts."
+                    "Two new processes failed while reading this text; the last one "
+                    f"{hows[-1]}. Simplify the text, or split it into parts."
                 )
 
     def _load(self, tokenizer: TokenizerSpec) -> None:
@@ -151,8 +150,8 @@ class TextWorker:
         except _ProcessEnded as end:
             raise WorkerFailed(
                 "text_process",
-                f"The process that reads texts does not start: it {end}. Try "
-                "`python -c 'import xtts.workers.text_worker'`, which says why.",
+                f"The process that reads texts does not start: it {end}. Run "
+                "`python -c 'import xtts.workers.text_worker'` to see why.",
             ) from end
         if "refused" in answer:
             raise SotaqueError(answer["refused"])
@@ -172,7 +171,7 @@ class TextWorker:
             ended = _ProcessEnded(f"did not answer within {limit_seconds:g} s", at_work=at_work)
         except EOFError:
             code = process.wait(_EXIT_SECONDS)
-            how = "wrote what is no answer" if code is None else ending(code)
+            how = "wrote an invalid answer" if code is None else ending(code)
             ended = _ProcessEnded(how, by_itself=code not in _SENT_SIGNALS)
         self.close()
         raise ended
@@ -214,7 +213,7 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
     except _OutOfTime:
         return {"refused": TOO_LONG}
     except Exception as error:  # of reading: whatever it is, only this text is to suffer
-        return {"refused": f"This text cannot be read ({type(error).__name__}). Write it simpler."}
+        return {"refused": f"This text cannot be read ({type(error).__name__}). Simplify it."}
     return {"pieces": [
         [piece.ids, piece.before, piece.after, list(map(astuple, piece.words))] for piece in pieces
     ]}  # fmt: skip

@@ -1,6 +1,6 @@
-"""TunedModel: a base model with the learning part of the checkpoint that was asked for last.
+"""TunedModel: a base model with the GPT of the most recently requested checkpoint.
 
-Importing this module imports no torch.
+Importing this module does not import torch.
 """
 
 import os

@@ -79,7 +79,7 @@ def test_a_browsers_recording_says_no_length_and_is_read():
         (b"\x1a\x45\xdf\xa3" + bytes(200), "cannot be decoded"),
         (b"\xff\xf1" + bytes(200), "track is empty"),
         (made("m4a", speech())[:-3_000], "cannot be decoded"),
-        (made("m4a", speech(0.5, RATE)), "s long; a voice needs"),
+        (made("m4a", speech(0.5, RATE)), "s long. A voice needs"),
         (made("m4a", np.zeros(2 * RATE)), "silent"),
         (made("m4a", speech(70.0, 8_000), 8_000), "70 s long; the limit is 60 s"),
         (made("aac", speech(62.0, 8_000), 8_000), "at most 60 s"),

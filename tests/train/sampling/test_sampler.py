@@ -145,7 +145,9 @@ def test_three_failures_in_a_row_end_the_attempts_with_one_message(tmp_path, ref
         sampler.reference = refused
         heard.speak(*range(4, 9))
         assert sampler.worker.pid is None
-    (end,) = [record for record in caplog.messages if record.startswith("Sampling ends")]
+    (end,) = [
+        record for record in caplog.messages if record.startswith("This run speaks no more samples")
+    ]
     assert "The reference is silent." in end
     assert "3 samples in a row failed" in heard.sidecar(8)["reason"]
     assert [told.mode for told in heard.told].count("skipped") == 7

@@ -226,7 +226,7 @@ def test_the_second_start_says_that_it_waits(source, caplog):
             time.sleep(0.01)
         assert not (source.folder / "model.pth").exists()
     second.join(30)
-    assert "Another process is bringing XTTS-v2" in caplog.text
+    assert "Another process is downloading XTTS-v2" in caplog.text
     assert complete(source.folder)
 
 

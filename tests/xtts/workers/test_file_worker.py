@@ -74,7 +74,7 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker, tmp_path):
 @pytest.mark.parametrize(
     ("fault", "reason_code", "words", "outcome"),
     [
-        ("exit 7", "crashed", "exit status 7. It said last: the last words", None),
+        ("exit 7", "crashed", "exit status 7. Its last line: the last words", None),
         ("SIGSEGV", "crashed", "SIGSEGV", None),
         ("SIGKILL", "killed", "SIGKILL", None),
         ("memory", "out_of_memory", "ran out of memory", Outcome.TRANSIENT),
@@ -82,7 +82,7 @@ def test_a_refusal_is_an_answer_and_the_child_lives_on(worker, tmp_path):
         ("cuFFT error: CUFFT_INVALID_SIZE", "gpu_fault", "CUFFT_INVALID_SIZE", Outcome.BUILD),
         pytest.param("700", "gpu_fault", "failed on cpu: CUDA error: number 700.", Outcome.STICKY,
                      marks=pytest.mark.slow),
-        ("a mistake of ours", "crashed", "It said last: RuntimeError: a mistake of ours", None),
+        ("a mistake of ours", "crashed", "Its last line: RuntimeError: a mistake of ours", None),
     ],
 )  # fmt: skip
 def test_a_fault_is_told_and_the_next_call_has_a_new_child(

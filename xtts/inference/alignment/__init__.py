@@ -1,1 +1,1 @@
-"""Where in the text speech is: the path through attention, and the guard and word times by it."""
+"""Alignment of speech with its text by attention, for the guard and the word times."""

@@ -1,8 +1,8 @@
-"""Judges how an utterance ended: whether it said the text, all of it, once, and then stopped.
+"""Judges how an utterance ended: whether it spoke the whole text once and then stopped.
 
-By the path of attention through the text (`xtts.inference.alignment.path`) where there is one; else
-by length and by codes that repeat, and the verdict says so. It only judges: nothing here forces or
-prevents a stop while a model speaks. Chatterbox did, and took it out again for its false stops
+It uses the path of attention through the text (`xtts.inference.alignment.path`). Without one it
+uses the length and repeated codes, and the verdict says so. It only judges: nothing here forces or
+prevents a stop while a model speaks. Chatterbox did that, and removed it because of false stops
 (https://github.com/resemble-ai/chatterbox/pull/516).
 """
 
@@ -21,30 +21,30 @@ Array = np.ndarray[Any, Any]
 
 CODE_SECONDS = SAMPLES_PER_CODE / CODE_RATE
 
-# In codes of 46 ms; docs/guard.md has what they were chosen on. The most behind the last word:
-# closing silence takes 5 to 13.
+# Limits in codes of 46 ms; docs/guard.md describes the data on which they were chosen.
+# Most codes after the last word; closing silence takes 5 to 13.
 MOST_CLOSING = 16
-# Of these so many may be loud, where the sound is known: last sounds are drawn out.
+# How many of them may be loud, if the sound is known: last sounds may be drawn out.
 MOST_LOUD_CLOSING = 10
-# A stop sooner than this behind the last token cut its sound, where the sound is not known.
+# Without the sound: a stop with fewer codes than this after the last token has cut it.
 FEWEST_CLOSING = 4
-# In so many codes a stop or an affricate may be quiet before it bursts.
+# How many codes of a plosive or an affricate may be quiet before its burst.
 MOST_IN_A_CLOSURE = 1
-# The longest stay on one token, and how many times as long as the usual one: a phone takes 2 codes,
-# a word that is one token 6.
+# The longest stay on one token, absolute and relative to the median: a phone takes 2 codes, a word
+# that is one token 6.
 MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG = 9, 5
-# As long as this in an earlier place, really looking at it, and it was said again.
+# Attention that is near an earlier position for this long repeats it.
 FEWEST_BACK, REAL_NEARNESS = 4, 0.6
-# So many tokens in a row that nobody said are a word.
+# This many skipped tokens in a row are a word.
 FEWEST_SKIPPED = 4
-# Attention that is nowhere: its mean over a few codes below this, for as long as that.
+# Attention is lost if its mean nearness over LOST_WINDOW codes is below LOST_NEARNESS for
+# FEWEST_LOST codes.
 LOST_NEARNESS, LOST_WINDOW, FEWEST_LOST = 0.35, 5, 6
-# Codes that come again one by one, at least so many, of which so many differ.
+# A repetition has at least this many codes, and this many different ones.
 FEWEST_REPEATED, FEWEST_DIFFERENT = 6, 5
-# Without attention: codes a token, from the fastest to the slowest speech, and what every
-# utterance has besides.
+# Without attention: codes per token of the fastest and the slowest speech, and a constant.
 FASTEST, SLOWEST, BESIDES = 0.7, 6.0, 16
-# What is kept behind the last word where the rest is cut off.
+# Codes kept after the last word when the rest is cut off.
 KEPT_CLOSING = 5
 
 
@@ -61,15 +61,15 @@ class Ending(StrEnum):
 
 @dataclass(frozen=True)
 class EndingVerdict:
-    """What became of an utterance.
+    """The verdict on an utterance.
 
     Attributes:
-        ending: What is wrong first, or `Ending.GOOD`.
-        reason: For a person: what was seen. Empty when it is good.
-        covered: The share of what is to be said that was reached in order, 0 to 1.
-        keep: How many codes to keep so that the last word is whole and nothing comes after it; None
-            where cutting is of no use, or not safe.
-        aligned: False where no attention told; length and repetition did.
+        ending: The first fault, or `Ending.GOOD`.
+        reason: What was observed, for a person; "" if it is good.
+        covered: The share of the spoken tokens that was reached in order, 0 to 1.
+        keep: How many codes to keep so that the last word is complete and nothing follows; None if
+            cutting does not help or is not safe.
+        aligned: Whether the verdict is based on attention; otherwise on length and repetition.
     """
 
     ending: Ending
@@ -80,13 +80,13 @@ class EndingVerdict:
 
     @property
     def good(self) -> bool:
-        """Whether there is nothing to tell."""
+        """Whether the utterance has no fault."""
         return self.ending is Ending.GOOD
 
     @property
     def rank(self) -> tuple[bool, bool, float]:
-        """Of several utterances of a text, the one with the greatest is kept: a good one, then one
-        that is whole after cutting, then the one that says most."""
+        """The order of several attempts, highest best: good, then complete after cutting, then the
+        largest coverage."""
         return self.good, self.keep is not None, self.covered
 
 
@@ -98,15 +98,15 @@ def judge(
     tokens: int,
     loud: Array | None = None,
 ) -> EndingVerdict:
-    """How an utterance ended.
+    """Judges how an utterance ended.
 
     Args:
         codes: `[codes]`, without STOP.
-        stopped: Whether it said STOP itself; else it ran to its most codes.
-        alignment: Its path; None where no head of the model follows the text.
-        tokens: How many tokens of the text are said.
+        stopped: Whether the model produced STOP; otherwise it reached the code limit.
+        alignment: Its path; None if no head of the model follows the text.
+        tokens: How many tokens of the text are spoken.
         loud: `[codes]` or longer: whether each code's sound is loud
-            (`xtts.inference.alignment.guarded_piece`); None where the sound is not known.
+            (`xtts.inference.alignment.guarded_piece`); None if the sound is unknown.
     """
     code_array = np.asarray(codes)
     if alignment is None or alignment.last_spoken < 0:
@@ -123,7 +123,7 @@ def _by_path(
     reached = int(path.wandering.max()) == path.last_spoken
     if end is None and stopped and reached and loud is not None and not _loud_at_end(loud):
         end = len(path.wandering)
-    # What comes behind the end is judged apart: attention has nothing to follow there.
+    # Codes after the end are judged separately: attention has nothing to follow there.
     reached_codes = len(path.wandering) if end is None else end
     covered = _covered(path, reached_codes)
     if fault := _inside(path, reached_codes):
@@ -136,19 +136,19 @@ def _by_path(
     if repeated is not None:
         behind = keep if repeated >= end else None
         return EndingVerdict(
-            Ending.REPEATED, f"the sound {_at(repeated)} came before", covered, behind
+            Ending.REPEATED, f"the sound {_at(repeated)} repeats earlier sound", covered, behind
         )
     if _goes_on(closing, end, loud) or not stopped:
         back = _back(path, end)
         kind = Ending.CONTINUED if back is None else Ending.REPEATED
-        reason = f"{closing * CODE_SECONDS:.1f} s of sound behind the last word"
+        reason = f"{closing * CODE_SECONDS:.1f} s of sound after the last word"
         if back is not None:
-            reason += ", of which some is said again"
+            reason += ", part of it repeated"
         return EndingVerdict(kind, reason, covered, keep)
     if (back := _back(path, end)) is not None:
-        return EndingVerdict(Ending.REPEATED, f"the end is said again {_at(back)}", covered, keep)
+        return EndingVerdict(Ending.REPEATED, f"the end is repeated {_at(back)}", covered, keep)
     if (lost := _lost(path, end, len(path.wandering))) is not None:
-        reason = f"sound that is not of the text {_at(lost)}, behind the last word"
+        reason = f"sound that is not in the text {_at(lost)}, after the last word"
         return EndingVerdict(Ending.CONTINUED, reason, covered, keep)
     if closing < FEWEST_CLOSING if loud is None else _loud_at_end(loud):
         return EndingVerdict(Ending.UNFINISHED, "it stopped within the last sound", covered)
@@ -156,19 +156,19 @@ def _by_path(
 
 
 def _loud_at_end(loud: Array) -> bool:
-    """Whether the sound had not faded: one quiet code may be the closure of a stop."""
+    """Whether the sound has not faded: one quiet code may be the closure of a plosive."""
     return bool(loud[-MOST_IN_A_CLOSURE - 1 :].any())
 
 
 def _goes_on(closing: int, end: int, loud: Array | None) -> bool:
-    """Whether there is more sound behind the last token than a last sound takes."""
+    """Whether there is more sound after the last token than a last phone takes."""
     if loud is None:
         return closing > MOST_CLOSING
     return int(loud[end:].sum()) > MOST_LOUD_CLOSING
 
 
 def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
-    """What is wrong before the end of the text was reached, `told` codes."""
+    """The fault within the first `reached_codes` codes, up to the end of the text; None if none."""
     if (back := _back(path, 0, reached_codes)) is not None:
         return Ending.REPEATED, f"it went back in the text {_at(back)}"
     if (lost := _lost(path, 0, reached_codes)) is not None:
@@ -177,7 +177,7 @@ def _inside(path: Alignment, reached_codes: int) -> tuple[Ending, str] | None:
     if longest > max(MOST_ON_ONE_TOKEN, MOST_TIMES_AS_LONG * usual):
         return Ending.STALLED, f"{longest * CODE_SECONDS:.1f} s on one sound {_at(at)}"
     if (skipped := _skipped(path, reached_codes)) >= FEWEST_SKIPPED:
-        return Ending.UNFINISHED, f"{skipped} tokens in a row were left out"
+        return Ending.UNFINISHED, f"{skipped} tokens in a row were skipped"
     return None
 
 
@@ -185,7 +185,7 @@ def _before_the_end(path: Alignment, covered: float, *, stopped: bool) -> Ending
     share = f"{covered:.0%} of the text"
     if stopped:
         return EndingVerdict(Ending.UNFINISHED, f"it stopped after {share}", covered)
-    return EndingVerdict(Ending.CUT, f"the code limit came after {share}", covered)
+    return EndingVerdict(Ending.CUT, f"it reached the code limit after {share}", covered)
 
 
 def _by_length(codes: Array, *, stopped: bool, tokens: int) -> EndingVerdict:
@@ -194,9 +194,9 @@ def _by_length(codes: Array, *, stopped: bool, tokens: int) -> EndingVerdict:
         EndingVerdict, covered=min(1.0, count / max(1.0, FASTEST * tokens)), aligned=False
     )
     if (at := repeats_at(codes)) is not None:
-        return by_length(Ending.REPEATED, f"the sound {_at(at)} came before")
+        return by_length(Ending.REPEATED, f"the sound {_at(at)} repeats earlier sound")
     if not stopped:
-        return by_length(Ending.CUT, "it ran to the code limit")
+        return by_length(Ending.CUT, "it reached the code limit")
     if count < FASTEST * tokens:
         reason = f"{count * CODE_SECONDS:.1f} s are too short for {tokens} tokens"
         return by_length(Ending.UNFINISHED, reason)
@@ -207,9 +207,9 @@ def _by_length(codes: Array, *, stopped: bool, tokens: int) -> EndingVerdict:
 
 
 def repeats_at(codes: Sequence[int] | Array) -> int | None:
-    """The code from which on those before it come again, one by one; None where none do.
+    """The code at which earlier codes start to repeat exactly; None if they do not.
 
-    A held sound and silence repeat as well, with few different codes.
+    A held sound and silence repeat too, but with few different codes.
     """
     code_array = np.asarray(codes)
     for lag in range(FEWEST_DIFFERENT, len(code_array) // 2 + 1):
@@ -229,18 +229,18 @@ def _at(code: int) -> str:
 
 
 def _back(path: Alignment, start: int, stop: int | None = None) -> int | None:
-    """Where attention went back, and stayed behind where it had been."""
+    """The code at which attention went back to an earlier position and stayed there."""
     places = path.wandering[:stop]
     behind = places < np.maximum.accumulate(places) - 1
     behind[:start] = False
-    # Attention that is nowhere goes back too, and says nothing again.
+    # Lost attention goes back too, but repeats nothing.
     runs = [(first, last) for first, last in _runs(behind)
             if path.nearness[first:last].mean() >= REAL_NEARNESS]  # fmt: skip
     return next((first for first, last in runs if last - first >= FEWEST_BACK), None)
 
 
 def _lost(path: Alignment, start: int, stop: int) -> int | None:
-    """Where attention is nowhere in particular for long."""
+    """The code at which attention loses the text for long."""
     near = path.nearness[start:stop]
     if len(near) < LOST_WINDOW:
         return None
@@ -250,8 +250,8 @@ def _lost(path: Alignment, start: int, stop: int) -> int | None:
 
 
 def _longest_stay(path: Alignment, reached_codes: int) -> tuple[int, int, float]:
-    """The code at which the longest stay on a token that is said begins, its length, and the
-    median of all stays."""
+    """The first code of the longest stay on a spoken token, its length, and the median of all
+    stays."""
     places = path.wandering[:reached_codes]
     edges = np.concatenate(([0], np.flatnonzero(np.diff(places)) + 1, [len(places)]))
     firsts, lengths = edges[:-1], np.diff(edges)
@@ -264,14 +264,14 @@ def _longest_stay(path: Alignment, reached_codes: int) -> tuple[int, int, float]
 
 
 def _skipped(path: Alignment, reached_codes: int) -> int:
-    """The longest row of tokens that are said which `told` codes passed over."""
+    """The longest row of spoken tokens that the first `reached_codes` codes skipped."""
     if not reached_codes:
         return 0
     reached = int(path.wandering[:reached_codes].max())
     missing = path.spoken.copy()
     missing[np.unique(path.wandering[:reached_codes])] = False
     missing[reached:] = False
-    # Blanks between words do not divide what was left out.
+    # Blanks between words do not split a skipped row.
     runs = _runs(missing[path.spoken])
     return max((last - first for first, last in runs), default=0)
 
@@ -284,6 +284,6 @@ def _covered(path: Alignment, reached_codes: int) -> float:
 
 
 def _runs(flags: Array) -> list[tuple[int, int]]:
-    """The stretches of True, as (first, one behind the last)."""
+    """The runs of True as (first, end)."""
     turns = np.flatnonzero(np.diff(np.concatenate(([0], flags.astype(np.int8), [0]))))
     return [(int(a), int(b)) for a, b in zip(turns[::2], turns[1::2], strict=True)]

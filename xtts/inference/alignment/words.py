@@ -1,5 +1,4 @@
-"""When the words of a text, as it is written, are spoken: piece by piece, as each ends; and as
-JSON, SRT or WebVTT."""
+"""The times of the written words of a text, as JSON, SRT or WebVTT."""
 
 import json
 from collections.abc import Sequence
@@ -8,16 +7,16 @@ from dataclasses import asdict, dataclass
 from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.text.tokenizer import Piece
 
-# Of one subtitle: what is read in one glance (BBC's guideline is two lines of 37), and no longer.
+# The longest subtitle (BBC's guideline is two lines of 37 characters).
 CUE_CHARACTERS, CUE_SECONDS = 42, 6.0
-# A pause as long as this begins another subtitle.
+# A pause of this length starts a new subtitle.
 CUE_PAUSE_SECONDS = 0.6
 FORMATS = ("json", "srt", "vtt")
 
 
 @dataclass(frozen=True)
 class TimedWord:
-    """A word as it is read, in seconds from the beginning of the speech. The names are those of
+    """A word with its times in seconds from the start of the speech. The field names are those of
     Kokoro-FastAPI's captioned speech."""
 
     word: str
@@ -26,14 +25,14 @@ class TimedWord:
 
 
 class SpokenWords:
-    """The words of one speech.
+    """The words of one speech, available piece by piece.
 
-    Every word has a time, in the order of the text, and none begins before the one in front of it
-    has ended. One that is read across two pieces is told with the second.
+    Every word has a time, in the order of the text, and none starts before the previous one ends. A
+    word that spans two pieces is returned with the second.
     """
 
     def __init__(self, pieces: Sequence[Piece], speed: float = 1.0) -> None:
-        """speed: as it is spoken."""
+        """speed: the speed of the speech."""
         self._pieces = tuple(pieces)
         self._speed = speed
         self._number = 0
@@ -43,12 +42,11 @@ class SpokenWords:
         self.known = True
 
     def sounded(self, seconds: float) -> None:
-        """So much more sound, pauses with it, has come."""
+        """Adds the length of more sound, including pauses."""
         self._seconds += seconds
 
     def ended(self, spoken: SpokenPiece) -> list[TimedWord]:
-        """The next piece has ended, with all its sound: its words, in seconds from the beginning of
-        the speech; [] where they are not known."""
+        """The words of the next piece, whose sound is complete; [] if their times are unknown."""
         piece, self._number = self._pieces[self._number], self._number + 1
         began, self._began = self._began + piece.before, self._seconds
         if spoken.times is None:
@@ -56,7 +54,7 @@ class SpokenWords:
         if not self.known or spoken.times is None:
             return []
         words = [self._held] if self._held else []
-        # What was not reached, or was cut off, is over when the sound is.
+        # A word that was not reached or was cut off ends with the sound.
         over = max(began, self._seconds - piece.after)
         for word in piece.words:
             start = min(began + float(spoken.times[word.first, 0]) / self._speed, over)
@@ -72,7 +70,7 @@ class SpokenWords:
 
     @property
     def _continues(self) -> bool:
-        """Whether the next piece begins within a word."""
+        """Whether the next piece starts within a word."""
         rest = self._pieces[self._number :]
         return bool(rest and rest[0].words and not rest[0].words[0].text)
 
@@ -80,12 +78,12 @@ class SpokenWords:
 def words_of_speech(
     pieces: Sequence[Piece], spoken: Sequence[SpokenPiece], speed: float = 1.0
 ) -> list[TimedWord] | None:
-    """The words of a speech that is over; None where they are not known.
+    """The words of a finished speech; None if their times are unknown.
 
     Args:
-        pieces: As they were read (`xtts.text.tokenizer.Tokenizer.split`).
-        spoken: What became of each.
-        speed: As it was spoken.
+        pieces: The pieces of the text (`xtts.text.tokenizer.Tokenizer.split`).
+        spoken: The result of each piece.
+        speed: The speed of the speech.
     """
     words, timed = SpokenWords(pieces, speed), list[TimedWord]()
     for piece, one in zip(pieces, spoken, strict=True):
@@ -95,7 +93,7 @@ def words_of_speech(
 
 
 def written(words: Sequence[TimedWord], form: str) -> str:
-    """The words as a file of this form, one of FORMATS."""
+    """The words as the content of a file in one of FORMATS."""
     if form == "json":
         return json.dumps([asdict(word) for word in words], indent=1, ensure_ascii=False) + "\n"
     mark = "," if form == "srt" else "."

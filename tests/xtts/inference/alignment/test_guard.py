@@ -29,15 +29,15 @@ def test_an_utterance_that_is_as_it_should_be_is_good(sharp, closing):
     ("places", "stopped", "ending", "reason"),
     [
         (FIRST_HALF, True, Ending.UNFINISHED, "stopped after 5"),
-        (FIRST_HALF, False, Ending.CUT, "code limit came after 5"),
+        (FIRST_HALF, False, Ending.CUT, "code limit after 5"),
         ([*FIRST_HALF, *SECOND_HALF, LAST + 1], True, Ending.UNFINISHED, "last sound"),
         ([*said(1, 2), *said(11, 12), *TAIL], True, Ending.UNFINISHED, "6 tokens in a row"),
         ([*FIRST_HALF, *said(2, 3, 5, 6), *SECOND_HALF, *TAIL], True, Ending.REPEATED, "went back"),
         ([*FIRST_HALF, *[6] * 14, *SECOND_HALF, *TAIL], True, Ending.STALLED, "on one sound"),
         ([*FIRST_HALF, *[-1] * 16, *SECOND_HALF, *TAIL], True, Ending.STALLED, "lost the text"),
-        ([*whole(), *[LAST + 1] * 20], True, Ending.CONTINUED, "behind the last word"),
-        ([*whole(), *[-1] * 40], False, Ending.CONTINUED, "behind the last word"),
-        ([*whole(), *said(9, 10, 11, 12), *TAIL], True, Ending.REPEATED, "said again"),
+        ([*whole(), *[LAST + 1] * 20], True, Ending.CONTINUED, "after the last word"),
+        ([*whole(), *[-1] * 40], False, Ending.CONTINUED, "after the last word"),
+        ([*whole(), *said(9, 10, 11, 12), *TAIL], True, Ending.REPEATED, "repeated"),
     ],
 )
 def test_each_fault_is_found_and_told(places, stopped, ending, reason):

@@ -34,7 +34,7 @@ def test_it_speaks_with_stored_latents(onnx_folder, torch_voice, tmp_path, capsy
 @pytest.mark.parametrize(
     ("more", "told"),
     [
-        ((), "holds no voice of its own"),
+        ((), "has no speaker of its own"),
         (("--precision", "int4"), "speaks in fp32 and int8, not in int4"),
     ],
 )
