@@ -54,9 +54,13 @@ def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, A
     seen = measuring.in_turns(
         {side: partial(measuring.seconds_of, made) for side, made in sides.items()}, rounds
     )
-    milliseconds = {side: round(1e3 * statistics.median(seen[side]), 3) for side in seen}
+    milliseconds, least, most = (
+        {side: round(1e3 * of(seconds), 3) for side, seconds in seen.items()}
+        for of in (statistics.median, min, max)
+    )
     return {
         "threads": threads, "rounds": rounds, "milliseconds": milliseconds,
+        "least_milliseconds": least, "most_milliseconds": most,
         "times": round(milliseconds["coqui"] / milliseconds["ours"], 1),
         "first_start_seconds": round(starts[0], 2), "second_start_seconds": round(starts[1], 2),
     }  # fmt: skip

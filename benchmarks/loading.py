@@ -24,11 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Medians of each side."""
+    """Medians of each side, with the least and the most of the first audio."""
     with synthetic.base_model(arguments) as (base, _):
         starts = {side: partial(started, side, base, arguments.codes) for side in SIDES}
         seen = measuring.in_turns(starts, arguments.rounds)
-    return {side: measuring.medians(rows) for side, rows in seen.items()}
+    return {
+        side: measuring.medians(rows) | measuring.extremes(rows, "first_audio")
+        for side, rows in seen.items()
+    }
 
 
 def started(side: str, folder: Path, codes: int) -> dict[str, float]:

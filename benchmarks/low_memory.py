@@ -56,7 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Medians of each row; or its growth."""
+    """Medians of each row, with the least and the most of its peak; or its growth."""
     wanted = (arguments.rows or "torch,onnx" + ",coqui" * arguments.coqui).split(",")
     names = [name for name in ROWS if any(word in name for word in wanted)]
     if arguments.sentences and "coqui" in names:
@@ -76,7 +76,10 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
             for name in names
         }
         seen = measuring.in_turns(rows, arguments.rounds, warm_up=0)
-    return {name: measuring.medians(found) for name, found in seen.items()}
+    return {
+        name: measuring.medians(found) | measuring.extremes(found, "peak_gb")
+        for name, found in seen.items()
+    }
 
 
 def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:
