@@ -214,10 +214,10 @@ async def answer_fault(request: Request, error: Exception) -> JSONResponse:
     """Answers an unexpected error: the log gets its traceback, the client its request id."""
     request_id = request.scope.get("state", {}).get("request_id", "")
     log.error("Request %s failed.", request_id, exc_info=error)
-    told = APIError(
+    refusal = APIError(
         500, "internal", "The service failed. Its log has the details under this request's id."
     )
-    return response(told, request.scope)
+    return response(refusal, request.scope)
 
 
 def without_paths(text: str) -> str:
@@ -255,8 +255,8 @@ def sentence(fault: Mapping[str, Any], param: str | None) -> str:
             return f"{param} is {value}; {words} {context[bound]:,} is allowed."
     if (wanted := _KINDS.get(kind.partition("_")[0])) is not None:
         return f"{param} must be {wanted}, and is {value}."
-    said = str(fault["msg"]).rstrip(".")
-    return f"{param}: {said}."
+    message = str(fault["msg"]).rstrip(".")
+    return f"{param}: {message}."
 
 
 def _of_body(kind: str, context: Mapping[str, Any]) -> str:

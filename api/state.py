@@ -122,8 +122,8 @@ class AppState:
     def caller(self, request: Request) -> str:
         """The network that asks. Never the key: there is one, and all who share the service have
         it. What a proxy says counts where it is an address; else the proxy itself asks."""
-        said = request.client.host if request.client else ""
-        return network_of(said) if is_address(said) else request.scope["state"].get(PEER, "")
+        address = request.client.host if request.client else ""
+        return network_of(address) if is_address(address) else request.scope["state"].get(PEER, "")
 
     def log_unused_fields(self, names: Iterable[str]) -> None:
         """Logs fields that change nothing, each name once."""

@@ -1,1 +1,1 @@
-"""Ours against Coqui, side by side in one run; and the judges of the embedded voice."""
+"""Benchmarks of Sotaque against Coqui in one run, and the judges of the embedded voice."""

@@ -1,9 +1,9 @@
-"""`python -m benchmarks NAME [--json] [--record] ...`: each benchmark is a module of this folder.
+"""`python -m benchmarks NAME [--json] [--record]` runs one benchmark, a module of this folder.
 
-A benchmark has `run(arguments)`, which returns the figures that --json prints and --record writes
-into `benchmarks/results/`. It may have `add_arguments(parser)`, `report(figures)`, which a person
-reads instead of plain tables, `to_record(figures)`, which leaves out what no result file needs, and
-`exit_code(figures)`, with which the program ends.
+A benchmark has `run(arguments)`. It returns the figures that --json prints and that --record writes
+into `benchmarks/results/`. It may have four more functions: `add_arguments(parser)`;
+`report(figures)`, the text that is printed instead of plain tables; `to_record(figures)`, which
+drops what a result file does not need; and `exit_code(figures)`.
 """
 
 import argparse

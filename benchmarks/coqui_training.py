@@ -1,8 +1,8 @@
-"""Coqui's own training, as its recipe puts it together: `GPTTrainer`, its dataset, its AdamW.
+"""Coqui's own training as its recipe assembles it: `GPTTrainer`, its dataset, its AdamW.
 
-Two things are not its own: recordings are read with soundfile, because `torchaudio.load` needs
-FFmpeg here (soundfile is the faster of both), and batches hold the clips that are
-asked for, because its dataset draws with replacement.
+Two things differ from the recipe. Recordings are read with soundfile, because `torchaudio.load`
+needs FFmpeg here (soundfile is the faster of the two). Batches hold the clips that are asked for,
+because Coqui's dataset draws with replacement.
 """
 
 from collections.abc import Sequence

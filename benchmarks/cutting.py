@@ -1,9 +1,9 @@
-"""`python -m benchmarks cutting`: how much of a recording `python -m train cut` keeps, where it
-cuts, what its transcripts say, what it costs.
+"""`python -m benchmarks cutting` measures `python -m train cut` on recordings with known truth.
 
-A recording a voice, of sentences that no limit of `cut` was chosen on (the reporting set), with
-pauses, breaths, noise, music and another person between them; flite tells when each phone sounds.
-The cut runs as a child, as a person calls it.
+It measures how much speech is kept, where the cuts are, how the transcripts differ, and the cost.
+Each voice has one recording of sentences that no limit of `cut` was chosen on (the reporting set),
+with pauses, breaths, noise, music and another person between them. flite gives the time of each
+phone. The cut runs as a child process, as a user starts it.
 """
 
 import argparse
@@ -78,17 +78,19 @@ class KnownRecording:
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--voices", default="awb,slt,kal16", help="of flite's")
-    parser.add_argument("--other", default="rms", help="the other person")
+    parser.add_argument(
+        "--voices", default="awb,slt,kal16", help="voices of flite, separated by commas"
+    )
+    parser.add_argument("--other", default="rms", help="the voice between them")
     parser.add_argument("--set", default="reporting", choices=("choosing", "reporting"))
     parser.add_argument(
         "--by", default="words", choices=("words", "base"),
-        help="words: pocketsphinx; base: as where that is not installed",
+        help="words: pocketsphinx; base: the base model, as where pocketsphinx is missing",
     )  # fmt: skip
-    parser.add_argument("--sentences", type=int, default=60, help="the first so many of the set")
-    parser.add_argument("--times", type=int, default=1, help="sentences over and over, for memory")
+    parser.add_argument("--sentences", type=int, default=60, help="number of sentences of the set")
+    parser.add_argument("--times", type=int, default=1, help="repeats the sentences, for memory")
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--recording", type=Path, help="folder that keeps recordings and cuts")
+    parser.add_argument("--recording", type=Path, help="folder for recordings and cuts")
 
 
 def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:

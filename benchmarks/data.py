@@ -1,9 +1,11 @@
-"""`python -m benchmarks data`: a batch from the cache against Coqui's dataset with its
-`format_batch_on_device`, on the same four clips with as many threads, in turns; what two starts do
-for the same data; with `--starts`, two whole starts of a run, from the imports to the first step.
+"""`python -m benchmarks data` compares a batch from the cache with a batch of Coqui's dataset.
 
-The two mels and the DVAE have their full size at every model size, so the small one says it all but
-for `--starts`, which also reads the model.
+Coqui's side is its dataset with `format_batch_on_device`. Both sides load the same four clips with
+as many threads, in turns. It also measures what two starts do for the same data. `--starts`
+measures two whole starts of a run, from the imports to the first step.
+
+Both mel spectrograms and the DVAE have their full size whatever the size of the model, so the small
+model is enough, except for `--starts`, which also reads the model.
 """
 
 import argparse
@@ -27,7 +29,7 @@ CLIPS_IN_A_BATCH = 4
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
-    parser.add_argument("--starts", action="store_true", help="two whole starts of a run")
+    parser.add_argument("--starts", action="store_true", help="measure two whole starts of a run")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -52,9 +54,13 @@ def compared(base: Path, folder: Path, rounds: int, threads: int) -> dict[str, A
     seen = measuring.in_turns(
         {side: partial(measuring.seconds_of, made) for side, made in sides.items()}, rounds
     )
-    milliseconds = {side: round(1e3 * statistics.median(seen[side]), 3) for side in seen}
+    milliseconds, least, most = (
+        {side: round(1e3 * of(seconds), 3) for side, seconds in seen.items()}
+        for of in (statistics.median, min, max)
+    )
     return {
         "threads": threads, "rounds": rounds, "milliseconds": milliseconds,
+        "least_milliseconds": least, "most_milliseconds": most,
         "times": round(milliseconds["coqui"] / milliseconds["ours"], 1),
         "first_start_seconds": round(starts[0], 2), "second_start_seconds": round(starts[1], 2),
     }  # fmt: skip

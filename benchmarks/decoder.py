@@ -1,11 +1,11 @@
-"""`python -m benchmarks decoder`: what a learned decoder costs and what it changes for the ear.
+"""`python -m benchmarks decoder` measures what a learned decoder costs and changes.
 
-It is learned from the first --clips of the demo dataset, for the base's GPT or for --weights of a
-run. Then sentences of the reporting set, recorded by the same person and learned by nobody, are
-spoken from their own codes with the base's decoder and with the learned one, and held against the
-recordings, with which they run in step (`benchmarks.judges.heard_in_step`).
+The decoder learns from the first --clips of the demo dataset, for the base's GPT or for --weights
+of a run. Sentences of the reporting set, recorded by the same person and in no training, are then
+spoken from their own codes with the base's decoder and with the learned one. Both are compared with
+the recordings, with which they run in step (`benchmarks.judges.heard_in_step`).
 
-`--full` is XTTS-v2's size with random weights, of which only cost is told, and so is --folder's.
+`--full` is XTTS-v2's size with random weights; it gives only the cost, and so does --folder.
 """
 
 import argparse
@@ -38,14 +38,14 @@ PERSON = "awb"
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser)
-    parser.add_argument("--clips", type=int, default=64, help="learned from, or judged by")
+    parser.add_argument("--clips", type=int, default=64, help="clips to learn from, or to judge by")
     parser.add_argument("--steps", type=int, default=decoder_learning.STEPS)
-    parser.add_argument("--seconds", type=float, default=3600.0, help="no more for learning")
-    parser.add_argument("--weights", type=Path, help="a run's checkpoint; else the base's GPT")
-    parser.add_argument("--share", type=float, default=1.0, help="of those weights")
-    parser.add_argument("--sentences", type=int, help="only the first so many of the set")
+    parser.add_argument("--seconds", type=float, default=3600.0, help="time limit of learning")
+    parser.add_argument("--weights", type=Path, help="a run's checkpoint instead of the base's GPT")
+    parser.add_argument("--share", type=float, default=1.0, help="share of those weights")
+    parser.add_argument("--sentences", type=int, help="number of sentences of the set")
     parser.add_argument("--device", default="cpu", help="cpu or cuda")
-    parser.add_argument("--out", type=Path, help="keep the decoder's tensors there")
+    parser.add_argument("--out", type=Path, help="file for the decoder's tensors")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

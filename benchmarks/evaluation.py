@@ -1,13 +1,11 @@
-"""`python -m benchmarks evaluation`: whether the evaluation of a run is right, by a judge that has
-no part in it.
+"""`python -m benchmarks evaluation` checks whether a run chooses the right candidate.
 
-Fine-tunes the embedded voice on the demo dataset with default settings once for each seed, as
-`make train` does; whatever was judged there (base, epochs, blends) speaks the reporting set, which
-the evaluation never sees, and a recogniser (pocketsphinx) counts word errors. All of it is spoken
-as an evaluation speaks, without the guard: the weights are judged, not what repairs them. The
-figures are how far the chosen one is behind the one with the fewest errors, and how the
-evaluation's `words` and its own recogniser's word errors rank checkpoints. Every result is kept as
-a line of JSON as soon as it is there: `--resume` goes on.
+For each seed it fine-tunes the embedded voice on the demo dataset with default settings, as `make
+train` does. Every candidate of that run (base, epochs, blends) then speaks the reporting set, which
+the evaluation never sees, and pocketsphinx counts word errors. All is spoken without the guard, as
+in an evaluation: the weights are judged, not what repairs their speech. The figures are how far the
+chosen candidate is behind the best one, and how the evaluation's `words` and word errors rank the
+checkpoints. Each result is written as a line of JSON at once; `--resume` continues.
 """
 
 import argparse
@@ -95,10 +93,12 @@ def key_of(seed: int, one: Candidate) -> Key:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seeds", type=_seeds, default=[*range(1, 11)], help="such as 1-10 or 3,5")
-    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="which sentences")
-    parser.add_argument("--work", type=Path, default=Path("build/evaluation"), help="runs, results")
-    parser.add_argument("--resume", action="store_true", help="go on with what is in --work")
-    parser.add_argument("--threads", type=int, default=1, help="of listening, not of the runs")
+    parser.add_argument("--set", choices=texts.FILES, default="reporting", help="set of sentences")
+    parser.add_argument(
+        "--work", type=Path, default=Path("build/evaluation"), help="folder of runs, results"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue with what is in --work")
+    parser.add_argument("--threads", type=int, default=1, help="threads of the recogniser")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

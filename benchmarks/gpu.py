@@ -1,10 +1,10 @@
-"""`python -m benchmarks gpu`: all that is to be known of one GPU, within a time.
+"""`python -m benchmarks gpu` measures all that matters about one GPU within a time limit.
 
-Attention backends, the check's distances, graph against eager, training by batch and shape, Coqui
-in turns, speaking, the vocoder by width, a profile, the stall of saving, memory. Each part is a
-process of its own, so that one that ends or hangs costs itself; what it found is in --out as soon
-as it ends, and --resume goes on behind what is there. A part that lacks a package says "not run"
-and which. --rehearse does everything small on the CPU.
+It measures attention backends, the distances of the check, graph against eager, training by batch
+and shape, Coqui in turns, speaking, the vocoder by width, a profile, the pause of saving, and
+memory. Each part is a process of its own, so a part that fails or hangs stops only itself. Its
+figures are in --out as soon as it ends, and --resume continues from there. A part whose package is
+missing says "not run" and names the package. --rehearse runs everything small on the CPU.
 """
 
 import argparse
@@ -26,12 +26,14 @@ SCHEMA = 1
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--device", default="cuda:0")
-    parser.add_argument("--minutes", type=float, default=60.0, help="no part begins after that")
-    parser.add_argument("--resume", action="store_true", help="goes on in --out")
-    parser.add_argument("--rehearse", action="store_true", help="every part, small, on the CPU")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="no part starts after this time"
+    )
+    parser.add_argument("--resume", action="store_true", help="continue with what is in --out")
+    parser.add_argument("--rehearse", action="store_true", help="run every part small on the CPU")
     parser.add_argument("--out", type=Path, default=Path("gpu.json"))
-    parser.add_argument("--folder", default="", help="where a base model is kept")
-    parser.add_argument("--only", default="", help="parts, separated by commas")
+    parser.add_argument("--folder", default="", help="folder for a base model")
+    parser.add_argument("--only", default="", help="parts to run, separated by commas")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,8 +1,8 @@
-"""The parts of `benchmarks gpu`: each measures one thing on one device and returns plain values.
+"""Parts of `benchmarks gpu`: each measures one thing on one device and returns plain values.
 
-Sizes: XTTS-v2's on a GPU, random weights; a rehearsal takes small ones. Times are of the device:
-events on a GPU, a clock on a CPU. Whatever is missing on a machine is imported inside a part, so
-that the others run.
+On a GPU the sizes are XTTS-v2's, with random weights; a rehearsal uses small ones. Times are the
+device's: events on a GPU, a clock on a CPU. A package that a machine may lack is imported inside
+its part, so that the other parts run.
 """
 
 import itertools

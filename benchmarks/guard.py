@@ -1,11 +1,11 @@
-"""`python -m benchmarks guard`: whether the guard finds what went wrong, and when words are said.
+"""`python -m benchmarks guard` measures the faults that the guard finds, and its word times.
 
-Faults are made by patched logits: STOP suppressed, forced at 30, 60 and 90 % of the utterance, a
-loop over its last words, a jump back. A stop that took no sound away (it fell into the closing
-silence) is no fault, and is counted apart; that is judged by the loudness of the whole utterance
-behind the cut. An alarm on an utterance without a fault of ours is false where the recogniser
-hears the last two words and the length is 0.7 to 1.4 of flite's. `--part times` speaks flite's
-recordings again, code by code, and compares with the phones' times that flite prints; `--part
+Faults are made by patched logits: the stop code suppressed; forced at 30, 60 and 90 % of the
+utterance; a loop over its last words; a jump back. A stop that removed no speech (it fell into the
+closing silence) is no fault and is counted separately; the loudness of the whole utterance after
+the cut decides that. An alarm on an utterance without such a fault is false if the recogniser hears
+the last two words and the length is 0.7 to 1.4 of flite's. `--part times` speaks flite's recordings
+again, code by code, and compares with the times of the phones that flite prints. `--part
 recognised` compares with where pocketsphinx finds the words of what the voice says by itself.
 """
 
@@ -35,15 +35,15 @@ RESAMPLES = 2000
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="demo")
-    parser.add_argument("--part", action="append", choices=PARTS, help="only these")
-    parser.add_argument("--set", choices=guard_texts.SETS, default="reporting", help="which texts")
-    parser.add_argument("--texts", type=int, default=200, help="how many of them")
-    parser.add_argument("--faults", type=int, default=200, help="how many are made by patching")
-    parser.add_argument("--pairs", type=int, default=9, help="how often the cost is measured")
+    parser.add_argument("--part", action="append", choices=PARTS, help="a part to run")
+    parser.add_argument("--set", choices=guard_texts.SETS, default="reporting", help="set of texts")
+    parser.add_argument("--texts", type=int, default=200, help="number of texts")
+    parser.add_argument("--faults", type=int, default=200, help="number of faults to make")
+    parser.add_argument("--pairs", type=int, default=9, help="pairs that measure the cost")
     parser.add_argument(
-        "--lines", type=Path, help="file to which the counts add a line of JSON a text, and resume"
+        "--lines", type=Path, help="file with a line of JSON per text; a new count continues it"
     )
-    parser.add_argument("--speak-as", default="slt", help="whose recordings are timed")
+    parser.add_argument("--speak-as", default="slt", help="voice whose recordings are timed")
     parser.add_argument("--threads", type=int, default=1)
 
 
@@ -61,6 +61,11 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
         "cost": lambda: cost(voice, short, arguments.pairs),
     }
     return {part: measures[part]() for part in arguments.part or PARTS}
+
+
+def to_record(found: dict[str, Any]) -> dict[str, Any]:
+    """One part by itself without its name."""
+    return dict(next(iter(found.values()))) if len(found) == 1 else found
 
 
 def heads(voice: LoadedVoice) -> dict[str, Any]:

@@ -1,7 +1,6 @@
-"""What the guard finds among many utterances: faults made by patched logits, and false alarms on
-utterances without one.
+"""Counts of what the guard finds: faults made by patched logits, and false alarms without one.
 
-Each text is one line of JSON, so that a count of an hour goes on where it was stopped.
+Each text is one line of JSON, so that a count that takes an hour can be continued.
 """
 
 import json
@@ -75,7 +74,8 @@ def summary(lines: Sequence[Line], texts: set[str]) -> dict[str, Any]:
         [one for one in lines if one["part"] == part and one["text"] in texts]
         for part in ("spoken", "faults")
     )
-    return {**_alarms(spoken), **_words(spoken), **_faults(faulty)}
+    counts = {**_alarms(spoken), **_words(spoken), **_faults(faulty)}
+    return {**counts, "shares": _shares(spoken, faulty)}
 
 
 # ---- what a line tells ----
@@ -197,6 +197,22 @@ def _faults(lines: Sequence[Line]) -> dict[str, Any]:
         "stops that cut silence only": sum(line["harmless"] for line in lines),
         "missed": [f"{one['fault']}: {one['piece']}" for one in missed],
     }
+
+
+def _shares(spoken: Sequence[Line], faulty: Sequence[Line]) -> dict[str, float]:
+    """The figures that the goals compare, as numbers."""
+    pieces = sum(len(line["pieces"]) for line in spoken)
+    false = sum(alarm["false"] for line in spoken for alarm in line["alarms"])
+    made = [fault for line in faulty for fault in line["made"]]
+    found = {"false alarms a piece": false / max(1, pieces)}
+    if made:
+        found["faults found"] = sum(one["ending"] != "good" for one in made) / len(made)
+    if changed := [line for line in spoken if line["alarms"]]:
+        spelled = [line["spelled"] for line in changed]
+        for name, key in (("with", "heard_guarded"), ("without", "heard")):
+            errors = judges.word_errors(spelled, [line[key] for line in changed])
+            found[f"word errors in changed texts, {name} guard"] = errors
+    return found
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
 """Texts for the guard's counts: 1 to 40 words, endings of every kind, numbers, single words.
 
-Drawn, always the same for a set. The sets `choosing` and `reporting` share no text: which one a
-text belongs to follows from its words.
+They are drawn at random, and are always the same for a set. The sets `choosing` and `reporting`
+share no text: the words of a text decide which set it belongs to.
 """
 
 import random

@@ -1,5 +1,8 @@
-"""When words are said, by attention and by others: flite, which prints when each phone of its
-recordings sounds, and pocketsphinx, which finds the words in what the voice says."""
+"""Word times by attention, compared with flite's and pocketsphinx's.
+
+flite prints when each phone of its recordings sounds; pocketsphinx finds the words in what the
+voice says.
+"""
 
 import re
 import statistics

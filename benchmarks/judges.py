@@ -1,7 +1,7 @@
-"""Judges of speech that share nothing with our model: a recogniser, and statistics of the sound.
+"""Judges of speech that share nothing with the model: a recogniser, and statistics of the sound.
 
-Offline: pocketsphinx brings its English model, and the voices to compare with are spoken by flite
-and RHVoice.
+They work offline: pocketsphinx brings its English model, and flite and RHVoice speak the voices to
+compare with.
 """
 
 import math

@@ -1,8 +1,8 @@
-"""`python -m benchmarks loading`: from the start of a process to the first sound, and the memory
-that it takes at its peak: ours against Coqui's `Xtts`, each in a process of its own, in turns.
+"""`python -m benchmarks loading` measures the time to the first audio, and memory.
 
-The files are in the page cache after the first, unmeasured, round. `--full` is XTTS-v2's size.
-Ours speaks under the guard.
+Sotaque and Coqui's `Xtts` run in processes of their own, in turns. The files are in the page cache
+after the first round, which is not measured. `--full` is XTTS-v2's size. Sotaque speaks under the
+guard.
 """
 
 import argparse
@@ -24,11 +24,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, dict[str, float]]:
-    """Medians of each side."""
+    """Medians of each side, with the least and the most of the first audio."""
     with synthetic.base_model(arguments) as (base, _):
         starts = {side: partial(started, side, base, arguments.codes) for side in SIDES}
         seen = measuring.in_turns(starts, arguments.rounds)
-    return {side: measuring.medians(rows) for side, rows in seen.items()}
+    return {
+        side: measuring.medians(rows) | measuring.extremes(rows, "first_audio")
+        for side, rows in seen.items()
+    }
 
 
 def started(side: str, folder: Path, codes: int) -> dict[str, float]:

@@ -1,13 +1,13 @@
-"""`python -m benchmarks low_memory`: what LOW_MEMORY saves and costs, with torch and with ONNX
-Runtime; beside Coqui's `Xtts` with `--coqui`.
+"""`python -m benchmarks low_memory` measures what LOW_MEMORY saves and costs.
 
-Each row is a process of its own that loads, speaks one sentence, and reports its highest resident
-memory (the kernel's VmHWM, mapped files included), what is resident after speaking, and times.
-`--full` is XTTS-v2's size and 151 codes, 7 s; without it a small model, some 50 s of two quiet
-cores. The base model and its export are kept with --folder.
+It compares torch with ONNX Runtime, and with Coqui's `Xtts` if you give `--coqui`. Each row is a
+process of its own that loads, speaks one sentence, and reports its peak resident memory (the
+kernel's VmHWM, mapped files included), its memory after speaking, and times. `--full` is XTTS-v2's
+size and 151 codes, 7 s; without it a small model takes some 50 s on two quiet cores. --folder keeps
+the base model and its export.
 
-`--sentences 320` asks whether memory grows: the embedded voice says so many sentences of mixed
-length, and each row tells the most that was resident in each quarter.
+`--sentences 320` measures whether memory grows: the embedded voice says so many sentences of mixed
+length, and each row has the peak resident memory of each quarter.
 """
 
 import argparse
@@ -49,14 +49,14 @@ Says = Callable[[SynthesisRequest], int]
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser, rounds=1)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--coqui", action="store_true", help="Coqui's Xtts too")
-    parser.add_argument("--rows", help="words, by commas: only rows that hold one of them")
-    parser.add_argument("--codes", type=int, help="how many each says")
-    parser.add_argument("--sentences", type=int, help="so many, by the embedded voice")
+    parser.add_argument("--coqui", action="store_true", help="measure Coqui's Xtts too")
+    parser.add_argument("--rows", help="words, separated by commas: only rows with one of them")
+    parser.add_argument("--codes", type=int, help="codes that each row says")
+    parser.add_argument("--sentences", type=int, help="sentences that the embedded voice says")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
-    """Medians of each row; or its growth."""
+    """Medians of each row, with the least and the most of its peak; or its growth."""
     wanted = (arguments.rows or "torch,onnx" + ",coqui" * arguments.coqui).split(",")
     names = [name for name in ROWS if any(word in name for word in wanted)]
     if arguments.sentences and "coqui" in names:
@@ -76,7 +76,10 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
             for name in names
         }
         seen = measuring.in_turns(rows, arguments.rounds, warm_up=0)
-    return {name: measuring.medians(found) for name, found in seen.items()}
+    return {
+        name: measuring.medians(found) | measuring.extremes(found, "peak_gb")
+        for name, found in seen.items()
+    }
 
 
 def growth(name: str, sentences: int, threads: int) -> dict[str, Any]:

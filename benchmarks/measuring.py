@@ -1,6 +1,6 @@
-"""What benchmarks measure with: contestants in turns, memory, and child processes.
+"""Tools for measuring: contestants in turns, memory, and child processes.
 
-Importing this imports no torch, for the processes whose memory is measured.
+Importing this module does not import torch, for the processes whose memory is measured.
 """
 
 import os
@@ -47,6 +47,12 @@ def seconds_of(work: Callable[[], object]) -> float:
 def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
     """Of each figure, over rows that have the same."""
     return {name: round(statistics.median(row[name] for row in rows), 3) for name in rows[0]}
+
+
+def extremes(rows: Sequence[Mapping[str, float]], name: str) -> dict[str, float]:
+    """The least and the most of one figure, as `NAME_least` and `NAME_most`."""
+    values = [row[name] for row in rows]
+    return {f"{name}_least": round(min(values), 3), f"{name}_most": round(max(values), 3)}
 
 
 def memory_bytes(name: str, pid: int | str = "self") -> int:

@@ -1,12 +1,12 @@
-"""`python -m benchmarks memory`: the smallest card that each way of training needs for a clip.
+"""`python -m benchmarks memory` counts the smallest card that each way of training needs.
 
-Two steps on one clip of 11.6 s, the longest that Coqui's recipe takes. On a GPU the peak is torch's
-own counter; without one every tensor that a step makes is counted on the CPU, and half a gigabyte
-for a CUDA context is added to what a card must have.
+It takes two steps on one clip of 11.6 s, the longest that Coqui's recipe allows. On a GPU the peak
+is torch's own counter. Without one, every tensor that a step makes is counted on the CPU, and half
+a gigabyte for a CUDA context is added.
 
-With --run, how much memory a whole run takes, workers included: trains a base model on a few clips
-for one epoch with its sample, and adds up the proportional set size (PSS: shared pages counted
-once) of the trainer and every process under it, twice a second.
+--run measures the memory of a whole run with its workers: it trains a base model on a few clips for
+one epoch with its sample. Twice a second it adds up the proportional set size (PSS: shared pages
+count once) of the trainer and every process under it.
 """
 
 import argparse
@@ -66,8 +66,8 @@ class Measured:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser)
-    parser.add_argument("--run", action="store_true", help="a whole run instead of single steps")
-    parser.add_argument("--only", type=int, help="one way of training, from 0")
+    parser.add_argument("--run", action="store_true", help="measure a whole run, not single steps")
+    parser.add_argument("--only", type=int, help="number of one way of training, from 0")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:

@@ -1,13 +1,12 @@
-"""`python -m benchmarks operations`: what a training step and a code would ask of a GPU.
+"""`python -m benchmarks operations` counts what a training step and a code would ask of a GPU.
 
-How many operations, counted without a GPU, and how often the host would wait for it.
-
-The code that a GPU runs is forced on a CPU (padded attention, torch's own dropout, a step whose
-numbers are read later, keys and values at fixed addresses), and every operation that torch
-dispatches is counted, views and empty tensors apart. Dispatched operations stand for kernels: a
-fused optimizer counts once and is some twenty launches at full size, attention counts once and may
-be three. Each count is a line in the number of layers, since all are alike; it is taken at 2 and 4
-layers of small width and drawn on to 30, XTTS-v2's.
+It counts operations, and how often the host would wait for the GPU, without a GPU. The code that a
+GPU runs is forced on a CPU (padded attention, torch's own dropout, a step whose numbers are read
+later, keys and values at fixed addresses). Every operation that torch dispatches counts, except
+views and empty tensors. Dispatched operations stand for kernels: a fused optimizer counts once and
+is some twenty launches at full size; attention counts once and may be three. Each count is linear
+in the number of layers, since all are alike, so it is taken at 2 and 4 layers of small width and
+extrapolated to XTTS-v2's 30.
 """
 
 import argparse

@@ -84,7 +84,7 @@ def _goal_row(one: JudgedGoal, results: Mapping[str, Result]) -> Sequence[str]:
         # A ratio or a difference stands beside figures of another unit.
         is_derived = bool(goal.divided_by or goal.minus or goal.less_than)
         others = [
-            f"{name} {amount(value, '' if is_derived else goal.unit)}"
+            f"{name}: {amount(value, '' if is_derived else goal.unit)}"
             for name, value in one.beside.items()
         ]
         shown += f" ({', '.join(others)})" if others else ""

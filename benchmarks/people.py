@@ -1,11 +1,10 @@
-"""`python -m benchmarks people`: the default fine-tune on people by whom nothing was chosen.
+"""`python -m benchmarks people` fine-tunes on people by whom nothing was chosen.
 
-`--voice ked` (of flite, festival or RHVoice) says the demo dataset's texts, is trained on, and is
-then compared with in the reporting set. `--dataset DIR --folds 4` is for a real person with few
-clips: each quarter of them is spoken by a run that learned from the other three, and compared with
-its recordings. The figures are of the base, of the base with a decoder that was learned for it, of
-what the run serves without and with its decoder, all by the run's own reference, and of the last
-epoch.
+`--voice ked` (of flite, festival or RHVoice) says the demo dataset's texts for a run with default
+settings, and the reporting set to compare with. `--dataset DIR --folds 4` is for a real person with
+few clips: a run learns from three quarters of them and speaks the fourth, in turn, which is
+compared with its recordings. Five candidates speak by the run's own reference: the base, the base
+with a decoder learned for it, what the run serves without and with its decoder, and the last epoch.
 """
 
 import argparse
@@ -53,8 +52,8 @@ class Spoken:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     whom = parser.add_mutually_exclusive_group(required=True)
-    whom.add_argument("--voice", help="of flite, festival or RHVoice")
-    whom.add_argument("--dataset", type=Path, help="a person's recordings, as for a training")
+    whom.add_argument("--voice", help="a voice of flite, festival or RHVoice")
+    whom.add_argument("--dataset", type=Path, help="a dataset of a person's recordings")
     parser.add_argument("--folds", type=int, default=4)
     parser.add_argument("--seeds", type=int, default=2)
     parser.add_argument("--work", type=Path, default=Path("build/people"))

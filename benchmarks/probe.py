@@ -1,9 +1,9 @@
-"""`python -m benchmarks probe`: the check of a GPU, held against a real one.
+"""`python -m benchmarks probe` runs the check of a GPU many times and compares it with its limits.
 
-Runs every operation of `machine.devices.probe.operations` many times, each time with other numbers,
-and prints how far from the CPU it came beside what is allowed: the tolerances are to be set by
-this. Then provokes an error 710, an FFT without memory and a libcufft that refuses every plan, each
-in a process of its own, and a run without a fault to compare with. --quick leaves the two runs out.
+Every operation of `machine.devices.probe.operations` runs with other numbers each time. The report
+has its largest distance from the CPU beside the tolerance, by which tolerances are set. Then the
+benchmark provokes an error 710, an FFT without memory, and a libcufft that refuses every plan, each
+in a process of its own, and a run without a fault to compare with. --quick leaves out the two runs.
 """
 
 import argparse

@@ -1,8 +1,9 @@
-"""`python -m benchmarks sample`: one epoch's sample on the CPU as the warm worker speaks it: new
-weights held against their manifest, read and rounded, the reference heard, 151 codes spoken (7 s),
-the similarity taken. The guard is on, and judges once (`benchmarks.synthetic`).
+"""`python -m benchmarks sample` measures an epoch's sample on the CPU as the warm worker speaks it.
 
-`--full` is XTTS-v2's size. The reference is ten seconds of the demo dataset.
+The worker compares new weights with their manifest, reads and rounds them, computes the voice of
+the reference, speaks 151 codes (7 s) and takes the similarity. The guard is on and judges once
+(`benchmarks.synthetic`). `--full` is XTTS-v2's size. The reference is ten seconds of the demo
+dataset.
 """
 
 import argparse

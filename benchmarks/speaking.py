@@ -1,10 +1,10 @@
-"""`python -m benchmarks speaking`: seconds that a sentence takes, ours against Coqui's
-`Xtts.inference`, on the same random weights, in one process, in turns.
+"""`python -m benchmarks speaking` measures the seconds that a sentence takes, beside Coqui.
 
-Both say exactly the same number of codes (`benchmarks.synthetic`), with the same rules of
-sampling and as many threads; ours under the guard, which Coqui has not. `--full` is XTTS-v2's size
-and 151 codes, 7 s; without it a small model in under a minute. RTF: seconds of work for a second of
-sound.
+Coqui's side is `Xtts.inference`, on the same random weights, in the same process, in turns. Both
+say exactly the same number of codes (`benchmarks.synthetic`), with the same sampling and as many
+threads. Sotaque speaks under the guard, which Coqui does not have. `--full` is XTTS-v2's size and
+151 codes, 7 s; without it a small model takes under a minute. RTF is the real-time factor: seconds
+of work for a second of sound.
 """
 
 import argparse
@@ -25,9 +25,11 @@ from xtts.inference.synthesis_request import SynthesisRequest
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--codes", type=int, help="how many each says")
+    parser.add_argument("--codes", type=int, help="codes that each side says")
     parser.add_argument(
-        "--precisions", default="fp32,int8,int4,auto", help="also onnx-fp32 and onnx-int8"
+        "--precisions",
+        default="fp32,int8,int4,auto",
+        help="separated by commas; also onnx-fp32, onnx-int8",
     )
 
 

@@ -1,7 +1,7 @@
-"""What benchmarks work on: models with random weights, clips of noise, one sentence of so many
-codes, and Coqui's own model beside them.
+"""Inputs of the benchmarks: random weights, clips of noise, one sentence, and Coqui's own model.
 
-torch is imported where it is needed only: processes that speak with ONNX Runtime are without it.
+torch is imported only where it is needed, since processes that speak with ONNX Runtime are without
+it.
 """
 
 import argparse
@@ -45,8 +45,8 @@ LEARNING_RATE = 5e-6
 
 def add_base_arguments(parser: argparse.ArgumentParser, rounds: int | None = None) -> None:
     """What `base_model` reads, and how often something is measured."""
-    parser.add_argument("--full", action="store_true", help="XTTS-v2's size instead of 4 x 256")
-    parser.add_argument("--folder", type=Path, help="where the base model is kept")
+    parser.add_argument("--full", action="store_true", help="XTTS-v2's size, not 4 layers of 256")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the base model")
     if rounds:
         parser.add_argument("--rounds", type=int, default=rounds)
 

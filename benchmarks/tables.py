@@ -1,4 +1,4 @@
-"""Figures as text for a terminal."""
+"""Figures as text: tables for a terminal, and Markdown."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any

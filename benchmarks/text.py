@@ -1,8 +1,8 @@
-"""`python -m benchmarks text`: phrases read as a person reads them, ours and Coqui's.
+"""`python -m benchmarks text` counts phrases that Sotaque and Coqui read as a person reads them.
 
-The phrases lie beside the tests, with what is right. Chinese, Japanese and Korean are compared
-before they are romanised: Coqui's are then what its normaliser makes of them, for Japanese the text
-itself, because it has none.
+The phrases and their right readings are beside the tests. Chinese, Japanese and Korean are compared
+before romanisation: Coqui's reading is then what its normaliser makes of them, for Japanese the
+text itself, because it has no normaliser for it.
 """
 
 import argparse
@@ -27,7 +27,7 @@ _SPELLINGS = (("ё", "е"), ("مائة", "مئة"), ("مائتان", "مئتان
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--show", action="store_true", help="the phrases that ours reads otherwise")
+    parser.add_argument("--show", action="store_true", help="print phrases that are read wrong")
 
 
 def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:

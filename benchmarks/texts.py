@@ -1,9 +1,8 @@
-"""What a voice is judged by: sentences to choose a recipe by, and others to report it by.
+"""Sentences that a voice is judged by: one set to choose a recipe, another to report it.
 
-Whoever tries recipes measures with `choosing` alone; `reporting` is for what is published, once. A
-recipe that was chosen by the sentences it is reported on looks better than it is: the first tables
-of the embedded voice (`twenty`) were such. The teacher of the
-embedded voice says none of them.
+Trials use `choosing` alone; `reporting` is for published figures, once. A recipe looks better than
+it is on the sentences by which it was chosen, as the first tables of the embedded voice did
+(`twenty`). The teacher of the embedded voice says none of them.
 """
 
 import math

@@ -1,11 +1,11 @@
-"""`python -m benchmarks training`: a training step of ours against Coqui's, on the same clips and
-weights with as many threads, in turns.
+"""`python -m benchmarks training` compares a training step with Coqui's.
 
-Each side is a process of its own, so that its memory is its own: Coqui's `GPTTrainer` as its recipe
-puts it together, once as it stands and once quickened (bf16 autocast, features kept), ours in
-batches of the same four clips and with all eight in one. A pass learns from every clip once; the
-first of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads its
-sides anew, one at a time, since both together would want 22 GB (Coqui alone 16).
+Both sides have the same clips and weights and as many threads, and run in turns. Each side is a
+process of its own, so that its memory is its own. Coqui is its `GPTTrainer` as its recipe assembles
+it, once as it stands and once under bf16 autocast with its features kept. Sotaque trains in batches
+of the same four clips, and with all eight in one. A pass learns from every clip once; the first
+pass of each in a process is not counted. `--full` is XTTS-v2's size: there every round loads its
+sides again, one at a time, since both together would need 22 GB (Coqui alone 16).
 """
 
 import argparse

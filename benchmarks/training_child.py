@@ -1,7 +1,7 @@
 """One side of `benchmarks training`, in a process of its own.
 
-It loads, then takes a pass over the clips for every variant that it is asked for by a line of JSON
-on its standard input, and answers with another.
+It loads, then waits for lines of JSON on its standard input. For each it takes a pass over the
+clips in the variant that the line names, and answers with another line.
 """
 
 import json

@@ -1,10 +1,10 @@
-"""`python -m benchmarks voice`: how the embedded voice speaks, judged without ears.
+"""`python -m benchmarks voice` judges how the embedded voice speaks, by programs alone.
 
-`--set choosing` is for whoever tries something, `--set reporting` for what is published
-(`benchmarks.texts`); `--joined 3` has texts of three sentences. Each text is spoken with several
-seeds, under the guard, as it is served; `--guard off` is what the model says by itself. Every
-figure comes as mean and spread over the seeds. The same recogniser reads the source's recordings,
-so that its own mistakes stand beside.
+`--set choosing` is for trials, `--set reporting` for published figures (`benchmarks.texts`);
+`--joined 3` has texts of three sentences. Each text is spoken with several seeds under the guard,
+as it is served; `--guard off` measures the model by itself. Every figure is a mean with its
+standard deviation over the seeds. The same recogniser reads the source's recordings, so that its
+own errors stand beside.
 """
 
 import argparse
@@ -40,19 +40,21 @@ JUDGE_TEXTS = tuple(
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
-    parser.add_argument("--speak-as", default="slt,rms,awb", help="whose reference it is given")
+    parser.add_argument(
+        "--speak-as", default="slt,rms,awb", help="voices whose recordings it is given"
+    )
     parser.add_argument(
         "--reference", type=Path,
-        help="a recording of the person to speak from, instead of one that was never trained on",
+        help="recording to speak from, instead of one that no training used",
     )  # fmt: skip
-    parser.add_argument("--set", choices=texts.FILES, default="twenty", help="which sentences")
-    parser.add_argument("--joined", type=int, help="texts of so many sentences of the set each")
+    parser.add_argument("--set", choices=texts.FILES, default="twenty", help="set of sentences")
+    parser.add_argument("--joined", type=int, help="sentences of the set per text")
     parser.add_argument("--seeds", type=int, default=5)
-    parser.add_argument("--sentences", type=int, default=None, help="only the first so many")
+    parser.add_argument("--sentences", type=int, default=None, help="number of texts")
     parser.add_argument(
         "--precision", default="fp32", help="fp32, bf16, int8, int4, auto, onnx-fp32 or onnx-int8"
     )
-    parser.add_argument("--low-memory", action="store_true", help="as LOW_MEMORY=on speaks")
+    parser.add_argument("--low-memory", action="store_true", help="speak as with LOW_MEMORY=on")
     parser.add_argument("--guard", choices=("on", "off"), default="on")
 
 

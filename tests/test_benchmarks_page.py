@@ -198,7 +198,7 @@ def test_a_goal_is_shown_with_its_limit_and_what_it_is_compared_with():
     result = RESULTS["data"].model_copy(update={"figures": {"ours": 1.5, "coqui": 6.0}})
     row = page._goal_row(goals.judged(goal, {"a": result}), {"a": result})
     assert row == (
-        "Speaking", "Fast: at most 2 s", "**1.5 s** (Coqui 6 s)", "reached",
+        "Speaking", "Fast: at most 2 s", "**1.5 s** (Coqui: 6 s)", "reached",
         "[`benchmarks data`](#a)",
     )  # fmt: skip
 

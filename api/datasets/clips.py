@@ -122,8 +122,10 @@ def correct(
     with changing(dataset):
         clip = find(dataset, name)
         if sha256 is not None and clip.key.rpartition(" ")[2] != sha256:
-            told = "The dataset was cut again, so this is another clip now. Load the clips again."
-            raise APIError(409, "other_clip", told, param="sha256")
+            refusal = (
+                "The dataset was cut again, so this is another clip now. Load the clips again."
+            )
+            raise APIError(409, "other_clip", refusal, param="sha256")
         corrections = read_corrections(dataset)
         before = corrections.pop(clip.key, None)
         text = changed.get("text", before and before.text)
@@ -177,17 +179,17 @@ def write_metadata(dataset: UploadedDataset) -> None:
 
 
 def _row(dataset: UploadedDataset, clip: IndexedClip, made: Correction | None) -> schemas.ClipRow:
-    told: dict[str, Any] = {}
+    row: dict[str, Any] = {}
     path = dataset.clips / "clips.jsonl"
     with contextlib.suppress(OSError, ValueError), path.open("rb") as file:
         file.seek(clip.offset)
-        told = json.loads(file.readline())
+        row = json.loads(file.readline())
     text, corrected, dropped = _corrected(clip, made)
     return schemas.ClipRow(
-        name=clip.name, recording=told.get("recording", ""), start=told.get("start", 0.0),
+        name=clip.name, recording=row.get("recording", ""), start=row.get("start", 0.0),
         seconds=clip.seconds, text=text, cut_text=clip.text, corrected=corrected,
-        dropped=dropped, why=told.get("why", ""), levels=told.get("levels", []),
-        sha256=told.get("sha256", ""), sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
+        dropped=dropped, why=row.get("why", ""), levels=row.get("levels", []),
+        sha256=row.get("sha256", ""), sound=f"/v1/datasets/{dataset.id}/clips/{clip.name}.wav",
     )  # fmt: skip
 
 
@@ -215,16 +217,16 @@ def read_corrections(dataset: UploadedDataset) -> dict[str, Correction]:
 
 def _account(dataset: UploadedDataset) -> dict[str, Any]:
     """What `train cut` says of every recording: every second is in a clip, or has a reason."""
-    told = read_json(dataset.clips / "cut.json")
+    account = read_json(dataset.clips / "cut.json")
     with contextlib.suppress(ValueError, TypeError, KeyError):
-        unheard = told["unheard_sentences"]
+        unheard = account["unheard_sentences"]
         return {
             "account": [
-                schemas.AccountOfRecording.model_validate(one) for one in told["recordings"]
+                schemas.AccountOfRecording.model_validate(one) for one in account["recordings"]
             ],
             "unheard": [str(one) for one in unheard[:_MOST_UNHEARD]],
             "num_unheard": len(unheard),
-            "speech_by": str(told["speech_by"]),
+            "speech_by": str(account["speech_by"]),
         }
     return {"account": [], "unheard": [], "num_unheard": 0, "speech_by": ""}
 

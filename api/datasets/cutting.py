@@ -223,12 +223,12 @@ class CutQueue:
             kill_group(child.pid)
             with contextlib.suppress(asyncio.CancelledError):
                 await child.wait()
-            said = errors.tail()
+            stderr = errors.tail()
             errors.close()
         if self._stopped:
             return "stopped", "Stopped. Cut again to continue from there."
         assert child.returncode is not None
-        return outcome(child.returncode, said)
+        return outcome(child.returncode, stderr)
 
     async def _listen(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None
@@ -239,8 +239,8 @@ class CutQueue:
                 continue
             if not line:
                 return
-            if told := last_line(printable(line.decode(errors="replace"))):
-                self._told = without_paths(told)
+            if line_shown := last_line(printable(line.decode(errors="replace"))):
+                self._told = without_paths(line_shown)
 
     def _end(self, dataset: UploadedDataset, state: Any, message: str) -> None:
         if not (dataset.folder / "dataset.json").is_file():
@@ -279,17 +279,17 @@ def adopt(dataset: UploadedDataset) -> None:
     shutil.rmtree(before, ignore_errors=True)
 
 
-def outcome(code: int, said: str) -> tuple[str, str]:
+def outcome(code: int, stderr: str) -> tuple[str, str]:
     """What the end of `train cut` means: the state of the job, and a sentence. Pure.
 
     Args:
         code: Its exit status, negative for a signal.
-        said: What it wrote to stderr last.
+        stderr: The end of its stderr.
     """
     if code == 0:
         return "done", ""
-    said = printable(said)
-    words = last_line(said) if "Traceback (most" in said else " ".join(said.split())
+    stderr = printable(stderr)
+    words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
     words = without_paths(words[-_LONGEST_MESSAGE:])
     if code in (2, 74) and words:
         return "failed", words

@@ -184,11 +184,11 @@ async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]
 
     def keep(wav: bytes) -> bytes:
         name = parts.kept_sounds.keep(wav)
-        told = {
+        body = {
             "status": "generate-success", "output_file_path": name,
             "output_file_url": f"{root}/audio/{name}",
             "output_cache_url": f"{root}/audiocache/{name}",
         }  # fmt: skip
-        return json.dumps(told).encode()
+        return json.dumps(body).encode()
 
     return SoundForm("wav", "whole", "application/json", headers, keep)

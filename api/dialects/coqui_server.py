@@ -49,17 +49,17 @@ async def speak_form(
 
 async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Response:
     caller = parts.check_rate(request)
-    told = {name: _told(name, request, fields) for name in TtsFields.model_fields}
-    if told["speaker_wav"] or told["style_wav"]:
+    values = {name: _told(name, request, fields) for name in TtsFields.model_fields}
+    if values["speaker_wav"] or values["style_wav"]:
         text = "Files of the server are not voices here. Upload one, and name it as speaker_id."
         raise APIError(400, "unsupported", text, param="speaker_wav")
-    if not told["text"].strip():
+    if not values["text"].strip():
         text = "text is missing. Send it in the URL, in a form, or as a header."
         raise APIError(422, "invalid_request", text, param="text")
-    speaking.check_length(told["text"])
-    ask = SynthesisRequest(told["text"], told["language_id"])
+    speaking.check_length(values["text"])
+    ask = SynthesisRequest(values["text"], values["language_id"])
     return await speaking.respond(
-        parts, caller, ask, WAV, told["speaker_id"] or SERVED,
+        parts, caller, ask, WAV, values["speaker_id"] or SERVED,
         voice_field="speaker_id", language_field="language_id",
     )  # fmt: skip
 

@@ -115,11 +115,11 @@ def voice_of(handle: VoiceHandle) -> str:
     )
     text = "".join(chr(int(number)) for number in numbers) if fits else ""
     if not text.startswith(_MARK):
-        told = (
+        message = (
             "These latents are from another server. Take speaker_embedding and gpt_cond_latent "
             "from this one: /studio_speakers, or /clone_speaker with the recording."
         )
-        raise APIError(400, "foreign_latents", told, param="speaker_embedding")
+        raise APIError(400, "foreign_latents", message, param="speaker_embedding")
     return text.removeprefix(_MARK)
 
 

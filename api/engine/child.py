@@ -111,7 +111,7 @@ class SpeakingProcess:
 
     async def run(
         self,
-        heard: Callable[[dict[str, Any], bytes], None],
+        on_frame: Callable[[dict[str, Any], bytes], None],
         tick: Callable[[], None],
         *,
         start_seconds: float,
@@ -121,12 +121,12 @@ class SpeakingProcess:
         gone.
 
         Args:
-            heard: Gets each frame that is no answer to `ask`.
+            on_frame: Gets each frame that is no answer to `ask`.
             tick: Called ten times a second.
             start_seconds: How long it may be silent until it is ready.
             hang_seconds: And how long from then on.
         """
-        reading = asyncio.get_running_loop().create_task(self._read(heard))
+        reading = asyncio.get_running_loop().create_task(self._read(on_frame))
         try:
             while not reading.done():
                 await asyncio.wait({reading}, timeout=_TICK_SECONDS)
@@ -144,7 +144,7 @@ class SpeakingProcess:
         ended = await self.end()
         return self._fault or ended
 
-    async def _read(self, heard: Callable[[dict[str, Any], bytes], None]) -> None:
+    async def _read(self, on_frame: Callable[[dict[str, Any], bytes], None]) -> None:
         try:
             async for header, body in self._frames():
                 self._heard = time.monotonic()
@@ -156,7 +156,7 @@ class SpeakingProcess:
                     if not future.done():
                         future.set_result(header)
                 elif header["say"] != "alive":
-                    heard(header, body)
+                    on_frame(header, body)
         except (frames.FrameError, KeyError, TypeError) as error:
             self._fault = WorkerFailed(
                 "garbled", f"Its output is not the protocol ({type(error).__name__}).",

@@ -203,8 +203,10 @@ class Engine:
         finally:
             if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
                 self._opening.remove(voice.name)
-        told = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
-        return OpenedVoiceState(key, voice, **told | {"languages": tuple(answer["languages"])})
+        properties = {name: answer[name] for name in _TOLD_OF_A_VOICE if name in answer}
+        return OpenedVoiceState(
+            key, voice, **properties | {"languages": tuple(answer["languages"])}
+        )
 
     async def _ask(self, message: Mapping[str, Any]) -> dict[str, Any]:
         """The child's answer. Raises APIError."""
@@ -464,12 +466,14 @@ class Engine:
                 self._opening_deaths[name] = self._opening_deaths.get(name, 0) + 1
         self._opening.clear()
         child, self.child, self.standing, self.last_spoken = self.child, None, None, None
-        told = APIError(503, why.reason_code, f"The speaking process ended: {why}", retry_after=5)
+        refusal = APIError(
+            503, why.reason_code, f"The speaking process ended: {why}", retry_after=5
+        )
         for job in self.waiting.died():
-            self._refuse(job.name, told)
+            self._refuse(job.name, refusal)
         self.previews.lost()
         for name in [name for name, one in self.spoken.items() if one.voice is not None]:
-            self._refuse(name, told)  # waited to speak with a voice that is gone
+            self._refuse(name, refusal)  # waited to speak with a voice that is gone
         if child is not None:
-            child.refuse_asked(told)
+            child.refuse_asked(refusal)
         self.changed()

@@ -67,10 +67,10 @@ def back_off(happened: RestartHistory) -> float:
 
 
 def place(
-    machine: Environment, asked: ComputeConfig, happened: RestartHistory, now: float
+    machine: Environment, wanted: ComputeConfig, happened: RestartHistory, now: float
 ) -> ComputePlacement:
     """Where the next child computes: the GPU while it is good and has not died there too often."""
-    wish, on_cpu = asked.device, asked.on_cpu()
+    wish, on_cpu = wanted.device, wanted.on_cpu()
     recent = [at for at in happened.gpu_deaths if now - at < WINDOW_SECONDS]
     if len(recent) > MOST_ON_GPU and wish != "cpu":
         minutes = int(WINDOW_SECONDS // 60)
@@ -85,7 +85,7 @@ def place(
     gpu = gpu_at(machine, choice.value)
     if gpu is None:
         return ComputePlacement(on_cpu, choice.reason, _code(machine, wish))
-    return ComputePlacement(asked.on(gpu), choice.reason)
+    return ComputePlacement(wanted.on(gpu), choice.reason)
 
 
 def _code(machine: Environment, wish: str) -> str:
@@ -102,16 +102,16 @@ class EngineCondition:
     """What runs where and why, in words for programs and for operators.
 
     Attributes:
-        asked: How the child was to compute.
-        found: How it does; None before the first start.
+        requested: How the child was configured to compute.
+        actual: Where it computes; None before the first start.
         placed: What ONNX Runtime says of itself, empty with torch; None while no voice is ready.
         started_once: Whether a voice was ready before.
-        problem, problem_code: What is not as asked for, although it speaks; "" where all is.
-        happened: What became of the processes before.
+        problem, problem_code: A difference from the configuration while it speaks, or "".
+        happened: The history of earlier processes.
     """
 
-    asked: ComputeConfig
-    found: ComputePlacement | None
+    requested: ComputeConfig
+    actual: ComputePlacement | None
     placed: Mapping[str, Any] | None
     started_once: bool
     problem: str
@@ -125,15 +125,15 @@ class EngineCondition:
         if self.placed:
             names = ("device", "execution_provider", "requested_provider")
             return {name: str(self.placed[name]) for name in names}
-        wish, backend = self.asked.device, self.asked.backend
-        if self.found is None:
-            asked = f"{backend}:{wish}"
-            return {"device": "none", "execution_provider": "none", "requested_provider": asked}
-        on_cpu = self.found.device == "cpu"
-        # auto asks for the GPU where there is one.
-        wanted_cpu = wish == "cpu" or (wish == "auto" and on_cpu and not self.found.reason_code)
+        wish, backend = self.requested.device, self.requested.backend
+        if self.actual is None:
+            requested = f"{backend}:{wish}"
+            return {"device": "none", "execution_provider": "none", "requested_provider": requested}
+        on_cpu = self.actual.device == "cpu"
+        # auto wants the GPU if there is one.
+        wanted_cpu = wish == "cpu" or (wish == "auto" and on_cpu and not self.actual.reason_code)
         return {
-            "device": self.found.device,
+            "device": self.actual.device,
             "execution_provider": f"{backend}:{'cpu' if on_cpu else 'cuda'}",
             "requested_provider": f"{backend}:{'cpu' if wanted_cpu else 'cuda'}",
         }
@@ -149,13 +149,13 @@ class EngineCondition:
         """Why it is not as asked for, as a word; "" when it is."""
         if self.placed is None:
             return self.happened.last_code or "starting"
-        of_place = self.found.reason_code if self.found else ""
+        of_place = self.actual.reason_code if self.actual else ""
         return self.problem_code or str(self.placed.get("reason_code", "")) or of_place
 
     @property
     def message(self) -> str:
         """What an operator reads."""
-        placement, parts = self.found, []
+        placement, parts = self.actual, []
         if self.placed is None:
             parts.append("The speaking process is starting.")
             if self.happened.last:

@@ -233,14 +233,14 @@ async def read_account(dataset: str, parts: Shared) -> FileResponse:
     return RangedFile(path, media_type="text/csv; charset=utf-8", headers=_FRESH)
 
 
-def _recorded_language(asked: str, more: Sequence[str]) -> str:
+def _recorded_language(given: str, more: Sequence[str]) -> str:
     """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
     locale. Raises APIError (422)."""
     known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
-    language = asked.lower()
+    language = given.lower()
     if not re.fullmatch(schemas.LOCALE, language) or language.partition("-")[0] not in known:
         text = (
-            f"language is {shown(asked)}. Use {', '.join(known)}, also with a region, such "
+            f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such "
             "as pt-br."
         )
         raise APIError(422, "invalid_request", text, param="language")

@@ -42,8 +42,8 @@ class RangedFile(FileResponse):
             if message["type"] == "http.response.start" and message["status"] in _REFUSALS:
                 refused = APIError(message["status"], *_REFUSALS[message["status"]])
                 # Of a 416: how long the file is.
-                told = dict(message["headers"]).get(b"content-range")
-                refused.headers = {"Content-Range": told.decode()} if told else {}
+                content_range = dict(message["headers"]).get(b"content-range")
+                refused.headers = {"Content-Range": content_range.decode()} if content_range else {}
             if refused is None:
                 await send(message)
 

@@ -62,8 +62,8 @@ def _nulls_are_taken(schema: dict[str, Any]) -> None:
                 del field["anyOf"]
             continue
         if not kinds:
-            said = {key: field.pop(key) for key in list(field) if key not in _ABOUT_A_FIELD}
-            kinds.append(said)
+            about = {key: field.pop(key) for key in list(field) if key not in _ABOUT_A_FIELD}
+            kinds.append(about)
         kinds.append({"type": "null"})
 
 

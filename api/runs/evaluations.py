@@ -90,10 +90,10 @@ def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
     where = f"/v1/runs/{run.id}/candidates/{name}/sentences"
     rows = [
         SaidSentence(
-            **vars(said),
+            **vars(sentence),
             sound=f"{where}/{number}.wav" if sound_of(run, one, number) else None,
         )
-        for number, said in enumerate(one.sentences)
+        for number, sentence in enumerate(one.sentences)
     ]
     return CandidateSentences(id=name, name=one.name, sentences=rows)
 

@@ -199,8 +199,8 @@ class VoiceFollower:
             missing = f"The best by the evaluation, {name}, is not on disk."
             epoch = run.epochs.get(verdict.epoch)
             if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
-                told = f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks."
-                return targets.epoch_target(self.settings, run.id, epoch), told
+                reason = f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks."
+                return targets.epoch_target(self.settings, run.id, epoch), reason
             return None, missing
         if not self._opens(target):
             return None, f"The best by the evaluation, {name}, cannot be opened."

@@ -171,17 +171,21 @@ class SpeechResponse(Response):
         if form.sending == "events":
             for event in self._word_events():
                 yield event
-            said, heard = len(self.spoken.ask.text), self.spoken.num_bytes // (2 * RATE // 50)
+            characters, frames = (
+                len(self.spoken.ask.text),
+                self.spoken.num_bytes // (2 * RATE // 50),
+            )
             usage = {
-                "input_tokens": said, "output_tokens": heard, "total_tokens": said + heard
+                "input_tokens": characters, "output_tokens": frames,
+                "total_tokens": characters + frames,
             }  # fmt: skip
             more = {"timed": self.spoken.timed} if form.words else {}
             yield _event({"type": "speech.audio.done", "usage": usage, **self._told, **more})
 
     def _word_events(self) -> list[bytes]:
         words = self._new_words()
-        told = {"type": "speech.audio.words", "words": _timestamps(words)}
-        return [_event(told)] if words else []
+        event = {"type": "speech.audio.words", "words": _timestamps(words)}
+        return [_event(event)] if words else []
 
     async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
         """Sound, each with the words that became known by then; the last line tells of the pieces.
@@ -271,9 +275,9 @@ def _captioned(
     words: those whose times became known with it; None where there are none to be had.
     more: what became of the pieces.
     """
-    told = None if words is None else _timestamps(words)
+    timestamps = None if words is None else _timestamps(words)
     sound = base64.b64encode(audio).decode()
-    body = {"audio": sound, "audio_format": media_type, "timestamps": told, **more}
+    body = {"audio": sound, "audio_format": media_type, "timestamps": timestamps, **more}
     return json.dumps(body, ensure_ascii=False).encode()
 
 
@@ -329,48 +333,48 @@ async def stream(
     return spoken
 
 
-def code_of(asked: str | None) -> str:
+def code_of(language: str | None) -> str:
     """The ISO 639-1 code of what a client wrote: `en`, `en-US`, `en_us`, `English` or Kokoro's `a`;
     "" where it leaves the choice to the server."""
-    word = " ".join((asked or "").casefold().split())
+    word = " ".join((language or "").casefold().split())
     if word in _ANY:
         return ""
     short = word.replace("_", "-").partition("-")[0]
     return CODE_BY_NAME.get(word) or _KOKORO.get(word) or short
 
 
-def language_of(asked: str | None, known: Sequence[str], param: str = "language") -> str:
+def language_of(wanted: str | None, known: Sequence[str], param: str = "language") -> str:
     """The voice's own word for the language asked for; "" where none was.
 
     known: the languages of the voice; empty where it is not open yet, and the text is refused then
     where it is read. Raises APIError (400) naming `param`.
     """
-    short = code_of(asked)
+    short = code_of(wanted)
     if not short or not known:
         return short
     for language in known:
         if language.lower().partition("-")[0] == short:
             return language
-    text = f"{param} is {shown(asked)}. This voice speaks {', '.join(known)}."
+    text = f"{param} is {shown(wanted)}. This voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)
 
 
 def check_length(text: str) -> None:
     """Raises APIError (422) for a longer text than is spoken."""
     if len(text) > MOST_CHARACTERS:
-        told = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed."
-        raise APIError(422, "invalid_request", told, param="text")
+        message = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed."
+        raise APIError(422, "invalid_request", message, param="text")
 
 
-async def recording_of(asked: str, parts: AppState, param: str = "voice") -> str | None:
+async def recording_of(wanted: str, parts: AppState, param: str = "voice") -> str | None:
     """The recording of the voice that is asked for by id or by name; None for the served voice.
     Raises APIError."""
-    if store.is_served(asked):
+    if store.is_served(wanted):
         return None
-    voice = parts.voices.get(asked)
+    voice = parts.voices.get(wanted)
     if voice is None:
         uploaded = await asyncio.to_thread(parts.voices.all)
-        voice = store.find_by_name(asked, parts.served_name, uploaded, param)
+        voice = store.find_by_name(wanted, parts.served_name, uploaded, param)
     return str(parts.voices.recording(voice)) if voice else None
 
 

@@ -58,17 +58,17 @@ async def decoded(data: bytes) -> DecodedRecording:
     if by_av and not encoding.aac_is_installed():
         raise APIError(422, "unsupported", MISSING, param="file")
     code, out, errors = await _decode(data, *([by_av] if by_av else []))
-    said = errors.decode(errors="replace").strip()
+    stderr = errors.decode(errors="replace").strip()
     if code != 0:
-        raise _refusal(code, said)
+        raise _refusal(code, stderr)
     with wave.open(io.BytesIO(out)) as file:
-        quality = json.loads(_last_line(said))
+        quality = json.loads(_last_line(stderr))
         return DecodedRecording(out, file.getnframes() / file.getframerate(), quality)
 
 
-def _last_line(said: str) -> str:
+def _last_line(stderr: str) -> str:
     """What the child itself said; the libraries that it decodes with write to stderr before."""
-    return said.rpartition("\n")[2]
+    return stderr.rpartition("\n")[2]
 
 
 def container_of(data: bytes) -> Literal["mov", "matroska", "aac"] | None:
@@ -114,13 +114,13 @@ async def _decode(data: bytes, *more: str) -> tuple[int, bytes, bytes]:
     return child.returncode, out, errors
 
 
-def _refusal(code: int, said: str) -> APIError:
+def _refusal(code: int, stderr: str) -> APIError:
     """What the end of a decoder means to whoever uploaded. code: its exit code, or minus a signal.
 
     Pure but for the log, which gets what is no fault of the recording.
     """
     if code in (NOT_STARTED, -signal.SIGKILL):
-        log.error("The decoder of recordings ended with %d. %s", code, said[-500:])
+        log.error("The decoder of recordings ended with %d. %s", code, stderr[-500:])
         text = (
             "The decoder of recordings could not run, probably because the service's machine is "
             "short of memory. Send the recording again later."
@@ -128,7 +128,7 @@ def _refusal(code: int, said: str) -> APIError:
         return APIError(503, "no_decoder", text, retry_after=_RETRY_SECONDS)
     most = f"{MEMORY_BYTES >> 20:,} MB of memory"
     known = {
-        REFUSED: _last_line(said),
+        REFUSED: _last_line(stderr),
         NO_MEMORY: f"It could not be decoded within the limit of {most}. "
         "Send one channel at 48 kHz or less.",
         -signal.SIGXCPU: "It could not be decoded within the time limit.",
@@ -136,7 +136,7 @@ def _refusal(code: int, said: str) -> APIError:
     if code not in known:
         # Nothing tells why a process crashed. A decoder that is short of memory ends with
         # NO_MEMORY, but for an allocation whose failure its library does not notice.
-        log.warning("The decoder of recordings ended with %d. %s", code, said[-500:])
+        log.warning("The decoder of recordings ended with %d. %s", code, stderr[-500:])
     crashed = (
         "The decoder crashed: the file is damaged, or malicious, or needs far more than "
         f"{most}. Convert it to a WAV file with one channel."

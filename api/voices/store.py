@@ -139,9 +139,9 @@ class Voices:
                     path.unlink()
 
 
-def is_served(asked: str) -> bool:
+def is_served(voice: str) -> bool:
     """Whether this means the served voice whatever else there is: `default`, or OpenAI's names."""
-    return asked == SERVED or asked in OPENAI_VOICES
+    return voice == SERVED or voice in OPENAI_VOICES
 
 
 def means_served(name: str) -> bool:
@@ -161,24 +161,24 @@ def check_new_name(name: str) -> None:
 
 
 def find_by_name(
-    asked: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
+    wanted: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:
     """The voice of that name, in any case; None: the served one. A name may end in `.wav`, as
     clients write it that know voices as files. Raises APIError, which names `param`: 404 where
     there is none, 409 where there are several, 400 for a mixture of several."""
-    for name in dict.fromkeys((_plain(asked), _plain(asked.removesuffix(".wav")))):
+    for name in dict.fromkeys((_plain(wanted), _plain(wanted.removesuffix(".wav")))):
         matches = [voice for voice in uploaded if _plain(voice.name) == name]
         if len(matches) > 1:
             ids = ", ".join(voice.id for voice in matches)
-            text = f"{len(matches)} voices are called {shown(asked)}. Name one by its id: {ids}."
+            text = f"{len(matches)} voices are called {shown(wanted)}. Name one by its id: {ids}."
             raise APIError(409, "ambiguous_voice", text, param=param)
         if matches:
             return matches[0]
         if is_served(name) or name == _plain(served_name):
             return None
-    if "+" in asked or "(" in asked:
+    if "+" in wanted or "(" in wanted:
         text = (
-            f"{param} is {shown(asked)}, a mixture of voices. XTTS speaks with one voice: name "
+            f"{param} is {shown(wanted)}, a mixture of voices. XTTS speaks with one voice: name "
             "one of /v1/voices."
         )
         raise APIError(400, "unsupported", text, param=param)

@@ -140,8 +140,8 @@ class WyomingSession:
         try:
             self._wanted.put_nowait((voice, text, streamed))
         except asyncio.QueueFull:
-            told = f"{_MOST_WAITING} texts of this connection already wait."
-            raise APIError(503, "queue_full", told, retry_after=1) from None
+            message = f"{_MOST_WAITING} texts of this connection already wait."
+            raise APIError(503, "queue_full", message, retry_after=1) from None
 
     def _end_stream(self) -> None:
         if self._streamed is not None:
@@ -183,8 +183,8 @@ class WyomingSession:
         """Who waits for more text is idle: a client that has gone without a word takes no place
         from those who are spoken to. Raises APIError."""
         if self._connections.full(self.address):
-            told = "Too many requests are open, from this address or in total."
-            raise APIError(503, "too_many_connections", told, retry_after=1)
+            text = "Too many requests are open, from this address or in total."
+            raise APIError(503, "too_many_connections", text, retry_after=1)
         self.busy = True
         self._connections.works(self)
         try:
@@ -246,8 +246,8 @@ def _text_of(event: Event) -> str:
     if not isinstance(text, str):
         raise MalformedEvent(f"{event.type} needs a text.")
     if any("\ud800" <= sign <= "\udfff" for sign in text):
-        told = "text is not Unicode text: it holds half of a character (a lone surrogate)."
-        raise APIError(422, "invalid_request", told, param="text")
+        message = "text is not Unicode text: it holds half of a character (a lone surrogate)."
+        raise APIError(422, "invalid_request", message, param="text")
     return text
 
 
@@ -346,13 +346,13 @@ def info_of(labels: Mapping[str, str], languages: Sequence[str], licence: str) -
 
 
 def wanted_of(
-    asked: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
+    voice: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
 ) -> tuple[str, str | None]:
     """Voice, by id or by name, and language of a request; None leaves the language to the model."""
-    if asked is None:
+    if voice is None:
         return SERVED, None
-    if asked.name is None:
-        return SERVED, asked.language
-    if (listing := listings_of(labels, languages).get(asked.name)) is not None:
+    if voice.name is None:
+        return SERVED, voice.language
+    if (listing := listings_of(labels, languages).get(voice.name)) is not None:
         return listing[:2]
-    return asked.name, asked.language
+    return voice.name, voice.language

@@ -27,8 +27,8 @@ class TextStream:
     def add(self, text: str) -> None:
         """More text. Raises APIError when much more has come than was spoken."""
         if len(self._kept) + len(text) > MOST_WAITING:
-            told = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
-            raise APIError(413, "too_large", told, param="text")
+            message = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
+            raise APIError(413, "too_large", message, param="text")
         self._kept += text
         self._changed.set()
 

@@ -58,5 +58,10 @@ def test_the_sums():
     assert (found["faulty and told"], found["good pieces in the end"]) == (1, "2 of 3")
     assert found["word errors in these, without guard"] == "25.0%"
     assert found["word errors in these, with guard"] == "0.0%"
+    assert found["shares"] == {
+        "false alarms a piece": 1 / 3, "faults found": 0.5,
+        "word errors in changed texts, with guard": 0.0,
+        "word errors in changed texts, without guard": 0.25,
+    }  # fmt: skip
     assert found["faults found"] == "1 of 2" and found["unfinished and not told"] == 1
     assert found["missed"] == ["stop at 90 %: x"] and found["stops that cut silence only"] == 2

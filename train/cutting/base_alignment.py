@@ -192,19 +192,19 @@ class BaseScorer:
         """Of spans from a breath on, for each group of pieces: at each end that is plausible."""
         begin = max(int((self._breaths[first].start - _BEFORE_SECONDS) * CODES_A_SECOND), 0)
         ends = [self._ends(first, group) for group in groups]
-        asked = [place for place, last_codes in enumerate(ends) if last_codes]
-        if len(asked) > _MANY:
-            asked = self._likeliest(begin, groups, asked)
+        candidates = [place for place, last_codes in enumerate(ends) if last_codes]
+        if len(candidates) > _MANY:
+            candidates = self._likeliest(begin, groups, candidates)
         scores: list[list[SpanScore]] = [[] for _ in groups]
-        if not asked:
+        if not candidates:
             return scores
-        stops = [self._stops(begin, last) for place in asked for last in ends[place]]
+        stops = [self._stops(begin, last) for place in candidates for last in ends[place]]
         count = max(stop.stop for stop in stops)
-        own, stop, null = self._ask(begin, count, [groups[place] for place in asked])
-        rows = {groups[place]: row for row, place in enumerate(asked)}
+        own, stop, null = self._ask(begin, count, [groups[place] for place in candidates])
+        rows = {groups[place]: row for row, place in enumerate(candidates)}
         for group, row in rows.items():
             shorter = rows.get(group[:-1]) if len(group) > 1 else None
-            for last in ends[asked[row]]:
+            for last in ends[candidates[row]]:
                 reach = self._stops(begin, last)
                 # The text has said all of it where STOP is likeliest.
                 end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
@@ -215,20 +215,22 @@ class BaseScorer:
                     continue
                 evidence = own[row, :end] - null[:end]
                 nats = float(evidence.sum() + stop[row, end]) - self._oddness(end, group)
-                scores[asked[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
+                scores[candidates[row]].append(SpanScore(last, nats, end, _weakest(evidence)))
         return scores
 
-    def _likeliest(self, begin: int, groups: Sequence[range], asked: Sequence[int]) -> list[int]:
+    def _likeliest(
+        self, begin: int, groups: Sequence[range], candidates: Sequence[int]
+    ) -> list[int]:
         """The groups that begin with the pieces which fit the first codes best, up to wherever
         each fits best: a short one is over before the last of them."""
-        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in asked])
+        own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
         fits = np.cumsum(own - null, axis=1).max(axis=1)
         best: dict[int, float] = {}
-        for place, nats in zip(asked, fits):
+        for place, nats in zip(candidates, fits):
             piece = groups[place].start
             best[piece] = max(best.get(piece, float(nats)), float(nats))
         kept = sorted(best, key=lambda piece: (-best[piece], piece))[:_KEPT]
-        return [place for place in asked if groups[place].start in kept]
+        return [place for place in candidates if groups[place].start in kept]
 
     def _ask(
         self, begin: int, count: int, groups: Sequence[range]
@@ -239,8 +241,8 @@ class BaseScorer:
         texts = [self._tokens(group) for group in groups]
         others = self._other_words(groups, max(map(len, texts)))
         own, stop = code_log_likelihoods(self._base.gpt, self._latents, [*texts, others], codes)
-        heard, stopped = own.cpu().numpy(), stop.cpu().numpy()
-        return heard[:-1], stopped[:-1], heard[-1]
+        with_text, stopped = own.cpu().numpy(), stop.cpu().numpy()
+        return with_text[:-1], stopped[:-1], with_text[-1]
 
     def _other_words(self, groups: Sequence[range], length: int) -> list[int]:
         """Tokens of about `length`: words from far away in the text, in reverse order."""

@@ -58,9 +58,9 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
     if language.lower().split("-")[0] not in {one.split("-")[0] for one in known}:
         raise CuttingError(
             f"A text without times is aligned by the base model, and BASE_MODEL="
-            f"{settings.base_model} speaks {', '.join(known)}, not {language}. Name one that does "
-            "(--base-model xtts_v2), give a text with times (srt, vtt, lab, TextGrid), or cut "
-            "without --text."
+            f"{settings.base_model} speaks {', '.join(known)}, not {language}. Use a base that "
+            "does (--base-model xtts_v2), give a text with times (srt, vtt, lab, TextGrid), or "
+            "cut without --text."
         )
     device = choose_device(look_at_machine(), settings.device)
     log.info("The text is aligned by the base model %s on %s (%s).",
@@ -73,7 +73,7 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
     profiles = list(measured_all(job))
     pace = _pace(text, profiles)
     pieces = pieces_of(text, round(_LONG_SECONDS / pace))
-    done, said, first = list[CutRecording](), set[int](), 0
+    done, placed, first = list[CutRecording](), set[int](), 0
     breaths_of_each = [breaths_of(one) for one in profiles]
     with Progress("Aligning", sum(map(len, breaths_of_each)), "breaths") as progress:
         for recording, profile, breaths in zip(job.recordings, profiles, breaths_of_each):
@@ -93,10 +93,10 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
             units = list(_units(matched, pieces[first:], breaths, recording.seconds))
             done.append(cut_one(recording, profile, units))
             for one in matched:
-                said |= set(range(first + one.first_piece, first + one.last_piece))
+                placed |= set(range(first + one.first_piece, first + one.last_piece))
             first += matched[-1].last_piece if matched else 0
-    _refuse_other_text(said, pieces, job.recordings, clipping(profiles))
-    return CutResult(done, _unheard(said, pieces, text))
+    _refuse_other_text(placed, pieces, job.recordings, clipping(profiles))
+    return CutResult(done, _unheard(placed, pieces, text))
 
 
 def _journaled(
@@ -108,8 +108,8 @@ def _journaled(
     def score(first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
         if began_with + first > progress.done:
             progress.add(began_with + first - progress.done)
-        asked = ",".join(f"{group.start}-{group.stop}" for group in groups)
-        key = f"{name}|{first}|{asked}"
+        spans = ",".join(f"{group.start}-{group.stop}" for group in groups)
+        key = f"{name}|{first}|{spans}"
         known = journal.get(key)
         if known is None:
             known = scorer.score(first, groups)
@@ -202,10 +202,10 @@ def _units(
         )  # fmt: skip
 
 
-def _unheard(said: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
+def _unheard(placed: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
     """Sentences of which less than half was found."""
     said_characters = [0] * len(text.sentences)
-    for number in said:
+    for number in placed:
         said_characters[pieces[number].sentence] += len(pieces[number].text)
     return [
         number
@@ -215,12 +215,15 @@ def _unheard(said: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> li
 
 
 def _refuse_other_text(
-    said: set[int], pieces: Sequence[TextUnit], recordings: Sequence[SourceRecording], cause: str
+    placed: set[int], pieces: Sequence[TextUnit], recordings: Sequence[SourceRecording], cause: str
 ) -> None:
-    matched = sum(len(pieces[number].text) for number in said)
+    matched = sum(len(pieces[number].text) for number in placed)
     whole = sum(len(piece.text) for piece in pieces)
     if matched < _LEAST_SHARE * whole:
-        cause = cause or " Is it another recording's, in another order, or in another language?"
+        cause = (
+            cause
+            or " Is it the text of another recording, in another order, or in another language?"
+        )
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched:,} of its {whole:,} characters "
             f"were found in their order.{cause} Nothing was written."

@@ -86,8 +86,8 @@ class TextListener:
         if (known := self._known(key)) is not None:
             return lambda: known
         words = list(self._text.words[one.first : one.last + 1])
-        heard = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE).numpy()
-        begun = self._steps.begin(aligned_words, words, heard, one.start)
+        resampled = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE).numpy()
+        begun = self._steps.begin(aligned_words, words, resampled, one.start)
 
         def take() -> list[HeardWord]:
             words = begun()
@@ -107,10 +107,10 @@ class TextListener:
         return self._steps.begin(heard_words, expected, chunk.samples, chunk.start)
 
     def _settle(self) -> None:
-        key, chunk, expected, heard = self._begun.popleft()
+        key, chunk, expected, recognised = self._begun.popleft()
         if expected != self._wanted:
-            heard = self._begin(key, chunk)
-        words = heard()
+            recognised = self._begin(key, chunk)
+        words = recognised()
         if self._journal.get(key) is None:
             self._journal.put(key, words)
         self.heard += words
@@ -144,11 +144,15 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
         done, sure, num_placed = list[CutRecording](), set[int](), 0
         for number, (recording, profile) in enumerate(zip(job.recordings, profiles)):
             first, last = bounds[number], bounds[number + 1]
-            own = {word: heard - first for word, heard in places.items() if first <= heard < last}
-            heard = listener.heard[first:last]
-            doubtful = doubts(text, own, heard, recording.seconds)
+            own = {
+                word: recognised - first
+                for word, recognised in places.items()
+                if first <= recognised < last
+            }
+            recognised = listener.heard[first:last]
+            doubtful = doubts(text, own, recognised, recording.seconds)
             checked = _checked(recording, doubtful, listener, job.steps.ahead)
-            units = place_units(text, own, heard, checked)
+            units = place_units(text, own, recognised, checked)
             num_placed += sum(len(unit.text.split()) for unit in units)
             done.append(cut_one(recording, profile, units))
             sure |= own.keys() | {
@@ -188,32 +192,33 @@ def _checked(
 
 
 def _refuse_other_text(
-    matched: int, heard: int, written: int, recordings: Sequence[SourceRecording], cause: str
+    matched: int, recognised: int, written: int, recordings: Sequence[SourceRecording], cause: str
 ) -> None:
     """cause: what else than another text explains it; "" where nothing does."""
-    if heard < _FEWEST_WORDS and written >= _FEWEST_WORDS:
+    if recognised < _FEWEST_WORDS and written >= _FEWEST_WORDS:
         raise CuttingError(
-            f"{recordings[0].path} holds next to no English speech ({heard} words heard).{cause}"
+            f"{recordings[0].path} holds almost no English speech ({recognised} words recognised)."
+            f"{cause}"
         )
-    if matched < _LEAST_SHARE * min(heard, written):
-        cause = cause or " Is it another recording's, or in another language?"
+    if matched < _LEAST_SHARE * min(recognised, written):
+        cause = cause or " Is it the text of another recording, or in another language?"
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched} of its {written:,} words were "
-            f"found in their order among {heard:,} heard ones.{cause} Nothing was written."
+            f"found in order among {recognised:,} recognised ones.{cause} Nothing was written."
         )
 
 
-def heard_whole(heard: Sequence[HeardWord], text: Manuscript) -> list[int]:
+def heard_whole(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
     """The sentences that are heard word by word exactly once, in the order of the recording, be it
     that of the text or not."""
-    said = [one.text for one in heard]
+    texts = [one.text for one in recognised]
     places: dict[tuple[str, ...], list[int]] = {}
     for words in text.words_of_sentence:
         if len(words) >= _FEWEST_WORDS_OF_SENTENCE:
             places.setdefault(tuple(text.words[word] for word in words), [])
     for length in {len(words) for words in places}:
-        for place in range(len(said) - length + 1):
-            if (sentences := places.get(tuple(said[place : place + length]))) is not None:
+        for place in range(len(texts) - length + 1):
+            if (sentences := places.get(tuple(texts[place : place + length]))) is not None:
                 sentences.append(place)
     at = {}
     for number, words in enumerate(text.words_of_sentence):
@@ -223,9 +228,9 @@ def heard_whole(heard: Sequence[HeardWord], text: Manuscript) -> list[int]:
     return sorted(at, key=lambda number: at[number])
 
 
-def wrong_order(heard: Sequence[HeardWord], text: Manuscript) -> str:
+def wrong_order(recognised: Sequence[HeardWord], text: Manuscript) -> str:
     """A sentence where most of the text is heard, in another order than it is written; else ""."""
-    order = heard_whole(heard, text)
+    order = heard_whole(recognised, text)
     if 2 * len(order) < len(text.sentences):
         return ""
     for early, later in itertools.pairwise(order):

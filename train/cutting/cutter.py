@@ -191,8 +191,8 @@ def clipping(profiles: Sequence[SoundProfile]) -> str:
     if share < _CLIPPED_SHARE:
         return ""
     return (
-        f" {share:.0%} of the speech is clipped: it was recorded too loud, and its words cannot be "
-        "heard surely. Record it again at a lower level."
+        f" {share:.0%} of the speech is clipped: it was recorded too loudly to recognise its "
+        "words. Record it again at a lower level."
     )
 
 
@@ -228,12 +228,12 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
                 if known is None:
                     wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE)
                     # As words are kept: text, start, end, certainty.
-                    heard = recogniser.hear([wave.numpy()])[0]
-                    known = [(heard, clip.first / 100, clip.last / 100, None)]
+                    transcribed_text = recogniser.hear([wave.numpy()])[0]
+                    known = [(transcribed_text, clip.first / 100, clip.last / 100, None)]
                     journal.put(key, known)
-                heard = known[0][0]
-                if (text := transcript(heard, (clip.last - clip.first) / 100)) is None:
-                    left.append(replace(clip, text=heard, reason=UNSURE))
+                transcribed_text = known[0][0]
+                if (text := transcript(transcribed_text, (clip.last - clip.first) / 100)) is None:
+                    left.append(replace(clip, text=transcribed_text, reason=UNSURE))
                 else:
                     kept.append(replace(clip, text=text))
                 progress.add()
@@ -241,9 +241,9 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
     return CutResult(done, result.unheard)
 
 
-def transcript(heard: str, seconds: float) -> str | None:
+def transcript(recognised: str, seconds: float) -> str | None:
     """What was heard as a transcript; None where it cannot be what is said. Pure."""
-    text = " ".join(_NOTE.sub(" ", heard).split())
+    text = " ".join(_NOTE.sub(" ", recognised).split())
     if not any(letter.isalnum() for letter in text):
         return None
     encoded = text.encode()

@@ -53,12 +53,10 @@ def read_cues(path: Path) -> list[Cue]:
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise CuttingError(
-            f"{path} is no text that is read; the endings are {', '.join(_READERS)}."
-        )
+        raise CuttingError(f"{path} is not a supported text file. Use {', '.join(_READERS)}.")
     cues = [cue for cue in reader(_text(path), path) if cue.text.strip()]
     if not any(letter.isalnum() for cue in cues for letter in cue.text):
-        raise CuttingError(f"{path} holds no words; write into it what the recording says.")
+        raise CuttingError(f"{path} holds no words. It must hold the text of the recording.")
     return cues
 
 
@@ -90,8 +88,8 @@ def _subtitles(text: str, path: Path) -> list[Cue]:
         times = _TIMES.match(lines[place])
         assert times is not None
         start, end = _seconds(times.groups()[:4]), _seconds(times.groups()[4:])
-        said = html.unescape(_TAG.sub("", " ".join(lines[place + 1 :])))
-        cues.append(_cue(" ".join(said.split()), start, end, path))
+        plain = html.unescape(_TAG.sub("", " ".join(lines[place + 1 :])))
+        cues.append(_cue(" ".join(plain.split()), start, end, path))
     if not cues:
         raise CuttingError(
             f"{path} holds no line such as `00:00:01,000 --> 00:00:04,000`: is it a subtitle file?"
@@ -116,13 +114,13 @@ def _labels(text: str, path: Path) -> list[Cue]:
             start, end = float(fields[0]), float(fields[1])
         except (ValueError, IndexError):
             raise CuttingError(
-                f"{path}, line {number}: {line[:60]!r} is no `start end text`."
+                f"{path}, line {number}: {line[:60]!r} is not `start end text`."
             ) from None
         htk = "." not in fields[0] and "." not in fields[1]
         scale = _HTK_PER_SECOND if htk else 1.0
-        said = fields[2] if len(fields) > 2 else ""
-        if said.strip().lower() not in _SILENT_LABELS:
-            cues.append(_cue(" ".join(said.split()), start / scale, end / scale, path))
+        label = fields[2] if len(fields) > 2 else ""
+        if label.strip().lower() not in _SILENT_LABELS:
+            cues.append(_cue(" ".join(label.split()), start / scale, end / scale, path))
     return cues
 
 
@@ -132,16 +130,16 @@ def _text_grid(text: str, path: Path) -> list[Cue]:
     tiers = [tier for tier in re.split(r"item\s*\[\d+\]\s*:", text)[1:] if '"IntervalTier"' in tier]
     if not tiers:
         raise CuttingError(
-            f"{path} holds no IntervalTier in Praat's long text form; save it so from Praat."
+            f"{path} holds no IntervalTier in Praat's long text format. Save it in that format."
         )
     tier = next(
         (one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0]
     )
     pattern = r'xmin\s*=\s*([\d.]+)\s*\n\s*xmax\s*=\s*([\d.]+)\s*\n\s*text\s*=\s*"((?:[^"]|"")*)"'
     return [
-        _cue(" ".join(said.replace('""', '"').split()), float(start), float(end), path)
-        for start, end, said in re.findall(pattern, tier)
-        if said.strip().lower() not in _SILENT_LABELS
+        _cue(" ".join(label.replace('""', '"').split()), float(start), float(end), path)
+        for start, end, label in re.findall(pattern, tier)
+        if label.strip().lower() not in _SILENT_LABELS
     ]
 
 
@@ -201,13 +199,13 @@ def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
         parts = [cue.text] if cue.start is not None else _SENTENCE_END.split(cue.text)
         for part, sentence in enumerate(parts, start=1):
             read, begins = _units(sentence.strip(), language), len(words)
-            for place, (text, said) in enumerate(read, start=1):
+            for place, (text, spoken) in enumerate(read, start=1):
                 ends = int(text.rstrip("\"'”’")[-1:] in _CLAUSE_END)
                 if place == len(read):
                     ends = 2 + (part == len(parts))
-                first, last = len(words), len(words) + len(said) - 1
+                first, last = len(words), len(words) + len(spoken) - 1
                 units.append(TextUnit(text, first, last, len(sentences), ends))
-                words += said
+                words += spoken
             if read:
                 sentences.append(sentence.strip())
                 kept.append(cue)
@@ -230,21 +228,21 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
         for place, token in enumerate(tokens)
         for word in _ANY_WORD.findall(token.lower().replace("’", "'"))
     ]
-    said = said_words(sentence, language)
+    spoken = said_words(sentence, language)
     written = [word for word, _ in plain]
     words_of: list[list[str]] = [[] for _ in tokens]
     joined = [False] * len(tokens)  # with the token before
-    matcher = difflib.SequenceMatcher(None, written, said, autojunk=False)
+    matcher = difflib.SequenceMatcher(None, written, spoken, autojunk=False)
     for kind, start, end, first, last in matcher.get_opcodes():
         if kind == "equal":
-            for (_, place), word in zip(plain[start:end], said[first:last]):
+            for (_, place), word in zip(plain[start:end], spoken[first:last]):
                 words_of[place].append(word)
             continue
         places = [place for _, place in plain[start:end]]
         if not places and plain:  # said and not written: it belongs to what is before
             places = [plain[max(start - 1, 0)][1]]
         if places:
-            words_of[places[0]] += said[first:last]
+            words_of[places[0]] += spoken[first:last]
             for place in range(places[0] + 1, places[-1] + 1):
                 joined[place] = True
     return _grouped(tokens, words_of, joined)

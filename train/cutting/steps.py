@@ -87,38 +87,38 @@ class RaySteps(Steps):
         """As `Steps.begin`; it is computed at once, in its turn."""
         if step not in self._remote:
             self._remote[step] = self._ray.remote(num_cpus=1, max_retries=_RETRIES)(step)
-        asked = self._remote[step].remote(*arguments)
-        return lambda: self._taken(asked)
+        reference = self._remote[step].remote(*arguments)
+        return lambda: self._taken(reference)
 
     def close(self) -> None:
         """Ends the workers of this machine, or leaves the cluster."""
         self._ray.shutdown()
 
-    def _taken(self, asked: Any) -> Any:
+    def _taken(self, reference: Any) -> Any:
         try:
-            return self._ray.get(asked)
+            return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
             # What the step itself raised, without the worker's traceback in its sentence.
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
             text = str(error).strip().splitlines()[0]
             raise SotaqueError(
-                f"Ray lost a step and its {_RETRIES} repetitions ({text}). What was heard is kept: "
-                "give the same command again."
+                f"Ray lost a step and its {_RETRIES} repetitions ({text}). The progress is kept: "
+                "run the same command again."
             ) from error
 
 
 def steps_for(
-    asked: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
+    use_ray: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
     cores: int | None = None,
 ) -> Callable[[], Steps]:  # fmt: skip
-    """What begins to compute the steps of a cut. asked: `--ray`; workers: `--workers`; cores: of
+    """What begins to compute the steps of a cut. use_ray: `--ray`; workers: `--workers`; cores: of
     this machine.
 
     Raises CuttingError where Ray is asked for and not installed, and for workers that cannot be.
     """
     address = environment.get("RAY_ADDRESS", "").strip()
-    if not asked and not address:
+    if not use_ray and not address:
         if workers is not None:
             raise CuttingError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
         return Steps
@@ -126,7 +126,7 @@ def steps_for(
         raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
     if importlib.util.find_spec("ray") is None:
         raise CuttingError(
-            "Ray is asked for (--ray or RAY_ADDRESS) and not installed. Install it with: "
+            "--ray or RAY_ADDRESS needs Ray, which is not installed. Install it with: "
             ".venv/bin/python -m pip install -e '.[ray]'"
         )
     if address in ("", _LOCAL) and workers is None:

@@ -57,9 +57,9 @@ class TextFollower:
         self.lost = False
         self.matches = list[WordMatch]()
 
-    def add(self, heard: Sequence[HeardWord]) -> None:
+    def add(self, recognised: Sequence[HeardWord]) -> None:
         """Further heard words."""
-        self._pending += [self._number(one.text) for one in heard]
+        self._pending += [self._number(one.text) for one in recognised]
         while len(self._pending) >= _SECTION_WORDS:
             self._settle(_SETTLED_WORDS)
 
@@ -72,15 +72,15 @@ class TextFollower:
         return self._numbers.setdefault(word, len(self._numbers))
 
     def _settle(self, count: int) -> None:
-        heard = np.array(self._pending, np.int32)
+        recognised = np.array(self._pending, np.int32)
         first = max(self.position - _BEHIND_WORDS, 0)
-        last = self.position + 2 * len(heard) + _BEYOND_WORDS
-        pairs = [(one, first + place) for one, place in matched(heard, self._text[first:last])]
-        if len(pairs) < _LOST_SHARE * len(heard):
-            everywhere = matched(heard, self._text)
-            if len(everywhere) >= _FOUND_SHARE * len(heard):
+        last = self.position + 2 * len(recognised) + _BEYOND_WORDS
+        pairs = [(one, first + place) for one, place in matched(recognised, self._text[first:last])]
+        if len(pairs) < _LOST_SHARE * len(recognised):
+            everywhere = matched(recognised, self._text)
+            if len(everywhere) >= _FOUND_SHARE * len(recognised):
                 pairs = everywhere
-        self.lost = len(pairs) < _LOST_SHARE * len(heard)
+        self.lost = len(pairs) < _LOST_SHARE * len(recognised)
         settled = [] if self.lost else [pair for pair in pairs if pair[0] < count]
         self.matches += [(place, self._heard + one) for one, place in settled]
         if settled:
@@ -89,14 +89,14 @@ class TextFollower:
         self._heard += count
 
 
-def matched(heard: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
+def matched(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
     """(heard, written) of equal words by the best alignment; text before and after costs nearly
     nothing. Needleman and Wunsch (1970), a row a step."""
     width = len(text)
     steps = np.arange(width + 1) * -_UNSPOKEN
     row = np.arange(width + 1) * _AHEAD
-    came = np.zeros((len(heard), width + 1), np.int8)  # 0 unwritten, 1 diagonal, 2 unspoken
-    for place, word in enumerate(heard):
+    came = np.zeros((len(recognised), width + 1), np.int8)  # 0 unwritten, 1 diagonal, 2 unspoken
+    for place, word in enumerate(recognised):
         down = row + _UNWRITTEN
         across = np.full(width + 1, -np.inf)
         across[1:] = row[:-1] + np.where(text == word, _MATCH, 2 * _UNWRITTEN + _OTHER)
@@ -105,7 +105,7 @@ def matched(heard: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
         row = np.maximum.accumulate(best + steps) - steps
         came[place] = np.where(row > best + 1e-9, 2, np.where(across >= down, 1, 0))
     pairs, column = list[tuple[int, int]](), int(row.argmax())
-    line = len(heard) - 1
+    line = len(recognised) - 1
     while line >= 0:
         step = came[line, column]
         if step == 2:
@@ -113,7 +113,7 @@ def matched(heard: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
             continue
         if step == 1:
             column -= 1
-            if heard[line] == text[column]:
+            if recognised[line] == text[column]:
                 pairs.append((line, column))
         line -= 1
     return pairs[::-1]
@@ -129,11 +129,11 @@ class DoubtfulSentence:
     end: float
 
 
-def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
+def trusted(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
             text: Manuscript) -> dict[int, int]:  # fmt: skip
     """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
     trusted_places = dict[int, int]()
-    for row in _rows(_beside_neighbours(matches, heard, text)):
+    for row in _rows(_beside_neighbours(matches, recognised, text)):
         sentences = Counter(text.sentence_of(word) for word, _ in row)
         for word, place in row:
             number = text.sentence_of(word)
@@ -143,7 +143,7 @@ def trusted(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
     return trusted_places
 
 
-def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
+def _beside_neighbours(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
                        text: Manuscript) -> list[WordMatch]:  # fmt: skip
     """A word that was heard twice belongs beside the next one of its sentence, else beside the one
     before: for the alignment, which counts words, both are as good."""
@@ -154,13 +154,13 @@ def _beside_neighbours(matches: Sequence[WordMatch], heard: Sequence[HeardWord],
             if (
                 other == word + step
                 and text.sentence_of(word) == text.sentence_of(other)
-                and heard[beside - step].text == heard[spot].text
+                and recognised[beside - step].text == recognised[spot].text
             ):
                 moved[place] = (word, beside - step)
     return moved
 
 
-def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
+def doubts(text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord],
            seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
     """Sentences that were heard in part, with other words between theirs, or with a fragment of one
     at their begin or end."""
@@ -171,47 +171,49 @@ def doubts(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWor
         known = [word for word in words if word in places]
         inside = places[known[-1]] - places[known[0]] + 1
         if len(known) == len(words) == inside:
-            if one := _with_fragments(words, places, heard, used):
+            if one := _with_fragments(words, places, recognised, used):
                 doubtful.append(one)
             continue
         if len(known) < _LEAST_HEARD_SHARE * len(words):
             continue
         earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
-        first, last = heard[places[known[0]]], heard[places[known[-1]]]
+        first, last = recognised[places[known[0]]], recognised[places[known[-1]]]
         # Half a second a word that is missing, at most up to its neighbours.
         start = max(first.start - 0.3 - 0.5 * (known[0] - words[0]), 0.0)
         end = min(last.end + 0.3 + 0.5 * (words[-1] - known[-1]), seconds)
         if earlier is not None:
-            start = max(start, heard[earlier].end - 0.02)
+            start = max(start, recognised[earlier].end - 0.02)
         if later is not None:
-            end = min(end, heard[later].start + 0.02)
+            end = min(end, recognised[later].start + 0.02)
         if 0.2 < end - start < _LONGEST_DOUBT_SECONDS:
             doubtful.append(DoubtfulSentence(words[0], words[-1], start, end))
     return doubtful
 
 
-def _with_fragments(words: range, places: Mapping[int, int], heard: Sequence[HeardWord],
+def _with_fragments(words: range, places: Mapping[int, int], recognised: Sequence[HeardWord],
                     used: Set[int]) -> DoubtfulSentence | None:  # fmt: skip
     """A sentence that was heard whole, with what touches it and may be a piece of its first or last
     word; None where nothing does."""
     first, last = places[words[0]], places[words[-1]]
-    before, after = _fragment(heard, first, -1, used), _fragment(heard, last, 1, used)
+    before, after = _fragment(recognised, first, -1, used), _fragment(recognised, last, 1, used)
     if before is None and after is None:
         return None
-    start = before.start if before else heard[first].start
-    end = after.end if after else heard[last].end
+    start = before.start if before else recognised[first].start
+    end = after.end if after else recognised[last].end
     doubtful = DoubtfulSentence(words[0], words[-1], max(start - 0.1, 0.0), end + 0.1)
     return doubtful if doubtful.end - doubtful.start < _LONGEST_DOUBT_SECONDS else None
 
 
-def _fragment(heard: Sequence[HeardWord], edge: int, step: int, used: Set[int]) -> HeardWord | None:
+def _fragment(
+    recognised: Sequence[HeardWord], edge: int, step: int, used: Set[int]
+) -> HeardWord | None:
     """The unwritten word that touches the one at `edge`, if it is brief and nothing touches it."""
-    if not 0 <= edge + step < len(heard) or edge + step in used:
+    if not 0 <= edge + step < len(recognised) or edge + step in used:
         return None
-    one, further = heard[edge + step], edge + 2 * step
-    if one.end - one.start > _FRAGMENT_SECONDS or _gap(heard[edge], one) > _ABUTTING_SECONDS:
+    one, further = recognised[edge + step], edge + 2 * step
+    if one.end - one.start > _FRAGMENT_SECONDS or _gap(recognised[edge], one) > _ABUTTING_SECONDS:
         return None
-    if 0 <= further < len(heard) and _gap(one, heard[further]) <= 2 * _ABUTTING_SECONDS:
+    if 0 <= further < len(recognised) and _gap(one, recognised[further]) <= 2 * _ABUTTING_SECONDS:
         return None
     return one
 
@@ -221,7 +223,7 @@ def _gap(one: HeardWord, other: HeardWord) -> float:
     return max(one.start, other.start) - min(one.end, other.end)
 
 
-def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[HeardWord],
+def place_units(text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord],
                 checked: Mapping[int, HeardWord]) -> list[PlacedUnit]:  # fmt: skip
     """The units that are sure, in the order of time.
 
@@ -233,11 +235,11 @@ def place_units(text: Manuscript, places: Mapping[int, int], heard: Sequence[Hea
     times: dict[int, HeardWord] = {}
     for word, place in places.items():
         if text.sentence_of(word) not in sentences:
-            times[word] = heard[place]
-    certain = _sure_words(checked, text, places, heard)
+            times[word] = recognised[place]
+    certain = _sure_words(checked, text, places, recognised)
     times |= {word: checked[word] for word in certain}
     matched_places = {places[word] for word in times if word in places}
-    strangers = _strangers(heard, matched_places, checked, text, sentences, certain)
+    strangers = _strangers(recognised, matched_places, checked, text, sentences, certain)
     sure = [
         number
         for number, unit in enumerate(text.units)
@@ -272,10 +274,10 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
 
 
 def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapping[int, int],
-                heard: Sequence[HeardWord]) -> set[int]:  # fmt: skip
+                recognised: Sequence[HeardWord]) -> set[int]:  # fmt: skip
     """The checked words that are surely said where they were aligned. One that is doubtful among
     others that are not is believed more easily: nothing else can be there."""
-    sure = {word for word, one in checked.items() if _is_sure(word, one, places, heard)}
+    sure = {word for word, one in checked.items() if _is_sure(word, one, places, recognised)}
     for number in {text.sentence_of(word) for word in checked}:
         words = text.words_of_sentence[number]
         doubtful = [checked[word] for word in words if word in checked and word not in sure]
@@ -287,16 +289,16 @@ def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapp
 
 
 def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
-             heard: Sequence[HeardWord]) -> bool:  # fmt: skip
+             recognised: Sequence[HeardWord]) -> bool:  # fmt: skip
     """What was heard as it is written needs no second proof, where it is aligned with the same
     sound: a word may be heard again in what another person says."""
     if (one.certainty or 0.0) >= LEAST_CERTAINTY:
         return True
-    known = heard[places[word]] if word in places else None
+    known = recognised[places[word]] if word in places else None
     return known is not None and one.start < known.end and known.start < one.end
 
 
-def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
+def _strangers(recognised: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
                text: Manuscript, sentences: set[int],
                certain: Set[int]) -> list[HeardWord]:  # fmt: skip
     """Heard words that are in no sure place, and words that were checked and are not sure."""
@@ -307,7 +309,7 @@ def _strangers(heard: Sequence[HeardWord], used: set[int], checked: Mapping[int,
     spans.sort()
     unsure = [one for word, one in checked.items() if word not in certain]
     place = 0
-    for number, one in enumerate(heard):
+    for number, one in enumerate(recognised):
         while place < len(spans) and spans[place][1] <= one.start:
             place += 1
         inside = place < len(spans) and spans[place][0] < (one.start + one.end) / 2

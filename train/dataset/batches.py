@@ -185,14 +185,14 @@ class Batches:
             idle = self.batch(epoch, self.indices[:1])
             return Batch(idle.rows.without_targets(), (), 0.0)
         epoch = 0 if self.fixed else epoch
-        heard = [self._conditioning(epoch, clip) for clip in group]
+        conditioning = [self._conditioning(epoch, clip) for clip in group]
         rows = pack(
             [torch.tensor(self.clips[clip].tokens, dtype=torch.int64) for clip in group],
             [torch.from_numpy(self.features.codes(clip).astype(np.int64)) for clip in group],
-            [mel for mel, _ in heard],
+            [mel for mel, _ in conditioning],
             self.shape,
             stop_input=self.stop_input,
-            unheard=[unheard for _, unheard in heard],
+            unheard=[unheard for _, unheard in conditioning],
             padded=False,
         )
         if self.pinned:

@@ -183,10 +183,10 @@ def _refuse_language(
     short = [entry.language.lower().split("-")[0] for entry in entries]
     if not known.isdisjoint(short):
         return
-    asked = sorted(set(short))
-    model = "xtts_v2, or another model" if set(asked) <= NAMES.keys() else "a model"
+    languages = sorted(set(short))
+    model = "xtts_v2, or another model" if set(languages) <= NAMES.keys() else "a model"
     raise DatasetError(
-        f"Language {' and '.join(map(repr, asked))} is not one of this model's: "
+        f"Language {' and '.join(map(repr, languages))} is not one of this model's: "
         f"{', '.join(spoken)}. All {len(entries)} clips of {settings.dataset_dir} are in it "
         f"(LANGUAGE={settings.language}). Set BASE_MODEL to {model} that speaks it, or LANGUAGE "
         "to the language of the clips."

@@ -128,8 +128,8 @@ def read_by_formatter(folder: Path, name: str, language: str) -> list[Transcript
             "formatter of TTS such as vctk, mailabs, common_voice."
         )
     transcript = next((name for name in _TRANSCRIPTS if (folder / name).is_file()), None)
-    asked = list(inspect.signature(formatter).parameters.values())[1]
-    if transcript is None and asked.default is inspect.Parameter.empty:
+    parameter = list(inspect.signature(formatter).parameters.values())[1]
+    if transcript is None and parameter.default is inspect.Parameter.empty:
         raise DatasetError(
             f"DATASET_FORMAT={name} reads a transcript, and {folder} has none. Call it "
             f"{', '.join(_TRANSCRIPTS)}."

@@ -129,9 +129,11 @@ def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
         log.info("%s: the third column is read as the speaker, not as a text.", path)
     entries = []
     for name, text, third in rows:
-        said, speaker = (text, third) if kind == "speaker" else (third or text, "")
+        spoken, speaker = (text, third) if kind == "speaker" else (third or text, "")
         recording = find_recording((folder / "wavs",), name)
-        entries.append(TranscriptEntry(name, recording, said, speaker or DEFAULT_SPEAKER, language))
+        entries.append(
+            TranscriptEntry(name, recording, spoken, speaker or DEFAULT_SPEAKER, language)
+        )
     return entries
 
 

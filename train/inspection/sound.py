@@ -77,7 +77,7 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
     first, last = _spoken(levels > loud - _SPEECH_RANGE_DB)
     edge = max(1, round(_EDGE_SECONDS * rate))
     active = levels[first:last]
-    heard, flatness, tone = _spectrum(centred, rate, first, last)
+    bandwidth, flatness, tone = _spectrum(centred, rate, first, last)
     peak = float(np.abs(samples).max())
     return SoundFacts(
         seconds=len(samples) / rate,
@@ -86,7 +86,7 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
         noise_db=loud - lowest,
         dynamics_db=float(np.percentile(active, 95) - np.percentile(active, 10)),
         clipped=float(np.mean(np.abs(samples) >= _CLIPPED_SHARE_OF_PEAK * peak)) if peak else 0.0,
-        heard_hz=heard,
+        heard_hz=bandwidth,
         lead_seconds=first * _HOP_SECONDS,
         tail_seconds=(len(levels) - last) * _HOP_SECONDS,
         start_db=_decibels(centred[:edge]) - loud,
@@ -131,13 +131,13 @@ def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[fl
     frames = framed(samples[first * hop : last * hop + length], length, hop)
     power = np.square(np.abs(np.fft.rfft(frames * np.hanning(length).astype(np.float32)))) + 1e-16
     bands = 10 * np.log10(np.percentile(power, 95, axis=0))
-    heard = float(np.nonzero(bands > bands.max() - _HEARD_RANGE_DB)[0][-1]) / _FFT_SECONDS
+    bandwidth = float(np.nonzero(bands > bands.max() - _HEARD_RANGE_DB)[0][-1]) / _FFT_SECONDS
     low, high = (round(hz * _FFT_SECONDS) for hz in _FLATNESS_HZ)
     middle = power[:, low : min(high, power.shape[1])]
     flatness = np.exp(np.log(middle).mean(1)) / middle.mean(1)
     sums = np.cumsum(np.pad(power, ((0, 0), (1, 0))), axis=1)
     narrow = (sums[:, 5:] - sums[:, :-5]).max(1) / sums[:, -1]
-    return heard, float(np.median(flatness)), float(np.median(narrow))
+    return bandwidth, float(np.median(flatness)), float(np.median(narrow))
 
 
 # Copies

@@ -45,22 +45,22 @@ class SamplingPlan:
 
 
 def plan(
-    machine: Environment, wish: str, training_device: str, asked: ComputeConfig
+    machine: Environment, wish: str, training_device: str, wanted: ComputeConfig
 ) -> SamplingPlan:
     """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; asked:
     what is asked for on whatever device."""
     own = gpu_at(machine, training_device)
     beside_gpu = training_device.startswith("cuda")
     if wish == "off":
-        return SamplingPlan("skipped", asked, "SAMPLE_DEVICE=off")
+        return SamplingPlan("skipped", wanted, "SAMPLE_DEVICE=off")
     if wish == "cpu":
-        return _on_cpu(asked, "SAMPLE_DEVICE=cpu", beside_gpu)
+        return _on_cpu(wanted, "SAMPLE_DEVICE=cpu", beside_gpu)
     if own and own.speaks() and not own.surprise:
-        return _on(own, asked, "in_process", passed(own), own)
+        return _on(own, wanted, "in_process", passed(own), own)
     if gpu := _for_worker(machine, own):
-        return _on(gpu, asked, "gpu_subprocess", _why_worker(gpu, own), own)
+        return _on(gpu, wanted, "gpu_subprocess", _why_worker(gpu, own), own)
     but = "SAMPLE_DEVICE=gpu, but " if wish == "gpu" else ""
-    return _on_cpu(asked, but + _why_cpu(machine, own), beside_gpu)
+    return _on_cpu(wanted, but + _why_cpu(machine, own), beside_gpu)
 
 
 def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
@@ -124,16 +124,16 @@ def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None
 
 
 def _on(
-    gpu: GpuHealth, asked: ComputeConfig, mode: str, reason: str, own: GpuHealth | None
+    gpu: GpuHealth, wanted: ComputeConfig, mode: str, reason: str, own: GpuHealth | None
 ) -> SamplingPlan:
     return SamplingPlan(
-        mode, asked.on(gpu), reason, overlap=own is not None and gpu is not own,
+        mode, wanted.on(gpu), reason, overlap=own is not None and gpu is not own,
         beside_gpu=own is not None, exclusive=gpu is own and gpu.exclusive,
     )  # fmt: skip
 
 
-def _on_cpu(asked: ComputeConfig, reason: str, beside_gpu: bool) -> SamplingPlan:
-    return SamplingPlan("cpu_subprocess", asked.on_cpu(), reason, beside_gpu, beside_gpu)
+def _on_cpu(wanted: ComputeConfig, reason: str, beside_gpu: bool) -> SamplingPlan:
+    return SamplingPlan("cpu_subprocess", wanted.on_cpu(), reason, beside_gpu, beside_gpu)
 
 
 def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:

@@ -73,10 +73,10 @@ def of_best(run: RunFolder) -> SampleFiles:
     return SampleFiles(run.samples / "best_output.wav", run.samples / "best_reference.wav")
 
 
-def on_demand(run: RunFolder, epoch: int, asked: Sequence[object]) -> SampleFiles:
+def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleFiles:
     """A sample on demand: a file for each thing asked (what, how, where), so that
     neither the epoch's own sample nor another one on demand is written over."""
-    digest = hashlib.sha256(repr(tuple(asked)).encode()).hexdigest()[:8]
+    digest = hashlib.sha256(repr(tuple(identity)).encode()).hexdigest()[:8]
     folder = run.samples_on_demand
     return SampleFiles(
         folder / f"epoch_{epoch}_{digest}.wav", folder / f"epoch_{epoch}_{digest}_reference.wav"
