@@ -30,7 +30,7 @@ def usual(count: int = 40) -> list[Measurements]:
     [
         ({"dynamics_db": 1.0, "tone": 0.99}, "tone", "It is a tone"),
         ({"dynamics_db": 2.0, "flatness": 0.5}, "noise", "It is noise"),
-        ({"dynamics_db": 2.0}, "steady", "as loud all the time"),
+        ({"dynamics_db": 2.0}, "steady", "loudness is constant"),
         ({"noise_db": 9.0}, "snr", "only 9 dB below the voice"),
         ({"clipped": 0.03}, "clipping", "3.0% of its samples are clipped"),
         ({"heard_hz": 3900.0}, "band", "above 3.9 kHz"),
