@@ -97,6 +97,26 @@ def test_every_link_leads_somewhere(document):
     assert [link for link in inside if not (here / link).exists()] == []
 
 
+def anchors(path: Path) -> set[str]:
+    """What a link can name on a page: its headings as GitHub writes them, and its `id`s."""
+    text = path.read_text(encoding="utf-8")
+    headings = re.findall(r"^#+ (.*)$", re.sub(r"(?ms)^```.*?^```", "", text), re.M)
+    plain = [re.sub(r"[^\w\- ]", "", one.strip().lower()).replace(" ", "-") for one in headings]
+    return {*plain, *re.findall(r'id="([^"]+)"', text)}
+
+
+@pytest.mark.parametrize("document", DOCUMENTS)
+def test_every_link_into_a_page_leads_to_a_heading(document):
+    links = re.findall(r"\]\(([^)\s]*)#([^)]+)\)", text_of(document))
+    here = (ROOT / document).parent
+    pages = [
+        (here / page if page else ROOT / document, anchor)
+        for page, anchor in links
+        if "://" not in page and (page == "" or page.endswith(".md"))
+    ]
+    assert [str(page.name) for page, anchor in pages if anchor not in anchors(page)] == []
+
+
 @pytest.mark.parametrize("document", DOCUMENTS)
 def test_every_command_of_make_is_one(document):
     named = re.findall(r"(?:^|`|[A-Z0-9_]+=\S* )make ([a-z-]+)", text_of(document), re.M)

@@ -58,9 +58,9 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
     if language.lower().split("-")[0] not in {one.split("-")[0] for one in known}:
         raise CuttingError(
             f"A text without times is aligned by the base model, and BASE_MODEL="
-            f"{settings.base_model} speaks {', '.join(known)}, not {language}. Name one that does "
-            "(--base-model xtts_v2), give a text with times (srt, vtt, lab, TextGrid), or cut "
-            "without --text."
+            f"{settings.base_model} speaks {', '.join(known)}, not {language}. Use a base that "
+            "does (--base-model xtts_v2), give a text with times (srt, vtt, lab, TextGrid), or "
+            "cut without --text."
         )
     device = choose_device(look_at_machine(), settings.device)
     log.info("The text is aligned by the base model %s on %s (%s).",
@@ -220,7 +220,10 @@ def _refuse_other_text(
     matched = sum(len(pieces[number].text) for number in placed)
     whole = sum(len(piece.text) for piece in pieces)
     if matched < _LEAST_SHARE * whole:
-        cause = cause or " Is it another recording's, in another order, or in another language?"
+        cause = (
+            cause
+            or " Is it the text of another recording, in another order, or in another language?"
+        )
         raise CuttingError(
             f"The text does not fit {recordings[0].path}: {matched:,} of its {whole:,} characters "
             f"were found in their order.{cause} Nothing was written."

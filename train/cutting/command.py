@@ -13,7 +13,16 @@ from train.cutting.by_base import base_that_aligns, cut_by_base
 from train.cutting.by_words import cut_by_words
 from train.cutting.cutter import CutJob, CutResult
 from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
-from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG, TOO_SHORT, UNSURE
+from train.cutting.planning import (
+    CLIPPED,
+    IN_A_CLIP,
+    NOISE,
+    SILENCE,
+    TOO_LONG,
+    TOO_SHORT,
+    UNSURE,
+    Stretch,
+)
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
 from train.cutting.steps import HeardJournal, Steps
@@ -28,10 +37,10 @@ _MOST_PARTS = 5
 _LONGEST_NAME = 60
 _LITTLE_SHARE = 0.5
 _REMEDIES = {
-    UNSURE: "compare the text with what is said there (report.html), mend it, and cut again",
-    TOO_LONG: "it has no pauses of 0.12 s; record with pauses, and without music under the voice",
-    TOO_SHORT: "whole sentences are needed, not single words",
-    CLIPPED: "it was recorded too loud; record it again at a lower level",
+    UNSURE: "compare the text with the speech there (report.html), correct it, and cut again",
+    TOO_LONG: "it has no pauses of 0.12 s; record with pauses and without background music",
+    TOO_SHORT: "record whole sentences, not single words",
+    CLIPPED: "it was recorded too loudly; record it again at a lower level",
 }
 
 
@@ -39,7 +48,7 @@ def run(
     settings: TrainSettings, recordings: Sequence[Path], to: Path | None, text: Path | None,
     language: str, recogniser: Path | None = None, open_steps: Callable[[], Steps] = Steps,
 ) -> int:  # fmt: skip
-    """Cuts, writes and tells; 0. Raises CuttingError, DiskFull (exit 74) and WriteError.
+    """Cuts, writes and reports; returns 0. Raises CuttingError, DiskFull (exit 74), WriteError.
 
     recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
     open_steps: where the steps are computed.
@@ -50,8 +59,8 @@ def run(
         )
     if text is not None and recogniser is not None:
         raise CuttingError(
-            f"--text {text} says what is spoken, so that --recogniser {recogniser} has nothing to "
-            "write. Leave one of them out."
+            f"--text {text} gives the transcript, so --recogniser {recogniser} has nothing to "
+            "transcribe. Leave one of them out."
         )
     short, manuscript = language.lower().split("-")[0], None
     if text is None:
@@ -64,10 +73,10 @@ def run(
         open_recording(path, name, work) for path, name in zip(recordings, _names(recordings))
     ]
     speech_by = find_detector().description
-    log.info("Speech is found by %s.", speech_by)
+    log.info("Speech is detected by %s.", speech_by)
     fingerprint = cutter.fingerprint_of(opened, manuscript, method, speech_by)
     if not writing.claim(to, fingerprint):
-        log.info("%s holds this cut already; nothing was done.", to)
+        log.info("%s already holds this cut. Nothing was done.", to)
         return 0
     try:
         with (
@@ -78,7 +87,7 @@ def run(
         if not any(one.clips for one in result.recordings):
             doubt = cutter.clipping([one.profile for one in result.recordings])
             if text is not None and not doubt:
-                doubt = f" Is {text} the text of it, and in {language}?"
+                doubt = f" Is {text} its text, and in {language}?"
             raise CuttingError(
                 f"No clip could be cut: no speech of 1 to 11 s between pauses.{doubt} "
                 f"{_told(result)}"
@@ -122,34 +131,36 @@ def _with_text(
         method = f"{short} by the base {base.sha256}"
         return method, lambda job: cut_by_base(job, text, base, language)
     if num_recordings > 1:
-        raise CuttingError(f"{path} has the times of one recording; {num_recordings} are named.")
+        raise CuttingError(
+            f"{path} has the times of one recording, but {num_recordings} are given."
+        )
     return short, lambda job: cutter.cut_by_cues(job, text)
 
 
 def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
     log.info("%s", _told(result))
     if text is not None and result.unheard:
-        log.info("%d sentences of the text were not heard:", len(result.unheard))
+        log.info("%d sentences of the text were not recognised:", len(result.unheard))
         for number in result.unheard[:_MOST_SENTENCES]:
             log.info("  %d: %s", number + 1, text.sentences[number])
         if len(result.unheard) > _MOST_SENTENCES:
             log.info("  and %d more, in report.html", len(result.unheard) - _MOST_SENTENCES)
         if result.moved:
             log.warning(
-                "%d of them are spoken elsewhere than the text has them, such as sentence %d: put "
-                "the text in the order of the recording, and cut into another folder.",
+                "%d of them are spoken in another order than in the text, such as sentence %d. "
+                "Put the text in the order of the recording, and cut into another folder.",
                 len(result.moved), min(result.moved) + 1,
             )  # fmt: skip
     count = sum(len(one.clips) for one in result.recordings)
     log.info("%d clips in %s. Listen and correct: %s", count, to, to / "report.html")
     if text is None and recogniser is None:
         log.info(
-            "They have no transcripts yet. Write what each says behind its bar in %s; "
-            "report.html plays them and gives the filled file.", to / "metadata.csv",
+            "They have no transcripts yet. Write each one after the bar in %s. "
+            "report.html plays the clips and saves the file.", to / "metadata.csv",
         )  # fmt: skip
     else:
         if recogniser is not None:
-            log.info("Their transcripts are what %s heard: read them first.", recogniser.name)
+            log.info("%s wrote their transcripts: check them first.", recogniser.name)
         if little := little_kept([one.seconds_by_reason() for one in result.recordings]):
             log.warning("%s", little)
         else:
@@ -166,19 +177,16 @@ def _told(result: CutResult) -> str:
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
-    return "\n".join(lines + _without_pause(result))
+    accounts = [(one.recording.name, one.recording.rate, one.rows) for one in result.recordings]
+    return "\n".join(lines + without_pause(accounts))
 
 
-def _without_pause(result: CutResult) -> list[str]:
-    """A line for each of the longest parts without a pause."""
+def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]]) -> list[str]:
+    """A line for each of the longest parts without a pause. recordings: name, rate and account."""
     parts = [
-        (
-            (row.last - row.first) / one.recording.rate,
-            row.first / one.recording.rate,
-            one.recording.name,
-        )
-        for one in result.recordings
-        for row in one.rows
+        ((row.last - row.first) / rate, row.first / rate, name)
+        for name, rate, rows in recordings
+        for row in rows
         if row.reason == TOO_LONG
     ]
     lines = [
@@ -186,7 +194,7 @@ def _without_pause(result: CutResult) -> list[str]:
         for seconds, start, name in sorted(parts, reverse=True)[:_MOST_PARTS]
     ]
     more = len(parts) - len(lines)
-    return [*lines, f"{more} more parts have no pause."] if more else lines
+    return [*lines, f"{more} more without a pause."] if more else lines
 
 
 def little_kept(totals: Sequence[dict[str, float]]) -> str:

@@ -191,8 +191,8 @@ def clipping(profiles: Sequence[SoundProfile]) -> str:
     if share < _CLIPPED_SHARE:
         return ""
     return (
-        f" {share:.0%} of the speech is clipped: it was recorded too loud, and its words cannot be "
-        "heard surely. Record it again at a lower level."
+        f" {share:.0%} of the speech is clipped: it was recorded too loudly to recognise its "
+        "words. Record it again at a lower level."
     )
 
 

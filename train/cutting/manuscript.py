@@ -53,12 +53,10 @@ def read_cues(path: Path) -> list[Cue]:
     """
     reader = _READERS.get(path.suffix.lower())
     if reader is None:
-        raise CuttingError(
-            f"{path} is no text that is read; the endings are {', '.join(_READERS)}."
-        )
+        raise CuttingError(f"{path} is not a supported text file. Use {', '.join(_READERS)}.")
     cues = [cue for cue in reader(_text(path), path) if cue.text.strip()]
     if not any(letter.isalnum() for cue in cues for letter in cue.text):
-        raise CuttingError(f"{path} holds no words; write into it what the recording says.")
+        raise CuttingError(f"{path} holds no words. It must hold the text of the recording.")
     return cues
 
 
@@ -116,7 +114,7 @@ def _labels(text: str, path: Path) -> list[Cue]:
             start, end = float(fields[0]), float(fields[1])
         except (ValueError, IndexError):
             raise CuttingError(
-                f"{path}, line {number}: {line[:60]!r} is no `start end text`."
+                f"{path}, line {number}: {line[:60]!r} is not `start end text`."
             ) from None
         htk = "." not in fields[0] and "." not in fields[1]
         scale = _HTK_PER_SECOND if htk else 1.0
@@ -132,7 +130,7 @@ def _text_grid(text: str, path: Path) -> list[Cue]:
     tiers = [tier for tier in re.split(r"item\s*\[\d+\]\s*:", text)[1:] if '"IntervalTier"' in tier]
     if not tiers:
         raise CuttingError(
-            f"{path} holds no IntervalTier in Praat's long text form; save it so from Praat."
+            f"{path} holds no IntervalTier in Praat's long text format. Save it in that format."
         )
     tier = next(
         (one for one in tiers if not re.search(r'name\s*=\s*"(words|phones)"', one)), tiers[0]

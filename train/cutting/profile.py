@@ -251,7 +251,7 @@ def measured(
     detector = find_detector()
     if detector.description != speech_by:
         raise CuttingError(
-            f"A worker finds speech by {detector.description}, and the others by {speech_by}: "
+            f"A worker detects speech by {detector.description}, the others by {speech_by}: "
             "install the same packages on every machine."
         )
     profile = listen(recording, detector, None, progress)

@@ -50,9 +50,9 @@ class TextRecogniser:
             self._sphinx: Any = importlib.import_module("pocketsphinx")
         except ImportError:
             raise CuttingError(
-                "A text without times is aligned by pocketsphinx, which is not installed; it has "
+                "A text without times needs pocketsphinx, which is not installed. It has "
                 "wheels for Python 3.11 and 3.13. Install it with: .venv/bin/python -m pip install "
-                "pocketsphinx — or give a text with times (srt, vtt, lab, TextGrid)."
+                "pocketsphinx, or give a text with times (srt, vtt, lab, TextGrid)."
             ) from None
         self._expected: Any = None
         self._words: tuple[str, ...] | None = None

@@ -52,9 +52,9 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
     Raises CuttingError for a missing, empty or undecodable file, and for one that ends early.
     """
     if not path.is_file():
-        raise CuttingError(f"{path} does not exist, or is no file.")
+        raise CuttingError(f"{path} does not exist, or is not a file.")
     if path.stat().st_size == 0:
-        raise CuttingError(f"{path} is empty (0 bytes); copy it again.")
+        raise CuttingError(f"{path} is empty (0 bytes). Copy it again.")
     original = stamp_of(path)
     try:
         header = facts(path)
@@ -67,8 +67,8 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
     declared, size = declared_bytes(path), path.stat().st_size
     if declared is not None and size < _LEAST_PRESENT * declared:
         raise CuttingError(
-            f"{path} holds {size:,} of the {declared:,} bytes that it promises: is it still being "
-            "written, or was it cut off? Cut it when it is whole."
+            f"{path} holds {size:,} of the {declared:,} bytes that its header declares. Is it "
+            "still being written, or is it incomplete? Cut it when it is complete."
         )
     return SourceRecording(name, path, header.rate, header.frames, original)
 
@@ -78,8 +78,8 @@ def check_unchanged(recording: SourceRecording) -> None:
     # Not where it lies: another machine of a cluster may have it elsewhere, under the same name.
     if stamp_of(recording.path)[1:] != recording.stamp[1:]:
         raise CuttingError(
-            f"{recording.path} changed while it was read: is it still being recorded? Give the "
-            "same command again when it is whole."
+            f"{recording.path} changed while it was read. Is it still being recorded? Run the "
+            "same command again when it is complete."
         )
 
 
@@ -114,17 +114,17 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
                     break
     except (OSError, RuntimeError) as error:
         raise CuttingError(
-            f"{recording.path} cannot be decoded behind {seen / recording.rate:.0f} s ({error})."
+            f"{recording.path} cannot be decoded after {seen / recording.rate:.0f} s ({error})."
         ) from error
     if seen < recording.frames:
         raise CuttingError(
             f"{recording.path} ends after {seen / recording.rate:.2f} s of the "
-            f"{recording.seconds:.2f} s that it promises; copy it again."
+            f"{recording.seconds:.2f} s that its header declares. Copy it again."
         )
     if together < _LEAST_TOGETHER * apart:
         raise CuttingError(
-            f"The channels of {recording.path} cancel each other: one is the other upside down "
-            "(opposite phase), and mixed they are nearly silent. Take one of them: "
+            f"The channels of {recording.path} cancel each other: they have opposite phase, "
+            "and their mix is nearly silent. Take one of them: "
             f"ffmpeg -i {recording.path.name} -af 'pan=mono|c0=c0' {recording.path.stem}-left.wav"
         )
 
@@ -166,8 +166,8 @@ def _by_av(path: Path, to: Path) -> Path:
         av = importlib.import_module("av")
     except ImportError:
         raise CuttingError(
-            f"{path} is read by the package av, which is not installed. Install it with: "
-            f".venv/bin/python -m pip install av — or convert the file: ffmpeg -i {path.name} "
+            f"{path} needs the package av, which is not installed. Install it with: "
+            f".venv/bin/python -m pip install av, or convert the file: ffmpeg -i {path.name} "
             f"-vn -ac 1 {path.stem}.wav"
         ) from None
     make_folder(to.parent)
@@ -178,7 +178,7 @@ def _by_av(path: Path, to: Path) -> Path:
             av.open(original, options={"protocol_whitelist": "none"}) as container,
         ):
             if not container.streams.audio:
-                raise CuttingError(f"{path} has no sound track.")
+                raise CuttingError(f"{path} has no audio track.")
             track = container.streams.audio[0]
             rate = track.rate
             to_mono = av.AudioResampler(format="s16", layout="mono", rate=rate)

@@ -103,8 +103,8 @@ class RaySteps(Steps):
         except self._ray.exceptions.RayError as error:
             text = str(error).strip().splitlines()[0]
             raise SotaqueError(
-                f"Ray lost a step and its {_RETRIES} repetitions ({text}). What was heard is kept: "
-                "give the same command again."
+                f"Ray lost a step and its {_RETRIES} repetitions ({text}). The progress is kept: "
+                "run the same command again."
             ) from error
 
 
@@ -126,7 +126,7 @@ def steps_for(
         raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
     if importlib.util.find_spec("ray") is None:
         raise CuttingError(
-            "Ray is asked for (--ray or RAY_ADDRESS) and not installed. Install it with: "
+            "--ray or RAY_ADDRESS needs Ray, which is not installed. Install it with: "
             ".venv/bin/python -m pip install -e '.[ray]'"
         )
     if address in ("", _LOCAL) and workers is None:

@@ -64,7 +64,7 @@ def claim(folder: Path, fingerprint: str) -> bool:
             return False
         raise CuttingError(
             f"{folder} holds the cut of other recordings or another text. Name another folder "
-            "with --to, or remove it."
+            "with --to, or remove this one."
         )
     others = [path.name for path in folder.iterdir() if path != work] if folder.is_dir() else []
     if others and not work.is_dir():

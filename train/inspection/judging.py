@@ -1,8 +1,8 @@
 """Judges the measurements of all clips: which are suspect, why, and who speaks. Pure.
 
-Some limits are absolute: 3 s of silence are too many around a sentence. Others go by the dataset
-itself, as median and MAD (median absolute deviation), so that a slow speaker is not suspect among
-their own clips. Limits were chosen on flite's slt, those of voices with kal16; figures on other
+Some limits are absolute: 3 s of silence around a sentence are too much. Others depend on the
+dataset's own median and MAD (median absolute deviation), so a slow speaker is not suspect among
+their own clips. The limits were chosen on flite's slt, those of voices with kal16. Figures on other
 voices are in docs/benchmarks.md, "Suspect clips".
 """
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from train.inspection.sound import SoundFacts
 
-# Fewer clips have no usual way of speaking.
+# With fewer clips there is no typical value.
 FEWEST_CLIPS = 8
 # Standard deviations of a normal distribution in one MAD.
 _MAD_TO_SIGMA = 1.4826
@@ -31,10 +31,10 @@ LEAST_LEVEL_DB = -45.0
 LEVEL_SIGMAS, LEVEL_DB = 5.0, 9.0
 RATE_SIGMAS, RATE_RATIO = 4.0, 1.4
 NATS_SIGMAS, NATS_MORE = 5.0, 0.5
-# A base that explains codes no better by their own text knows nothing of the language.
+# If the right texts do not make codes likelier, the base does not know the language.
 LEAST_USUAL_EVIDENCE = 0.1
 EVIDENCE_SHARE = 0.25
-# Fewer clips of somebody else are no group: any two are nearer to each other than to the rest.
+# Fewer clips of another person are no group: any two are closer to each other than to the rest.
 FEWEST_IN_GROUP = 3
 # Mean silhouette of two groups: up to 0.57 of 9 to 40 clips of one person, 0.77 and more of two.
 LEAST_SEPARATION = 0.6
@@ -63,7 +63,7 @@ class Measurements:
 
 @dataclass(frozen=True)
 class ClipFinding:
-    """One reason to look at a clip. severity: 1 at its limit, more beyond; reason: a sentence."""
+    """One reason to check a clip. severity: 1 at its limit, more beyond; reason: a sentence."""
 
     kind: str
     severity: float
@@ -108,7 +108,7 @@ class _Usual:
 
 
 def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
-    """The clips to look at, worst first; of the same severity, by name."""
+    """The suspect clips, worst first; with equal severity, by name."""
     usual = {
         "level": _Usual.of([one.sound.level_db for one in clips]),
         "rate": _Usual.of([_log_rate(one) for one in clips]),
@@ -117,7 +117,7 @@ def find_suspects(clips: Sequence[Measurements]) -> list[SuspectClip]:
     }
     suspects = []
     for clip in clips:
-        # What is no speech fails everything else too, which tells nothing more.
+        # What is not speech fails every other check too, which adds nothing.
         findings = _no_speech(clip.sound) or [
             *_faults(clip.sound), *_unusual_sound(clip, usual), *_unusual_text(clip, usual)
         ]  # fmt: skip
@@ -137,31 +137,35 @@ def _no_speech(sound: SoundFacts) -> list[ClipFinding]:
         return []
     severity = 20 * LEAST_DYNAMICS_DB / max(sound.dynamics_db, 1.0)
     if sound.flatness > NOISE_FLATNESS:
-        return [ClipFinding("noise", severity, "It is noise: no voice, and as loud all the time.")]
+        return [
+            ClipFinding(
+                "noise", severity, "It is noise: its loudness is constant, and it has no voice."
+            )
+        ]
     if sound.tone > TONE_SHARE:
-        return [ClipFinding("tone", severity, "It is a tone: one pitch, as loud all the time.")]
-    seen = f"It is as loud all the time (within {sound.dynamics_db:.0f} dB), as speech never is."
+        return [ClipFinding("tone", severity, "It is a tone: its loudness and pitch are constant.")]
+    seen = f"Its loudness is constant (within {sound.dynamics_db:.0f} dB), unlike speech."
     return [ClipFinding("steady", severity, seen)]
 
 
 def _faults(sound: SoundFacts) -> list[ClipFinding]:
-    """What the recording or its cutting did to it."""
+    """Faults of the recording or of its cutting."""
     silence = max(sound.lead_seconds, sound.tail_seconds)
     limits = [
         ("snr", sound.noise_db < LEAST_SNR_DB, LEAST_SNR_DB / max(sound.noise_db, 1.0),
-         f"Noise stands only {sound.noise_db:.0f} dB below the voice."),
+         f"The noise is only {sound.noise_db:.0f} dB below the voice."),
         ("clipping", sound.clipped > MOST_CLIPPED, sound.clipped / MOST_CLIPPED,
          f"{sound.clipped:.1%} of its samples are clipped: recorded too loud."),
         ("band", sound.heard_hz < LEAST_HEARD_HZ, LEAST_HEARD_HZ / max(sound.heard_hz, 100.0),
-         f"Nothing is heard above {sound.heard_hz / 1000:.1f} kHz, as by telephone."),
+         f"It has no sound above {sound.heard_hz / 1000:.1f} kHz, as on a telephone."),
         ("silence", silence > MOST_SILENCE_SECONDS, silence / MOST_SILENCE_SECONDS,
          f"There are {sound.lead_seconds:.1f} s before the speech and "
-         f"{sound.tail_seconds:.1f} s behind it."),
+         f"{sound.tail_seconds:.1f} s after it."),
         *(("cut", level > CUT_DB, 1 + (level - CUT_DB) / 10,
            f"It {what} in the middle of sound ({level:.0f} dB): a word may be cut.")
           for what, level in (("begins", sound.start_db), ("ends", sound.end_db))),
         ("offset", abs(sound.offset) > MOST_OFFSET, abs(sound.offset) / MOST_OFFSET,
-         f"Its samples stand off zero by {sound.offset:+.3f} of full scale (DC offset)."),
+         f"Its DC offset is {sound.offset:+.3f} of full scale."),
     ]  # fmt: skip
     return [ClipFinding(kind, severity, seen) for kind, failed, severity, seen in limits if failed]
 
@@ -173,7 +177,7 @@ def _log_rate(clip: Measurements) -> float:
 def _unusual_sound(
     clip: Measurements, usual: Mapping[str, "_Usual | None"]
 ) -> Iterator[ClipFinding]:
-    """Its level, and whose sound and voice it is."""
+    """An unusual level, a copy, or another voice."""
     level = clip.sound.level_db
     if level < LEAST_LEVEL_DB:
         seen = f"It is very quiet: {level:.0f} dB below full scale."
@@ -193,7 +197,7 @@ def _unusual_sound(
 def _unusual_text(
     clip: Measurements, usual: Mapping[str, "_Usual | None"]
 ) -> Iterator[ClipFinding]:
-    """Its text against its sound: how long it is, and what the base model says of both."""
+    """A text that does not fit the sound, by its length and by the base model's likelihood."""
     if most := usual["rate"]:
         rate = _log_rate(clip)
         apart, sigmas = rate - most.median, abs(most.sigmas(rate))
@@ -206,7 +210,7 @@ def _unusual_text(
         known = most.median >= LEAST_USUAL_EVIDENCE
         if known and clip.evidence < EVIDENCE_SHARE * most.median:
             yield ClipFinding("words", 1 + (EVIDENCE_SHARE - clip.evidence / most.median), (
-                "Its text explains the sound no better than another clip's does "
+                "Its text fits the sound no better than another clip's text does "
                 f"({clip.evidence:+.2f} nats a code, {most.median:+.2f} in most clips): other "
                 "words?"
             ))  # fmt: skip

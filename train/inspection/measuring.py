@@ -1,7 +1,7 @@
 """Measures every clip of a dataset: sound, copies, likelihood, voice; keeps the results.
 
-Each recording is decoded once, for all that is not known of it. Each figure is kept under the hash
-of its recording and of the model that gave it, so that a second look computes what is new only.
+Each recording is decoded once, for all its missing figures. Each figure is kept under the hashes
+of its recording and of its model, so a second run computes only what is new.
 Judging is `train.inspection.judging`'s.
 """
 
@@ -223,7 +223,7 @@ def _likelihoods(
                 )
                 kept.put(keys[number], [round(one, 4) for one in result])
         taken = time.monotonic() - started
-        log.info("Likelihood: %d clips in %.1f s, kept for the next time.", len(missing), taken)
+        log.info("Likelihood: %d clips in %.1f s. The results are kept.", len(missing), taken)
     return {number: one for number, key in enumerate(keys) if (one := kept.get(key))}
 
 
@@ -300,7 +300,7 @@ def _judge_voices(
                 notes.append(
                     f"The {len(own)} clips of {speaker!r} sound like two people by {model} "
                     f"(separation {groups.separation:.2f}): {len(groups.others)} of them differ "
-                    "from the others. Give each a speaker's name of their own, or leave them out."
+                    "from the others. Name each speaker separately, or leave them out."
                 )
     return likeness, others, notes
 

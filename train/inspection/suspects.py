@@ -32,7 +32,7 @@ _HEADER = (
 def look(
     settings: TrainSettings, context: RunContext, *, with_likelihood: bool = True
 ) -> list[SuspectClip]:
-    """Measures and judges every clip, logs the table, writes the CSV file; the suspect clips.
+    """Measures and judges every clip, logs the table and writes the CSV file. The suspect clips.
 
     Raises OutsideModelError, WriteError.
     """
@@ -86,7 +86,7 @@ def _table(total: int, suspects: Sequence[SuspectClip], path: Path) -> list[str]
     if len(suspects) > _MOST_SHOWN:
         lines.append(f"… and {len(suspects) - _MOST_SHOWN} more")
     lines.append(
-        f"Suspect clips: {len(suspects)} of {total}, listen to them. Nothing was changed. "
+        f"Suspect clips: {len(suspects)} of {total}. Listen to them; nothing was changed. "
         f"SUSPECT_CLIPS=leave_out trains without them. Every figure is in {path}."
     )
     return lines

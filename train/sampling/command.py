@@ -1,7 +1,7 @@
 """`python -m train sample`: speaks with a saved epoch on demand.
 
-Into files of its own, `samples/on_demand/epoch_N_<hash>.wav` and beside it its reference and its
-sidecar: what the run has spoken stays. The hash is of everything that was asked for.
+It writes `samples/on_demand/epoch_N_<hash>.wav`, and beside it the reference and the
+sidecar. The samples of the run stay. The hash covers the whole request.
 """
 
 import logging
@@ -16,7 +16,7 @@ log = logging.getLogger("train")
 
 
 def run(settings: TrainSettings, *, epoch: int | None) -> int:
-    """Speaks `epoch`, or the newest that is whole. Raises RunError when nothing can be spoken,
+    """Speaks with `epoch`, or with the newest whole one. Raises RunError if nothing can speak,
     SotaqueError for a run of another dataset or base."""
     folder = RunFolder(settings.output_dir)
     saved = _chosen(folder, epoch)

@@ -1,6 +1,6 @@
 """Speaks each epoch's sample where `placement` says, and falls back after a fault.
 
-A sample never stops a run and changes no bit of it: in every mode a model of its own speaks, with
+A sample never stops a run and changes no bit of it: in every mode a separate model speaks, with
 the weights of the checkpoint just written. What happened and why is in `epoch_N_output.json`
 beside the wav. The one exception: an error in this process after which its GPU computes no more
 ends the run (70), because training lives there too.
@@ -199,7 +199,7 @@ class Sampler:
         if plan.mode != "skipped":
             sidecar, failure = self._spoken(request, sidecar, unread)
         elif unread:
-            log.warning("The recording %s cannot be kept: %s", person.path, unread)
+            log.warning("The recording %s cannot be copied: %s", person.path, unread)
         if self._stopping():
             log.info("The sample of epoch %d was interrupted. The next start speaks it.", epoch)
             return
@@ -212,7 +212,7 @@ class Sampler:
             if on_sample:
                 on_sample(epoch, sidecar)
         except Exception as error:
-            log.warning("What is known of sample %d cannot be written: %s", epoch, error)
+            log.warning("The record of sample %d cannot be written: %s", epoch, error)
         if failure and self._lost(failure):
             raise lost_gpu.gone(self.plan.device, failure.first_line)
 

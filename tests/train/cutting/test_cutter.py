@@ -51,7 +51,7 @@ def test_clips_get_what_was_heard_and_the_others_are_left_out(tmp_path, monkeypa
     folder, to = folder_of_weights(tmp_path), tmp_path / "out"
     assert cut(tmp_path / "fita.wav", to, "--language", "pt", "--recogniser", folder) == 0
     assert asked == [(str(folder), "pt")]
-    assert "Their transcripts are what ear heard" in caplog.text
+    assert "ear wrote their transcripts" in caplog.text
     entries = read_entries(to, "auto", "pt")
     assert len(entries) == len(ear.heard) - 1 >= 3
     assert all(entry.text.startswith("Ouço ") for entry in entries)

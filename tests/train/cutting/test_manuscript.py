@@ -81,7 +81,7 @@ def test_where_sentences_end(cues, language, sentences):
     ("name", "content", "told"),
     [
         ("a.txt", None, "does not exist"),
-        ("a.docx", b"x", "is no text that is read"),
+        ("a.docx", b"x", "is not a supported text file"),
         ("a.txt", b" \n", "holds no words"),
         ("a.txt", b"caf\xe9", "line 1: byte 0xe9"),
         ("a.srt", b"Good morning.", "is it a subtitle file"),

@@ -30,7 +30,7 @@ def usual(count: int = 40) -> list[Measurements]:
     [
         ({"dynamics_db": 1.0, "tone": 0.99}, "tone", "It is a tone"),
         ({"dynamics_db": 2.0, "flatness": 0.5}, "noise", "It is noise"),
-        ({"dynamics_db": 2.0}, "steady", "as loud all the time"),
+        ({"dynamics_db": 2.0}, "steady", "loudness is constant"),
         ({"noise_db": 9.0}, "snr", "only 9 dB below the voice"),
         ({"clipped": 0.03}, "clipping", "3.0% of its samples are clipped"),
         ({"heard_hz": 3900.0}, "band", "above 3.9 kHz"),
@@ -59,7 +59,7 @@ def test_a_fault_of_the_sound_is_one_finding(changed, kind, seen):
         ({"nats": 3.0, "evidence": -0.1}, "words", "no better than another clip's"),
         ({"nats": 9.0, "evidence": 1.5}, "likelihood", "9.0 nats"),
         ({"copy_of": "good-3"}, "copy", "the same sound as good-3"),
-        ({"other_voice": "It sounds like another person."}, "voice", "somebody else"),
+        ({"other_voice": "It sounds like another person."}, "voice", "another person"),
     ],
 )
 def test_sound_and_text_together(changed, kind, seen):

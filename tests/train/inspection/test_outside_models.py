@@ -89,7 +89,7 @@ def test_what_is_no_such_model_is_refused_with_a_sentence(tmp_path):
     wide = OutsideModel("SPOOF_MODEL", saved(tmp_path / "wide.onnx", SHAPES[0], 192))
     with pytest.raises(OutsideModelError, match="gives 192 numbers"):
         wide.spoof_score(WAVEFORM)
-    with pytest.raises(OutsideModelError, match="is no file"):
+    with pytest.raises(OutsideModelError, match="is not a file"):
         OutsideModel("SPOOF_MODEL", tmp_path / "absent.onnx")
 
 

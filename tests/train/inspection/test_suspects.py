@@ -88,7 +88,7 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog):
     absent = replace(settings, speaker_model=str(workshop.folder / "absent.onnx"))
     with open_trainer(absent):
         pass
-    assert "SPEAKER_MODEL" in caplog.text and "is no file" in caplog.text
+    assert "SPEAKER_MODEL" in caplog.text and "is not a file" in caplog.text
 
 
 def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path, monkeypatch):
@@ -115,7 +115,7 @@ def test_models_of_ones_own_are_asked(check, tmp_path):
     scores = {row["spoof_score"] for row in inspected(tmp_path)}
     assert len(scores) > 10 and "" not in scores
     code, said = check(SPEAKER_MODEL=str(tmp_path / "absent.onnx"))
-    assert code == 2 and "is no file" in said
+    assert code == 2 and "is not a file" in said
 
 
 @pytest.mark.slow

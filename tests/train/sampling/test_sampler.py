@@ -171,7 +171,7 @@ def test_a_reference_that_is_gone_costs_the_sample_only(tmp_path, reference, cap
     with heard.sampler:
         heard.speak(1)
     assert ("does not exist" in heard.sidecar(1)["reason"]) is (mode != "skipped")
-    assert ("cannot be kept: " in caplog.text) is (mode == "skipped")
+    assert ("cannot be copied: " in caplog.text) is (mode == "skipped")
 
 
 def test_beside_a_training_gpu_a_sample_overlaps_the_next_epoch(tmp_path, reference):
