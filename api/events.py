@@ -16,18 +16,18 @@ EventData = BaseModel | dict[str, Any]
 
 
 class Events:
-    """One queue for each of `listeners`; one that does not read loses the oldest."""
+    """One queue for each of `listeners`; a listener that does not read loses the oldest events."""
 
     def __init__(self) -> None:
         self.listeners: set[asyncio.Queue[bytes | None]] = set()
         self._closed = False
 
     def tell(self, name: str, data: EventData) -> None:
-        """An event to every listener."""
+        """Sends an event to every listener."""
         self._put(_event(name, data))
 
     def close(self) -> None:
-        """Ends every stream, and opens no more: a page that is open holds up no shutdown."""
+        """Ends every stream and opens no more, so that an open page does not delay the shutdown."""
         self._closed = True
         self._put(None)
 
@@ -38,7 +38,7 @@ class Events:
             queue.put_nowait(text)
 
     async def listen(self, first: list[tuple[str, EventData]]) -> AsyncIterator[bytes]:
-        """Everything from now on; a comment now and then keeps the connection known."""
+        """All events from now on; comments in between keep the connection alive."""
         if self._closed:
             raise closing()
         if len(self.listeners) >= MOST_LISTENERS:

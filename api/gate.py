@@ -66,15 +66,20 @@ _BODY_KINDS = (
 
 
 def body_kind(method: str, path: str) -> BodyKind:
-    """Where recordings and transcripts are uploaded; everywhere else a body is a short text."""
+    """The limits of a path: large for recordings and transcripts, small everywhere else."""
     kinds = (kind for of, paths, kind in _BODY_KINDS if of == method and paths.fullmatch(path))
     return next(kinds, _TEXT)
 
 
 @dataclass(frozen=True)
 class OriginRules:
-    """Who may ask. origins: as browsers write them; hosts: names under which it answers without a
-    key; speaks: whether a path speaks, so that asking for it costs something."""
+    """The origins and hosts that may send requests.
+
+    Attributes:
+        origins: allowed origins, as browsers write them.
+        hosts: host names that the service answers to without a key.
+        speaks: whether a path speaks, so that a request costs computation.
+    """
 
     has_key: bool
     origins: frozenset[str] = frozenset()
@@ -83,12 +88,12 @@ class OriginRules:
 
 
 class Gate:
-    """The service's one middleware. What is refused here never reaches a route.
+    """The only middleware of the service. A request that it refuses never reaches a route.
 
     Args:
-        rules: Which pages and host names may ask; pages of `rules.origins` get CORS headers.
-        key: What a caller must send; None where there is none.
-        metrics: Counts every request to speak by its status, and every refusal by its code.
+        rules: The allowed pages and host names; pages of `rules.origins` get CORS headers.
+        key: The API key, or None.
+        metrics: Counts every speech request by status, and every refusal by code.
     """
 
     def __init__(
@@ -109,7 +114,7 @@ class Gate:
             )  # fmt: skip
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Gives the request its id and counts it; pages of other sites stay out."""
+        """Gives the request its id, counts it, and refuses pages of other sites."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -142,8 +147,11 @@ class Gate:
                 self.metrics.refusals.labels(str(status), code).inc()
 
     async def _admit(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Refuses a connection too many, and who has no key. A connection too many is closed behind
-        its answer. What the end of the service cancels is answered, where it was not yet."""
+        """Refuses excess connections and requests without the key.
+
+        An excess connection is closed after its response. A request that the end of the service
+        cancels still gets a response.
+        """
         over_limit, started = scope["state"].get(OVER_LIMIT), False
 
         async def sending(message: Message) -> None:
@@ -178,7 +186,7 @@ class Gate:
         return refuse_key(self.key, Headers(scope=scope))
 
     async def _take_body(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Within its size and time, and for uploads within their number."""
+        """Enforces the limits of the body: size, time, and the number of uploads."""
         kind = body_kind(scope["method"], scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if declared.isdecimal() and int(declared) > kind.most_bytes:
@@ -196,9 +204,9 @@ class Gate:
             self._arriving[kind] -= 1
 
     async def _answer_head(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """HEAD wherever GET is (RFC 9110, section 9.3.2): same status and headers, no body.
+        """Answers HEAD for every GET (RFC 9110, section 9.3.2): same status and headers, no body.
 
-        Asks the routes for GET and ends the response after its headers: one may have no end.
+        It runs the route's GET and ends the response after its headers, as a body may be endless.
         """
         answered = False
 
@@ -267,8 +275,7 @@ def refuse_key(key: str | None, headers: Headers) -> APIError | None:
 
 
 def refuse_origin(headers: Headers, method: str, path: str, rules: OriginRules) -> APIError | None:
-    """403 for what a browser sends for a page of another site, and for what comes under a name that
-    such a page may have pointed here."""
+    """403 for a request of another site's page, or to a host name that such a site may control."""
     host = headers.get("host", "")
     if _foreign(headers, method, path, host, rules):
         text = (
@@ -293,9 +300,11 @@ def _foreign(headers: Headers, method: str, path: str, host: str, rules: OriginR
 
 
 def _foreign_reader(headers: Headers, host: str, rules: OriginRules) -> bool:
-    """Of a GET that speaks: whether a page of another site has it in an <audio> or an <img>. Those
-    send no Origin, may send no Referer, and browsers say the site only of addresses that are safe
-    from being listened to; what is left is that they call themselves Mozilla."""
+    """Whether a GET that speaks comes from an <audio> or <img> of another site's page.
+
+    Such a request has no Origin and maybe no Referer, and browsers send Sec-Fetch-Site only to
+    secure addresses. What remains is a User-Agent that begins with Mozilla.
+    """
     if origin := headers.get("origin"):
         return not _welcome(origin, host, rules)
     site = headers.get("sec-fetch-site")

@@ -35,7 +35,7 @@ log = logging.getLogger("api")
 
 
 class AppState:
-    """The service, in pieces."""
+    """The parts of the service."""
 
     def __init__(self, settings: ApiSettings, how: ChildOptions, limits: EngineLimits) -> None:
         self.settings = settings
@@ -54,7 +54,7 @@ class AppState:
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
         )  # fmt: skip
-        # One person's sliders do not change what another one hears.
+        # Settings of one caller do not affect another's.
         self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
         self.kept_sounds = KeptSounds()
         self._unused: set[str] = set()
@@ -62,28 +62,28 @@ class AppState:
 
     @property
     def served_name(self) -> str:
-        """What the voice that speaks is called, or the one that is being opened."""
+        """The name of the served voice, or of the one that is being opened."""
         standing = self.engine.standing
         return standing.voice.name if standing else self.engine.wanted.name
 
     @property
     def languages(self) -> tuple[str, ...]:
-        """Of the voice that speaks; empty while none does."""
+        """The languages of the served voice; empty while there is none."""
         return self.engine.standing.languages if self.engine.standing else ()
 
     @property
     def last_languages(self) -> tuple[str, ...]:
-        """Of the voice that speaks, or of the one that did, while another one is opened."""
+        """The languages of the served voice, or of the last one while another is opened."""
         self._last_languages = self.languages or self._last_languages
         return self._last_languages
 
     @property
     def licence(self) -> str:
-        """Of the voice that speaks; "" while none does."""
+        """The licence of the served voice; "" while there is none."""
         return self.engine.standing.licence if self.engine.standing else ""
 
     def status(self) -> Status:
-        """What runs where, and why, as /status and the events tell it."""
+        """The status, as /status and the events show it."""
         engine, condition = self.engine, self.engine.condition
         return Status(
             **condition.placement,
@@ -108,7 +108,9 @@ class AppState:
         )
 
     def check_rate(self, request: Request | str) -> str:
-        """Counts a request; returns its caller, which is given of one that does not use HTTP.
+        """Counts a request against the rate limit and returns its caller.
+
+        request: the HTTP request, or the caller's address for another protocol.
         Raises APIError (429)."""
         caller = request if isinstance(request, str) else self.caller(request)
         if seconds := self.rate.take(caller, time.monotonic()):
@@ -120,13 +122,16 @@ class AppState:
         return caller
 
     def caller(self, request: Request) -> str:
-        """The network that asks. Never the key: there is one, and all who share the service have
-        it. What a proxy says counts where it is an address; else the proxy itself asks."""
+        """The caller's network.
+
+        The API key does not identify callers, because all of them share it. The address that a
+        proxy forwards counts if it is valid; otherwise the proxy is the caller.
+        """
         address = request.client.host if request.client else ""
         return network_of(address) if is_address(address) else request.scope["state"].get(PEER, "")
 
     def log_unused_fields(self, names: Iterable[str]) -> None:
-        """Logs fields that change nothing, each name once."""
+        """Logs fields without effect, each name once."""
         new = [name for name in names if name not in self._unused]
         if new and len(self._unused) < _MOST_UNUSED:
             self._unused.update(new)
@@ -136,7 +141,7 @@ class AppState:
             )  # fmt: skip
 
     def measure(self) -> None:
-        """The gauges, as they are now."""
+        """Updates the gauges."""
         engine, metrics = self.engine, self.metrics
         metrics.queue_depth.set(len(engine.waiting.queue))
         metrics.restarts.set(engine.happened.restarts)
@@ -157,8 +162,10 @@ def key_of(settings: ApiSettings) -> str | None:
 
 
 async def app_state(request: HTTPConnection) -> AppState:
-    """FastAPI's dependency. Not a plain function: that would wait for a thread of the pool, and a
-    probe behind everybody who uses it."""
+    """FastAPI's dependency for the app state.
+
+    It is a coroutine: a plain function would wait for a thread of the pool, and delay probes.
+    """
     state: AppState = request.app.state.parts
     return state
 

@@ -135,8 +135,8 @@ class Making:
             mel_stats=mel_stats,
             weights="trained",
         )
-        said = self.speaker(REFERENCE_TEXT, next(m for m in flite.MANNERS if m.name == "rms"))
-        soundfile.write(self.to / "reference.wav", said, flite.RATE, subtype="PCM_16")
+        reference = self.speaker(REFERENCE_TEXT, next(m for m in flite.MANNERS if m.name == "rms"))
+        soundfile.write(self.to / "reference.wav", reference, flite.RATE, subtype="PCM_16")
         package.name_heads(self.to)
         for name in FILES:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()

@@ -1,4 +1,4 @@
-"""Trains the DVAE: 80 mel bands in, one of 1,024 codes for every 46 ms out.
+"""Trains the DVAE: 80 mel bands to one of 1,024 codes for every 46 ms.
 
 First as an autoencoder, then with a codebook initialized by k-means in its latent space, then with
 vector quantization that revives dead codes: a random codebook collapses.
@@ -72,12 +72,12 @@ class Excerpts:
 
     def labels(self, step: int, count: int) -> Tensor:
         """[count, codes, 2]: which phone sounds in each half of each code of a step's segments."""
-        found = torch.full((count, FRAMES), UNKNOWN)
+        labels = torch.full((count, FRAMES), UNKNOWN)
         for row, (clip, start) in enumerate(self.places(step, count)):
             part = self.phones[clip][start : start + FRAMES]
-            found[row, : len(part)] = part
+            labels[row, : len(part)] = part
         per_half = FRAMES_PER_CODE // HALVES
-        return found.view(count, -1, HALVES, per_half)[..., per_half // 2]
+        return labels.view(count, -1, HALVES, per_half)[..., per_half // 2]
 
     def places(self, step: int, count: int) -> list[tuple[int, int]]:
         """(clip, first frame) of the segments of a step."""
@@ -109,9 +109,9 @@ def learn(at: Workplace, speech: TeacherSpeech, aligner: Aligner) -> None:
     stats = at.folder / "mel_stats.pt"
     mel_stats = torch.load(stats, weights_only=True) if begun else scales(raw)
     mels = [(mel.float() / mel_stats[:, None]).half() for mel in raw]
-    said = people.phones_of(speech, chosen, at.folder / "phones.npz", aligner)
+    phones_of_clip = people.phones_of(speech, chosen, at.folder / "phones.npz", aligner)
     nothing = torch.tensor([UNKNOWN])
-    phones = [said.get(index, nothing) for index in chosen]
+    phones = [phones_of_clip.get(index, nothing) for index in chosen]
     torch.save(mel_stats, stats)
     dvae = new_dvae(at.recipe.dvae).to(at.device)
     examples = Excerpts(mels, [speech.clips[index].manner for index in chosen], phones)
@@ -125,12 +125,12 @@ def _chosen(recipe: BaseRecipe, manners: Sequence[str]) -> list[int]:
     """The first clips of each group of people that is there, of each as many, given the manner of
     every clip."""
     most = recipe.codec_clips // len({GROUP_OF[manner] for manner in manners})
-    found: list[list[int]] = [[] for _ in GROUPS]
+    groups: list[list[int]] = [[] for _ in GROUPS]
     for index, manner in enumerate(manners):
-        group = found[GROUP_OF[manner]]
+        group = groups[GROUP_OF[manner]]
         if len(group) < most:
             group.append(index)
-    return [index for group in found for index in group]
+    return [index for group in groups for index in group]
 
 
 def _autoencode(dvae: Any, examples: Excerpts, at: Workplace) -> None:
@@ -183,14 +183,14 @@ def _quantise(dvae: Any, examples: Excerpts, at: Workplace) -> None:
 
     def losses(step: int) -> tuple[Tensor, Tensor, Tensor]:
         heard, wanted = examples.segments(step, stage.batch)
-        said = examples.labels(step, stage.batch).to(at.device)
+        phones = examples.labels(step, stage.batch).to(at.device)
         dvae.encoder.requires_grad_(step >= at.recipe.decoder_alone)
         with stages.low_precision(at.device):
             latents = dvae.encoder(heard.to(at.device)).transpose(1, 2).float()
         quantised, _, commitment = dvae.codebook(latents)
         with stages.low_precision(at.device):
-            found = dvae.decoder(quantised.transpose(1, 2)).float()
-        distance, wrong = F.l1_loss(found, wanted.to(at.device)), reader.loss(quantised, said)
+            decoded = dvae.decoder(quantised.transpose(1, 2)).float()
+        distance, wrong = F.l1_loss(decoded, wanted.to(at.device)), reader.loss(quantised, phones)
         if step % STEPS_BETWEEN_REVIVALS == 0 and step < 0.8 * stage.steps:
             _revive(dvae.codebook, latents.detach().reshape(-1, dvae.codebook.dim), step)
         return distance + COMMITMENT * commitment + PHONE_WEIGHT * wrong, distance, wrong
@@ -210,13 +210,13 @@ class PhoneReader(nn.Module):
         super().__init__()
         self.read = nn.Conv1d(width, HALVES * len(flite.NAMES), 3, padding=1)
 
-    def loss(self, quantised: Tensor, said: Tensor) -> Tensor:
+    def loss(self, quantised: Tensor, phones: Tensor) -> Tensor:
         """Cross-entropy of quantised [batch, codes, width] against [batch, codes, 2]."""
-        found = self.read(quantised.transpose(1, 2)).transpose(1, 2).float()
-        found = found.reshape(-1, len(flite.NAMES))
-        if bool((said < 0).all()):
-            return found.sum() * 0.0
-        return F.cross_entropy(found, said.flatten(), ignore_index=UNKNOWN)
+        logits = self.read(quantised.transpose(1, 2)).transpose(1, 2).float()
+        logits = logits.reshape(-1, len(flite.NAMES))
+        if bool((phones < 0).all()):
+            return logits.sum() * 0.0
+        return F.cross_entropy(logits, phones.flatten(), ignore_index=UNKNOWN)
 
 
 def new_optimizer(dvae: Any, stage: StageSchedule, *others: nn.Module) -> torch.optim.Optimizer:

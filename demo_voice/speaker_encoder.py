@@ -1,4 +1,4 @@
-"""Trains the speaker encoder to tell pseudo-speakers apart: unheard voices get a place too."""
+"""Trains the speaker encoder to distinguish pseudo-speakers, so that new voices get a place."""
 
 import random
 from pathlib import Path
@@ -40,8 +40,8 @@ def learn(at: Workplace, speech: TeacherSpeech) -> None:
         waves, labels = _batch(speech, stage.batch, step)
         mel = speaker_mel(waves).to(at.device)
         with stages.low_precision(at.device):
-            found = encoder.net(mel, l2_norm=True).float()
-        logits = SHARPNESS * found @ F.normalize(holder[0], dim=1).T
+            embedding = encoder.net(mel, l2_norm=True).float()
+        logits = SHARPNESS * embedding @ F.normalize(holder[0], dim=1).T
         right = (logits.argmax(1).cpu() == labels).float().mean()
         return F.cross_entropy(logits, labels.to(at.device)), right
 
@@ -87,6 +87,6 @@ def _batch(speech: TeacherSpeech, count: int, step: int) -> tuple[Tensor, Tensor
 def load(folder: Path, recipe: BaseRecipe) -> SpeakerEncoder:
     """The learned speaker encoder."""
     encoder = new(recipe)
-    found = torch.load(folder / "listener.pt", map_location="cpu", weights_only=True)
-    encoder.load_state_dict(found["encoder"])
+    content = torch.load(folder / "listener.pt", map_location="cpu", weights_only=True)
+    encoder.load_state_dict(content["encoder"])
     return encoder.eval().requires_grad_(False)

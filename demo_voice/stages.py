@@ -84,7 +84,7 @@ def learn(
     logged: deque[list[float]] = deque(maxlen=50)
     counter = _steps(path, stage, parts, optimizers, lambda: report(_means(logged)))
     for given in ahead(prepare, counter, stage.steps) if prepare else counter:
-        wanted, *told = losses(given)
+        wanted, *figures = losses(given)
         for optimizer in optimizers:
             optimizer.zero_grad(set_to_none=True)
         wanted.backward()
@@ -92,7 +92,7 @@ def learn(
             nn.utils.clip_grad_norm_(clip[0].parameters(), clip[1])
         for optimizer in optimizers:
             optimizer.step()
-        logged.append([float(one.detach()) for one in told])
+        logged.append([float(one.detach()) for one in figures])
 
 
 def _steps(
@@ -135,10 +135,10 @@ def resumed(path: Path, parts: dict[str, Stateful]) -> int:
     """Loads a snapshot into `parts`; returns the steps done, 0 without one."""
     if not path.is_file():
         return 0
-    found = torch.load(path, map_location="cpu", weights_only=True)
+    content = torch.load(path, map_location="cpu", weights_only=True)
     for name, part in parts.items():
-        part.load_state_dict(found[name])
-    return int(found["step"])
+        part.load_state_dict(content[name])
+    return int(content["step"])
 
 
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:

@@ -1,4 +1,4 @@
-"""Continues from a packaged voice: turns its files back into the stages that made them.
+"""Continues from a packaged voice: turns its files back into training stages.
 
 So a part that learned too little can go on without repeating the hours before it. The DVAE's
 decoder and the mel head are not packaged: the decoder is trained again before the rest of the codec
@@ -81,9 +81,9 @@ def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
         wanted.append(lesson.mels)
     read = torch.cat(products)
     one = read.new_ones(len(read), 1)
-    found = torch.linalg.lstsq(torch.cat((read, one), dim=1), torch.cat(wanted)).solution
-    pupil.mel_head.weight.copy_(found[:-1].T)
-    pupil.mel_head.bias.copy_(found[-1])
+    solution = torch.linalg.lstsq(torch.cat((read, one), dim=1), torch.cat(wanted)).solution
+    pupil.mel_head.weight.copy_(solution[:-1].T)
+    pupil.mel_head.bias.copy_(solution[-1])
 
 
 def _under(prefix: str, state: dict[str, Tensor]) -> dict[str, Tensor]:

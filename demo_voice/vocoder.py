@@ -1,4 +1,4 @@
-"""Trains the vocoder: first from mels, then from the GPT's latents.
+"""Trains the vocoder, first on mels and then on the GPT's latents.
 
 Mels need no GPT, so both can be trained at the same time; only the first layer is exchanged in
 between.
@@ -138,13 +138,13 @@ def _mel_segments(
     targets: Targets, draws: Draws, mel_stats: Tensor, ear: Ear, count: int, step: int
 ) -> Segments:
     draw = random.Random(f"vocoder/{step}")
-    found = []
+    segments = []
     for index in draws.some(draw, count):
         first = draw.randint(0, int(targets.counts[index]) - SEGMENT_CODES)
         timbre = Timbre.drawn(draw)
         mels = timbre.mels(targets.mels(index)[first : first + SEGMENT_CODES], mel_stats)
-        found.append((mels, *ear.heard(index, first, draw, timbre)))
-    return _stacked(found)
+        segments.append((mels, *ear.heard(index, first, draw, timbre)))
+    return _stacked(segments)
 
 
 @torch.no_grad()
@@ -162,7 +162,7 @@ def _latent_segments(
     with stages.low_precision(ear.device):
         hidden = pupil.hidden(lesson).float()
     slots = lesson.rows.audio_slots
-    found = []
+    segments = []
     for row, clip in enumerate(clips):
         codes = int(lessons.targets.counts[clip])
         before = lessons.passages.num_codes(rows[row]) - codes
@@ -170,8 +170,8 @@ def _latent_segments(
         for _ in range(SEGMENTS_PER_ROW):
             first = draw.randint(0, codes - SEGMENT_CODES)
             latents = hidden[own[first : first + SEGMENT_CODES]]
-            found.append((latents, *ear.heard(clip, first, draw, lesson.timbres[row])))
-    return _stacked(found)
+            segments.append((latents, *ear.heard(clip, first, draw, lesson.timbres[row])))
+    return _stacked(segments)
 
 
 def _stacked(rows: Sequence[Segments]) -> Segments:
@@ -255,9 +255,9 @@ def _learn(
     def losses(part: Segments) -> tuple[Tensor, Tensor]:
         inputs, speaker, wanted = (one.to(device) for one in part)
         with stages.low_precision(device):
-            found = net(inputs, speaker).float()
-        end = min(found.shape[1], wanted.shape[1]) - MARGIN
-        loss = spectral_distance(found[:, MARGIN:end], wanted[:, MARGIN:end])
+            sound = net(inputs, speaker).float()
+        end = min(sound.shape[1], wanted.shape[1]) - MARGIN
+        loss = spectral_distance(sound[:, MARGIN:end], wanted[:, MARGIN:end])
         return loss, loss
 
     stages.learn(

@@ -10,9 +10,21 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "modules.md"
 PACKAGES = ("machine", "xtts", "train", "api", "demo_voice")
+# The packages whose modules begin with one whole sentence.
+SENTENCES = ("machine", "xtts", "demo_voice")
+# Where the files are that are not Python.
+DATA = {
+    "xtts/assets/demo/": "The embedded voice: weights, config, vocabulary, reference, model card.",
+    "train/data/demo/": "The demo dataset: 300 short clips with their transcripts.",
+    "train/data/evaluation/": "Evaluation sentences in each language, and other voices to compare.",
+    "train/cutting/report.html": "The template of the report on a cut recording.",
+    "api/page/": "The web page that the service serves: HTML, CSS and JavaScript.",
+    "benchmarks/results/": "The results of the benchmarks as JSON, from which pages are generated.",
+}
 HEAD = """# Modules
 
-Every module with the first line of its docstring. Generated: `python -m tests.test_modules_page`.
+Every module with the first line of its docstring, and the folders of data. Generated:
+`.venv/bin/python -m tests.test_modules_page`.
 """
 
 
@@ -46,12 +58,38 @@ def block(package: str) -> str:
     return "\n".join([f"## {package}", "", summary, "", "```", *lines, "```", ""])
 
 
+def data() -> str:
+    rows = (f"| `{place}` | {words} |" for place, words in DATA.items())
+    return "\n".join(["## Data", "", "| Place | What it holds |", "|---|---|", *rows, ""])
+
+
 def page() -> str:
-    return "\n".join([HEAD, *(block(package) for package in PACKAGES)])
+    return "\n".join([HEAD, *(block(package) for package in PACKAGES), data()])
 
 
 def test_the_tree_is_what_the_modules_say():
     assert PAGE.read_text(encoding="utf-8") == page(), "run: python -m tests.test_modules_page"
+
+
+def test_a_module_begins_with_one_whole_sentence():
+    """Its first line, which the page shows: it ends with a full stop and holds no other."""
+    listed = [path for package in SENTENCES for path in modules(package)]
+    lines = {str(path): first_line(ROOT / path) for path in listed}
+    assert {name: line for name, line in lines.items() if not one_sentence(line)} == {}
+
+
+def one_sentence(line: str) -> bool:
+    return line.endswith(".") and not line.endswith("..") and ". " not in line
+
+
+def test_every_file_of_data_is_at_a_place_that_the_page_names():
+    listed = subprocess.run(
+        ["git", "ls-files", *PACKAGES],
+        cwd=ROOT, capture_output=True, text=True, check=True,
+    ).stdout.split()  # fmt: skip
+    others = [name for name in listed if not name.endswith((".py", ".md"))]
+    assert [name for name in others if not name.startswith(tuple(DATA))] == []
+    assert all((ROOT / place).exists() for place in DATA)
 
 
 if __name__ == "__main__":

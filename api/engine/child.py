@@ -41,8 +41,12 @@ _UNREAD_BYTES = 30 * 2 * 24_000
 
 @dataclass(frozen=True)
 class ChildOptions:
-    """What a child is started with. compute: its device is the one wished for. command and look:
-    others in tests."""
+    """How a child process is started.
+
+    Attributes:
+        compute: its device is the configured one.
+        command, look: replaced in tests.
+    """
 
     compute: ComputeConfig = field(default_factory=lambda: ComputeConfig("auto"))
     command: tuple[str, ...] = COMMAND
@@ -50,7 +54,7 @@ class ChildOptions:
 
 
 class SpeakingProcess:
-    """One process; when it has ended, another object is made. ready: it takes requests."""
+    """One child process; a restart makes a new object. ready: it takes requests."""
 
     def __init__(self, process: asyncio.subprocess.Process, errors: StderrFile) -> None:
         self.ready = False
@@ -64,7 +68,7 @@ class SpeakingProcess:
 
     @staticmethod
     async def start(command: Sequence[str], *, clean_libraries: bool) -> "SpeakingProcess":
-        """Starts it without waiting for it to load. Raises OSError."""
+        """Starts the process without waiting until it has loaded. Raises OSError."""
         errors = StderrFile()
         process = await asyncio.create_subprocess_exec(
             *command, "--parent", str(os.getpid()),
@@ -80,14 +84,16 @@ class SpeakingProcess:
         return self._process.pid
 
     def send(self, header: Mapping[str, Any]) -> None:
-        """Puts a frame into the pipe; a child that has ended takes nothing and says nothing."""
+        """Writes a frame to the pipe; does nothing if the child has ended."""
         assert self._process.stdin is not None
         if not self._process.stdin.is_closing():
             self._process.stdin.write(frames.packed(header))
 
     async def ask(self, message: Mapping[str, Any], seconds: float) -> dict[str, Any]:
-        """Sends a message that has one answer. Raises APIError where that is a refusal, it does not
-        come in time, or the process ends before."""
+        """Sends a message and returns its single answer.
+
+        Raises APIError if the answer is a refusal or late, or if the process ends before it.
+        """
         name = f"a{next(self._names)}"
         future = self._asked[name] = asyncio.get_running_loop().create_future()
         self.send({**message, "id": name})
@@ -104,7 +110,7 @@ class SpeakingProcess:
         return answer
 
     def refuse_asked(self, refusal: APIError) -> None:
-        """Ends whatever `ask` waits for."""
+        """Ends every pending `ask` with a refusal."""
         for future in self._asked.values():
             if not future.done():
                 future.set_exception(refusal)
@@ -117,8 +123,7 @@ class SpeakingProcess:
         start_seconds: float,
         hang_seconds: float,
     ) -> WorkerFailed:
-        """Reads until it ends, says what is no frame, or is silent for too long; why, once it is
-        gone.
+        """Reads frames until the process ends, hangs or sends an invalid frame. The reason.
 
         Args:
             on_frame: Gets each frame that is no answer to `ask`.
@@ -164,7 +169,7 @@ class SpeakingProcess:
             )  # fmt: skip
 
     async def _frames(self) -> AsyncIterator[tuple[dict[str, Any], bytes]]:
-        """What it says, until its end. Raises FrameError for what is no frame."""
+        """The frames of the process, until its end. Raises FrameError for an invalid frame."""
         stdout = self._process.stdout
         assert stdout is not None
         with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
@@ -175,8 +180,8 @@ class SpeakingProcess:
                 yield frames.header_of(text), await stdout.readexactly(body)
 
     async def end(self) -> WorkerFailed:
-        """Ends what has said its last, and whatever it started; returns what its end means."""
-        # An exit that is under way is waited for: its code says more than our SIGKILL would.
+        """Ends the process and its children; returns the reason of its end."""
+        # Wait for an exit in progress: its code says more than our SIGKILL would.
         exited = True
         try:
             await asyncio.wait_for(self._process.wait(), _EXIT_SECONDS)
@@ -194,7 +199,7 @@ class SpeakingProcess:
         )
 
     async def kill(self) -> None:
-        """SIGKILL to its whole group; one inside a driver's call is left behind."""
+        """Sends SIGKILL to its process group; does not wait if it hangs inside a driver."""
         kill_group(self._process.pid)
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._process.wait(), _REAP_SECONDS)
@@ -204,12 +209,12 @@ class SpeakingProcess:
 
 @dataclass(eq=False, kw_only=True)
 class SpeechStream(QueuedRequest):
-    """A request and its sound, to be iterated once: PCM16 at 24 kHz, in chunks.
+    """A request and its audio, to be iterated once: PCM16 at 24 kHz, in chunks.
 
     Attributes:
-        voice: None for the one that is served when it is this request's turn.
-        on_read: Called after each chunk that the caller has taken.
-        num_bytes: Of sound, so far; seconds: that it took.
+        voice: None for the voice that is served when the request gets its turn.
+        on_read: Called after each chunk that the caller has read.
+        num_bytes: Bytes of audio so far; seconds: the time that they took.
         cut_pieces: How many pieces ran to the model's code limit without a stop code; pieces: what
             became of each (`xtts.inference.alignment.guarded_piece.SpokenPiece.as_dict`); both are
             known at the end.
@@ -235,7 +240,7 @@ class SpeechStream(QueuedRequest):
 
     @property
     def faults(self) -> list[str]:
-        """How the pieces ended that are not as they should be, a word each."""
+        """The outcome of each piece that did not end correctly, one word each."""
         return [
             piece["ending"]
             for piece in self.pieces
@@ -249,7 +254,7 @@ class SpeechStream(QueuedRequest):
 
     @property
     def is_behind(self) -> bool:
-        """Whether so much sound is unread that more of it can wait."""
+        """Whether the caller has so much unread audio that the next turn can wait."""
         return self._unread > _UNREAD_BYTES
 
     def put(self, chunk: bytes) -> None:
@@ -278,7 +283,7 @@ class SpeechStream(QueuedRequest):
 
 
 def refusal_of(answer: Mapping[str, Any]) -> APIError:
-    """What a child's `failed` is to the caller."""
+    """The APIError for a child's `failed` answer."""
     code = answer["reason_code"]
     status, word = _REASONS.get(code, (503, code))
     retry = 1 if status == 503 else None

@@ -37,16 +37,16 @@ MICRO = SynthesisRequest("Yes.", "", max_codes=12)
 
 
 class Engine:
-    """What routes ask of it. `live` keeps a speaking process alive.
+    """The interface of the routes to the speaking process, which `live` keeps running.
 
     Attributes:
-        wanted: The voice that is to speak; `standing` is the one that does.
-        place: Where it computes.
-        happened: What became of the processes before.
-        problem, problem_code: Why the wanted voice is not the one that speaks; "" where it is.
-        last_spoken: When the served voice last gave sound.
+        wanted: The voice that should speak; `standing` is the one that does.
+        place: Where the process computes.
+        happened: The history of earlier processes.
+        problem, problem_code: Why `standing` is not the wanted voice; "" if it is.
+        last_spoken: When the served voice last produced audio.
         spoken: Every request that has not ended, by name.
-        changed: Called when the status is another.
+        changed: Called when the status changes.
     """
 
     def __init__(
@@ -78,9 +78,10 @@ class Engine:
     def speak(
         self, ask: SynthesisRequest, recording: str | None = None, caller: str = ""
     ) -> SpeechStream:
-        """Takes a request in. Raises APIError when it cannot be in time, or is not welcome.
+        """Queues a request. Raises APIError if its turn would be too late, or it is refused.
 
-        caller: whose turns it takes; slots and queue are shared out by caller."""
+        caller: the slots and the queue are shared fairly between callers.
+        """
         digest = self._welcome(ask, recording or "", caller)
         return self._take_in(ask, recording, digest, caller=caller)
 
@@ -91,9 +92,10 @@ class Engine:
         recording: str | None = None,
         caller: str = "",
     ) -> SpeechStream:
-        """Takes a request in that is spoken with another voice than the served one: in the same
-        queue, behind the same people. Raises APIError as `speak`, or when that voice cannot be
-        opened beside the served one."""
+        """Queues a request with another voice than the served one, in the same queue.
+
+        Raises APIError as `speak`, or if the voice cannot be opened beside the served one.
+        """
         if self.how.compute.low_memory or self.how.compute.backend == "onnx":
             setting = "LOW_MEMORY=on" if self.how.compute.low_memory else "BACKEND=onnx"
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
@@ -108,7 +110,7 @@ class Engine:
             return self._take_in(ask, recording, digest, opened, caller)
 
     def _welcome(self, ask: SynthesisRequest, source: str, caller: str) -> str:
-        """The digest of an input that may come in. Raises APIError. source: whose voice it is."""
+        """The digest of an accepted input. Raises APIError. source: names its voice."""
         now = time.monotonic()
         if self.closing:
             raise closing()
@@ -118,7 +120,7 @@ class Engine:
         return digest
 
     def cancel(self, spoken: SpeechStream) -> None:
-        """The caller has gone: out of the queue, or out of the child within one step."""
+        """Drops a request whose caller has left: from the queue, or from the child in one step."""
         if spoken.over:
             return
         spoken.end(APIError(503, "cancelled", "The caller has disconnected."))
@@ -131,9 +133,9 @@ class Engine:
         self.changed()
 
     async def open(self, voice: VoiceTarget) -> OpenedVoiceState:
-        """Opens a voice beside the one that speaks, and speaks with it from then on.
+        """Opens a voice beside the served one, then serves it.
 
-        Raises APIError when it cannot be opened; the one before goes on then.
+        Raises APIError if it cannot be opened; the old voice stays served.
         """
         if self.child is None or self.standing is None:
             self.wanted = voice
@@ -148,28 +150,30 @@ class Engine:
         return opened
 
     async def listen(self, recording: str) -> None:
-        """Has the child take a voice from a recording. Raises APIError."""
+        """Has the child compute the voice of a recording. Raises APIError."""
         if self.standing is None:
             raise starting()
         await self._ask({"do": "listen", "key": self.standing.key, "recording": recording})
 
     def forget(self, recording: str) -> None:
-        """Has the child drop what it keeps of a recording in memory."""
+        """Has the child drop the cached voice of a recording."""
         if self.child is not None:
             self.child.send({"do": "forget", "recording": recording})
 
     @property
     def ready(self) -> bool:
-        """Whether it has really spoken within the last minute. A full queue changes nothing: a
-        balancer that turned away would move the caller who filled it to the next replica."""
+        """Whether the service has spoken within the last minute.
+
+        A full queue does not count as unready: a load balancer would move the caller that filled
+        it to the next replica.
+        """
         if self.standing is None or self.last_spoken is None or self.closing:
             return False
         return time.monotonic() - self.last_spoken <= self.limits.ready
 
     @property
     def condition(self) -> EngineCondition:
-        """What runs where, and why. What is wrong with the voice is of the one that was wanted,
-        else of the one that speaks."""
+        """What computes where, and why. A problem is the wanted voice's, else the served one's."""
         problem, code = self.problem, self.problem_code
         if not problem and self.standing:
             problem, code = self.standing.trouble
@@ -181,8 +185,10 @@ class Engine:
     # ---- voices ----
 
     def is_deadly(self, name: str) -> bool:
-        """Whether the process died twice while it opened this voice: as an input that killed twice,
-        it is not tried again. The voice in the package always is."""
+        """Whether the process died twice while it opened this voice, which is then not retried.
+
+        The voice in the package is always retried.
+        """
         return self._opening_deaths.get(name, 0) >= DEADLY and name != DEMO.name
 
     async def _opened(self, key: str, voice: VoiceTarget) -> OpenedVoiceState:
@@ -198,7 +204,7 @@ class Engine:
         try:
             answer = await self._ask({"do": "open", "key": key, "voice": dict(voice.wanted)})
         except asyncio.CancelledError:
-            cancelled = True  # the child is still at it: it may die of this voice
+            cancelled = True  # the child still opens this voice and may die of it
             raise
         finally:
             if not cancelled and voice.name in self._opening:  # else `_lost` has cleared it
@@ -214,7 +220,7 @@ class Engine:
         return await self.child.ask(message, self.limits.start)
 
     def _close_voice(self, key: str) -> None:
-        """Those who speak with it finish first: the child sees to that."""
+        """Closes a voice. The child lets its requests finish first."""
         if self.child is not None:
             self.child.send({"do": "close", "key": key})
 
@@ -232,7 +238,7 @@ class Engine:
     # ---- requests ----
 
     def _dispatch(self) -> None:
-        """Sends to the child whoever may speak now."""
+        """Sends to the child every request that has its turn."""
         while self.child and self.standing and (job := self.waiting.next(time.monotonic())):
             if job.paused:
                 job.paused = False
@@ -270,14 +276,16 @@ class Engine:
             self._ended(header, spoken)
 
     def close_queue(self) -> None:
-        """The service is being stopped: nobody is taken in, and who has not begun is told. Who is
-        spoken to, or waits for the next piece, goes on until `cut_off`."""
+        """Refuses new and waiting requests, as the service is stopping.
+
+        Requests that have begun go on until `cut_off`.
+        """
         self.closing = True
         for job in [job for job in self.waiting.queue if not job.paused]:
             self._refuse(job.name, closing())
 
     def cut_off(self) -> None:
-        """Ends every active request, and every question to the child."""
+        """Ends every active request and every pending `ask`."""
         for name in list(self.spoken):
             self._refuse(name, closing())
         if self.child is not None:
@@ -289,7 +297,7 @@ class Engine:
             spoken.end(refusal)
 
     def _expire(self) -> None:
-        """Drops those whose time is up before they began; closes a preview that nobody needs."""
+        """Drops requests whose deadline passed before their turn; closes an unused preview."""
         now = time.monotonic()
         self.previews.expire(now)
         for job in self.waiting.expired(now):
@@ -298,7 +306,7 @@ class Engine:
             self._refuse(job.name, APIError(503, "deadline", text, retry_after=again))
 
     def _try_out(self) -> None:
-        """Speaks a word by itself when there was no request for a while (the self-test)."""
+        """Runs the self-test: speaks one word if there was no request for a while."""
         now = time.monotonic()
         silent = self.last_spoken is None or now - self.last_spoken > self.limits.micro
         trying = any(one.micro for one in self.spoken.values())
@@ -326,7 +334,7 @@ class Engine:
         return spoken
 
     def _read(self, spoken: SpeechStream) -> None:
-        """A caller has taken sound: one who was too far behind may go on."""
+        """Resumes a request whose caller had too much unread audio and has now read some."""
         if spoken.held and not spoken.is_behind:
             spoken.held = False
             self._dispatch()
@@ -361,8 +369,10 @@ class Engine:
                 self.metrics.rtf.set(spoken.seconds / seconds)
 
     def _doubt(self, header: Mapping[str, Any], spoken: SpeechStream) -> None:
-        """Non-finite output, or an error that nobody expected: one input, or the process? The
-        service's own word tells."""
+        """After non-finite output or an unexpected error, runs the self-test.
+
+        It shows whether one input or the whole process is at fault.
+        """
         if header["reason_code"] == "internal":
             log.error("%s: %s", spoken.name, header["reason"])
         if header["reason_code"] in ("not_finite", "internal") and spoken.voice is None:
@@ -373,8 +383,10 @@ class Engine:
     # ---- its processes, one after another ----
 
     async def live(self) -> None:
-        """Until it is cancelled, which ends the child and whoever still speaks: `api.http.server`
-        has let them finish."""
+        """Keeps a child running until cancelled, which ends the child and its active requests.
+
+        `api.http.server` lets the requests finish before that.
+        """
         try:
             while True:
                 await asyncio.sleep(supervision.back_off(self.happened))
@@ -433,7 +445,7 @@ class Engine:
                 opening.cancel()
 
     async def _open_wanted(self) -> None:
-        """The wanted voice; where it cannot be opened, the one in the package, with the reason."""
+        """Opens the wanted voice; if it fails, the one in the package, and records the reason."""
         wanted = self.wanted
         try:
             self._stand(await self._opened(f"first-{wanted.name}", wanted))
@@ -449,7 +461,7 @@ class Engine:
                 self._stand(await self._opened(f"first-{DEMO.name}", DEMO))
 
     def voice_refused(self, voice: VoiceTarget, refusal: APIError) -> None:
-        """The wanted voice cannot be opened, which is told until another one can."""
+        """Records that the wanted voice cannot be opened, until another one can."""
         self.problem = without_paths(f"{voice.name} cannot be opened: {refusal.detail}")
         self.problem_code = "voice_refused"
 
@@ -473,7 +485,7 @@ class Engine:
             self._refuse(job.name, refusal)
         self.previews.lost()
         for name in [name for name, one in self.spoken.items() if one.voice is not None]:
-            self._refuse(name, refusal)  # waited to speak with a voice that is gone
+            self._refuse(name, refusal)  # its voice is closed
         if child is not None:
             child.refuse_asked(refusal)
         self.changed()

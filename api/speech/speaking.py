@@ -76,8 +76,10 @@ WAV = SoundForm("wav", "whole")
 
 
 class SpeechResponse(Response):
-    """Waits for the first sound before it says 200, so that a refusal is one; ends the speech when
-    the client goes away, at whatever point."""
+    """A response that sends 200 only after the first audio, so a refusal has its own status.
+
+    It ends the speech when the client disconnects, at any point.
+    """
 
     def __init__(self, spoken: SpeechStream, form: SoundForm, parts: AppState) -> None:
         super().__init__()
@@ -154,7 +156,7 @@ class SpeechResponse(Response):
         return self.form.wrap(file) if self.form.wrap else file
 
     async def _chunks(self) -> AsyncIterator[bytes]:
-        """What is sent while it is spoken."""
+        """The chunks of a streamed response."""
         form, encoder = self.form, Encoder(self.form.format)
         if form.sending == "lines":
             async for line in self._lines(encoder):
@@ -188,8 +190,10 @@ class SpeechResponse(Response):
         return [_event(event)] if words else []
 
     async def _lines(self, encoder: Encoder) -> AsyncIterator[bytes]:
-        """Sound, each with the words that became known by then; the last line tells of the pieces.
-        Its sound is what closes the format: none for wav and pcm."""
+        """Lines of audio, each with the words that are known by then.
+
+        The last line has the outcomes of the pieces; its audio closes the format, if it needs that.
+        """
         media_type = MEDIA_TYPES[self.form.format]
         async for chunk in self.spoken:
             if piece := await _off(encoder, encoder.add, chunk):
@@ -199,7 +203,7 @@ class SpeechResponse(Response):
         yield _captioned(last, media_type, words, self._told)
 
     def _new_words(self) -> list[Any]:
-        """The words that became known since this was last asked."""
+        """The words that became known since the last call."""
         if not self.form.words:
             return []
         new, self._sent_words = self.spoken.words[self._sent_words :], len(self.spoken.words)
@@ -218,7 +222,7 @@ class SpeechResponse(Response):
 
 
 def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
-    """Counts, and tells the log, which pieces did not end as they should. name: of the request."""
+    """Counts and logs the pieces that did not end correctly. name: of the request."""
     for ending in spoken.faults:
         parts.metrics.faulty_pieces.labels(ending).inc()
     parts.metrics.respoken_pieces.inc(spoken.respoken)
@@ -237,7 +241,7 @@ def count_pieces(spoken: SpeechStream, parts: AppState, name: str) -> None:
 
 
 async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:
-    """Encoders that compute do so beside the event loop."""
+    """Runs an encoder that computes in a thread, beside the event loop."""
     if encoder.form in ("pcm", "wav"):
         result: bytes = function(*given)
         return result
@@ -245,7 +249,7 @@ async def _off(encoder: Encoder, function: Any, *given: Any) -> bytes:
 
 
 async def _sent(send: Send, body: bytes, *, more: bool) -> None:
-    """One that does not read for half a minute is let go."""
+    """Sends a part of the body; a client that does not read for half a minute is dropped."""
     async with asyncio.timeout(_SEND_SECONDS):
         await send({"type": "http.response.body", "body": body, "more_body": more})
 
@@ -310,14 +314,14 @@ async def stream(
     voice_field: str = "voice",
     language_field: str = "language",
 ) -> SpeechStream:
-    """The sound of a request. Raises APIError.
+    """The audio of a request. Raises APIError.
 
     Args:
         caller: As `AppState.check_rate` returns it.
-        ask: Its language is as the client wrote it; "" leaves it to the voice.
-        voice: As the client names it: the served one, or an uploaded one.
-        target: What speaks instead of the served voice, for this caller alone.
-        voice_field, language_field: What the two are called in the request, for its refusals.
+        ask: The request; its language is as the client wrote it, "" takes the voice's.
+        voice: The client's name of the voice: the served one, or an uploaded one.
+        target: A voice that replaces the served one for this request alone.
+        voice_field, language_field: The names of these two fields, for error messages.
     """
     # Not known of a voice that is not open yet: the text is refused then where it is read.
     engine = parts.engine
@@ -360,7 +364,7 @@ def language_of(wanted: str | None, known: Sequence[str], param: str = "language
 
 
 def check_length(text: str) -> None:
-    """Raises APIError (422) for a longer text than is spoken."""
+    """Raises APIError (422) for a text above the length limit."""
     if len(text) > MOST_CHARACTERS:
         message = f"text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are allowed."
         raise APIError(422, "invalid_request", message, param="text")

@@ -1,1 +1,1 @@
-"""Pretraining the GPT."""
+"""The pretraining of the GPT."""

@@ -1,4 +1,4 @@
-"""Batches for the GPT's pretraining: rows of like length and of few pseudo-speakers together."""
+"""Batches for the GPT's pretraining: rows of similar length from few pseudo-speakers."""
 
 import random
 from collections.abc import Iterable, Iterator, Sequence
@@ -164,8 +164,10 @@ class Lessons:
 
 def references(speech: TeacherSpeech, manners: Iterable[str]) -> dict[str, list[Tensor]]:
     """[samples] at 22,050 Hz of some clips of each pseudo-speaker."""
-    found = {}
+    recordings = {}
     for name in manners:
         clips = [one for one in speech.by_manner.get(name, []) if speech.clips[one].seconds > 1.5]
-        found[name] = [speech.at(one, CODE_RATE).half() for one in clips[:REFERENCES_PER_MANNER]]
-    return found
+        recordings[name] = [
+            speech.at(one, CODE_RATE).half() for one in clips[:REFERENCES_PER_MANNER]
+        ]
+    return recordings

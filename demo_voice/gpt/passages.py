@@ -1,4 +1,4 @@
-"""Rows longer than a sentence: several sentences of one person joined with pauses.
+"""Rows longer than a sentence: several sentences of one speaker joined with pauses.
 
 The teachers speak each sentence once. Its codes differ from those of joined audio only next to the
 joins, where there is little sound, so codes are joined instead of audio, in new combinations every
@@ -116,14 +116,14 @@ class Passages:
 
     def ending_in(self, clip: int, others: Sequence[int], draw: random.Random) -> Passage:
         """The clip behind some of `others`, all of one person, as many as fit."""
-        goal, before, found = _goal(draw), Passage((), ()), Passage((clip,), (0,))
+        goal, before, passage = _goal(draw), Passage((), ()), Passage((clip,), (0,))
         while self.num_codes(before) < goal:
             longer = _behind(before, draw.choice(others), draw)
             whole = _behind(longer, clip, draw)
             if not self.fits(whole):
                 break
-            before, found = longer, whole
-        return found
+            before, passage = longer, whole
+        return passage
 
 
 def _goal(draw: random.Random) -> float:

@@ -1,4 +1,4 @@
-"""Pretrains the GPT: phones and voice latents in, the teacher's codes out.
+"""Pretrains the GPT: phones and voice latents to the teacher's codes.
 
 A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
 two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
@@ -85,12 +85,12 @@ class Pupil(nn.Module):
         heard, rows = self.heard(lesson), lesson.rows
         hidden = self.hidden(lesson, heard)
         audio = hidden.index_select(0, rows.audio_target_slots)
-        said = self.gpt.mel_head(audio)
+        logits = self.gpt.mel_head(audio)
         mels = self.mel_head(self.latent_pairs(hidden, lesson))
         text = self.gpt.text_head(hidden.index_select(0, rows.text_target_slots))
         return {
             "text": F.cross_entropy(text.float(), rows.text_targets),
-            "audio": F.cross_entropy(said.float(), rows.audio_targets),
+            "audio": F.cross_entropy(logits.float(), rows.audio_targets),
             "mel": F.l1_loss(mels.float(), lesson.mels.to(mels.device)),
             "voice": F.l1_loss(self.voice_head(heard.mean(1)).float(), mean_spectra(rows)),
         }
@@ -119,19 +119,19 @@ def learn(at: Workplace, speech: TeacherSpeech, targets: Targets, mel_stats: Ten
         with stages.low_precision(at.device):
             guided = step < recipe.guided_steps
             guide.watch(guided)
-            found = pupil.losses(lesson)
-            found["guide"] = guide.loss(lesson.rows) if guided else torch.zeros(())
-            found["calm"] = calm.loss()
+            losses_of_lesson = pupil.losses(lesson)
+            losses_of_lesson["guide"] = guide.loss(lesson.rows) if guided else torch.zeros(())
+            losses_of_lesson["calm"] = calm.loss()
         fade = max(0.0, 1.0 - step / recipe.guided_steps)
         total = (
-            found["audio"]
-            + TEXT_WEIGHT * found["text"]
-            + MEL_WEIGHT * found["mel"]
-            + GUIDE_WEIGHT * fade * found["guide"]
-            + CALM_WEIGHT * found["calm"]
-            + VOICE_WEIGHT * found["voice"]
+            losses_of_lesson["audio"]
+            + TEXT_WEIGHT * losses_of_lesson["text"]
+            + MEL_WEIGHT * losses_of_lesson["mel"]
+            + GUIDE_WEIGHT * fade * losses_of_lesson["guide"]
+            + CALM_WEIGHT * losses_of_lesson["calm"]
+            + VOICE_WEIGHT * losses_of_lesson["voice"]
         )
-        return [total, *(found[name] for name in LOGGED)]
+        return [total, *(losses_of_lesson[name] for name in LOGGED)]
 
     def report(means: Sequence[float]) -> str:
         seen = ", ".join(f"{name} {mean:.3f}" for name, mean in zip(LOGGED, means, strict=True))
@@ -173,8 +173,8 @@ def validate(pupil: Pupil, lessons: Lessons) -> float:
 def load(folder: Path, recipe: BaseRecipe) -> Pupil:
     """The learned GPT with its mel head."""
     pupil = Pupil(new_gpt(recipe.gpt, recipe.seed))
-    found = torch.load(folder / "pretraining.pt", map_location="cpu", weights_only=True)
-    pupil.load_state_dict(found["pupil"])
+    content = torch.load(folder / "pretraining.pt", map_location="cpu", weights_only=True)
+    pupil.load_state_dict(content["pupil"])
     return pupil.eval().requires_grad_(False)
 
 
@@ -225,11 +225,11 @@ class Guide:
         """Minus the log of the attention that lies round the diagonal, mean over audio inputs."""
         ideal = diagonal(rows)
         real = ideal.sum(-1) > 0
-        found = []
+        losses = []
         for attention in self.watched:
             near = (attention.shares.float() * ideal[:, None]).sum(-1)
-            found.append(-(near.transpose(1, 2)[real] + 1e-4).log().mean())
-        return torch.stack(found).mean()
+            losses.append(-(near.transpose(1, 2)[real] + 1e-4).log().mean())
+        return torch.stack(losses).mean()
 
 
 class Calm:

@@ -1,4 +1,4 @@
-"""Targets of the GPT for each clip: phones, codes, and the four mel frames of each code.
+"""Targets of the GPT for each clip: phones, codes and the four mel frames of each code.
 
 Computed once per shard.
 """
@@ -33,12 +33,12 @@ def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -
         if path.is_file():
             continue
         indices = [index for index, clip in enumerate(speech.clips) if clip.shard == shard]
-        found = encode(speech, indices, dvae, mel_stats, AT_ONCE)
+        encoded = encode(speech, indices, dvae, mel_stats, AT_ONCE)
         stages.save_arrays(
             path,
-            codes=np.concatenate([codes for codes, _ in found]),
-            mels=np.concatenate([mel for _, mel in found]),
-            counts=np.array([len(codes) for codes, _ in found]),
+            codes=np.concatenate([codes for codes, _ in encoded]),
+            mels=np.concatenate([mel for _, mel in encoded]),
+            counts=np.array([len(codes) for codes, _ in encoded]),
         )
         print(f"codes of shard {shard}", flush=True)
     code, mel = silent(dvae, mel_stats)
@@ -64,7 +64,7 @@ def encode(
 
     Frame `f` of code `c` stands at 80 f of row c. Silence is appended, as in training.
     """
-    found = []
+    encoded = []
     for start in range(0, len(indices), at_once):
         waves = [speech.at(index, CODE_RATE) for index in indices[start : start + at_once]]
         counts = [-(-len(wave) // SAMPLES_PER_CODE) for wave in waves]
@@ -75,11 +75,11 @@ def encode(
         codes = dvae.get_codebook_indices(mels.to(next(dvae.parameters()).device)).cpu()
         framed = mels[:, :, : max(counts) * FRAMES_PER_CODE].transpose(1, 2)
         rows = framed.reshape(len(waves), -1, MEL_PER_CODE)
-        found += [
+        encoded += [
             (code[:count].numpy().astype(np.int16), row[:count].numpy().astype(np.float16))
             for code, row, count in zip(codes, rows, counts, strict=True)
         ]
-    return found
+    return encoded
 
 
 class Targets:
@@ -112,15 +112,15 @@ class Targets:
         """Of all clips, as `compute` wrote them."""
         encoded, counts = [], []
         for path in sorted(folder.glob("codes_*.npz")):
-            with np.load(path) as found:
-                encoded.append((found["codes"], found["mels"]))
-                counts.append(found["counts"])
+            with np.load(path) as arrays:
+                encoded.append((arrays["codes"], arrays["mels"]))
+                counts.append(arrays["counts"])
         all_counts = np.concatenate(counts)
         clips = speech.clips[: len(all_counts)]
-        with np.load(folder / SILENCE) as found:
+        with np.load(folder / SILENCE) as arrays:
             silence = (
-                torch.tensor(int(found["code"])),
-                torch.from_numpy(found["mel"].astype(np.float32)),
+                torch.tensor(int(arrays["code"])),
+                torch.from_numpy(arrays["mel"].astype(np.float32)),
             )
         tokens = [torch.tensor(_ids(clip.text)) for clip in clips]
         return Targets(clips, tokens, encoded, all_counts, silence)

@@ -1,4 +1,4 @@
-"""Speakers of other languages, for the codec and the vocoder, which a fine-tune never changes.
+"""Teachers of other languages for the codec and the vocoder, which a fine-tune never changes.
 
 They read the same kind of sentences as well as their alphabets allow. With only three voices,
 however shifted, codec and vocoder learn three vocal tracts, and a fourth, a user's, has no codes
@@ -78,13 +78,13 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
     Raises TeacherError.
     """
     voice, letters = _process(manner.voice), spelled(text, manner)
-    found = voice.speak(letters)
-    if found is None:
+    sound = voice.speak(letters)
+    if sound is None:
         parts = [part for word in letters.split() if (part := voice.speak(word)) is not None]
         if not parts:
             raise TeacherError(f"Festival's {manner.voice} did not speak {letters!r}.")
-        found = np.concatenate(parts)
-    return (np.clip(found, -1, 1) * 32767).astype(np.int16)
+        sound = np.concatenate(parts)
+    return (np.clip(sound, -1, 1) * 32767).astype(np.int16)
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:

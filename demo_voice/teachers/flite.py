@@ -1,4 +1,4 @@
-"""The main teacher: flite's free voices speak the sentences, some shifted in pitch and formants.
+"""The main teacher: flite's free voices, some shifted in pitch and formants.
 
 Clips are kept in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
 whole or not at all, so a stopped run resumes. `TeacherSpeech` is
@@ -187,10 +187,10 @@ class TeacherSpeech:
     @cached_property
     def by_manner(self) -> dict[str, list[int]]:
         """The clips of each pseudo-speaker that is there."""
-        found: dict[str, list[int]] = {}
+        groups: dict[str, list[int]] = {}
         for index, clip in enumerate(self.clips):
-            found.setdefault(clip.manner, []).append(index)
-        return found
+            groups.setdefault(clip.manner, []).append(index)
+        return groups
 
     def at(self, index: int, rate: int) -> Tensor:
         """All samples [n] of clip `index` at another rate."""

@@ -1,4 +1,4 @@
-"""More English speakers for the GPT too: RHVoice's bdl and clb, and SVOX Pico's two women.
+"""More English teachers: RHVoice's bdl and clb, and the two voices of SVOX Pico.
 
 The GPT takes only those that a recogniser understands as well as the main teacher.
 
@@ -61,10 +61,10 @@ def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
         hear(decoder, sound)
         decoder.set_alignment()
         hear(decoder, sound)
-        found = decoder.get_alignment()
+        alignment = decoder.get_alignment()
     except RuntimeError:
         return []
-    return [] if found is None else [pair for word in found for pair in _phones(word)]
+    return [] if alignment is None else [pair for word in alignment for pair in _phones(word)]
 
 
 def hear(decoder: Any, sound: bytes) -> None:

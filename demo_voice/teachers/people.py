@@ -1,4 +1,4 @@
-"""All speakers that a stage may use: who speaks as each, and which phone sounds when.
+"""All speakers that a stage may use, with the times of their phones.
 
 Every teacher is a module with `speak(text, manner)` and `phone_times(text, manner)`. Phones are an
 auxiliary target of the codec: trained on spectra alone it spends its codes on the speaker, and
@@ -58,12 +58,12 @@ def phones_of(
 ) -> dict[int, Tensor]:
     """The labels of those clips whose phones are known; written to `path` and read from there."""
     if not path.is_file():
-        found = {}
+        phones = {}
         for index in indices:
             clip = speech.clips[index]
             if pairs := aligner(clip.text, PEOPLE[clip.manner]):
                 frames = 1 + int(clip.seconds * CODE_RATE) // MEL_HOP
-                found[str(index)] = labels(pairs, frames)
-        stages.save_arrays(path, **found)
+                phones[str(index)] = labels(pairs, frames)
+        stages.save_arrays(path, **phones)
     with np.load(path) as kept:
         return {int(index): torch.from_numpy(kept[index].astype(np.int64)) for index in kept}

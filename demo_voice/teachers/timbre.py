@@ -60,8 +60,8 @@ class Timbre:
             return wave
         size = 1 << (len(wave) + rate // 20).bit_length()
         gains = self.gains(torch.linspace(0, rate / 2, size // 2 + 1)).exp()
-        found: Tensor = torch.fft.irfft(torch.fft.rfft(wave, size) * gains, size)[: len(wave)]
-        return found.clamp(-1.0, 1.0)
+        filtered: Tensor = torch.fft.irfft(torch.fft.rfft(wave, size) * gains, size)[: len(wave)]
+        return filtered.clamp(-1.0, 1.0)
 
     def mels(self, frames: Tensor, mel_stats: Tensor) -> Tensor:
         """The DVAE's mel frames [n, 4 * 80] as they would be behind the filter: near enough to
@@ -87,5 +87,5 @@ def _centres() -> Tensor:
     bins = 513
     bands = melscale_fbanks(bins, 0.0, _HIGHEST_HZ, MEL_BANDS, CODE_RATE, "slaney", "htk")
     hertz = torch.linspace(0, CODE_RATE / 2, bins)
-    found: Tensor = (bands * hertz[:, None]).sum(0) / bands.sum(0).clamp(min=1e-9)
-    return found
+    centres: Tensor = (bands * hertz[:, None]).sum(0) / bands.sum(0).clamp(min=1e-9)
+    return centres

@@ -1,1 +1,1 @@
-"""Sentences for the teachers to speak."""
+"""Sentences that the teachers speak."""

@@ -1,4 +1,4 @@
-"""Sentences for the teachers, short and of 13 to 40 words: from a grammar, or cut out of WordNet.
+"""Sentences for the teachers, from a grammar or cut out of WordNet.
 
 Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
 """
@@ -310,10 +310,10 @@ def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:
     grammar.draw.shuffle(cut)
     used = set(unseen)
     while True:
-        found = cut.pop() if cut and grammar.draw.random() < grammar.cut else grammar.sentence()
-        if plain(found) not in used and len(split(found)) <= grammar.lengths[1]:
-            used.add(plain(found))
-            yield found
+        sentence = cut.pop() if cut and grammar.draw.random() < grammar.cut else grammar.sentence()
+        if plain(sentence) not in used and len(split(sentence)) <= grammar.lengths[1]:
+            used.add(plain(sentence))
+            yield sentence
 
 
 def plain(sentence: str) -> str:

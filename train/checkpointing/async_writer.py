@@ -2,11 +2,10 @@
 
     the step    -> a copy of everything in the CPU's memory -> a thread that writes -> the sample
 
-The copy goes into pinned memory that is kept from one epoch to the next, and the host does not wait
-for it: the next step's kernels wait for it, and the writing thread waits for its end. Where so
-much memory cannot be pinned it is copied as it is, which takes seconds. Writing and hashing take
-many. On a CPU there is no copy and no thread: memory is what is short there, and the cores that
-would write are those that learn.
+The copy goes into pinned memory, which is kept for the whole run. The host does not wait for it:
+the next step's kernels and the writing thread do. If so much memory cannot be pinned, a plain copy
+takes seconds. Writing and hashing take many seconds. On a CPU there is no copy and no thread,
+because memory is short there and the same cores train.
 """
 
 import logging
@@ -21,8 +20,8 @@ from train.checkpointing.checkpoints import SavedCheckpoint
 
 log = logging.getLogger("train")
 
-# Of a machine's memory, or its container's, so much may be pinned for as long as a run lasts. The
-# 5.3 GB of XTTS-v2 with its optimizer are pinned whole from 21 GB on.
+# The share of the machine's or container's memory that a run may pin. The 5.3 GB of XTTS-v2 with
+# its optimizer fit from 21 GB on.
 LARGEST_SHARE = 0.25
 
 
@@ -43,7 +42,7 @@ class CheckpointWriter:
         return self
 
     def __exit__(self, *_: object) -> None:
-        # Whatever ends the run, an epoch that is being written is worth a minute.
+        # Whatever ends the run, finish the epoch that is being written.
         try:
             self.finish()
         except Exception as error:
@@ -56,7 +55,7 @@ class CheckpointWriter:
     ) -> None:
         """Calls `save` with `state`; in the background with a copy on the CPU.
 
-        Raises what the checkpoint before raised, if it was not raised yet.
+        Raises the error of the last checkpoint, if it was not raised yet.
         """
         self.finish()
         if self._pool is None:
@@ -67,16 +66,16 @@ class CheckpointWriter:
 
     @property
     def seconds(self) -> float:
-        """How long the newest that is whole took to write; 0 before the first."""
+        """The seconds that the newest whole checkpoint took to write; 0 before the first."""
         return self._saved.seconds if self._saved else 0.0
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is being written any more."""
+        """Whether no checkpoint is being written."""
         return self._running is None or self._running.done()
 
     def finish(self) -> SavedCheckpoint | None:
-        """Waits for what is being written; the newest that was. Raises what writing it raised."""
+        """Waits for the checkpoint in progress; returns the newest. Raises the writer's error."""
         running, self._running = self._running, None
         if running is not None:
             self._saved = running.result()

@@ -1,8 +1,8 @@
 """Saves epoch checkpoints, interrupted checkpoints and best.json, and prunes old ones.
 
-Called by the loop at the end of an epoch and when it is to stop. Order of one save: weights,
-trainer state, manifest, best.json, then what is superseded goes. A kill between any two of these
-leaves either the epoch before or this one as the newest that is whole.
+The loop calls it at the end of an epoch and before a stop. One save writes the weights, the trainer
+state, the manifest and best.json, then deletes old files. A kill between any two of these steps
+leaves this epoch or the one before as the newest whole one.
 """
 
 import logging
@@ -51,9 +51,11 @@ class SavedCheckpoint:
 class Checkpoints:
     """The saved epochs of one run.
 
-    keep: how many of the newest epochs stay besides the best one; None = all.
-    save_every: an epoch in so many is saved, and the last. provenance: plain values that each
-    checkpoint tells; `base` ({name, sha256}) and `fingerprint` (a dict) are in its manifest too.
+    Args:
+        keep: how many of the newest epochs stay in addition to the best one; None keeps all.
+        save_every: every n-th epoch is saved, and the last.
+        provenance: plain values that each checkpoint records; its manifest also has `base`
+            ({name, sha256}) and `fingerprint` (a dict).
     """
 
     def __init__(
@@ -73,7 +75,7 @@ class Checkpoints:
         self._publishing = threading.Lock()
 
     def due(self, epoch: int, last_epoch: int) -> bool:
-        """Whether `epoch` (from 1) is to be saved."""
+        """Whether `epoch` (from 1) must be saved."""
         return epoch % self.save_every == 0 or epoch >= last_epoch
 
     def resume(
@@ -116,7 +118,7 @@ class Checkpoints:
         started = time.monotonic()
         run, path = self.run, self.run.checkpoint_path(epoch)
         if not run.manifest_path(epoch).exists():
-            # What a kill left of an earlier try: its space is wanted now.
+            # Remove what a kill left of an earlier try, to free its space.
             remove(run, [file for file in (path, run.state_path(epoch)) if file.exists()])
         _prepare(model_state, trainer_state, path)
         known = self._known(epoch=epoch, step=step)
@@ -141,7 +143,7 @@ class Checkpoints:
         model_state: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any],
     ) -> SavedCheckpoint:
-        """Saves a stop inside `epoch` (from 1), of which `batch` batches are done."""
+        """Saves the state inside `epoch` (from 1) after `batch` of its batches."""
         known = self._known(epoch=epoch, step=step, batch=batch)
         place = (self.run.interrupted, self.run.interrupted_manifest)
         return self._save_alone(*place, model_state, known, trainer=dict(trainer_state))
@@ -149,7 +151,7 @@ class Checkpoints:
     def save_blend(
         self, verdict: Verdict, model_state: Mapping[str, Tensor], provenance: Mapping[str, Any]
     ) -> SavedCheckpoint:
-        """Writes best.pt: what an evaluation found best, a mean of an epoch and its base.
+        """Writes best.pt: the blend of an epoch and its base that an evaluation chose.
 
         provenance: of the epoch's checkpoint. Raises as `save_epoch`.
         """
@@ -160,8 +162,10 @@ class Checkpoints:
         return saved
 
     def publish_best(self) -> None:
-        """Writes best.json when something else has become the best, and removes a best.pt that
-        no longer is, where it could be made again."""
+        """Writes best.json if the best changed, and removes an outdated best.pt.
+
+        A best.pt that could not be written again stays.
+        """
         with self._publishing:
             evaluation = self.run.evaluation()
             best: dict[str, Any] | None = None
@@ -203,7 +207,7 @@ class Checkpoints:
 
 
 def best_by_evaluation(evaluation: Evaluation) -> dict[str, Any]:
-    """What best.json says where there is a verdict (docs/evaluation.md)."""
+    """The content of best.json if there is a verdict (docs/evaluation.md)."""
     verdict, best = evaluation.verdict, evaluation.best
     assert verdict is not None and best is not None
     own = evaluation.find("epoch", verdict.epoch)

@@ -1,8 +1,8 @@
 """Checks the disk space of the whole run before the first step.
 
-Sizes are reckoned from the model and the settings. Refused is only what would end the run at its
-first save (exit 74, as where a disk gets full later); a run that will not fit to its end is warned
-about. What is there already is counted.
+Sizes are estimated from the model and the settings. A run that would fail at its first save is
+refused (exit code 74, as for a disk that fills up later). A run that will not fit to its end only
+gets a warning. Existing files count.
 """
 
 import logging
@@ -50,8 +50,12 @@ _FILE_BYTES = 100_000
 
 @dataclass(frozen=True)
 class Part:
-    """Bytes that something still takes in a folder; first: those of them up to the first save,
-    without which the run would end there. count: of how many of it, 0 where it is not counted."""
+    """Bytes that a part of the run will still need in a folder.
+
+    Attributes:
+        first: The bytes up to the first save, without which the run would end there.
+        count: How many files or items; 0 if they are not counted.
+    """
 
     name: str
     folder: Path
@@ -62,7 +66,7 @@ class Part:
 
 @dataclass(frozen=True)
 class Disk:
-    """A file system: what is free there, and the parts of the run that go there."""
+    """A file system: its free space, and the parts of the run that it must hold."""
 
     folder: Path
     free: int
@@ -96,7 +100,7 @@ def parts(
     blended: bool = False,
     decoder: int = 0,
 ) -> list[Part]:
-    """What the run still takes, at its fullest: while an epoch is saved, the old ones stand too.
+    """The peak space that the run still needs: old epochs remain while a new one is saved.
 
     Args:
         checkpoint: Bytes of one; trainer_state: of the state beside it; cache: of the clips that
@@ -131,8 +135,7 @@ def parts(
 
 
 def warnings_of(disks: Sequence[Disk]) -> list[str]:
-    """Warnings for the disks that the whole run does not fit on. Raises DiskFull where it would
-    end at its first save."""
+    """Warnings for disks that cannot hold the whole run. Raises DiskFull for the first save."""
     for disk in disks:
         if disk.free < disk.first:
             listed = ", ".join(f"{p.name} {size_words(p.first)}" for p in disk.parts if p.first)
@@ -181,8 +184,10 @@ def check(
     resumed: Resumed | None,
     num_epochs: int,
 ) -> None:
-    """Looks, tells, warns, for the run that is about to begin or to go on. Raises DiskFull where
-    not even the first epoch can be saved."""
+    """Logs the space that the run needs, and warns if it is short.
+
+    Raises DiskFull if not even the first epoch can be saved.
+    """
     data = context.data
     ahead = range(resumed.epoch + 1 if resumed else 1, num_epochs + 1)
     saves = [e for e in ahead if e % settings.save_every == 0 or e == num_epochs]
@@ -206,7 +211,7 @@ def check(
         steps=len(ahead) * -(-int(sum(seconds)) // max(1, int(batch_seconds))),
         keep=settings.keep_checkpoints,
         best_stays=bool(data.validation),
-        # What a kill left unfinished makes room for its like.
+        # Unfinished files of a killed save are replaced by the next save.
         saved=sum(not run.unfinished(epoch) for epoch in run.epochs()),
         states=len(run.state_epochs()),
         # The base, every epoch, and at most three blends.

@@ -1,8 +1,8 @@
 """Resumes: finds the newest verified checkpoint, checks the fingerprint, archives an old run.
 
-RESUME=auto    the newest epoch, or the stop inside one, whichever is further along
-RESUME=never   the old run moves whole to OUTPUT_DIR/archive/<UTC time>/, training starts over
-RESUME=PATH    a checkpoint file to start from; given again, the run that started there goes on
+RESUME=auto    resumes from the newest epoch or from a stop inside an epoch, whichever is further
+RESUME=never   moves the whole old run to OUTPUT_DIR/archive/<UTC time>/ and starts over
+RESUME=PATH    starts from a checkpoint file; given again, it resumes the run that started there
 """
 
 import logging
@@ -26,10 +26,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Resumed:
-    """A state to go on from.
+    """A state to resume from.
 
-    epoch: finished epochs; batch: batches of the next epoch that are done; step: optimizer steps.
-    trainer_state is None where only weights are left. notes: sentences for the person.
+    Attributes:
+        epoch: finished epochs.
+        batch: finished batches of the next epoch.
+        step: optimizer steps.
+        trainer_state: None if only the weights are left.
+        notes: sentences for the log.
     """
 
     epoch: int
@@ -50,7 +54,7 @@ def resume(
     learning_rate: float | None = None,
     runs_dir: Path | None = None,
 ) -> Resumed | None:
-    """The state to go on from, or None for a start from the base. The caller holds the lock.
+    """The state to resume from, or None to start from the base. The caller holds the lock.
 
     Raises SotaqueError for a run of another base or other data; nothing is changed then.
     """
@@ -67,13 +71,15 @@ def resume(
 
 
 def kept_state(resumed: Resumed | None) -> dict[str, Any]:
-    """The trainer's state that a run goes on from; empty where there is none."""
+    """The trainer state that a run resumes from; empty if there is none."""
     return (resumed.trainer_state if resumed else None) or {}
 
 
 def require_same(run: RunFolder, now: Fingerprint) -> None:
-    """The one check of every verb that writes into a run. Raises SotaqueError with the differences
-    where the run was made from another base or other data; nothing is changed then."""
+    """Checks the fingerprint for every verb that writes into a run.
+
+    Raises SotaqueError with the differences if the base or the data changed; nothing is written.
+    """
     saved = run.made_from()
     if saved is None:
         return
@@ -114,7 +120,7 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
 
 
 def _move_events(run: RunFolder, runs_dir: Path | None, target: Path) -> None:
-    """This run's own: RUNS_DIR may be on another disk, and holds other runs' curves too."""
+    """Moves this run's events; RUNS_DIR may be on another disk and also holds other runs."""
     folder = curve_folder.find(run, runs_dir) if runs_dir else None
     for path in sorted(folder.rglob(curve_folder.EVENTS)) if folder else []:
         place = target / path.relative_to(folder or path.parent)
@@ -215,7 +221,7 @@ def _loaded(path: Path) -> Resumed:
 
 
 def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
-    """Other data is what one starts from a checkpoint for; another model is a mistake."""
+    """Accepts a checkpoint of other data, which is the purpose; refuses another model."""
     different = differences(resumed.provenance.get("fingerprint") or {}, now)
     if different.keys() - {"data_sha256"}:
         raise SotaqueError(

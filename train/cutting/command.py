@@ -13,7 +13,16 @@ from train.cutting.by_base import base_that_aligns, cut_by_base
 from train.cutting.by_words import cut_by_words
 from train.cutting.cutter import CutJob, CutResult
 from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
-from train.cutting.planning import CLIPPED, IN_A_CLIP, NOISE, SILENCE, TOO_LONG, TOO_SHORT, UNSURE
+from train.cutting.planning import (
+    CLIPPED,
+    IN_A_CLIP,
+    NOISE,
+    SILENCE,
+    TOO_LONG,
+    TOO_SHORT,
+    UNSURE,
+    Stretch,
+)
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
 from train.cutting.steps import HeardJournal, Steps
@@ -168,19 +177,16 @@ def _told(result: CutResult) -> str:
     for name, seconds_by in rows:
         parts = ", ".join(f"{seconds:.1f} s {reason}" for reason, seconds in seconds_by.items())
         lines.append(f"{name}: {sum(seconds_by.values()):.1f} s, of which {parts}.")
-    return "\n".join(lines + _without_pause(result))
+    accounts = [(one.recording.name, one.recording.rate, one.rows) for one in result.recordings]
+    return "\n".join(lines + without_pause(accounts))
 
 
-def _without_pause(result: CutResult) -> list[str]:
-    """A line for each of the longest parts without a pause."""
+def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]]) -> list[str]:
+    """A line for each of the longest parts without a pause. recordings: name, rate and account."""
     parts = [
-        (
-            (row.last - row.first) / one.recording.rate,
-            row.first / one.recording.rate,
-            one.recording.name,
-        )
-        for one in result.recordings
-        for row in one.rows
+        ((row.last - row.first) / rate, row.first / rate, name)
+        for name, rate, rows in recordings
+        for row in rows
         if row.reason == TOO_LONG
     ]
     lines = [
@@ -188,7 +194,7 @@ def _without_pause(result: CutResult) -> list[str]:
         for seconds, start, name in sorted(parts, reverse=True)[:_MOST_PARTS]
     ]
     more = len(parts) - len(lines)
-    return [*lines, f"{more} more parts have no pause."] if more else lines
+    return [*lines, f"{more} more without a pause."] if more else lines
 
 
 def little_kept(totals: Sequence[dict[str, float]]) -> str:

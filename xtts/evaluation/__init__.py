@@ -1,1 +1,1 @@
-"""Measures of a judged voice, taken in the process that speaks: word evidence and pitch."""
+"""Measures of spoken sentences: word evidence, pitch, recognised words and spectral distance."""

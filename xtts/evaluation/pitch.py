@@ -1,4 +1,4 @@
-"""The pitch of a recording: median F0 of what is voiced."""
+"""The pitch of a recording: the median F0 of its voiced frames."""
 
 import torch
 from torch import Tensor
@@ -22,14 +22,14 @@ def median_pitch(waveform: Tensor, rate: int) -> float | None:
     from xtts.audio import resample
 
     waveform, rate = resample(waveform.float(), rate, 8000), 8000
-    found = detect_pitch_frequency(
+    pitch = detect_pitch_frequency(
         waveform[None], rate, FRAME_SECONDS, freq_low=LOWEST_HZ, freq_high=HIGHEST_HZ
     )[0]
     size = round(FRAME_SECONDS * rate)
     frames = waveform[: len(waveform) // size * size].view(-1, size)
     loudness = frames.square().mean(1).sqrt()
-    count = min(len(loudness), len(found))
+    count = min(len(loudness), len(pitch))
     voiced = loudness[:count] > VOICED_SHARE * loudness.max()
     if float(loudness.max()) < 1e-4 or not bool(voiced.any()):
         return None
-    return float(torch.median(found[:count][voiced]))
+    return float(torch.median(pitch[:count][voiced]))

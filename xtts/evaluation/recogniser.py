@@ -1,9 +1,9 @@
-"""What a recogniser hears of speech: pocketsphinx for English where it is installed, or a Whisper
-model in a folder of this machine, by transformers or by faster-whisper. It shares nothing with the
-voice that speaks.
+"""Speech recognition of spoken sentences with pocketsphinx or a local Whisper model.
 
-Nothing is downloaded: pocketsphinx brings its English model, and Whisper's folder is opened with
-`local_files_only`. Importing this module imports none of them, nor torch.
+pocketsphinx recognises English, if it is installed. A Whisper model comes from a folder on this
+machine and runs in transformers or faster-whisper. Neither shares anything with the voice. Nothing
+is downloaded: pocketsphinx includes its English model, and Whisper's folder is opened with
+`local_files_only`. Importing this module imports none of them, and not torch.
 """
 
 import importlib
@@ -135,10 +135,10 @@ class Pocketsphinx(Recogniser):
             decoder.start_utt()
             decoder.process_raw((_loud(samples) * 32767).astype("<i2").tobytes(), full_utt=True)
             decoder.end_utt()
-            found = decoder.hyp()
+            hypothesis = decoder.hyp()
         finally:
             self._idle.put(decoder)
-        return found.hypstr if found else ""
+        return hypothesis.hypstr if hypothesis else ""
 
 
 class Whisper(Recogniser):
@@ -148,7 +148,7 @@ class Whisper(Recogniser):
     def __init__(self, folder: Path, language: str) -> None:
         transformers: Any = importlib.import_module("transformers")
         local = {"local_files_only": True}
-        with _told(folder):
+        with _reported(folder):
             self._processor = transformers.WhisperProcessor.from_pretrained(folder, **local)
             model = transformers.WhisperForConditionalGeneration.from_pretrained(folder, **local)
         self._model = model.eval()
@@ -167,8 +167,8 @@ class Whisper(Recogniser):
         with torch.inference_mode():
             given = self._processor(_loud(samples), sampling_rate=RATE, return_tensors="pt")
             ids = self._model.generate(given.input_features, **self._options)
-            found = self._processor.batch_decode(ids, skip_special_tokens=True)
-        return str(found[0]).strip()
+            texts = self._processor.batch_decode(ids, skip_special_tokens=True)
+        return str(texts[0]).strip()
 
 
 class FasterWhisper(Recogniser):
@@ -176,7 +176,7 @@ class FasterWhisper(Recogniser):
 
     def __init__(self, folder: Path, language: str, threads: int) -> None:
         library: Any = importlib.import_module("faster_whisper")
-        with _told(folder):
+        with _reported(folder):
             # The type of its weights; int8 where those are, which is how most are copied.
             self._model = library.WhisperModel(
                 str(folder), device="cpu", cpu_threads=threads, local_files_only=True
@@ -193,7 +193,7 @@ class FasterWhisper(Recogniser):
 
 
 @contextmanager
-def _told(folder: Path) -> Iterator[None]:
+def _reported(folder: Path) -> Iterator[None]:
     try:
         yield
     except (OSError, ValueError, TypeError, RuntimeError) as error:
@@ -215,10 +215,10 @@ def heard_words(tokenizer: "Tokenizer", heard: str, language: str) -> list[str]:
     return heard.lower().split()
 
 
-def num_errors(said: Sequence[str], heard: Sequence[str]) -> int:
+def num_errors(reference: Sequence[str], heard: Sequence[str]) -> int:
     """Words to replace, leave out or add to make one of the other (Levenshtein 1966)."""
     row = list(range(len(heard) + 1))
-    for number, word in enumerate(said, start=1):
+    for number, word in enumerate(reference, start=1):
         before, row = row, [number]
         for place, other in enumerate(heard, start=1):
             row.append(min(before[place] + 1, row[-1] + 1, before[place - 1] + (word != other)))
@@ -228,5 +228,5 @@ def num_errors(said: Sequence[str], heard: Sequence[str]) -> int:
 def _loud(samples: np.ndarray) -> np.ndarray:
     """At one loudness, with a quarter of a second of silence at both ends."""
     loudest = max(float(np.abs(samples).max(initial=0.0)), 1e-4)
-    found: np.ndarray = np.pad(samples.astype(np.float32) / loudest * _LOUDNESS, _PADDING)
-    return found
+    padded: np.ndarray = np.pad(samples.astype(np.float32) / loudest * _LOUDNESS, _PADDING)
+    return padded

@@ -1,7 +1,7 @@
-"""How far a sound is from a recording that it runs in step with: the loss by which the embedded
-voice's vocoder was trained and by which a person's decoder is learned.
+"""The spectral distance between a sound and a time-aligned recording.
 
-Multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
+It is the loss with which the embedded voice's vocoder was trained and a person's decoder is
+learned: multi-resolution STFT (https://arxiv.org/abs/1910.11480) and log-mel.
 """
 
 from functools import cache
@@ -17,14 +17,14 @@ MEL_RESOLUTION, MEL_WEIGHT = 1024, 2.0
 SILENCE = 1e-2
 
 
-def spectral_distance(found: Tensor, wanted: Tensor) -> Tensor:
+def spectral_distance(sound: Tensor, wanted: Tensor) -> Tensor:
     """A scalar that can be differentiated, of two waveforms `[batch, samples]` at 24,000 Hz.
 
     Mean over resolutions of the L1 of log magnitudes and the spectral convergence, plus the L1
     of log-mels, which is what an ear and a recogniser go by."""
     losses = []
     for size in RESOLUTIONS:
-        one, other = _magnitudes(found, size), _magnitudes(wanted, size)
+        one, other = _magnitudes(sound, size), _magnitudes(wanted, size)
         # What lies 70 dB under loud speech is not heard; to model it would cost the rest.
         least = SILENCE * (size / 1024) ** 0.5
         log = (one.clamp(min=least).log() - other.clamp(min=least).log()).abs().mean()
@@ -38,8 +38,8 @@ def spectral_distance(found: Tensor, wanted: Tensor) -> Tensor:
 
 def _magnitudes(wave: Tensor, size: int) -> Tensor:
     window = torch.hann_window(size, device=wave.device)
-    found: Tensor = torch.stft(wave, size, size // 4, size, window, return_complex=True).abs()
-    return found
+    magnitudes: Tensor = torch.stft(wave, size, size // 4, size, window, return_complex=True).abs()
+    return magnitudes
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Whether each word of a text was said, by likelihood: no recogniser is needed.
+"""Measures by likelihood whether each word of a text was spoken, without a recogniser.
 
 For each word the spoken codes are scored twice, given the text and given the text without that
 word. A word that was said makes the codes likelier by tens of nats; one that was left out makes
@@ -77,12 +77,12 @@ def code_log_likelihoods(
 ) -> tuple[Tensor, Tensor]:
     """Nats of each code given those before it and a text, `[texts, codes]`, and of STOP in the
     place of each code and behind the last, `[texts, codes + 1]`."""
-    said, stop = [], []
+    code_losses, stop = [], []
     for logits in _logits(gpt, latents, texts, codes):
         nats = logits.log_softmax(-1)
-        said.append(nats[:-1].gather(1, codes[:, None])[:, 0])
+        code_losses.append(nats[:-1].gather(1, codes[:, None])[:, 0])
         stop.append(nats[:, gpt.shape.audio_stop])
-    return torch.stack(said), torch.stack(stop)
+    return torch.stack(code_losses), torch.stack(stop)
 
 
 def _logits(
@@ -92,12 +92,12 @@ def _logits(
     device = codes.device
     start = codes.new_tensor([gpt.shape.audio_start])
     places = torch.arange(len(codes) + 1, device=device)
-    said = gpt.mel_embedding(torch.cat((start, codes))) + gpt.mel_pos_embedding(places)
+    embedded = gpt.mel_embedding(torch.cat((start, codes))) + gpt.mel_pos_embedding(places)
     prefixes = [gpt.prefix(latents, torch.tensor(ids, device=device))[0] for ids in texts]
-    longest = max(map(len, prefixes)) + len(said)
-    rows = [torch.cat((prefix, said)) for prefix in prefixes]
+    longest = max(map(len, prefixes)) + len(embedded)
+    rows = [torch.cat((prefix, embedded)) for prefix in prefixes]
     hidden = gpt.final_norm(
         gpt.gpt(torch.stack([F.pad(r, (0, 0, 0, longest - len(r))) for r in rows]))
     )
     for row, prefix in zip(hidden, prefixes, strict=True):
-        yield gpt.mel_head(row[len(prefix) : len(prefix) + len(said)]).float()
+        yield gpt.mel_head(row[len(prefix) : len(prefix) + len(embedded)]).float()

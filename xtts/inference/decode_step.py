@@ -1,4 +1,4 @@
-"""One decode step of the transformer with a key-value cache: plain, or replayed as a CUDA graph.
+"""One decode step of the transformer with a key-value cache, plain or replayed as a CUDA graph.
 
 The same numbers, bit for bit in float32, as `GPT.prefill` says with one position a row; but thirty
 layers of modules, views and copies cost as much as a fifth of the weights (docs/benchmarks.md).

@@ -1,4 +1,4 @@
-"""A voice that PyTorch computes: a model folder, or a checkpoint and the folder of its base."""
+"""A voice computed by PyTorch: a model folder, or a checkpoint and the folder of its base."""
 
 import logging
 from collections.abc import Iterable

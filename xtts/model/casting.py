@@ -57,8 +57,8 @@ class _Cast(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        there = [one for one in gradients if one is not None]
-        widened = iter(_copied(there, torch.float32) if there else ())
+        present = [one for one in gradients if one is not None]
+        widened = iter(_copied(present, torch.float32) if present else ())
         return None, *(None if one is None else next(widened) for one in gradients)
 
 

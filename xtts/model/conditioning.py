@@ -199,10 +199,10 @@ def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) 
         x = x.float()
         if varlen.attends_per_clip(x):
             return torch.cat([_normed_clip(norm, part) for part in x.split(clips.lengths)])
-        found: Tensor = _NormOfClips.apply(
+        normed: Tensor = _NormOfClips.apply(
             x, norm.weight, norm.bias, norm.num_groups, norm.eps, means
         )
-        return found
+        return normed
 
 
 class _NormOfClips(torch.autograd.Function):

@@ -95,7 +95,7 @@ class ModelConfig(_Own):
         own = _validated(_Own, config.get("sotaque") or {}, folder / "config.json", "sotaque")
         gpt = _gpt_shape(args, folder)
         _check_heads(own.alignment_heads, gpt, folder)
-        found: dict[str, Any] = vars(own) | {
+        values: dict[str, Any] = vars(own) | {
             "gpt": gpt,
             "dvae": own.dvae or DVAEShape(num_codes=gpt.audio_ids - 2),
             "decoding": _picked(SamplingParams, config, folder),
@@ -104,27 +104,27 @@ class ModelConfig(_Own):
             "piece_tokens": own.piece_tokens or PIECE_TOKENS.get(own.text_frontend),
             "normalizer": _normalizer(folder, own.normalizer),
         }
-        return ModelConfig(**found)
+        return ModelConfig(**values)
 
 
-def naming_normalizer(found: dict[str, Any], normalizer: str) -> dict[str, Any]:
+def naming_normalizer(config: dict[str, Any], normalizer: str) -> dict[str, Any]:
     """The content of a config.json with the normaliser said."""
-    return found | {"sotaque": (found.get("sotaque") or {}) | {"normalizer": normalizer}}
+    return config | {"sotaque": (config.get("sotaque") or {}) | {"normalizer": normalizer}}
 
 
-def _normalizer(folder: Path, said: str | None) -> str:
+def _normalizer(folder: Path, configured: str | None) -> str:
     """What an export names. One that names none was written when there was Coqui's only; a base
     model that names none is read by the newest rules: whoever normalised for it, it has learned
     words, and these rules' words are right more often."""
-    if said is None:
+    if configured is None:
         exported = any((folder / name).is_file() for name in EXPORT_FILES)
         return COQUI if exported else NEWEST
-    if said not in NORMALIZERS:
+    if configured not in NORMALIZERS:
         raise ConfigError(
-            f'{folder / "config.json"}, key "sotaque": normalizer is {said!r}; this version knows '
-            f"{' and '.join(NORMALIZERS)}. Use the version that the voice was made with."
+            f'{folder / "config.json"}, key "sotaque": normalizer is {configured!r}; this version '
+            f"knows {' and '.join(NORMALIZERS)}. Use the version that created the voice."
         )
-    return said
+    return configured
 
 
 def _check_heads(heads: tuple[tuple[int, int], ...] | None, gpt: GPTShape, folder: Path) -> None:
@@ -204,7 +204,7 @@ def _validated(kind: type[T], values: dict[str, Any], path: Path, where: str) ->
 
 def _read_json(path: Path) -> dict[str, Any]:
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
+        content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise ConfigError(
             f"{path} is missing. A model folder in Coqui's layout holds it."
@@ -213,6 +213,6 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise ConfigError(
             f"{path} cannot be read as JSON ({error}). Copy the file again."
         ) from error
-    if not isinstance(found, dict):
-        raise ConfigError(f"{path} holds a JSON {type(found).__name__}, not an object.")
-    return found
+    if not isinstance(content, dict):
+        raise ConfigError(f"{path} holds a JSON {type(content).__name__}, not an object.")
+    return content

@@ -1,4 +1,4 @@
-"""Modules without initialized weights, to be filled or inspected.
+"""Modules with uninitialized weights, for filling or inspection.
 
 Initialising on the meta device would do, but its first random draw imports 870 modules (sympy and
 torch's compiler: 2.5 s and 150 MB, torch 2.11), and on the CPU it would draw 441 M numbers in vain.

@@ -1,8 +1,8 @@
-"""The GPT: embeddings, transformer, text and audio heads, losses. The part that is trained.
+"""The GPT, which is the part that is trained: embeddings, transformer, heads and losses.
 
-Our own module (Coqui's drags transformers in and broke with it more than once), with Coqui's names,
-so that a published `model.pth` is read and written key for key. `tests/peers` holds its losses,
-gradients and greedy codes against Coqui's `GPT`.
+This is a separate implementation, because Coqui's imports transformers, whose updates broke it more
+than once. It uses Coqui's names, so that a published `model.pth` is read and written key for key.
+`tests/peers` compares its losses, gradients and greedy codes with Coqui's `GPT`.
 """
 
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""Loads a model folder onto a device; `model.pth` in Coqui's names.
+"""Loads a model folder onto a device, with `model.pth` in Coqui's names.
 
 The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights are memory-mapped and
 land in their place once; the part that learns can be exchanged without touching the rest.
@@ -123,7 +123,7 @@ def load_model(
             speaker_encoder = SpeakerEncoder(config, mel_device)
     else:
         speaker_encoder = load_speaker_encoder(state, config, mel_device).to(device)
-    found = Model(
+    model = Model(
         kind=kind,
         config=config,
         device=device,
@@ -136,7 +136,7 @@ def load_model(
     )
     if low_memory:
         _give_back(state)
-    return found
+    return model
 
 
 @dataclass(frozen=True)
@@ -148,14 +148,14 @@ class LazyVoiceEncoder:
     mel_device: torch.device
 
     def __call__(self, speaking: Model) -> Model:
-        found = {
+        tensors = {
             name: tensor.float().to(speaking.device)
             for name, tensor in from_coqui(self.learned).items()
             if name.startswith(LISTENING)
         }
         with without_weights():
             gpt = GPT(speaking.config.gpt)
-        gpt.load_state_dict(found, assign=True, strict=False)
+        gpt.load_state_dict(tensors, assign=True, strict=False)
         gpt.eval().requires_grad_(False)
         encoder = load_speaker_encoder(self.frozen, speaking.config, self.mel_device)
         encoder = encoder.to(speaking.device)
@@ -190,17 +190,17 @@ def load_gpt(
     """
     with without_weights():
         gpt = GPT(config.gpt, dropout)
-    found = _belonging(gpt, state, source)
+    tensors = _belonging(gpt, state, source)
     files = MappedFiles.look() if lean else MappedFiles(())
-    whole = list(found.values())
+    whole = list(tensors.values())
     if kind == "bf16":
         gpt.gpt.to(torch.bfloat16)
         gpt.gpt.cache_type = torch.bfloat16
     elif kind != "fp32":
-        _quantise(gpt, found, kind, files)
+        _quantise(gpt, tensors, kind, files)
     # A copy, always: the source is memory-mapped, and training must not write into it.
     placed = {
-        name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(found[name])
+        name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensors[name])
         for name, tensor in gpt.state_dict().items()
         if not (lean and name.startswith(LISTENING))
     }
@@ -213,26 +213,26 @@ def load_gpt(
 def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
     """The GPT's tensors out of `state`, under its own names."""
     own = gpt.state_dict()
-    found = from_coqui(state)
-    missing = sorted(own.keys() - found.keys())
+    tensors = from_coqui(state)
+    missing = sorted(own.keys() - tensors.keys())
     if missing:
         raise ConfigError(f"{source} has no tensor gpt.{missing[0]}; it is not an XTTS-v2 model.")
     for name, tensor in own.items():
-        if found[name].shape != tensor.shape:
+        if tensors[name].shape != tensor.shape:
             raise ConfigError(
-                f"{source}: gpt.{name} is {list(found[name].shape)}, and config.json with "
+                f"{source}: gpt.{name} is {list(tensors[name].shape)}, and config.json with "
                 f"vocab.json ask for {list(tensor.shape)}. Take files that belong together."
             )
-    return found
+    return tensors
 
 
-def _quantise(gpt: GPT, found: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
+def _quantise(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
     """Puts the transformer's matrices in their place, as many at once as there are threads: each
     is packed by one, and no more than those are there in float32."""
     names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
 
     def packed(name: str) -> nn.Module:
-        weight, bias = found.pop(f"gpt.{name}.weight"), found.pop(f"gpt.{name}.bias")
+        weight, bias = tensors.pop(f"gpt.{name}.weight"), tensors.pop(f"gpt.{name}.bias")
         made = quantization.quantized_linear(kind, weight, bias)
         files.forget(weight.data_ptr(), weight.nbytes)
         return made
@@ -255,10 +255,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         with torch.serialization.safe_globals(inert):
             # What was saved before torch 1.6 is no zip file and cannot be memory-mapped.
-            found = torch.load(
+            tensors = torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
-        tensors = found.get("model", found)
+        tensors = tensors.get("model", tensors)
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
             raise TypeError("not every entry is a tensor")
     except Exception as error:
@@ -290,15 +290,15 @@ def blend(
     known = {PREFIX + name for name in from_coqui(base)}
     for name in sorted(known ^ tuned.keys()):
         raise ConfigError(f"{name} is in only one of base and checkpoint; they cannot be blended.")
-    found = {}
+    blended = {}
     for name, tensor in tuned.items():
         if base[name].shape != tensor.shape:
             raise ConfigError(
                 f"{name} is {list(base[name].shape)} in the base and {list(tensor.shape)} in the "
                 "checkpoint; they cannot be blended."
             )
-        found[name] = base[name].float().lerp(tensor.float(), share)
-    return found
+        blended[name] = base[name].float().lerp(tensor.float(), share)
+    return blended
 
 
 def read_speakers(folder: Path) -> dict[str, Tensor]:
@@ -308,8 +308,8 @@ def read_speakers(folder: Path) -> dict[str, Tensor]:
     if not path.is_file():
         return {}
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
-        return {name: one["speaker_embedding"] for name, one in found.items()}
+        speakers = torch.load(path, map_location="cpu", weights_only=True)
+        return {name: one["speaker_embedding"] for name, one in speakers.items()}
     except Exception as error:
         first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(f"{path} cannot be read as XTTS-v2's speakers ({first}).") from error

@@ -1,4 +1,4 @@
-"""Packs clips into a training batch: inputs, targets, padding-free layout.
+"""Packs clips into a training batch without padding: inputs, targets and layout.
 
     [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
                         t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
@@ -76,10 +76,10 @@ class PackedBatch:
 
     def tensors(self) -> list[Tensor]:
         """All of them, those of the segments too."""
-        found = [value for value in vars(self).values() if isinstance(value, Tensor)]
+        tensors = [value for value in vars(self).values() if isinstance(value, Tensor)]
         for part in (self.segments, self.frames):
-            found += [getattr(part, name) for name in varlen.TENSORS] if part else []
-        return found
+            tensors += [getattr(part, name) for name in varlen.TENSORS] if part else []
+        return tensors
 
     def without_targets(self) -> "PackedBatch":
         """The same rows, from which nothing is learned."""
@@ -130,11 +130,11 @@ def pack(
     mels, mel_lengths = _padded(conditioning)
     grid = (torch.tensor(starts[:-1])[:, None] + torch.arange(NUM_LATENTS)).flatten()
     rows, length = (len(tokens), taken[0]) if padded else (1, starts[-1])
-    found = PackedBatch(rows, length, mels, mel_lengths, grid, *_flat(text), *_flat(audio))
+    batch = PackedBatch(rows, length, mels, mel_lengths, grid, *_flat(text), *_flat(audio))
     if padded:
-        return found
+        return batch
     frames = VarlenLayout.of(mel_lengths.tolist())
-    return replace(found, segments=VarlenLayout.of(lengths), frames=frames)
+    return replace(batch, segments=VarlenLayout.of(lengths), frames=frames)
 
 
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:

@@ -51,8 +51,8 @@ class Int8Linear(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         if len(x) == 1:  # of one utterance, however many positions
-            found: Tensor = self._multiply(x, self._packed, _seven_bits())
-            return found
+            product: Tensor = self._multiply(x, self._packed, _seven_bits())
+            return product
         return self._row_by_row(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
 
     def _row_by_row(self, x: Tensor) -> Tensor:
@@ -64,10 +64,10 @@ class Int8Linear(nn.Module):
         even = x.new_zeros(len(x) + 1, x.shape[1])
         torch.addcmul(-middle / reach, x, 1 / reach, out=even[:-1])
         even[-1, 0], even[-1, -1] = -_ENDS, _ENDS
-        found = self._multiply(even, self._packed, _seven_bits())[:-1]
+        product = self._multiply(even, self._packed, _seven_bits())[:-1]
         # The kernel has added the bias once, which must not be stretched with the row.
         back = torch.cat((middle, 1 - reach), 1) @ self._back
-        return torch.addcmul(back, found, reach)
+        return torch.addcmul(back, product, reach)
 
 
 class Int4Linear(nn.Module):
@@ -96,8 +96,8 @@ class Int4Linear(nn.Module):
         multiply = torch.ops.aten._weight_int4pack_mm_for_cpu
         rows = x.reshape(-1, x.shape[-1]).bfloat16()
         # The sum is in float32, as if its bfloat16 part had been widened before.
-        found: Tensor = multiply(rows, self._packed, GROUP, self._scales) + self._bias
-        return found.view(*x.shape[:-1], -1)
+        product: Tensor = multiply(rows, self._packed, GROUP, self._scales) + self._bias
+        return product.view(*x.shape[:-1], -1)
 
 
 @cache
@@ -113,10 +113,10 @@ def quantized_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
     if kind == "int4":
         return Int4Linear(weight, bias)
     with without_weights():
-        found = nn.Linear(weight.shape[1], weight.shape[0])
-    found.weight = nn.Parameter(weight.detach().float().clone(), requires_grad=False)
-    found.bias = nn.Parameter(bias.detach().float().clone(), requires_grad=False)
-    return found
+        linear = nn.Linear(weight.shape[1], weight.shape[0])
+    linear.weight = nn.Parameter(weight.detach().float().clone(), requires_grad=False)
+    linear.bias = nn.Parameter(bias.detach().float().clone(), requires_grad=False)
+    return linear
 
 
 def resolve_precision(
@@ -174,7 +174,7 @@ def measured(width: int, layers: int = 6, runs: int = 9) -> dict[str, float]:
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(4 * width, width, generator=generator), torch.zeros(4 * width)
     row = torch.randn(1, width, generator=generator)
-    found = {}
+    errors = {}
     for kind in ("fp32", "int8"):
         modules = [quantized_linear(kind, weight, bias) for _ in range(layers)]
         times = []
@@ -183,5 +183,5 @@ def measured(width: int, layers: int = 6, runs: int = 9) -> dict[str, float]:
             for module in modules:
                 module(row)
             times.append(time.perf_counter() - started)
-        found[kind] = min(times) / layers
-    return found
+        errors[kind] = min(times) / layers
+    return errors

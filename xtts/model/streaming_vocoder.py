@@ -1,4 +1,4 @@
-"""The vocoder in chunks: finished samples as latents arrive, whatever computes them.
+"""The vocoder in chunks: final samples as latents arrive, with any backend.
 
 A sample depends on the vocoder's input only so far to the left and right (`receptive_field`), so a
 piece spoken with that much of its neighbours equals the same stretch of the whole, up to rounding.
@@ -88,15 +88,15 @@ class SpeedChange:
         return max(0.0, (number + 0.5) * self.speed - 0.5)
 
     def _take(self, end: int) -> list[Any]:
-        last, found = len(self._kept) - 1, []
+        last, taken = len(self._kept) - 1, []
         for number in range(self._made, end):
             place = self._place(number)
             left = min(int(place), last)
             share = min(place, last) - left
             right = self._kept[min(left + 1, last)]
-            found.append(self._kept[left] * (1 - share) + right * share)
+            taken.append(self._kept[left] * (1 - share) + right * share)
         self._made = max(self._made, end)
-        return found
+        return taken
 
 
 class ChunkedVocoder:
@@ -147,11 +147,11 @@ class ChunkedVocoder:
     def _between(self, begin: int, end: int, known: int) -> Any:
         hop, vocoder, parts = self._shape.hop, self._vocoder, []
         # Counted from the first of the steps that go around the utterance.
-        at, upto, there = (step + EDGE_STEPS for step in (begin, end, known))
-        found = windows(at, upto, there, self._reach, vocoder.widths)
-        first, last = found[0][0], max(right for _, right, _ in found)
+        at, upto, available = (step + EDGE_STEPS for step in (begin, end, known))
+        spans = windows(at, upto, available, self._reach, vocoder.widths)
+        first, last = spans[0][0], max(right for _, right, _ in spans)
         steps = vocoder.window(self._latents, first - EDGE_STEPS, last - EDGE_STEPS)
-        for left, right, spoken in found:
+        for left, right, spoken in spans:
             sound = vocoder.spoken(steps[:, :, left - first : right - first], self._speaker)
             parts.append(sound[(at - left) * hop : (spoken - left) * hop])
             at = spoken
@@ -211,23 +211,23 @@ def first_steps(shape: VocoderShape) -> int:
 
 
 def windows(
-    begin: int, end: int, there: int, reach: int, widths: Sequence[int]
+    begin: int, end: int, available: int, reach: int, widths: Sequence[int]
 ) -> list[tuple[int, int, int]]:
     """How steps `begin` to `end` are spoken where `there` of them are known: of each window the
     first step, the one behind the last, and the one up to which it settles what is spoken.
 
     In windows of those widths wherever so much is known: whatever makes code for each width (oneDNN
     takes as long as for speaking it eight times) then makes it once and not for each sentence."""
-    fitting = [width for width in sorted(widths) if 2 * reach < width <= there]
+    fitting = [width for width in sorted(widths) if 2 * reach < width <= available]
     if not fitting:
-        return [(max(0, begin - reach), min(there, end + reach), end)]
-    found = []
+        return [(max(0, begin - reach), min(available, end + reach), end)]
+    spans = []
     while begin < end:
-        needed = min(there, end + reach) - max(0, begin - reach)
+        needed = min(available, end + reach) - max(0, begin - reach)
         width = next((width for width in fitting if width >= needed), fitting[-1])
-        left = min(max(0, begin - reach), there - width)
+        left = min(max(0, begin - reach), available - width)
         right = left + width
         # At the true end nothing is missing on the right.
-        begin = min(end, right if right == there else right - reach)
-        found.append((left, right, begin))
-    return found
+        begin = min(end, right if right == available else right - reach)
+        spans.append((left, right, begin))
+    return spans

@@ -1,8 +1,8 @@
-"""The causal transformer blocks (GPT-2): one definition for the packed training forward, reading
-with a key-value cache, LoRA, compile and ONNX.
+"""The causal transformer blocks (GPT-2).
 
-Weights are `nn.Linear`, `[out, in]`. On disk Coqui keeps Hugging Face's Conv1D orientation,
-`[in, out]`; `xtts.model.gpt` turns them, and no other module does.
+Packed training, decoding with a key-value cache, LoRA, compile and ONNX share this definition.
+Weights are `nn.Linear`, `[out, in]`. On disk Coqui uses Hugging Face's Conv1D orientation,
+`[in, out]`; only `xtts.model.gpt` transposes them.
 """
 
 from collections.abc import Iterator
@@ -127,8 +127,8 @@ class Transformer(nn.Module):
             x = block(x, cache, layer)
         if cache is not None:
             cache.advance(x.shape[1])
-        found: Tensor = self.ln_f(x)
-        return found if outside == inside else found.to(outside)
+        hidden: Tensor = self.ln_f(x)
+        return hidden if outside == inside else hidden.to(outside)
 
     def new_cache(self, batch: int, capacity: int) -> KeyValueCache:
         """An empty cache for this transformer, on the device of its weights."""

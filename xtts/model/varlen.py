@@ -1,4 +1,4 @@
-"""Variable-length attention: clips behind each other in one row, without padding.
+"""Variable-length attention over clips packed into one row without padding.
 
 Chosen over kernels for variable length because it needs none: on a CPU a clip attends by itself,
 in the row's own memory; elsewhere one kernel attends in a padded grid, which exists for the
@@ -78,8 +78,8 @@ class VarlenLayout:
     def out_of_grid(self, mixed: Tensor) -> Tensor:
         """[clips, heads, longest, head_width] -> [sum, heads * head_width]."""
         rows = mixed.transpose(1, 2).flatten(2).flatten(0, 1)
-        found: Tensor = _OutOfGrid.apply(rows, self.slots)
-        return found
+        packed: Tensor = _OutOfGrid.apply(rows, self.slots)
+        return packed
 
     def parted(self, packed: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """[sum, 3, heads, head_width] -> queries, keys and values in a grid, each
@@ -89,10 +89,10 @@ class VarlenLayout:
         or because it is causal, and what it looks at is to be thrown away. So its gradient is
         nothing, and is not summed.
         """
-        found: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(
+        parts: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(
             packed, self.sources, self.slots, len(self.lengths)
         )
-        return found
+        return parts
 
     def padded(self, part: Tensor) -> Tensor:
         """[1, heads, sum, head_width] -> [clips, heads, longest, head_width], zeros behind."""

@@ -1,4 +1,4 @@
-"""HiFi-GAN vocoder, speaker encoder and DVAE: the frozen parts.
+"""The frozen parts of the model: HiFi-GAN vocoder, speaker encoder and DVAE.
 
 Coqui's modules at sizes from config.json: `HifiDecoder` hard-codes its speaker encoder, so its two
 parts are built one by one, under the names that they have in a published `model.pth`. Weight norm
@@ -92,12 +92,12 @@ class Vocoder(nn.Module):
         if recorded is None:
             return self._computed(steps, speaker)
         with torch.inference_mode():
-            given, found, replay = recorded
+            given, output, replay = recorded
             given[0].copy_(steps)
             given[1].copy_(speaker)
             replay()
             # The next window writes over what this one says.
-            return found.clone()
+            return output.clone()
 
     def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
         if self.laid_out_as is None:
@@ -157,13 +157,13 @@ class Vocoder(nn.Module):
         compute = self._computed
         plain = compute(*given).clone()
         try:
-            found, replay = capture(lambda: (compute(*given),))
+            outputs, replay = capture(lambda: (compute(*given),))
         except (RuntimeError, torch.AcceleratorError) as error:
             return str(error).splitlines()[0] or type(error).__name__
         replay()
-        reason = difference(found, (plain,))
+        reason = difference(outputs, (plain,))
         if not reason:
-            self._recorded[width] = given, found[0], replay
+            self._recorded[width] = given, outputs[0], replay
         return reason
 
     def lay_out(self, dtype: torch.dtype) -> None:
@@ -199,7 +199,7 @@ def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, T
     Not of a vocoder that is laid out.
     """
     own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
-    found = {}
+    renamed = {}
     for name in like:
         if name.startswith(WAVEFORM_DECODER):
             inner = name.removeprefix("hifigan_decoder.")
@@ -207,8 +207,8 @@ def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, T
             weight = own[f"{inner[: normed.start()]}.weight" if normed else inner]
             if normed and normed[0] in (".parametrizations.weight.original0", ".weight_g"):
                 weight = torch.linalg.vector_norm(weight, dim=(1, 2), keepdim=True)
-            found[name] = weight.contiguous()
-    return found
+            renamed[name] = weight.contiguous()
+    return renamed
 
 
 class SpeakerEncoder(nn.Module):
@@ -315,9 +315,9 @@ def _two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
     if isinstance(conv, nn.ConvTranspose1d):
         kind, options["output_padding"] = nn.ConvTranspose2d, (0, conv.output_padding[0])
     with without_weights():
-        found = kind(conv.in_channels, conv.out_channels, (1, conv.kernel_size[0]), **options)
+        module = kind(conv.in_channels, conv.out_channels, (1, conv.kernel_size[0]), **options)
     weight = conv.weight.detach()[:, :, None].contiguous(memory_format=torch.channels_last)
-    found.weight = nn.Parameter(weight, requires_grad=False)
+    module.weight = nn.Parameter(weight, requires_grad=False)
     if conv.bias is not None:
-        found.bias = nn.Parameter(conv.bias.detach().clone(), requires_grad=False)
-    return found
+        module.bias = nn.Parameter(conv.bias.detach().clone(), requires_grad=False)
+    return module

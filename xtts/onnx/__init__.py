@@ -1,4 +1,4 @@
-"""A voice as ONNX graphs: exported with torch, spoken without it.
+"""A voice as ONNX graphs: exported with torch, and run without it.
 
 Not to be mixed up with the package `onnx`, which `import onnx` means here as everywhere.
 """

@@ -1,4 +1,4 @@
-"""The ONNX voice folder: graphs, tables, vocabulary, onnx.json with hashes.
+"""The folder of an ONNX voice: graphs, tables, vocabulary, and onnx.json with hashes.
 
     gpt.onnx  gpt_int8.onnx        one step behind a past of any length (and their numbers: *.data)
     vocoder.onnx                   steps -> samples
@@ -58,7 +58,7 @@ def read(folder: Path) -> OnnxVoice:
     """Raises OnnxError for a folder without a readable onnx.json."""
     path = folder / NAME
     try:
-        found = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
+        voice = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
     except OSError as error:
         raise OnnxError(
             f"{path} cannot be read ({error.strerror}). Make the folder with: "
@@ -68,28 +68,28 @@ def read(folder: Path) -> OnnxVoice:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])
         raise OnnxError(f"{path} is damaged: {where} {first['msg']}. Export it again.") from error
-    if not found.kinds or not GPT.keys() >= set(found.kinds):
+    if not voice.kinds or not GPT.keys() >= set(voice.kinds):
         raise OnnxError(
-            f"{path} is damaged: kinds are {list(found.kinds)}, and allowed are {', '.join(GPT)}. "
+            f"{path} is damaged: kinds are {list(voice.kinds)}, and allowed are {', '.join(GPT)}. "
             "Export it again."
         )
-    if found.schema != SCHEMA:
-        raise OnnxError(f"{path} has schema {found.schema}; this version reads {SCHEMA}.")
-    return found
+    if voice.schema != SCHEMA:
+        raise OnnxError(f"{path} has schema {voice.schema}; this version reads {SCHEMA}.")
+    return voice
 
 
 def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
     """As `read`, with every file compared with its hash; kind: the GPT in others is left alone,
     1.5 GB that is not going to be read. Raises OnnxError."""
-    found = read(folder)
-    needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in found.kinds)}
-    if missing := needed - found.files.keys():
+    voice = read(folder)
+    needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in voice.kinds)}
+    if missing := needed - voice.files.keys():
         raise OnnxError(f"{folder / NAME} does not name {min(missing)}. Export it again.")
     others = {path for other, path in GPT.items() if kind not in (None, other)}
     files = {
-        name: written for name, written in found.files.items()
+        name: written for name, written in voice.files.items()
         if name.removesuffix(".data") not in others
     }  # fmt: skip
     if fault := fault_of(Manifest(epoch=0, step=0, files=files), folder):
         raise OnnxError(f"{fault} Export the voice again.")
-    return found
+    return voice

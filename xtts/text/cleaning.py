@@ -1,4 +1,4 @@
-"""The characters of a text that are read, and what in it nobody could read."""
+"""Cleans a text: keeps the characters that are read, and rejects text that cannot be read."""
 
 import re
 import unicodedata
@@ -21,11 +21,11 @@ def clean_text(text: str) -> str:
         for character in unicodedata.normalize("NFC", text)
         if character.isspace() or not _invisible(character)
     )
-    found = re.sub(r" +", " ", "".join(kept)).strip()
-    if not speakable(found):
+    cleaned = re.sub(r" +", " ", "".join(kept)).strip()
+    if not speakable(cleaned):
         seen = text if len(text) <= 40 else text[:40] + "…"
         raise TextError(f"There is nothing to speak in {seen!r}: it has no letter and no digit.")
-    return found
+    return cleaned
 
 
 def _invisible(character: str) -> bool:
@@ -42,7 +42,7 @@ def speakable(text: str) -> bool:
     return any(unicodedata.category(character)[0] in "LN" for character in text)
 
 
-def is_said(piece: str) -> bool:
+def is_spoken(piece: str) -> bool:
     """Whether it is missed in speech when it is left out: letters, digits and the marks that make
     other letters of them; signs, punctuation and emoji may go."""
     return any(
@@ -53,10 +53,10 @@ def is_said(piece: str) -> bool:
 
 def check_numbers(text: str) -> None:
     """Raises TextError for a number that nobody would read as one."""
-    for found in _NUMBER.finditer(text):
-        digits = sum(character.isdigit() for character in found[0])
+    for match in _NUMBER.finditer(text):
+        digits = sum(character.isdigit() for character in match[0])
         if digits > MOST_DIGITS:
             raise TextError(
-                f"{shown(found[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
+                f"{shown(match[0])} is a number of {digits:,} digits; at most {MOST_DIGITS} are "
                 "read as one. Put spaces between its parts, or write it in words."
             )

@@ -39,10 +39,10 @@ def tokenizer_class() -> Any:
 @contextlib.contextmanager
 def _without_packages() -> Iterator[None]:
     """Whatever is imported of Coqui inside is forgotten afterwards: it is half of what it seems."""
-    found = importlib.util.find_spec("TTS")
-    if found is None or not found.submodule_search_locations:
+    spec = importlib.util.find_spec("TTS")
+    if spec is None or not spec.submodule_search_locations:
         raise ImportError("coqui-tts is not installed")
-    root = Path(found.submodule_search_locations[0]).parent
+    root = Path(spec.submodule_search_locations[0]).parent
     stand_in = ModuleType("torch")
     stand_in.Tensor = type("Tensor", (), {})  # type: ignore[attr-defined]
     sys.modules["torch"] = stand_in

@@ -1,4 +1,4 @@
-"""TextError, and how a text is shown in it."""
+"""TextError, and how its messages quote a text."""
 
 from machine.errors import SotaqueError
 

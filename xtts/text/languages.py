@@ -1,4 +1,4 @@
-"""The languages of XTTS-v2: their names, and which of them a text is written in."""
+"""The languages of XTTS-v2: their names, and a guess at the language of a text."""
 
 import re
 from collections.abc import Iterable
@@ -35,7 +35,7 @@ _FEWEST_WORDS = 50
 _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
 
 
-def _only_there(code: str) -> frozenset[str]:
+def _only_in(code: str) -> frozenset[str]:
     others = {
         word for other, words in FUNCTION_WORDS.items() if other != code for word in words.split()
     }
@@ -52,9 +52,9 @@ def other_language(texts: Iterable[str], language: str) -> str | None:
     shares = {
         code: sum(word in own for word in words) / len(words)
         for code in FUNCTION_WORDS
-        if (own := _only_there(code))
+        if (own := _only_in(code))
     }
-    found = max(shares, key=lambda code: shares[code])
-    if shares[found] < _LEAST_SHARE or shares[named] > _MOST_OF_IT * shares[found]:
+    best = max(shares, key=lambda code: shares[code])
+    if shares[best] < _LEAST_SHARE or shares[named] > _MOST_OF_IT * shares[best]:
         return None
-    return found
+    return best

@@ -1,4 +1,4 @@
-"""Markup in a text that is to be spoken: `[pause:500ms]` and a part of SSML.
+"""Markup in a text: `[pause:500ms]` and a subset of SSML.
 
     [pause:500ms]  [pause:1.5s]
     <break time="500ms"/>  <break strength="strong"/>  <break/>
@@ -109,8 +109,8 @@ class _Reader:
         self._flush()
         for one in self.said if self.escaped else ():
             # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.
-            if found := _TAG.search(one.text) or _BEGUN.search(one.text):
-                raise TextError(f"The text holds {shown(found[0])}, a tag in words; leave it out.")
+            if match := _TAG.search(one.text) or _BEGUN.search(one.text):
+                raise TextError(f"The text holds {shown(match[0])}, a tag in words; leave it out.")
         after = self.pause - self.between
         if after > 0 and self.said:
             last = self.said.pop()
@@ -125,20 +125,20 @@ class _Reader:
                 f'tag must be: <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         place = 0
-        for found in _PAUSE.finditer(text):
-            self._words(text[place : found.start()])
-            self._wait(_seconds(found[1], found[2]))
-            place = found.end()
+        for match in _PAUSE.finditer(text):
+            self._words(text[place : match.start()])
+            self._wait(_seconds(match[1], match[2]))
+            place = match.end()
         self._words(text[place:])
 
     def _words(self, text: str) -> None:
-        if found := _BRACKETS.search(text):
-            if found[1] is not None:
+        if match := _BRACKETS.search(text):
+            if match[1] is not None:
                 raise TextError(
-                    f"{shown(found[0])} is no pause: write [pause:500ms] or [pause:1.5s]."
+                    f"{shown(match[0])} is no pause: write [pause:500ms] or [pause:1.5s]."
                 )
             raise TextError(
-                f"The tag {shown(found[0])} is not known here ({found[2] or found[3]}); known "
+                f"The tag {shown(match[0])} is not known here ({match[2] or match[3]}); known "
                 "is [pause:500ms]."
             )
         if self.open and self.open[-1][0] in ("say-as", "sub"):
@@ -160,8 +160,8 @@ class _Reader:
         if inside in ("say-as", "sub") and not (closing and name == inside):
             raise TextError(f"<{inside}> holds text only; there is a <{name}> in it.")
         attributes = {
-            found[1].lower(): found[2] if found[2] is not None else found[3]
-            for found in _ATTRIBUTE.finditer(tag[3])
+            match[1].lower(): match[2] if match[2] is not None else match[3]
+            for match in _ATTRIBUTE.finditer(tag[3])
         }
         if name == "break":
             if not closing:  # <break></break> is one break
@@ -192,8 +192,10 @@ class _Reader:
         _, attributes, before = self.open.pop()
         if name == "say-as":
             kind = attributes["interpret-as"].lower()
-            said = say_as(kind, self.text.strip(), attributes.get("format", ""), self.language)
-            self.text = f"{before}{said}"
+            spoken_text = say_as(
+                kind, self.text.strip(), attributes.get("format", ""), self.language
+            )
+            self.text = f"{before}{spoken_text}"
         elif name == "sub":
             alias = attributes["alias"]
             if _PAUSE.search(alias) or _BRACKETS.search(alias):
@@ -233,12 +235,12 @@ class _Reader:
 def _break(attributes: dict[str, str]) -> float:
     """Seconds of a `<break>`."""
     if "time" in attributes:
-        found = _TIME.fullmatch(attributes["time"].strip())
-        if found is None:
+        match = _TIME.fullmatch(attributes["time"].strip())
+        if match is None:
             raise TextError(
                 f'<break time={shown(attributes["time"])}> is no time: write "500ms" or "1.5s".'
             )
-        return _seconds(found[1], found[2])
+        return _seconds(match[1], match[2])
     strength = attributes.get("strength", "medium").lower()
     if strength not in STRENGTHS:
         raise TextError(
@@ -248,9 +250,9 @@ def _break(attributes: dict[str, str]) -> float:
 
 
 def _seconds(number: str, unit: str) -> float:
-    found = float(number) / (1000 if unit.lower() == "ms" else 1)
-    if found > MOST_PAUSE_SECONDS:
+    seconds = float(number) / (1000 if unit.lower() == "ms" else 1)
+    if seconds > MOST_PAUSE_SECONDS:
         raise TextError(
-            f"A pause of {found:g} s is too long; at most {MOST_PAUSE_SECONDS:g} s are allowed."
+            f"A pause of {seconds:g} s is too long; at most {MOST_PAUSE_SECONDS:g} s are allowed."
         )
-    return found
+    return seconds

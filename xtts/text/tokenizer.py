@@ -1,4 +1,4 @@
-"""Tokenizer: normalizes, checks characters, bounds, and encodes text.
+"""Tokenizer: normalizes, checks, splits and encodes text.
 
 The tokenizer is Coqui's `VoiceBpeTokenizer` (0.3 s to import, so only when it is needed). A model
 may name another front-end in config.json: `cmu_phones` turns English into phones, by the door
@@ -25,14 +25,14 @@ from pathlib import Path
 from typing import Any
 
 from xtts.model.config import ModelConfig
-from xtts.text.cleaning import check_numbers, clean_text, is_said, speakable
+from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.markup import Utterance, utterances
 from xtts.text.normalization.registry import COQUI, rules_of
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.splitting import Limits, cut
-from xtts.text.written_words import placed, read_words, said_spans, written_words
+from xtts.text.written_words import placed, read_words, spoken_spans, written_words
 
 UNKNOWN = "[UNK]"
 # START, STOP and the two that Coqui keeps free: its own check is `tokens < max_text_tokens`.
@@ -92,10 +92,10 @@ class TokenizerSpec:
         return {"folder": str(self.folder), "normalizer": self.normalizer, "pronunciations": lists}
 
     @staticmethod
-    def from_dict(found: Mapping[str, Any]) -> "TokenizerSpec":
+    def from_dict(values: Mapping[str, Any]) -> "TokenizerSpec":
         """From `as_dict`."""
-        lists = tuple(map(Path, found["pronunciations"]))
-        return TokenizerSpec(Path(found["folder"]), found["normalizer"], lists)
+        lists = tuple(map(Path, values["pronunciations"]))
+        return TokenizerSpec(Path(values["folder"]), values["normalizer"], lists)
 
 
 @dataclass(frozen=True)
@@ -209,17 +209,17 @@ class Tokenizer:
     def word_spans(self, ids: Sequence[int]) -> list[WordSpan]:
         """The words in some ids, as positions of START, the ids and STOP: what stands between two
         spaces and is said."""
-        found, begun = list[WordSpan](), list[int]()
+        spans, begun = list[WordSpan](), list[int]()
         for position, id_ in enumerate([*ids, self._space_id], start=1):
             if id_ != self._space_id:
                 begun.append(position)
                 continue
-            said = [one for one in begun if ids[one - 1] not in self._silent_ids]
-            if said:
-                text = "".join(self._tokens[ids[one - 1]] for one in said)
-                found.append(WordSpan(text, said[0], said[-1]))
+            spoken = [one for one in begun if ids[one - 1] not in self._silent_ids]
+            if spoken:
+                text = "".join(self._tokens[ids[one - 1]] for one in spoken)
+                spans.append(WordSpan(text, spoken[0], spoken[-1]))
             begun = []
-        return found
+        return spans
 
     def token(self, id_: int) -> str:
         """The token of an id, as it stands in the vocabulary."""
@@ -260,14 +260,14 @@ class Tokenizer:
         is long in words is still one number. Raises TextError as `encode`, for markup that is not
         known (`xtts.text.markup`), and for more than 90,000 characters.
         """
-        found: list[Piece] = []
+        result: list[Piece] = []
         for utterance, readings in self._readings(text, language):
             pieces = [piece for part, reading in readings
                       for piece in self._worded(part, reading, language)]  # fmt: skip
             pieces[0] = replace(pieces[0], before=utterance.before)
             pieces[-1] = replace(pieces[-1], after=utterance.after)
-            found += pieces
-        return found
+            result += pieces
+        return result
 
     def _readings(
         self, text: str, language: str
@@ -288,7 +288,7 @@ class Tokenizer:
         short = self._checked(language)
         if not speakable(text):
             clean_text(text)  # refuses it
-        found, pause = list[Utterance](), 0.0
+        result, pause = list[Utterance](), 0.0
         for one in utterances(text, rules_of(short)):
             pause += one.before
             if not speakable(one.text):
@@ -298,12 +298,12 @@ class Tokenizer:
                 raise TextError(
                     f"With what its tags stand for, the text has {len(one.text):,} characters."
                 )
-            found.append(replace(one, before=pause))
+            result.append(replace(one, before=pause))
             pause = 0.0
-        if not found:
+        if not result:
             raise TextError("There is nothing to speak between the tags.")
-        found[-1] = replace(found[-1], after=found[-1].after + pause)
-        return found
+        result[-1] = replace(result[-1], after=result[-1].after + pause)
+        return result
 
     def _parts(self, text: str, language: str) -> list[str]:
         whole = _REPEATED.sub(r"\1\1\1", self._without_signs(clean_text(text)))
@@ -329,12 +329,12 @@ class Tokenizer:
         """The pieces of a part, with its words."""
         pieces = list(self._pieces(part, reading, language))
         ids = [piece.ids for piece in pieces]
-        spans = said_spans(reading.words, ids, self._tokens, self._silent_ids)
-        found = placed(
+        spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
+        placed_words = placed(
             written_words(part, reading.short), spans, lambda word: self._count(word, language)
         )
         own: list[list[WordSpan]] = [[] for _ in pieces]
-        for number, text, first, last in found:
+        for number, text, first, last in placed_words:
             own[number].append(WordSpan(text, first, last))
         return [
             replace(piece, words=tuple(words)) for piece, words in zip(pieces, own, strict=True)
@@ -381,16 +381,16 @@ class Tokenizer:
     def _read(self, text: str, language: str, *, spoken: bool = False) -> Reading:
         """spoken: with the pronunciation lists, which training does not follow. Raises TextError
         also where nothing that can be spoken is left."""
-        short, found = self._checked(language), clean_text(text)
-        if len(found) > MOST_PIECE_CHARACTERS:
+        short, cleaned = self._checked(language), clean_text(text)
+        if len(cleaned) > MOST_PIECE_CHARACTERS:
             raise TextError(
-                f"{len(found):,} characters are too many to be read in one piece; at most "
+                f"{len(cleaned):,} characters are too many to be read in one piece; at most "
                 f"{MOST_PIECE_CHARACTERS:,}."
             )
-        check_numbers(found)
-        words, normal = self._normal(found, short, spoken)
+        check_numbers(cleaned)
+        words, normal = self._normal(cleaned, short, spoken)
         if not self._says(normal):
-            raise TextError(f"Nothing is left to speak of {shown(found)} in language {language}.")
+            raise TextError(f"Nothing is left to speak of {shown(cleaned)} in language {language}.")
         return Reading(short, words, normal, *self._tokenised(normal, short))
 
     def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
@@ -416,11 +416,11 @@ class Tokenizer:
 
     @cached_property
     def _unknown_id(self) -> int | None:
-        found: int | None = self._coqui.tokenizer.token_to_id(UNKNOWN)
-        return found
+        unknown: int | None = self._coqui.tokenizer.token_to_id(UNKNOWN)
+        return unknown
 
     def _ids(self, reading: Reading, text: str, language: str) -> list[int]:
-        if any(map(is_said, reading.missing)):
+        if any(map(is_spoken, reading.missing)):
             raise self._unspeakable(text, language)
         return [id_ for id_ in reading.encoding.ids if id_ != self._unknown_id]
 
@@ -429,7 +429,7 @@ class Tokenizer:
         words, letters = list[str](), dict[str, None]()
         for word in dict.fromkeys(clean_text(text).split()):
             try:
-                lost = list(filter(is_said, self._read(word, language).missing))
+                lost = list(filter(is_spoken, self._read(word, language).missing))
             except TextError:
                 lost = []
             if lost:
@@ -478,11 +478,11 @@ class Tokenizer:
         named together."""
         while len(words) > 1:
             half = len(words) // 2
-            found = next((part for part in (words[:half], words[half:])
+            half_at_fault = next((part for part in (words[:half], words[half:])
                           if not self._readable(" ".join(part), short)), None)  # fmt: skip
-            if found is None:
+            if half_at_fault is None:
                 break
-            words = found
+            words = half_at_fault
         return " ".join(words)
 
     def _readable(self, text: str, short: str) -> bool:
@@ -523,11 +523,11 @@ def _missing_packages(short: str, error: ImportError) -> TextError:
 
 
 def _versions() -> list[str]:
-    found = []
+    versions = []
     for name in _READERS:
         with contextlib.suppress(metadata.PackageNotFoundError):
-            found.append(f"{name} {metadata.version(name)}")
-    return found
+            versions.append(f"{name} {metadata.version(name)}")
+    return versions
 
 
 def _listed(words: Sequence[str]) -> str:

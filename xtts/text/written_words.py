@@ -1,4 +1,4 @@
-"""The words of a text as it is written, and where each is among the ids of what is read of it.
+"""Maps the written words of a text to the ids of the text as it is read.
 
 "$5" is read as two words, and "Dr." as another one. Words that are read as they are written hold
 the rest in place; what stands between two of those is shared out. Pure.
@@ -14,7 +14,7 @@ _READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _EDGES = ".,;:!?…·¡¿\"'()[]{}<>«»“”„‘’‚‹›*_~|\\/-–—،؛؟。，、！？：；（）「」『』《》"
 _BETWEEN = re.compile(r"[\s…—。，、！？：；]+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}$")
-_SAID_SIGNS = frozenset("%&@#°§")
+_SPOKEN_SIGNS = frozenset("%&@#°§")
 _HAN_LETTERS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _HAN = re.compile(f"[{_HAN_LETTERS}]|[^{_HAN_LETTERS}]+")
 # They stand within a word.
@@ -27,7 +27,7 @@ _DIGIT_WEIGHT = 4
 Placed = tuple[int, str, int, int]
 # A word as it is read: (word, number of its piece, the positions of it that are said). Positions
 # are those of START, the ids and STOP.
-Said = tuple[str, int, Sequence[int]]
+SpokenWord = tuple[str, int, Sequence[int]]
 
 
 def read_words(read: str) -> list[str]:
@@ -42,7 +42,7 @@ def written_words(text: str, short: str) -> list[str]:
         text: Without markup.
         short: The language, by ISO 639-1.
     """
-    found = []
+    written = []
     for part in _BETWEEN.split(text):
         word = part.strip(_EDGES)
         if not any(map(_said, word)):
@@ -51,15 +51,15 @@ def written_words(text: str, short: str) -> list[str]:
         if _INITIALS.search(part[at : at + len(word) + 1]):
             word = part[at : at + len(word) + 1]
         if short == "zh":
-            found += [one for one in _HAN.findall(word) if any(map(_said, one))]
+            written += [one for one in _HAN.findall(word) if any(map(_said, one))]
         else:
-            found.append(word)
-    return found
+            written.append(word)
+    return written
 
 
-def said_spans(
+def spoken_spans(
     read: str, ids: Sequence[Sequence[int]], tokens: Mapping[int, str], silent: Collection[int]
-) -> list[Said]:
+) -> list[SpokenWord]:
     """The words among the ids of some pieces: what stands between blanks and signs.
 
     Args:
@@ -68,23 +68,23 @@ def said_spans(
         tokens: Of each id.
         silent: The ids that are not said.
     """
-    found = list[Said]()
+    spans = list[SpokenWord]()
     for piece, its_ids in enumerate(ids):
         begun = list[int]()
         for position, id_ in enumerate([*its_ids, None], start=1):
             if id_ is not None and id_ not in silent:
                 begun.append(position)
             elif begun and (id_ is None or tokens[id_] not in _APOSTROPHES):
-                found.append(("".join(tokens[its_ids[one - 1]] for one in begun), piece, begun))
+                spans.append(("".join(tokens[its_ids[one - 1]] for one in begun), piece, begun))
                 begun = []
     words = read_words(read)
-    if len(words) != len(found):
-        return found
-    return [(word, piece, at) for word, (_, piece, at) in zip(words, found, strict=True)]
+    if len(words) != len(spans):
+        return spans
+    return [(word, piece, at) for word, (_, piece, at) in zip(words, spans, strict=True)]
 
 
 def placed(
-    written: Sequence[str], spans: Sequence[Said], count: Callable[[str], int]
+    written: Sequence[str], spans: Sequence[SpokenWord], count: Callable[[str], int]
 ) -> list[Placed]:
     """Where each written word is, in their order.
 
@@ -102,11 +102,11 @@ def placed(
     for _, _, places in spans:
         begins.append(begins[-1] + len(places))
     ends = _shared_out(written, [word for word, _, _ in spans], begins, count)
-    found, start = list[Placed](), 0
+    result, start = list[Placed](), 0
     for word, end in zip(written, ends, strict=True):
-        found += _at_pieces(word, positions, start, end)
+        result += _at_pieces(word, positions, start, end)
         start = end
-    return found
+    return result
 
 
 def _shared_out(
@@ -159,18 +159,18 @@ def _at_pieces(
         piece, place = positions[min(start, len(positions) - 1)]
         first = place if start < len(positions) else place + 1
         return [(piece, word, first, first - 1)]
-    found = list[Placed]()
+    places = list[Placed]()
     for piece, place in positions[start:end]:
-        if found and found[-1][0] == piece:
-            found[-1] = (*found[-1][:3], place)
+        if places and places[-1][0] == piece:
+            places[-1] = (*places[-1][:3], place)
         else:
-            found.append((piece, "" if found else word, place, place))
-    return found
+            places.append((piece, "" if places else word, place, place))
+    return places
 
 
 def _said(character: str) -> bool:
     return category(character) in ("Sc", "Sm") or category(character)[0] in "LN" or (
-        character in _SAID_SIGNS
+        character in _SPOKEN_SIGNS
     )  # fmt: skip
 
 

@@ -1,1 +1,1 @@
-"""What can be spoken with on disk: base models, bundles and the checkpoints of run folders."""
+"""Voices on disk: base models, bundles, and the checkpoints of run folders."""

@@ -108,8 +108,10 @@ def base_of(
     base = known if isinstance(known, dict) else {}
     # The licence was agreed to when the checkpoint was trained from it.
     source = ModelSource(Path(xtts_v2))
-    found = Path(folder) if folder else locate_base(str(base.get("name")), source, tos_agreed=True)
-    weights = found / "model.pth"
+    located = (
+        Path(folder) if folder else locate_base(str(base.get("name")), source, tos_agreed=True)
+    )
+    weights = located / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")
     if (sha256 := sha256_of(weights)) != base.get("sha256"):
@@ -118,7 +120,7 @@ def base_of(
             f"{str(base.get('sha256'))[:12]}…, and {weights} has {sha256[:12]}…. "
             "Name the folder of its own base with --base."
         )
-    return found
+    return located
 
 
 def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[int, ...]]) -> None:
@@ -153,10 +155,10 @@ def _check_dvae(path: Path, config: ModelConfig) -> None:
     _check_shape(path, "codebook.embed", codebook, shape)
 
 
-def _check_shape(path: Path, name: str, found: tuple[int, ...], expected: tuple[int, ...]) -> None:
-    if found != expected:
+def _check_shape(path: Path, name: str, actual: tuple[int, ...], expected: tuple[int, ...]) -> None:
+    if actual != expected:
         raise ConfigError(
-            f"{path}: {name} is {list(found)}, and config.json with vocab.json ask for "
+            f"{path}: {name} is {list(actual)}, and config.json with vocab.json ask for "
             f"{list(expected)}. Take files that belong together."
         )
 

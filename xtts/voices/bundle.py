@@ -1,4 +1,4 @@
-"""bundle.json: what makes a folder with weights and recording a voice that can be copied elsewhere.
+"""bundle.json, which makes a folder with weights and a recording a portable voice.
 
 It says what the voice was made from, under which licence, and the hash of each file. Written by
 `train.export`.

@@ -1,8 +1,7 @@
-"""`OUTPUT_DIR/evaluation.json`: what every epoch, every blend and the base were judged to be, and
-which is best. Read without torch.
+"""`OUTPUT_DIR/evaluation.json`: the judgement of every epoch, every blend and the base.
 
-`train.evaluation` writes it, the API, `export` and `speak` read it. docs/evaluation.md documents
-every field.
+It also names the best of them. `train.evaluation` writes it; the API, `export` and `speak` read it,
+without torch. docs/evaluation.md documents every field.
 """
 
 import logging
@@ -168,8 +167,8 @@ class Evaluation:
     @property
     def best(self) -> Candidate | None:
         """The candidate that the verdict names."""
-        found = self.verdict
-        return self.find(found.kind, found.epoch, found.share) if found else None
+        verdict = self.verdict
+        return self.find(verdict.kind, verdict.epoch, verdict.share) if verdict else None
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> Written:
@@ -180,7 +179,7 @@ def write_evaluation(path: Path, evaluation: Evaluation) -> Written:
 def read_evaluation(path: Path) -> Evaluation | None:
     """None for a file that is missing, damaged or of another schema; the log says which."""
     try:
-        found = TypeAdapter(Evaluation).validate_json(path.read_bytes())
+        evaluation = TypeAdapter(Evaluation).validate_json(path.read_bytes())
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
@@ -190,12 +189,15 @@ def read_evaluation(path: Path) -> Evaluation | None:
             "evaluate` makes it again.", path, first,
         )  # fmt: skip
         return None
-    if found.schema != SCHEMA:
+    if evaluation.schema != SCHEMA:
         log.warning(
-            "%s has schema %s, this version reads %s: it is not used.", path, found.schema, SCHEMA
+            "%s has schema %s, this version reads %s: it is not used.",
+            path,
+            evaluation.schema,
+            SCHEMA,
         )
         return None
-    return found
+    return evaluation
 
 
 def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:

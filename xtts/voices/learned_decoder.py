@@ -1,10 +1,10 @@
-"""Vocoders that were learned for weights of a run: best_decoder.* and decoder_epoch_N.*.
+"""Vocoders learned for the weights of a run: best_decoder.* and decoder_epoch_N.*.
 
 Each is a file of tensors (.safetensors) and a record beside it (.json).
 `xtts.workers.decoder_learning` learns it; whoever speaks with those weights speaks with it. An
 export has it in its model.pth, where Coqui looks for a vocoder.
 
-Importing this module imports no torch.
+Importing this module does not import torch.
 """
 
 import contextlib
@@ -83,9 +83,9 @@ class LearnedDecoder:
 def recorded(tensors: Path) -> LearnedDecoder | None:
     """What the record of these tensors says, at a first look: they are there, and of its size."""
     with contextlib.suppress(OSError, ValidationError):
-        found = _record(tensors)
-        if found.file is None or tensors.stat().st_size == found.file.bytes:
-            return found
+        record = _record(tensors)
+        if record.file is None or tensors.stat().st_size == record.file.bytes:
+            return record
     return None
 
 
@@ -94,8 +94,8 @@ def read(tensors: Path) -> LearnedDecoder | None:
     cannot be used: the base's decoder speaks as well."""
     path = manifest_beside(tensors)
     try:
-        found = _record(tensors)
-        fault = found.fault(tensors)
+        record = _record(tensors)
+        fault = record.fault(tensors)
     except FileNotFoundError:
         return None
     except (OSError, ValidationError) as error:
@@ -103,7 +103,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     if fault:
         log.warning("%s cannot be used and is left out: %s", path, fault)
         return None
-    return found
+    return record
 
 
 def _record(tensors: Path) -> LearnedDecoder:
@@ -114,9 +114,9 @@ def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
     """The tensors of the decoder that was learned for this very checkpoint of a run, or for its
     base (None); else None."""
     for tensors in _candidates(run, checkpoint):
-        found = read(tensors)
-        if found is not None and _is_for(found, run, checkpoint):
-            return tensors if found.file else None
+        record = read(tensors)
+        if record is not None and _is_for(record, run, checkpoint):
+            return tensors if record.file else None
     return None
 
 
@@ -128,15 +128,15 @@ def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:
         yield run.decoder_path(epoch)
 
 
-def _is_for(found: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> bool:
+def _is_for(record: LearnedDecoder, run: RunFolder, checkpoint: Path | None) -> bool:
     if checkpoint is None:
-        return found.share == 0
+        return record.share == 0
     with contextlib.suppress(ManifestError, KeyError):
         manifest = read_manifest(manifest_beside(checkpoint))
         if checkpoint == run.best_blend:
-            return manifest.blend == found.weights
-        same = manifest.files[checkpoint.name].sha256 == found.checkpoint_sha256
-        return same and found.share == 1
+            return manifest.blend == record.weights
+        same = manifest.files[checkpoint.name].sha256 == record.checkpoint_sha256
+        return same and record.share == 1
     return False
 
 
@@ -149,9 +149,9 @@ def digest_beside(checkpoint: Path) -> str:
     """Of the decoder that was learned for this very checkpoint, at a first look; "" without one."""
     run = RunFolder(checkpoint.parent.parent)
     for tensors in _candidates(run, checkpoint):
-        found = recorded(tensors)
-        if found is not None and _is_for(found, run, checkpoint):
-            return found.digest
+        record = recorded(tensors)
+        if record is not None and _is_for(record, run, checkpoint):
+            return record.digest
     return ""
 
 

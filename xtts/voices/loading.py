@@ -1,4 +1,4 @@
-"""Opens a voice that was found, with PyTorch or ONNX Runtime.
+"""Opens a verified voice with PyTorch or ONNX Runtime.
 
 Importing this module imports no torch, and neither does opening an ONNX folder.
 """

@@ -1,4 +1,4 @@
-"""The run folder: paths, checkpoints, newest and best verified epoch, and what the best is.
+"""The run folder: paths, checkpoints, and the newest and best verified weights.
 
 The trainer writes into it (`train.checkpointing.checkpoints`), everyone else reads: sampling,
 `speak`, the API. Nothing in it names an absolute path, so a run may be moved.
@@ -181,8 +181,8 @@ class RunFolder:
 
         fresh: read the files again even if this process has seen them whole.
         """
-        found = self._look(epoch, fresh)
-        return found if isinstance(found, str) else None
+        result = self._look(epoch, fresh)
+        return result if isinstance(result, str) else None
 
     def absent(self, epoch: int) -> str | None:
         """Why an epoch has no file: pruned, never saved, not reached; None where it has one."""
@@ -203,8 +203,8 @@ class RunFolder:
 
     def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
         """The epoch, if it is whole."""
-        found = self._look(epoch, fresh)
-        return None if isinstance(found, str) else found
+        result = self._look(epoch, fresh)
+        return None if isinstance(result, str) else result
 
     def newest_verified(self, *, quarantine: bool = False, fresh: bool = False) -> Verified | None:
         """The newest epoch that is whole; newer ones that are not are named in the log.
@@ -213,9 +213,9 @@ class RunFolder:
         lock. What has no manifest stays: a kill in the middle of a save is no damage.
         """
         for epoch in reversed(self.epochs()):
-            found = self._look(epoch, fresh)
-            if isinstance(found, Verified):
-                return found
+            result = self._look(epoch, fresh)
+            if isinstance(result, Verified):
+                return result
             if self.unfinished(epoch):
                 log.warning(
                     "%s has no manifest: the run was killed before it was saved to the end (or %s "
@@ -223,9 +223,9 @@ class RunFolder:
                     self.checkpoint_path(epoch), self.manifest_path(epoch).name,
                 )  # fmt: skip
             elif quarantine:
-                self.set_aside(epoch, found)
+                self.set_aside(epoch, result)
             else:
-                log.warning("Epoch %d is not used: %s", epoch, found)
+                log.warning("Epoch %d is not used: %s", epoch, result)
         return None
 
     def evaluation(self) -> Evaluation | None:
@@ -256,11 +256,11 @@ class RunFolder:
             return _best_weights(blend, verdict.reason)
         epoch = self.verified(verdict.epoch)
         same = epoch is not None and epoch.sha256 == verdict.checkpoint_sha256
-        found = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
-        if not fault or found is None or found.weights is None:
-            return found
-        told = f"{fault} {found.weights.name} is used in its place."
-        return replace(found, fallback=f"{told} `python -m train evaluate` mends what can be.")
+        best = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
+        if not fault or best is None or best.weights is None:
+            return best
+        note = f"{fault} {best.weights.name} is used in its place."
+        return replace(best, fallback=f"{note} `python -m train evaluate` mends what can be.")
 
     def fault_of_best(self, verdict: Verdict) -> str | None:
         """None where the file that a verdict names is whole, else the sentence that says what is
@@ -309,15 +309,15 @@ class RunFolder:
             (self.newest_verified, "the newest epoch; nothing was validated or evaluated"),
             (self.whole_blend, "the only weights that are whole; no evaluation says more"),
         ):
-            if found := find():
-                return _best_weights(found, reason)
+            if newest := find():
+                return _best_weights(newest, reason)
         return None
 
     def lowest_loss(self) -> Verified | None:
         """The whole epoch with the lowest validation audio loss, by the manifests."""
         for _, epoch in sorted(self.losses()):
-            if found := self.verified(epoch):
-                return found
+            if verified := self.verified(epoch):
+                return verified
         return None
 
     def read_best(self) -> dict[str, Any]:
@@ -326,13 +326,13 @@ class RunFolder:
 
     def losses(self) -> list[tuple[float, int]]:
         """(validation audio loss, epoch) of every epoch whose manifest can be read."""
-        found = []
+        rows = []
         for epoch in self.epochs():
             with contextlib.suppress(ManifestError):
                 loss = read_manifest(self.manifest_path(epoch)).losses.get("validation_audio_loss")
                 if loss is not None and math.isfinite(loss):
-                    found.append((loss, epoch))
-        return found
+                    rows.append((loss, epoch))
+        return rows
 
     def unfinished(self, epoch: int) -> bool:
         """Whether a checkpoint is there without its manifest, which is written last."""
@@ -348,7 +348,7 @@ class RunFolder:
             names = os.listdir(self.checkpoints)
         except (FileNotFoundError, NotADirectoryError):
             return []
-        return sorted({int(found[1]) for name in names if (found := pattern.match(name))})
+        return sorted({int(match[1]) for name in names if (match := pattern.match(name))})
 
     def _look(self, epoch: int, fresh: bool) -> Verified | str:
         if absent := self.absent(epoch):
@@ -370,16 +370,16 @@ def _verified(manifest: Manifest, checkpoint: Path, state: Path | None = None) -
     return Verified(manifest.epoch, manifest.step, checkpoint, sha256, state, manifest)
 
 
-def _best_weights(found: Verified, reason: str) -> BestWeights:
-    kind: CandidateKind = "blend" if found.manifest.blend else "epoch"
-    share = float(found.manifest.blend.get("share", 1.0))
-    return BestWeights(kind, found.epoch, share, found.checkpoint, found.sha256, reason)
+def _best_weights(verified: Verified, reason: str) -> BestWeights:
+    kind: CandidateKind = "blend" if verified.manifest.blend else "epoch"
+    share = float(verified.manifest.blend.get("share", 1.0))
+    return BestWeights(kind, verified.epoch, share, verified.checkpoint, verified.sha256, reason)
 
 
 def epoch_of(checkpoint: Path) -> int | None:
     """The epoch whose checkpoint a file is, by its name; None for another file."""
-    found = _EPOCH_FILE.match(checkpoint.name)
-    return int(found[1]) if found else None
+    match = _EPOCH_FILE.match(checkpoint.name)
+    return int(match[1]) if match else None
 
 
 def manifest_beside(checkpoint: Path) -> Path:
@@ -401,11 +401,11 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
 def reference_beside(checkpoint: Path) -> Path | None:
     """The reference recording of an epoch's sample, or, where it was not sampled, the newest one
     of its run."""
-    found = _EPOCH_FILE.match(checkpoint.name)
+    match = _EPOCH_FILE.match(checkpoint.name)
     run = RunFolder(checkpoint.parent.parent)
-    if found is None and checkpoint != run.best_blend:
+    if match is None and checkpoint != run.best_blend:
         return None
-    path = run.samples / (f"epoch_{found[1]}_reference.wav" if found else "best_reference.wav")
+    path = run.samples / (f"epoch_{match[1]}_reference.wav" if match else "best_reference.wav")
     return path if path.is_file() else newest_reference(run)
 
 
@@ -427,9 +427,9 @@ def read_checkpoint(path: Path) -> Checkpoint:
     Verified against the manifest beside it before anything is unpickled; without one (a file that
     was copied away from its run) against the checksums inside the file. Raises RunError.
     """
-    found = load_verified(path)
+    content = load_verified(path)
     try:
-        return Checkpoint(model=found["model"], provenance=found["provenance"])
+        return Checkpoint(model=content["model"], provenance=content["provenance"])
     except KeyError as error:
         raise RunError(
             f"{path} is no checkpoint of Sotaque: it has no {error.args[0]!r}. "
@@ -455,22 +455,22 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     import torch  # who lists a run, as the API does, needs none of it
 
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"{path} cannot be read as a checkpoint ({first}).") from error
-    if not isinstance(found, dict):
-        raise RunError(f"{path} is no checkpoint: it holds a {type(found).__name__}.")
-    return found
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is no checkpoint: it holds a {type(content).__name__}.")
+    return content
 
 
 def _missing(path: Path) -> str:
-    told = f"{path} does not exist."
-    run, found = RunFolder(path.parent.parent), _EPOCH_FILE.match(path.name)
-    if found and run.epochs() and (absent := run.absent(int(found[1]))):
-        there = ", ".join(str(number) for number in run.epochs())
-        return f"{told} {absent} There are the epochs {there}."
-    return f"{told} Name a checkpoint file that is there."
+    sentence = f"{path} does not exist."
+    run, match = RunFolder(path.parent.parent), _EPOCH_FILE.match(path.name)
+    if match and run.epochs() and (absent := run.absent(int(match[1]))):
+        epochs = ", ".join(str(number) for number in run.epochs())
+        return f"{sentence} {absent} There are the epochs {epochs}."
+    return f"{sentence} Name a checkpoint file that is there."
 
 
 def _fault_before_loading(path: Path, beside: Path) -> str | None:

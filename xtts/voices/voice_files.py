@@ -1,6 +1,6 @@
-"""Finds the files of a voice that is asked for by name, folder or checkpoint, and verifies them.
+"""Finds and verifies the files of a voice by name, folder or checkpoint.
 
-Importing this module imports no torch.
+Importing this module does not import torch.
 """
 
 import logging
@@ -130,11 +130,11 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
 
     Raises BundleError, FilesError or RunError.
     """
-    found = _found(spec)
-    return replace(found, other_reference=spec.reference, latents=spec.latents)
+    files = _find(spec)
+    return replace(files, other_reference=spec.reference, latents=spec.latents)
 
 
-def _found(spec: VoiceSpec) -> VoiceFiles:
+def _find(spec: VoiceSpec) -> VoiceFiles:
     path = spec.path
     if (path / "checkpoints").is_dir() and not (path / "config.json").is_file():
         return _best_of_run(RunFolder(path), spec)

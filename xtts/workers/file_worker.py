@@ -196,17 +196,17 @@ def serve(speaker: FileSpeaker, requests: IO[str], answers: BinaryIO, device: st
 
     for line in requests:
         message = json.loads(line)
-        if told := message["hashed"]:
-            trust_cached_hash(Path(message["request"]["weights"]), HashedFile(**told))
+        if known := message["hashed"]:
+            trust_cached_hash(Path(message["request"]["weights"]), HashedFile(**known))
         try:
             kind = request_types()[message["asked"]]
             request = TypeAdapter(kind).validate_python(message["request"])
             answer = {"ok": True, **asdict(speaker.ask(request, progress))}
         except Exception as error:
-            told = answer_of(error, device)
-            if told is None:
+            known = answer_of(error, device)
+            if known is None:
                 raise
-            answer = told
+            answer = known
         write_json_line(answers, answer)
         if "fault" in answer:
             return GpuLost.exit_code

@@ -50,7 +50,7 @@ def test_a_dataset_lives_from_upload_to_deletion(service):
     assert clip["levels"] == [-60, -20, -30, -60] and clip["start"] == 2.0
     heard = service.client.get(clip["sound"])
     assert heard.status_code == 200 and heard.content.startswith(b"RIFF")
-    assert one.ask("GET", "/account.csv").text.startswith("recording,start,end")
+    assert one.ask("GET", "/account.csv").text.startswith('"recording","start","end"')
     assert one.ask("DELETE").status_code == 204
     assert one.ask("GET").status_code == 404
     left = {path.name for path in service.parts.datasets.folder.rglob("*")}

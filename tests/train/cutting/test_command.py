@@ -29,8 +29,8 @@ from tests.train.cutting.recordings import (
     without,
 )
 from train.__main__ import main
-from train.cutting.command import little_kept, summed
-from train.cutting.planning import IN_A_CLIP, SILENCE, UNSURE
+from train.cutting.command import little_kept, summed, without_pause
+from train.cutting.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from train.dataset.metadata import read_entries
 
 pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
@@ -172,6 +172,16 @@ def test_little_is_less_than_half_of_the_speech():
     assert "10 of 220 s" in found and "(200 s)" in found and "compare the text" in found
     assert little_kept([little, {IN_A_CLIP: 300.0}]) == ""
     assert summed([much, little])[IN_A_CLIP] == 120.0
+
+
+def test_the_longest_parts_without_a_pause_say_where_and_how_long():
+    rows = [Stretch(0, 80_000, "", SILENCE), Stretch(80_000, 320_000, "so it goes", TOO_LONG)]
+    short = [Stretch(8_000 * i, 8_000 * (i + 12), "", TOO_LONG) for i in range(6)]
+    lines = without_pause([("tape", 8_000, rows), ("other", 8_000, short)])
+    assert lines[0] == "tape: no pause from 0:00:10 to 0:00:40 (30.0 s)."
+    assert lines[1] == "other: no pause from 0:00:05 to 0:00:17 (12.0 s)."
+    assert len(lines) == 6 and lines[-1] == "2 more without a pause."
+    assert without_pause([("tape", 8_000, rows[:1])]) == []
 
 
 def test_many_files_are_told_in_a_few_lines(tmp_path, capsys):

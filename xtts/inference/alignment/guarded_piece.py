@@ -1,4 +1,4 @@
-"""One piece of text under guard: its attempts, the sound that may leave, and what is told of it.
+"""One piece of text under guard: its attempts, the sound that may leave, and the result.
 
 Whole speech, streams, the batcher and ONNX Runtime go through here, so that all have one rule:
 what is not good is spoken again with another seed, as long as none of its sound has left; the best

@@ -1,4 +1,4 @@
-"""Which attention heads of a model follow the text, measured on what it says.
+"""Finds the attention heads of a model that follow the text, by measuring its speech.
 
 Nobody knows beforehand: guided training puts them where it wants
 (https://arxiv.org/abs/1710.08969), and in other models a few of hundreds learn it by themselves.

@@ -1,4 +1,4 @@
-"""Where in the text each code is: a monotone path through the attention of a few heads.
+"""The text position of each code: a monotone path through the attention of a few heads.
 
 Some heads of an autoregressive text-to-speech model look at the text that they are saying
 (`xtts.inference.alignment.heads` finds them). Their attention, one row a code, is read by dynamic

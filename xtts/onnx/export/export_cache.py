@@ -1,4 +1,4 @@
-"""ONNX exports that the service made for itself, cached beside the latents.
+"""ONNX exports that the service creates for itself, cached beside the latents.
 
 Tracing takes gigabytes at full size and gives none back, so an export is a process of its own; of
 several replicas one exports and the others wait.
@@ -59,8 +59,8 @@ def _export_apart(words: Sequence[str], run: Runs) -> None:
             "Export it on another machine (python -m train export --onnx) and name the folder."
         )
     if done.code != 0:
-        told = done.last_error or f"exit {done.code}"
-        raise OnnxError(f"{words[0]} could not be exported as ONNX: {told}")
+        reason = done.last_error or f"exit {done.code}"
+        raise OnnxError(f"{words[0]} could not be exported as ONNX: {reason}")
 
 
 def _whole(to: Path, kind: str) -> bool:
@@ -77,9 +77,9 @@ def _whole(to: Path, kind: str) -> bool:
 def _remove_others(exports: Path) -> None:
     """All but the ones that were used last; and, as this process alone has the lock, what a killed
     export left."""
-    found = [path for path in exports.iterdir() if path.is_dir()]
-    whole = [path for path in found if folders.is_one(path) and not path.name.startswith(".")]
+    candidates = [path for path in exports.iterdir() if path.is_dir()]
+    whole = [path for path in candidates if folders.is_one(path) and not path.name.startswith(".")]
     newest = sorted(whole, key=lambda path: path.stat().st_mtime, reverse=True)[:KEPT]
-    for path in found:
+    for path in candidates:
         if path not in newest:
             shutil.rmtree(path, ignore_errors=True)

@@ -1,4 +1,4 @@
-"""Exports a model folder or checkpoint: graphs, tables, vocabulary.
+"""Exports a model folder or checkpoint: graphs, tables and vocabulary.
 
 The weights are memory-mapped, read only to be written, one by one, and given back. At XTTS-v2's
 size that takes 40 s of one core and 2.0 GB at its peak.
@@ -66,12 +66,12 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -
         require_space(to.parent, _bytes(spoken, kinds), to.name)
         shutil.rmtree(part, ignore_errors=True)
         part.mkdir()
-        found = OnnxVoice(
+        onnx_voice = OnnxVoice(
             _files(part, spoken, source, kinds), tuple(kinds), OPSET, sha256_of(source.weights),
             source.licence or spoken.config.licence,
             datetime.now(UTC).isoformat(timespec="seconds"),
         )  # fmt: skip
-        folders.write(part, found)
+        folders.write(part, onnx_voice)
         if to.exists():
             shutil.rmtree(to)
         part.rename(to)
@@ -80,7 +80,7 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -
         raise WriteError(f"{to} could not be written ({error.strerror}).") from error
     finally:
         shutil.rmtree(part, ignore_errors=True)
-    return found
+    return onnx_voice
 
 
 def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
@@ -92,9 +92,9 @@ def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.M
     state = model.read_tensors(folder / "model.pth")
     with without_weights():
         gpt = GPT(config.gpt)
-    found = from_coqui(state if learned is None else learned)
+    tensors = from_coqui(state if learned is None else learned)
     try:
-        gpt.load_state_dict({name: found[name].float() for name in gpt.state_dict()}, assign=True)
+        gpt.load_state_dict({name: tensors[name].float() for name in gpt.state_dict()}, assign=True)
     except (KeyError, RuntimeError) as error:
         first = str(error).splitlines()[-1].strip()
         raise ConfigError(
@@ -141,8 +141,8 @@ def _files(
         json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
         source.normalizer or spoken.config.normalizer,
     )
-    told = json.dumps(config, indent=4, ensure_ascii=False).encode()
-    files["config.json"] = replace_file(part / "config.json", lambda file: file.write(told))
+    content = json.dumps(config, indent=4, ensure_ascii=False).encode()
+    files["config.json"] = replace_file(part / "config.json", lambda file: file.write(content))
     words = (source.folder / "vocab.json").read_bytes()
     files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(words))
     if source.reference is not None:

@@ -1,4 +1,4 @@
-"""An export in a child process: `python -m xtts.onnx.export.exporter_child`."""
+"""Runs an export in a child process: `python -m xtts.onnx.export.exporter_child`."""
 
 import argparse
 import sys
@@ -20,21 +20,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
     parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
     parser.add_argument("--decoder", type=Path, help="that was learned for it")
-    asked = parser.parse_args(argv)
+    arguments = parser.parse_args(argv)
     try:
         from xtts.onnx.export import exporter
         from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
         from xtts.voices.voice_files import VoiceFiles
 
-        if asked.checkpoint is None:
-            source = exporter.source_of_folder(asked.folder)
+        if arguments.checkpoint is None:
+            source = exporter.source_of_folder(arguments.folder)
         else:
-            found = read_checkpoint(asked.checkpoint)
+            checkpoint = read_checkpoint(arguments.checkpoint)
             source = VoiceFiles(
-                asked.folder, asked.checkpoint, reference_beside(asked.checkpoint), None,
-                found.model, normalizer_of(found.provenance),
+                arguments.folder, arguments.checkpoint,
+                reference_beside(arguments.checkpoint), None,
+                checkpoint.model, normalizer_of(checkpoint.provenance),
             )  # fmt: skip
-        exporter.export(replace(source, decoder=asked.decoder), asked.to, asked.kinds)
+        exporter.export(replace(source, decoder=arguments.decoder), arguments.to, arguments.kinds)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

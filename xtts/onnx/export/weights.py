@@ -1,4 +1,4 @@
-"""Writes graph and weights files, float32 or int8.
+"""Writes graph and weight files in float32 or int8.
 
 The numbers are written one tensor after the other out of the memory-mapped model, and what was read
 is given back; at multiples of a page, so that ONNX Runtime maps them instead of reading them.
@@ -60,9 +60,9 @@ def write(
 
 def _tensors(model: ModelProto, weights: dict[str, Tensor]) -> "list[tuple[str, Tensor]]":
     """What the graph names, each once, in the order of its use."""
-    there = {one.name for one in model.graph.initializer}
+    present = {one.name for one in model.graph.initializer}
     names = dict.fromkeys(name for node in model.graph.node for name in node.input)
-    return [(name, weights[name]) for name in names if name in weights and name not in there]
+    return [(name, weights[name]) for name in names if name in weights and name not in present]
 
 
 def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
@@ -72,11 +72,11 @@ def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
 
 def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: int) -> TensorProto:
     kind = helper.np_dtype_to_tensor_dtype(array.dtype)
-    found = TensorProto(name=name, dims=array.shape, data_type=kind)
-    found.data_location = TensorProto.EXTERNAL
+    tensor = TensorProto(name=name, dims=array.shape, data_type=kind)
+    tensor.data_location = TensorProto.EXTERNAL
     for key, value in (("location", location), ("offset", offset), ("length", array.nbytes)):
-        found.external_data.add(key=key, value=str(value))
-    return found
+        tensor.external_data.add(key=key, value=str(value))
+    return tensor
 
 
 def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles) -> None:

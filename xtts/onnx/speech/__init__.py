@@ -1,1 +1,1 @@
-"""Speaking with ONNX Runtime, without torch."""
+"""Speech with ONNX Runtime, without torch."""

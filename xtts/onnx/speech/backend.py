@@ -1,7 +1,7 @@
-"""Speech computed by ONNX Runtime, as `xtts.inference.speech.Backend`. No torch.
+"""Speech computed by ONNX Runtime without torch, as `xtts.inference.speech.Backend`.
 
-Utterances take turns, a code each: with 8-bit weights one scale is taken of all that goes into a
-product, so rows of a batch would change each other's sound. What a turn costs is in docs/onnx.md.
+Utterances take turns, one code each. With 8-bit weights one scale covers all inputs of a product,
+so the rows of a batch would change each other's sound. docs/onnx.md has the cost of a turn.
 """
 
 from collections.abc import Mapping, Sequence
@@ -29,8 +29,8 @@ class OnnxUtterance(Utterance):
         shape = model.config.gpt
         super().__init__(shape, rules, random, max_codes, heads, np.zeros(shape.audio_ids, bool))
         self._gpt, self._text_end = model.gpt, NUM_LATENTS + len(ids) + 2
-        self._past, *found = model.gpt.begin(voice.latents, ids)
-        self._choose(*found)
+        self._past, *outputs = model.gpt.begin(voice.latents, ids)
+        self._choose(*outputs)
 
     @property
     def num_queries(self) -> int:

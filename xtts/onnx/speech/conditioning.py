@@ -1,4 +1,4 @@
-"""Voice latents of a recording by the ONNX conditioning and speaker graphs.
+"""Computes the latents of a recording with the ONNX conditioning and speaker graphs.
 
 The sessions are closed after the encoding: at XTTS-v2's size they are 0.22 GB that is not needed
 to speak.
@@ -52,13 +52,13 @@ class OnnxVoiceEncoder:
         if name not in self._sessions:
             path, model = self._model.folder / name, self._model
             self._sessions[name] = sessions.open_session(path, model.wish, model.options).session
-        (found,) = self._sessions[name].run(None, {"mel": mel.numpy()})
-        return torch.from_numpy(found)
+        (output,) = self._sessions[name].run(None, {"mel": mel.numpy()})
+        return torch.from_numpy(output)
 
 
 def onnx_latents_of_recording(model: OnnxModel, recording: Path, kept: Path | None = None) -> Voice:
     """The voice of a recording; kept: a folder of latents that were taken before, by weights and
     recording. Raises AudioError or VoiceError."""
     encoder = cast(Model, OnnxVoiceEncoder(model))
-    found = latents_file.latents_of_recording(encoder, model.voice.weights, recording, kept)
-    return Voice(found.latents.numpy(), found.speaker.numpy())
+    latents = latents_file.latents_of_recording(encoder, model.voice.weights, recording, kept)
+    return Voice(latents.latents.numpy(), latents.speaker.numpy())

@@ -1,4 +1,4 @@
-"""The ONNX GPT with its key-value cache: ids in, logits and latents out.
+"""The ONNX GPT with its key-value cache: ids to logits and latents.
 
 Keys and values lie in memory of our own, which grows by a block when it is full; the graph reads
 them where they are and gives back those of the new positions only. Copying all of them at each step
@@ -54,11 +54,11 @@ class Past:
 
     def feed(self) -> dict[str, Array]:
         """What the graph wants to know of it."""
-        found = {"bias": self._bias}
+        feed = {"bias": self._bias}
         for layer in range(self._layers):
-            found[f"past_keys_{layer}"] = self._keys[layer]
-            found[f"past_values_{layer}"] = self._values[layer]
-        return found
+            feed[f"past_keys_{layer}"] = self._keys[layer]
+            feed[f"past_values_{layer}"] = self._values[layer]
+        return feed
 
     def add(self, keys: Array, values: Array, queries: Array | None = None) -> None:
         """Takes the graph's new keys [.., head_width, time] and values [.., time, head_width], and
@@ -127,8 +127,8 @@ class OnnxGPT:
         return self._run(self._audio_row(code, position)[None], past)
 
     def _audio_row(self, code: int, position: int) -> Array:
-        found: Array = self._audio[code : code + 1] + self._audio_positions[position : position + 1]
-        return found
+        row: Array = self._audio[code : code + 1] + self._audio_positions[position : position + 1]
+        return row
 
     def _run(self, embedded: Array, past: Past) -> tuple[Array, Array]:
         feed = {"embedded": np.ascontiguousarray(embedded), **past.feed()}

@@ -1,4 +1,4 @@
-"""Loads an ONNX voice: sessions, tables, latents."""
+"""Loads an ONNX voice: sessions, tables and latents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -96,8 +96,8 @@ def read_voice(path: Path, config: ModelConfig) -> Voice:
     from safetensors.numpy import load_file
 
     try:
-        found: dict[str, Any] = load_file(path)
-        latents, speaker = found["latents"], found["speaker"]
+        tensors: dict[str, Any] = load_file(path)
+        latents, speaker = tensors["latents"], tensors["speaker"]
     except Exception as error:
         raise OnnxError(
             f"{path} holds no voice ({error}). Give a file that `python -m train export --onnx` or "

@@ -1,4 +1,4 @@
-"""A voice that ONNX Runtime computes, without torch in the process unless a recording is encoded.
+"""A voice computed by ONNX Runtime, without torch unless it encodes a recording.
 
 A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export_cache`).
 """
@@ -117,8 +117,8 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
 def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
     """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
     if where.latents_folder is None:
-        asked = files.folder if files.state is None else files.weights
-        raise OnnxError(f"{asked} is no ONNX voice, and there is nowhere to keep an export of it.")
+        source = files.folder if files.state is None else files.weights
+        raise OnnxError(f"{source} is no ONNX voice, and there is nowhere to keep an export of it.")
     sha256 = sha256_of(files.weights)
     if files.decoder is not None:  # the same weights may have been exported without it
         sha256 = hashlib.sha256((sha256 + sha256_of(files.decoder)).encode()).hexdigest()

@@ -1,4 +1,4 @@
-"""Sampling in numpy: repetition penalty, temperature, top-k, top-p.
+"""Sampling in numpy: repetition penalty, temperature, top-k and top-p.
 
 Greedy codes are the same as torch's. Drawn ones are of the same distribution, but not the same
 draws: numpy's generator is another.
@@ -60,5 +60,5 @@ def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
 def softmax(logits: Array) -> Array:
     """Chances `[n]` of logits `[n]`, of which some may be minus infinity."""
     raised = np.exp(logits - logits.max())
-    found: Array = raised / raised.sum()
-    return found
+    shares: Array = raised / raised.sum()
+    return shares

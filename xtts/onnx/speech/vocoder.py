@@ -1,4 +1,4 @@
-"""The ONNX vocoder: its interpolation, and its session."""
+"""The ONNX vocoder: its interpolation and its session."""
 
 from collections.abc import Sequence
 from types import ModuleType
@@ -25,8 +25,8 @@ class OnnxVocoder:
     def spoken(self, steps: Array, speaker: Array) -> Array:
         """As in `StepVocoder`."""
         feed = {"steps": np.ascontiguousarray(steps), "speaker": speaker.astype(np.float32)}
-        found: Array = self._session.run(None, feed)[0][0]
-        return found
+        samples: Array = self._session.run(None, feed)[0][0]
+        return samples
 
     def window(self, latents: Sequence[Array], left: int, right: int) -> Array:
         """As in `StepVocoder`: twice interpolated, as `torch.nn.functional.interpolate` does it
@@ -56,8 +56,8 @@ class OnnxVocoder:
 def _mixed(near: Array, far: Array, share: Array) -> Array:
     """Rows between two others: share 0 is the near one."""
     share = share.astype(np.float32)[:, None]
-    found: Array = near * (1 - share) + far * share
-    return found
+    mixed: Array = near * (1 - share) + far * share
+    return mixed
 
 
 def _between(places: Array, scale: float, length: int) -> tuple[Array, Array, Array]:

@@ -1,1 +1,1 @@
-"""Normalisation: written text to the words that a person would say, in the languages of XTTS."""
+"""Normalization: written text to spoken words, in the languages of XTTS."""

@@ -1,4 +1,4 @@
-"""How Chinese, Japanese and Korean are read: no spaces, and a number may touch any word."""
+"""Rules for Chinese, Japanese and Korean: no spaces, and a number may touch any word."""
 
 import re
 from functools import cached_property
@@ -31,8 +31,8 @@ class EastAsianRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """2024年3月5日 in words."""
-        said = f"{self.cardinal(month)}{self.month_sign}{self.cardinal(day)}{self.day_sign}"
-        return said if year is None else f"{self.year(year)}{self.year_sign}{said}"
+        spoken = f"{self.cardinal(month)}{self.month_sign}{self.cardinal(day)}{self.day_sign}"
+        return spoken if year is None else f"{self.year(year)}{self.year_sign}{spoken}"
 
     @cached_property
     def read_years(self) -> Step:
@@ -100,12 +100,12 @@ class ChineseRules(EastAsianRules):
 
     def counted(self, amount: str, noun: Noun) -> str:
         """Below zero, of degrees; two as 两 before what is counted."""
-        said = super().counted(amount, noun)
+        spoken = super().counted(amount, noun)
         if amount == "2" and not noun.one.endswith("度"):
-            said = f"两{noun.one}"
-        if noun.one.endswith("度") and said.startswith(self.minus):
-            return "零下" + said.removeprefix(self.minus)
-        return said
+            spoken = f"两{noun.one}"
+        if noun.one.endswith("度") and spoken.startswith(self.minus):
+            return "零下" + spoken.removeprefix(self.minus)
+        return spoken
 
 
 _TWO = re.compile(
@@ -189,8 +189,8 @@ class KoreanRules(EastAsianRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """이천이십사년 삼월 오일."""
-        said = f"{self._MONTHS.get(month) or self.cardinal(month)}월 {self.cardinal(day)}일"
-        return said if year is None else f"{self.year(year)}년 {said}"
+        spoken = f"{self._MONTHS.get(month) or self.cardinal(month)}월 {self.cardinal(day)}일"
+        return spoken if year is None else f"{self.year(year)}년 {spoken}"
 
     def hours(self, hour: int) -> str:
         """세 시: native up to twelve."""
@@ -199,14 +199,16 @@ class KoreanRules(EastAsianRules):
     def counted(self, amount: str, noun: Noun) -> str:
         """With a space before the unit; below zero of degrees only."""
         sign, first, second = self.amount(amount)
-        said = self.number(first) + (f"{self.to} {self.number(second)}" if second else "")
+        spoken = self.number(first) + (f"{self.to} {self.number(second)}" if second else "")
         if sign == self.minus and noun.one != "도":
             sign = "마이너스"
-        return f"{sign} {said} {noun.one}".strip()
+        return f"{sign} {spoken} {noun.one}".strip()
 
     def _signed_words(self, amount: str, gender: str = "") -> str:
-        said = super()._signed_words(amount)
-        return said.replace(self.minus, "마이너스 ", 1) if said.startswith(self.minus) else said
+        spoken = super()._signed_words(amount)
+        return (
+            spoken.replace(self.minus, "마이너스 ", 1) if spoken.startswith(self.minus) else spoken
+        )
 
     @cached_property
     def read_ordinals(self) -> Step:

@@ -1,4 +1,4 @@
-"""How English, German and Dutch are read."""
+"""Rules for English, German and Dutch."""
 
 import re
 from functools import cached_property
@@ -81,8 +81,8 @@ class EnglishRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """March fifth, twenty twenty-four; behind `the`, the fifth of March."""
-        said = f"{self.months[month - 1]} {self.ordinal(day)}"
-        return said if year is None else f"{said}, {self.year(year)}"
+        spoken = f"{self.months[month - 1]} {self.ordinal(day)}"
+        return spoken if year is None else f"{spoken}, {self.year(year)}"
 
     @cached_property
     def read_named_dates(self) -> Step:
@@ -95,15 +95,15 @@ class EnglishRules(LanguageRules):
             rf"(?<![\w.,])(?:the\s)?{day}\s(?:of\s)?{month}\b{year}", re.IGNORECASE
         )
 
-        def said(match: re.Match[str], form: str) -> str:
+        def spoken(match: re.Match[str], form: str) -> str:
             if not 1 <= int(match["day"]) <= 31:
                 return match[0]
             words = form.format(month=match["month"], day=self.ordinal(int(match["day"])))
             return f"{words}, {self.year(int(match['year']))}" if match["year"] else words
 
         return lambda text: british.sub(
-            lambda m: said(m, "the {day} of {month}"),
-            american.sub(lambda m: said(m, "{month} {day}"), text),
+            lambda m: spoken(m, "the {day} of {month}"),
+            american.sub(lambda m: spoken(m, "{month} {day}"), text),
         )
 
     @cached_property
@@ -112,10 +112,10 @@ class EnglishRules(LanguageRules):
         street = re.compile(r"(?<=[a-z] )St\.(?=\s*$|[\s,;!?]+(?![A-Z][a-z]))|(?<=[a-z] )St\.(?=,)")
         others = super().read_abbreviations
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             return "street." if not match.string[match.end() :].strip() else "street"
 
-        return lambda text: others(street.sub(said, text))
+        return lambda text: others(street.sub(spoken, text))
 
     @cached_property
     def read_times(self) -> Step:
@@ -125,7 +125,7 @@ class EnglishRules(LanguageRules):
         )
         plain = super().read_times
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             hour, minute = int(match[1]), int(match[2] or 0)
             if not 1 <= hour <= 12 or minute > 59:
                 return match[0]
@@ -133,7 +133,7 @@ class EnglishRules(LanguageRules):
             minutes = f" {self.minutes(minute)}" if minute else ""
             return f"{self.cardinal(hour)}{minutes} {match[3].lower()} m{dot}"
 
-        return lambda text: plain(half.sub(said, text))
+        return lambda text: plain(half.sub(spoken, text))
 
     def time(self, at: ClockTime) -> str:
         """Three oh five; a full hour is o'clock where nothing says which half of the day."""
@@ -149,12 +149,12 @@ class EnglishRules(LanguageRules):
     def _decade(self, match: re.Match[str]) -> str:
         number = int(match[1])
         if number == 2000 or number < 1000:
-            said = self.cardinal(number)
+            spoken = self.cardinal(number)
         elif number % 100 == 0:
-            said = f"{self.cardinal(number // 100)} hundred"
+            spoken = f"{self.cardinal(number // 100)} hundred"
         else:
-            said = self.year(number)
-        return said[:-1] + "ies" if said.endswith("y") else said + "s"
+            spoken = self.year(number)
+        return spoken[:-1] + "ies" if spoken.endswith("y") else spoken + "s"
 
     def read_years(self, text: str) -> str:
         """Four figures behind a word that a year follows."""
@@ -267,8 +267,8 @@ class GermanRules(LanguageRules):
 
     def day(self, number: int, before: str = "") -> str:
         """An ordinal whose ending the word before it asks for."""
-        found = _GERMAN_ARTICLE.search(before)
-        article = found[1].casefold() if found else ""
+        match = _GERMAN_ARTICLE.search(before)
+        article = match[1].casefold() if match else ""
         nominative = article in ("der", "die", "das", "jede", "diese")
         return spell("de", number, "ordinal" if nominative or not article else "ordinal-n") + (
             "r" if not article else ""

@@ -1,4 +1,4 @@
-"""LanguageRules: what the readings of all languages share, as patterns and steps.
+"""LanguageRules: the patterns and steps that all languages share.
 
 A language is a subclass that fills in its words and overrides what it reads in another way. The
 steps run one after another over the text; what a step has read is words, so that no later one
@@ -93,8 +93,8 @@ class LanguageRules:
             text = self.suffix.sub(rf"\1{_JOINED}\2", text)
         for step in self.steps:
             text = step(text)
-        said = " ".join(text.split())
-        return re.sub(rf"\s?{_JOINED}\s?", "", said) if self.suffix else said
+        spoken = " ".join(text.split())
+        return re.sub(rf"\s?{_JOINED}\s?", "", spoken) if self.suffix else spoken
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
@@ -199,10 +199,10 @@ class LanguageRules:
         """An amount (`5`, `-5`, `5-7`) of something, in words."""
         sign, first, second = self.amount(amount)
         number = self.parse(second or first)
-        said = [self.words(number, noun.gender), self.form(number, noun)]
+        spoken = [self.words(number, noun.gender), self.form(number, noun)]
         if second:
-            said = [self.number(first, noun.gender), self.to, *said]
-        return self.space.join((sign, *said)).strip()
+            spoken = [self.number(first, noun.gender), self.to, *spoken]
+        return self.space.join((sign, *spoken)).strip()
 
     def amount(self, text: str) -> tuple[str, str, str]:
         """Sign in words, number, and the end of a range."""
@@ -245,12 +245,12 @@ class LanguageRules:
         pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(self._abbreviation, names))})")
         folded = {_folded(name): words for name, words in known.items()}
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             words = folded[_folded(match[0])]
             last = match[0].endswith(".") and match.end() == len(match.string)
             return words + "." if last else words
 
-        return lambda text: self._read_fractions(pattern.sub(said, text))
+        return lambda text: self._read_fractions(pattern.sub(spoken, text))
 
     def _abbreviation(self, name: str) -> str:
         """As a pattern: its first letter may be a capital; `#` behind it stands for a number that
@@ -292,8 +292,8 @@ class LanguageRules:
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """A date in words. before: the text that it follows, which may govern its case."""
-        said = f"{self.day(day, before)}{self.date_joiner}{self.months[month - 1]}"
-        return said if year is None else f"{said}{self.date_joiner}{self.year(year)}"
+        spoken = f"{self.day(day, before)}{self.date_joiner}{self.months[month - 1]}"
+        return spoken if year is None else f"{spoken}{self.date_joiner}{self.year(year)}"
 
     def day(self, number: int, before: str = "") -> str:
         """The day of a month."""
@@ -312,14 +312,14 @@ class LanguageRules:
             re.IGNORECASE,
         )
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             if not 1 <= int(match[1]) <= 31:
                 return match[0]
             year = int(match[3]) if match[3] else None
             return self.date(int(match[1]), known[match[2].casefold()], year,
                              match.string[: match.start()])  # fmt: skip
 
-        return lambda text: pattern.sub(said, text)
+        return lambda text: pattern.sub(spoken, text)
 
     @cached_property
     def read_phones(self) -> Step:
@@ -379,10 +379,10 @@ class LanguageRules:
 
     def time(self, at: ClockTime) -> str:
         """A time of day in words."""
-        said = self.hours(at.hour)
+        spoken = self.hours(at.hour)
         if not at.full_hour:
-            said += self.minute_joiner + self.minutes(at.minute)
-        return said if at.second is None else said + self.seconds(at.second)
+            spoken += self.minute_joiner + self.minutes(at.minute)
+        return spoken if at.second is None else spoken + self.seconds(at.second)
 
     def hours(self, hour: int) -> str:
         """The hour of a time."""
@@ -410,7 +410,7 @@ class LanguageRules:
         before = re.compile(rf"{start}(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE)
         behind = re.compile(rf"({self.signed}){scale}\s?({signs}){self.end}", re.IGNORECASE)
 
-        def said(sign: str, amount: str, scale_word: str | None) -> str:
+        def spoken(sign: str, amount: str, scale_word: str | None) -> str:
             money = known[_folded(sign)]
             if noun := self.scale_nouns.get(scale_word or ""):
                 return f"{self.counted(amount, noun)} {money.unit.many}"
@@ -421,10 +421,10 @@ class LanguageRules:
             return self.money(amount, money)
 
         def first(match: re.Match[str]) -> str:
-            return said(match[2], match[1] + match[3], match[4])
+            return spoken(match[2], match[1] + match[3], match[4])
 
         def second(match: re.Match[str]) -> str:
-            return said(match[3], match[1], match[2])
+            return spoken(match[3], match[1], match[2])
 
         return lambda text: behind.sub(second, before.sub(first, text))
 
@@ -449,10 +449,10 @@ class LanguageRules:
         behind = re.compile(rf"({self.signed})\s?%")
         before = re.compile(rf"(?<![\w%])%({self.written})")
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             return self.percentage(match[1])
 
-        return lambda text: before.sub(said, behind.sub(said, text))
+        return lambda text: before.sub(spoken, behind.sub(spoken, text))
 
     def percentage(self, amount: str) -> str:
         """An amount of per cent in words."""
@@ -492,12 +492,12 @@ class LanguageRules:
             rf"({self.written})(?![0-9A-Za-z-])"
         )
 
-        def said(match: re.Match[str]) -> str:
+        def spoken(match: re.Match[str]) -> str:
             years = all(re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", part) for part in match.groups())
             read = (lambda part: self.year(int(part))) if years else self.number
             return f"{read(match[1])} {self.to} {read(match[2])}"
 
-        return lambda text: pattern.sub(said, text)
+        return lambda text: pattern.sub(spoken, text)
 
     @cached_property
     def read_numbers(self) -> Step:
@@ -508,13 +508,13 @@ class LanguageRules:
 
     def _numbered(self, match: re.Match[str]) -> str:
         gender = self.gender_before(match.string[match.end() :])
-        said = self._signed_words(match[0], gender)
+        spoken = self._signed_words(match[0], gender)
         if not self.spaced:
-            return said
+            return spoken
         # "5th" as another language writes it, "mp3": the word does not grow together with it.
         before, after = match.string[: match.start()], match.string[match.end() :]
         left = " " if before[-1:].isalnum() else ""
-        return left + said + (" " if after[:1].isalnum() else "")
+        return left + spoken + (" " if after[:1].isalnum() else "")
 
     def gender_before(self, after: str) -> str:
         """Of the noun that follows a number, where the numeral agrees with it and its ending tells;
@@ -523,17 +523,17 @@ class LanguageRules:
 
     def _signed_words(self, amount: str, gender: str = "") -> str:
         sign, first, second = self.amount(amount)
-        said = [sign, self.number(first, gender)]
+        spoken = [sign, self.number(first, gender)]
         if second:
-            said += [self.to, self.number(second, gender)]
-        return self.space.join(said).strip()
+            spoken += [self.to, self.number(second, gender)]
+        return self.space.join(spoken).strip()
 
     # --- What a caller asks for by name
 
     def letters(self, text: str) -> str:
         """Its characters, one by one."""
-        said = (self.digit(int(one)) if one in "0123456789" else self.letter(one) for one in text)
-        return ", ".join(filter(None, said))
+        spoken = (self.digit(int(one)) if one in "0123456789" else self.letter(one) for one in text)
+        return ", ".join(filter(None, spoken))
 
     def letter(self, character: str) -> str:
         """The name of a letter; the letter itself where it says itself."""
@@ -567,13 +567,13 @@ _TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?![\d:]
 
 def _plain_digits(text: str) -> str:
     """The digits of every script as 0 to 9, and one minus."""
-    found = (
+    system = (
         str(unicodedata.decimal(character))
         if character > "\x7f" and character.isdecimal()
         else character
         for character in text
     )
-    return "".join(found).replace("\u2212", "-").replace("\uff05", "%").replace("\uff0d", "-")
+    return "".join(system).replace("\u2212", "-").replace("\uff05", "%").replace("\uff0d", "-")
 
 
 def _folded(sign: str) -> str:

@@ -1,4 +1,4 @@
-"""How Turkish, Hungarian, Arabic and Hindi are read."""
+"""Rules for Turkish, Hungarian, Arabic and Hindi."""
 
 import re
 from functools import cached_property
@@ -106,13 +106,13 @@ class HungarianRules(LanguageRules):
     def counted(self, amount: str, noun: Noun) -> str:
         """Két kilogramm."""
         sign, first, second = self.amount(amount)
-        said = f"{self.number(first)} {noun.one}"
+        spoken = f"{self.number(first)} {noun.one}"
         if not second and first.endswith("2") and self.parse(first).fraction == "":
             value = self.parse(first).value
-            said = f"{self.cardinal(value).removesuffix('kettő')}két {noun.one}"
+            spoken = f"{self.cardinal(value).removesuffix('kettő')}két {noun.one}"
         if second:
-            said = f"{self.number(first)} {self.number(second)} {noun.one}"
-        return f"{sign} {said}".strip()
+            spoken = f"{self.number(first)} {self.number(second)} {noun.one}"
+        return f"{sign} {spoken}".strip()
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Tizenkettő egész öt tized."""
@@ -123,8 +123,8 @@ class HungarianRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """Kétezerhuszonnégy március ötödike."""
-        said = f"{self.months[month - 1]} {self.day(day)}"
-        return said if year is None else f"{self.year(year)} {said}"
+        spoken = f"{self.months[month - 1]} {self.day(day)}"
+        return spoken if year is None else f"{self.year(year)} {spoken}"
 
     def day(self, number: int, before: str = "") -> str:
         """Ötödike, with the possessive ending of dates."""
@@ -147,11 +147,13 @@ class HungarianRules(LanguageRules):
         if match[2].casefold() not in names or not 1 <= int(match[3]) <= 31:
             return match[0]
         year = int(match[1]) if match[1] else None
-        said = self.date(int(match[3]), names.index(match[2].casefold()) + 1, year)
+        spoken = self.date(int(match[3]), names.index(match[2].casefold()) + 1, year)
         if match[4]:  # 5-én: ötödikén, 1-jén: elsején
             ending = match[4].lstrip("-").removeprefix("j")[1:]
-            return said[:-1] + ({"a": "á", "e": "é"}[said[-1]] if ending else said[-1]) + ending
-        return said + self._dot(match)
+            return (
+                spoken[:-1] + ({"a": "á", "e": "é"}[spoken[-1]] if ending else spoken[-1]) + ending
+            )
+        return spoken + self._dot(match)
 
     def _dot(self, match: re.Match[str]) -> str:
         return "." if match[0].endswith(".") and match.end() == len(match.string) else ""
@@ -230,11 +232,11 @@ class ArabicRules(LanguageRules):
 
     def time(self, at: ClockTime) -> str:
         """The hour is a definite feminine ordinal."""
-        said = self._HOURS[at.hour % 12]
+        spoken = self._HOURS[at.hour % 12]
         parts = {15: "والربع", 30: "والنصف"}
         if at.minute:
-            said += f" {parts.get(at.minute) or f'و{self.cardinal(at.minute)} دقيقة'}"
-        return said
+            spoken += f" {parts.get(at.minute) or f'و{self.cardinal(at.minute)} دقيقة'}"
+        return spoken
 
 
 class HindiRules(LanguageRules):

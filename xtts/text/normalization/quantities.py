@@ -1,4 +1,4 @@
-"""What is counted, in its forms, and numbers and times as they are written."""
+"""Nouns with their plural forms, and numbers and times as they are written."""
 
 import re
 from collections.abc import Iterator
@@ -19,10 +19,10 @@ class Noun:
     @staticmethod
     def of(forms: str, gender: str = "m") -> "Noun":
         """Of `one`, `one/many`, `one/few/many` or `one/few/many/part`."""
-        found = forms.split("/")
-        one, few = found[0], found[1] if len(found) > 1 else found[0]
-        many = found[2] if len(found) > 2 else few
-        return Noun(one, few, many, found[3] if len(found) > 3 else many, gender)
+        parts = forms.split("/")
+        one, few = parts[0], parts[1] if len(parts) > 1 else parts[0]
+        many = parts[2] if len(parts) > 2 else few
+        return Noun(one, few, many, parts[3] if len(parts) > 3 else many, gender)
 
 
 @dataclass(frozen=True)
@@ -73,11 +73,11 @@ def nouns(table: str) -> dict[str, Noun]:
 def moneys(table: str) -> dict[str, Money]:
     """As `nouns`, `sign = one/many gender; one/many gender`: of the unit and of a hundredth of it,
     where that has a name."""
-    found = {}
+    currencies = {}
     for sign, forms in _rows(table):
         unit, _, cent = forms.partition("; ")
-        found[sign] = Money(_noun(unit), _noun(cent) if cent else None)
-    return found
+        currencies[sign] = Money(_noun(unit), _noun(cent) if cent else None)
+    return currencies
 
 
 def _rows(table: str) -> Iterator[tuple[str, str]]:

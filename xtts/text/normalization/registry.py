@@ -1,4 +1,4 @@
-"""Which rules read which language."""
+"""Finds the rules of a language."""
 
 from functools import cache
 from importlib import import_module
@@ -28,7 +28,7 @@ def rules_of(language: str) -> LanguageRules | None:
     """The rules of a language (`pt`, `zh`), made once; None for one that has none."""
     for module, classes in _CLASSES.items():
         if language in classes:
-            found = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
-            made: LanguageRules = found()
+            rules = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
+            made: LanguageRules = rules()
             return made
     return None

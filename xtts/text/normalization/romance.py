@@ -1,4 +1,4 @@
-"""How Spanish, French, Italian and Portuguese are read."""
+"""Rules for Spanish, French, Italian and Portuguese."""
 
 import re
 from typing import ClassVar
@@ -26,8 +26,8 @@ _NO_NOUNS = frozenset(
 
 def _iberian_gender(after: str) -> str:
     """Of the noun that follows, by its ending."""
-    found = _WORD_BEHIND.match(after)
-    word = found[1] if found else ""
+    match = _WORD_BEHIND.match(after)
+    word = match[1] if match else ""
     if not word or word in _NO_NOUNS:
         return ""
     feminine = word.endswith(("a", "as", "ción", "ciones", "dad", "dades", "ção", "ções", "dade",
@@ -236,10 +236,10 @@ class ItalianRules(RomanceRules):
 
     def gender_before(self, after: str) -> str:
         """One agrees with the noun."""
-        found = _WORD_BEHIND.match(after)
-        if found is None or found[1] in _NO_NOUNS:
+        match = _WORD_BEHIND.match(after)
+        if match is None or match[1] in _NO_NOUNS:
             return ""
-        return "f" if found[1].endswith("a") else "m" if found[1].endswith(("o", "e")) else ""
+        return "f" if match[1].endswith("a") else "m" if match[1].endswith(("o", "e")) else ""
 
 
 class PortugueseRules(RomanceRules):

@@ -1,4 +1,4 @@
-"""What `<say-as interpret-as="…">` makes of a text, by the rules of its language."""
+"""Reads the content of `<say-as interpret-as="…">` by the rules of its language."""
 
 import contextlib
 import re
@@ -32,13 +32,13 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
         raise TextError("<say-as> is not known in this language; write it in words.")
     if not text or len(text) > _MOST_CHARACTERS:
         raise TextError(f"<say-as> holds {len(text)} characters; 1 to {_MOST_CHARACTERS} are read.")
-    said = _said(_CALLED[kind], text, form, rules)
-    if not said:
+    spoken = _spoken(_CALLED[kind], text, form, rules)
+    if not spoken:
         raise TextError(f"<say-as>: {shown(text)} cannot be read as {_CALLED[kind]}.")
-    return said
+    return spoken
 
 
-def _said(what: str, text: str, form: str, rules: LanguageRules) -> str:
+def _spoken(what: str, text: str, form: str, rules: LanguageRules) -> str:
     """The words, or "" where there are none."""
     match what:
         case "characters":
@@ -50,23 +50,23 @@ def _said(what: str, text: str, form: str, rules: LanguageRules) -> str:
         case "a number":
             return _cardinal(rules, text)
         case "an ordinal":
-            found = re.fullmatch(r"([0-9]{1,12})\D{0,4}", text)
+            match = re.fullmatch(r"([0-9]{1,12})\D{0,4}", text)
             with contextlib.suppress(NoWordsError):
-                return rules.ordinal(int(found[1])) if found else ""
+                return rules.ordinal(int(match[1])) if match else ""
             return ""
         case "a time":
-            said = rules.read(text)
-            return "" if re.search(r"\d", said) else said
+            spoken = rules.read(text)
+            return "" if re.search(r"\d", spoken) else spoken
         case _:
             return _date(rules, text, form)
 
 
 def _cardinal(rules: LanguageRules, text: str) -> str:
-    found = re.fullmatch(r"([-+]?)([0-9](?:[0-9 .,]*[0-9])?)", text)
-    if found is None or sum(map(str.isdigit, text)) > MOST_DIGITS:
+    match = re.fullmatch(r"([-+]?)([0-9](?:[0-9 .,]*[0-9])?)", text)
+    if match is None or sum(map(str.isdigit, text)) > MOST_DIGITS:
         return ""
-    sign = {"-": f"{rules.minus} ", "+": f"{rules.plus} "}.get(found[1], "")
-    return sign + rules.number(found[2])
+    sign = {"-": f"{rules.minus} ", "+": f"{rules.plus} "}.get(match[1], "")
+    return sign + rules.number(match[2])
 
 
 def _date(rules: LanguageRules, text: str, form: str) -> str:
@@ -74,8 +74,8 @@ def _date(rules: LanguageRules, text: str, form: str) -> str:
         raise TextError(f"<say-as format={shown(form)}> is no order of a date; dmy, mdy, ymd are.")
     order, figures = _ORDERS.get(form.lower(), ""), re.findall(r"[0-9]+", text)
     if not form or len(figures) != len(order):
-        said = rules.read(text)
-        return "" if said == text or re.search(r"\d", said) else said
+        spoken = rules.read(text)
+        return "" if spoken == text or re.search(r"\d", spoken) else spoken
     known = {name: int(value) for name, value in zip(order, figures, strict=True)
              if len(value) <= 4}  # fmt: skip
     day, month, year = known.get("d"), known.get("m"), known.get("y")

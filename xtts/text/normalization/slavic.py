@@ -1,5 +1,7 @@
-"""How Polish, Russian and Czech are read: numerals and what they count agree, dates and hours are
-ordinals."""
+"""Rules for Polish, Russian and Czech.
+
+Numerals agree with what they count; dates and hours are ordinals.
+"""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -35,8 +37,8 @@ class SlavicRules(LanguageRules):
         tens, units = divmod(number, 10)
         if tens < 2:
             return self.declined(self.units_ordinals[number], gender)
-        said = self.declined(self.tens_ordinals[tens - 2], gender)
-        return f"{said} {self.declined(self.units_ordinals[units], gender)}" if units else said
+        spoken = self.declined(self.tens_ordinals[tens - 2], gender)
+        return f"{spoken} {self.declined(self.units_ordinals[units], gender)}" if units else spoken
 
     def declined(self, word: str, gender: str) -> str:
         """An ordinal with the ending of a gender, or of a gender and a case (`m-gen`)."""
@@ -56,21 +58,21 @@ class SlavicRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """Piątego marca dwa tysiące dwudziestego czwartego roku."""
-        said = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
+        spoken = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
         if year is None:
-            return said
+            return spoken
         if not self.of_year:
-            return f"{said} {self.cardinal(year)}"
-        return f"{said} {self.ordinal(year, 'm-gen')} {self.of_year}"
+            return f"{spoken} {self.cardinal(year)}"
+        return f"{spoken} {self.ordinal(year, 'm-gen')} {self.of_year}"
 
     def time(self, at: ClockTime) -> str:
         """Čtrnáct třicet; devět hodin, where nothing behind it says so already."""
         if self.full_hour is None or not at.full_hour:
             return super().time(at)
-        said = self.cardinal(at.hour, self.full_hour.gender)
+        spoken = self.cardinal(at.hour, self.full_hour.gender)
         if re.match(rf"\s*{self.full_hour.one[:3]}", at.after):
-            return said
-        return f"{said} {self.form(WrittenNumber(str(at.hour)), self.full_hour)}"
+            return spoken
+        return f"{spoken} {self.form(WrittenNumber(str(at.hour)), self.full_hour)}"
 
     @cached_property
     def read_named_dates(self) -> Step:
@@ -184,9 +186,9 @@ class PolishRules(SlavicRules):
 
     def declined(self, word: str, gender: str) -> str:
         """A soft stem stays soft before a and ą: trzecia, but druga."""
-        found = super().declined(word, gender)
-        soft = word.endswith("i") and word != "drugi" and found.endswith(("a", "ą"))
-        return f"{found[:-1]}i{found[-1]}" if soft else found
+        form = super().declined(word, gender)
+        soft = word.endswith("i") and word != "drugi" and form.endswith(("a", "ą"))
+        return f"{form[:-1]}i{form[-1]}" if soft else form
 
     def time(self, at: ClockTime) -> str:
         """Czternasta trzydzieści; o dziewiątej."""
@@ -196,10 +198,10 @@ class PolishRules(SlavicRules):
             "f-gen" if governs in ("o", "od", "do", "po", "około", "godziny", "godzinie") else "f"
         )
         case = "f-ins" if governs in ("przed", "między") else case
-        said = self.ordinal(at.hour, case)
+        spoken = self.ordinal(at.hour, case)
         if not at.full_hour:
-            said += f" {self.minutes(at.minute)}"
-        return said if at.second is None else f"{said} i {self.cardinal(at.second, 'f')} sekund"
+            spoken += f" {self.minutes(at.minute)}"
+        return spoken if at.second is None else f"{spoken} i {self.cardinal(at.second, 'f')} sekund"
 
     def read_years(self, text: str) -> str:
         """1999 r., w 1999 roku."""
@@ -210,8 +212,8 @@ class PolishRules(SlavicRules):
         locative = (match[1] or "").strip().casefold() in ("w", "we", "po")
         if word in ("r.", "roku"):
             dot = "." if word == "r." and match.end() == len(match.string) else ""
-            said = self.ordinal(number, "m-loc" if locative else "m-gen")
-            return f"{match[1] or ''}{said} roku{dot}"
+            spoken = self.ordinal(number, "m-loc" if locative else "m-gen")
+            return f"{match[1] or ''}{spoken} roku{dot}"
         return f"{match[1] or ''}{self.ordinal(number)} {word}"
 
     def _ordinal(self, match: re.Match[str]) -> str:
@@ -416,9 +418,9 @@ class RussianRules(SlavicRules):
         case = {"году": "m-loc", "год": "m", "года": "m-gen"}.get(
             word, "m-loc" if inside else "m-gen"
         )
-        said = word if not word.endswith(".") else "году" if inside else "года"
+        spoken = word if not word.endswith(".") else "году" if inside else "года"
         dot = "." if word.endswith(".") and match.end() == len(match.string) else ""
-        return f"{match[1] or ''}{self.ordinal(number, case)} {said}{dot}"
+        return f"{match[1] or ''}{self.ordinal(number, case)} {spoken}{dot}"
 
     def _ordinal(self, match: re.Match[str]) -> str:
         endings = {
@@ -428,14 +430,14 @@ class RussianRules(SlavicRules):
             "м": "m-loc",
             "ом": "m-loc", "ем": "m-loc", "х": "m-gen", "ю": "f", "ую": "f",
         }  # fmt: skip
-        found = self.ordinal(int(match[1]), endings[match[2]])
+        ordinal = self.ordinal(int(match[1]), endings[match[2]])
         if match[2] in ("ю", "ую"):
-            found = spell("ru", int(match[1]), "ordinal-feminine-accusative")
+            ordinal = spell("ru", int(match[1]), "ordinal-feminine-accusative")
         if match[2] == "х":
-            found = spell("ru", int(match[1]), "ordinal-plural-genitive")
+            ordinal = spell("ru", int(match[1]), "ordinal-plural-genitive")
         if match[2] == "е" and re.match(r"\s\w+(?:ы|и)\b", match.string[match.end() :]):
-            found = spell("ru", int(match[1]), "ordinal-plural")
-        return found
+            ordinal = spell("ru", int(match[1]), "ordinal-plural")
+        return ordinal
 
 
 def _ends_in_one(value: int) -> bool:

@@ -1,4 +1,4 @@
-"""Numbers in words by ICU's rules (package `unicode-rbnf`, the Unicode CLDR's rule sets).
+"""Spells numbers in words by ICU's rules (package `unicode-rbnf`, rule sets of Unicode CLDR).
 
 num2words, which Coqui's normaliser uses, has no Hindi and no Chinese, and no genders and cases for
 most of the others. What CLDR itself gets wrong is put right in the module of its language.
@@ -31,9 +31,9 @@ def spell(language: str, number: int, rules: str) -> str:
             formatted = _engine(language).format_number(number, ruleset_names=[f"spellout-{rules}"])
         except RbnfError as error:
             raise NoWordsError(str(error)) from error
-        found: str = formatted.text
-        if not any(character.isdigit() for character in found):
-            return " ".join(found.split())
+        spelled: str = formatted.text
+        if not any(character.isdigit() for character in spelled):
+            return " ".join(spelled.split())
     return " ".join(spell(language, int(digit), rules) for digit in str(number))
 
 
