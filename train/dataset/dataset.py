@@ -104,7 +104,7 @@ class Dataset:
         return sum(self.clips[index].seconds for index in indices) / 60
 
     def without(self, rejected: Sequence[RejectedClip]) -> "Dataset":
-        """The same split with these clips refused. Raises DatasetError if no training clip is left."""
+        """The split with these clips refused. Raises DatasetError without any training clip."""
         names = {one.name for one in rejected}
         train, validation = (
             [self.clips[index] for index in side if self.clips[index].name not in names]
