@@ -52,8 +52,8 @@ class WordTimestamp(BaseModel):
 
 
 class Sample(BaseModel):
-    """What an epoch said, and where both wavs are. ending: how it ended (docs/guard.md); words:
-    when each is spoken; null where that is not known."""
+    """An epoch's sample and the addresses of both WAV files. ending: how it ended (docs/guard.md);
+    words: the time of each word; null if it is not known."""
 
     output: str | None
     reference: str | None
@@ -108,8 +108,8 @@ class Figure(Difference):
 
 
 class CandidateRow(BaseModel):
-    """The base, an epoch or a blend of both, as it was judged. unfinished, cut, babbling: sentences
-    that went astray, which are part of no mean."""
+    """The base, an epoch or a blend of both, as it was judged. unfinished, cut, babbling: failed
+    sentences, which are part of no mean."""
 
     id: str
     name: str

@@ -20,7 +20,7 @@ from machine.errors import SotaqueError
 
 
 def names() -> list[str]:
-    """The benchmarks that there are: modules of this folder that can `run`."""
+    """Names of all benchmarks: the modules of this folder that have `run`."""
     folder = Path(__file__).parent
     return sorted(
         path.stem
@@ -30,7 +30,7 @@ def names() -> list[str]:
 
 
 def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
-    """A benchmark, and what reads its arguments."""
+    """The module of a benchmark and the parser of its arguments."""
     benchmark = importlib.import_module(f"benchmarks.{name}")
     parser = argparse.ArgumentParser(
         prog=f"python -m benchmarks {name}", description=benchmark.__doc__
@@ -46,7 +46,7 @@ def parser_of(name: str) -> tuple[ModuleType, argparse.ArgumentParser]:
 
 
 def main(argv: Sequence[str]) -> int:
-    """Runs the benchmark that is named; 2 when there is none of that name."""
+    """Runs the named benchmark; returns 2 if there is none of that name."""
     if not argv or argv[0] not in names():
         print(f"python -m benchmarks {'|'.join(names())} [--json] [--record] ...", file=sys.stderr)
         return 0 if argv and argv[0] in ("-h", "--help") else 2

@@ -54,7 +54,7 @@ class CoquiTrainingRecipe:
         )
 
     def load(self, clips: Sequence[int]) -> dict[str, Any]:
-        """What its dataset and collate make of these clips."""
+        """The batch that Coqui's dataset and collate function make of these clips."""
         items = []
         for clip in clips:
             names = ("text", "filenames", "wav", "conditioning", "cond_lens", "cond_idxs")
@@ -69,12 +69,12 @@ class CoquiTrainingRecipe:
         return found
 
     def features(self, batch: dict[str, Any]) -> dict[str, Any]:
-        """Its two mel front-ends and its DVAE, as at every step."""
+        """Features from Coqui's two mel front-ends and its DVAE, as at every step."""
         found: dict[str, Any] = self.model.format_batch_on_device(batch)
         return found
 
     def step(self, batch: dict[str, Any]) -> float:
-        """Forward, backward, AdamW; the audio loss."""
+        """Takes a step (forward, backward, AdamW); returns the audio loss."""
         _, losses = self.model.train_step(batch, None)
         losses["loss"].backward()
         self.optimizer.step()

@@ -37,13 +37,13 @@ _WITHOUT_POCKETSPHINX = (
     "import sys; sys.modules['pocketsphinx'] = None; from train.__main__ import main; "
     "sys.exit(main())"
 )
-# What another person says between; the text has none of it.
+# Said by the other person between the sentences; not in the text.
 OTHERS = (
     "It was a long way to the river and nobody had brought a map.",
     "Please remember to lock the garage before you leave tonight.",
     "The committee will publish its findings in the second week of March.",
 )
-# What is in the text and not in the recording.
+# In the text but not in the recording.
 UNSAID = (
     "The astronomers photographed a comet above the southern desert.",
     "Eleven violins were stolen from the concert hall in August.",
@@ -52,14 +52,14 @@ UNSAID = (
     "Cheap umbrellas rarely survive their second storm.",
 )
 PAUSE_SECONDS = (0.15, 1.6)
-# Chance of what follows a sentence, each with those before it; else only its pause.
+# Cumulative chances of what follows a sentence; otherwise only a pause follows.
 _MUSIC, _NOISE, _OTHER, _BREATH = itertools.accumulate((0.05, 0.05, 0.05, 0.10))
 _SCALE = (0, 2, 4, 5, 7, 9, 12)
 
 
 @dataclass(frozen=True)
 class SpokenWord:
-    """A word as it is said, with its begin and end in seconds."""
+    """A spoken word with its begin and end in seconds."""
 
     text: str
     start: float
@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """A row a voice."""
-    # The set goes from the shortest to the longest, which no real text does.
+    """One row for each voice."""
+    # The set is sorted by length, unlike a real text.
     lines = texts.sentences(arguments.set)
     said = random.Random(arguments.seed).sample(lines, len(lines))
     said = said[: arguments.sentences] * arguments.times
@@ -159,7 +159,7 @@ def kept(phones: Sequence[tuple[float, float]], clips: Sequence[tuple[float, flo
 
 
 def in_a_phone(moment: float, phones: Sequence[tuple[float, float]]) -> bool:
-    """Whether that second is inside a phone, and not at its edge."""
+    """Whether this second is inside a phone and not at its edge."""
     return any(start + _EDGE_SECONDS < moment < end - _EDGE_SECONDS for start, end in phones)
 
 

@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Of a batch, or of two starts."""
+    """Measures a batch, or two whole starts."""
     with synthetic.base_model(arguments) as (base, folder):
         if arguments.starts:
             return {"ready_seconds": started(base, folder)}
@@ -83,7 +83,7 @@ def started(base: Path, folder: Path) -> list[float]:
 
 
 def ready(base: Path, folder: Path) -> Batches:
-    """What a start does for its data, an epoch's plan included."""
+    """Prepares the data as a start does, with the plan of an epoch."""
     _, batches = synthetic.batches(base, folder / "data", folder / "cache", "other_clip")
     batches.plan(1)
     return batches

@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What learning costs; and, by the embedded base, what an ear would notice."""
+    """The cost of learning and, for the embedded base, the audible differences."""
     random = arguments.full or arguments.folder is not None
     with tempfile.TemporaryDirectory() as name:
         base = DEMO
@@ -62,7 +62,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _learn(speaker: FileSpeaker, arguments: argparse.Namespace, out: Path) -> dict[str, float]:
-    """Seconds and memory; the distances are those that the run decides by."""
+    """Seconds and memory, and the distances by which a run decides."""
     ticks: list[float] = []
 
     def progress(done: float) -> None:
@@ -95,7 +95,7 @@ def _learn(speaker: FileSpeaker, arguments: argparse.Namespace, out: Path) -> di
 def _heard(
     speaker: FileSpeaker, arguments: argparse.Namespace, learned: Path
 ) -> dict[str, dict[str, float]]:
-    """Of recordings and their resynthesis: means over the sentences."""
+    """Means over the sentences, for recordings and their resynthesis."""
     reading = speaker.reading(arguments.weights)
     reference = read_reference(reading.config, DEMO / "reference.wav")
     share = arguments.share if arguments.weights else 1.0

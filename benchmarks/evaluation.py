@@ -35,11 +35,11 @@ from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
 
 DATASET = Path("train/data/demo")
-# Shorter texts are a lottery for the recogniser; longer ones would take most of the time.
+# The recogniser is unreliable on shorter texts; longer ones would take most of the time.
 WORDS = range(4, 13)
-# Spoken with this seed by everybody.
+# Every candidate speaks with this seed.
 SEED = 0
-# The chosen one's word errors may be so much above the fewest, in words of a hundred.
+# The goal: word errors of the chosen candidate above the fewest, in percentage points.
 WITHIN = 2.0
 RESAMPLES = 2000
 # The evaluation's figures that are held against the benchmark's recogniser: a judge, and how many
@@ -54,7 +54,7 @@ Key = tuple[int, str, int, float, str]
 
 @dataclass(frozen=True)
 class HeardCandidate:
-    """What the recogniser made of one candidate of one run.
+    """The recogniser's result for one candidate of one run.
 
     Attributes:
         seed: Of the run; 0 of the base, which is the same in every run.
@@ -81,12 +81,12 @@ class HeardCandidate:
 
     @property
     def percent(self) -> float:
-        """Word errors of a hundred words."""
+        """Word error rate in percent."""
         return 100 * sum(self.errors) / sum(self.words)
 
 
 def key_of(seed: int, one: Candidate) -> Key:
-    """What makes a candidate of a run this one and no other."""
+    """Identifies a candidate of a run."""
     of_run = 0 if one.kind == "base" else seed
     return of_run, one.kind, one.epoch, one.share, one.checkpoint_sha256
 
@@ -126,7 +126,7 @@ def _seeds(text: str) -> list[int]:
     return [*range(int(first), int(last) + 1)] if last else [int(one) for one in text.split(",")]
 
 
-# ---- runs and what is heard of them ----
+# ---- runs, and their recognised speech ----
 
 
 def evaluated(work: Path, seed: int) -> Evaluation:
@@ -150,7 +150,7 @@ def evaluated(work: Path, seed: int) -> Evaluation:
 def missing(
     run: Evaluation, seed: int, name: str, there: Iterable[HeardCandidate]
 ) -> list[Candidate]:
-    """Candidates that were not listened to yet; blends first, of which most verdicts are."""
+    """Candidates without a result, blends first, since most verdicts are blends."""
     keys = {one.key for one in there if one.set == name}
     found = [one for one in run.candidates if key_of(seed, one) not in keys]
     return sorted(found, key=lambda one: one.kind != "blend")
@@ -159,7 +159,7 @@ def missing(
 def listened(
     folder: Path, run: Evaluation, seed: int, one: Candidate, arguments: argparse.Namespace
 ) -> HeardCandidate:
-    """Has a candidate speak the set as the worker of samples speaks, and the recogniser listen."""
+    """Lets a candidate speak the set as the sample worker does, and recognises it."""
     lines = sentences(arguments.set)
     reference = next(DATASET.rglob(run.person["reference"]))
     rate = SpeakingRate(run.person["codes_per_token"], run.person["codes_per_sentence"])
@@ -184,12 +184,12 @@ def listened(
 
 
 def sentences(name: str) -> list[str]:
-    """Of a set, those of 4 to 12 words."""
+    """The sentences of a set that have 4 to 12 words."""
     return [text for text in texts.sentences(name) if texts.num_words(text) in WORDS]
 
 
 def known(results: Path) -> list[HeardCandidate]:
-    """What was listened to; a last line that was cut off is left out."""
+    """All results so far, without a last line that was cut off."""
     if not results.exists():
         return []
     lines = results.read_text(encoding="utf-8").split("\n")[:-1]
@@ -284,7 +284,7 @@ def spearman(one: np.ndarray, other: np.ndarray) -> float:
 
 
 def report(found: Mapping[str, Any]) -> str:
-    """The tables as they stand in docs/benchmarks.md."""
+    """The figures as Markdown tables."""
     names = list(dict.fromkeys(name for row in found["seeds"] for name in row["errors"]))
     lines = [f"{found['sentences']} sentences, {found['words']} words, guard {found['guard']}"]
     lines += tables.markdown(

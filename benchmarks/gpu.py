@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Runs what is left to run. Raises SotaqueError without a GPU, but for --rehearse."""
+    """Runs the remaining parts. Raises SotaqueError without a GPU, except with --rehearse."""
     if arguments.rehearse:
         arguments.device = "cpu"
     elif not gpu_nodes():
@@ -49,12 +49,12 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def exit_code(found: dict[str, Any]) -> int:
-    """1 where a part failed."""
+    """1 if a part failed."""
     return int(any("failed" in figures for figures in found["parts"].values()))
 
 
 def measured(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Every part that is not in --out yet, while there is time; --out is written after each."""
+    """Runs every part that is not in --out, within the time; writes --out after each."""
     from benchmarks.gpu_parts import PARTS
 
     began, out = time.monotonic(), arguments.out
@@ -78,7 +78,7 @@ def measured(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def apart(name: str, device: str, folder: str) -> dict[str, Any]:
-    """A part in a process of its own: what it printed last, or how it ended."""
+    """Runs a part in a process of its own; returns its last output, or how it failed."""
     try:
         found: dict[str, Any] = measuring.ask(
             "benchmarks.gpu", name, device, folder, limit_seconds=PART_SECONDS
@@ -89,7 +89,7 @@ def apart(name: str, device: str, folder: str) -> dict[str, Any]:
 
 
 def one(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[str, Any]:
-    """A part in this process: its figures and seconds, or why there are none."""
+    """Runs a part in this process; returns its figures and seconds, or why there are none."""
     from benchmarks import gpu_parts
 
     began = time.monotonic()
@@ -109,7 +109,7 @@ def one(name: str, device: str, folder: str, *, rehearse: bool = False) -> dict[
 
 
 def machine(device: str) -> dict[str, Any]:
-    """What is measured."""
+    """The device and its software."""
     import torch
 
     told: dict[str, Any] = {"torch": torch.__version__, "device": device}
@@ -125,7 +125,7 @@ def machine(device: str) -> dict[str, Any]:
 
 
 def report(found: dict[str, Any]) -> str:
-    """For docs/benchmarks.md: a row for each figure."""
+    """The figures as a Markdown table, one row for each."""
     parts = dict(found["parts"])
     told = parts.pop("machine", {}).get("figures", {})
     head = ", ".join(f"{name} {value}" for name, value in told.items())

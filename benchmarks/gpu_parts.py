@@ -50,7 +50,7 @@ class Setup:
 
 
 def setup(device: str, folder: str, *, rehearse: bool) -> Setup:
-    """Full size, or what takes a CPU some seconds."""
+    """Full size, or a size that takes a CPU some seconds."""
     if rehearse:
         shape = GPTShape(text_ids=200, text_start=198, layers=2, width=64, heads=4)
         return Setup(device, shape, 1, 6, (2,), (1, 2), folder)
@@ -137,7 +137,7 @@ def graph(at: Setup) -> Figures:
 
     gpt, found = new_gpt(at.shape, seed=0).to(at.device).eval(), Figures()
     for slots in at.slots:
-        # On a CPU the same path, with a capture that computes each time.
+        # A CPU takes the same path, with a capture that computes each time.
         captured = graphed_step(gpt, slots) or CudaGraphStep(gpt, slots, _recomputed)
         cache = CudaGraphStep(gpt, slots, _recomputed).caches
         plain = partial(DecodeStep(gpt), cache=cache)
@@ -170,7 +170,7 @@ def _spoken(
 
 @torch.inference_mode()
 def _enter_all(gpt: Any, slots: int, caches: Sequence[Any], at: Setup) -> None:
-    """Thirty positions of noise in every row."""
+    """Fills every row with thirty positions of noise."""
     filled = gpt.gpt.new_cache(1, 64)
     gpt.prefill(torch.randn(1, 30, at.shape.width, device=at.device), filled)
     for cache in caches:

@@ -64,7 +64,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def to_record(found: dict[str, Any]) -> dict[str, Any]:
-    """One part by itself without its name."""
+    """The figures; those of a single part without its name."""
     return dict(next(iter(found.values()))) if len(found) == 1 else found
 
 

@@ -32,7 +32,7 @@ from xtts.text.tokenizer import Piece, WordSpan
 Line = Mapping[str, Any]
 # Every so many texts on which the guard changed nothing are listened to as well.
 LISTENED_TO = 10
-# As loud as this below the loudest for so long is speech that was cut away.
+# Sound of this level below the loudest, for this long, is speech that was cut off.
 SPEECH_DB, SPEECH_SECONDS = 35.0, 0.05
 FRAME = VOCODER_RATE // 100
 # Not counted: when the figures of docs/guard.md were measured, the vocoder clicked where its input
@@ -78,7 +78,7 @@ def summary(lines: Sequence[Line], texts: set[str]) -> dict[str, Any]:
     return {**counts, "shares": _shares(spoken, faulty)}
 
 
-# ---- what a line tells ----
+# ---- the content of a line ----
 
 
 def _with_faults(voice: LoadedVoice, text: str) -> dict[str, Any]:
@@ -166,7 +166,7 @@ def _alarms(lines: Sequence[Line]) -> dict[str, Any]:
 
 
 def _kind(reason: str) -> str:
-    """What was seen, without the figures."""
+    """The reason without its figures."""
     return " ".join(word for word in reason.split() if not any(map(str.isdigit, word)))
 
 
@@ -217,7 +217,7 @@ def _shares(spoken: Sequence[Line], faulty: Sequence[Line]) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class JudgedUtterance:
-    """What was said of a piece, and what the guard makes of it."""
+    """An utterance of a piece with the guard's verdict."""
 
     codes: list[int]
     stopped: bool
@@ -284,12 +284,12 @@ def patches(good: JudgedUtterance, words: Sequence[WordSpan]) -> dict[str, Patch
 
 
 def _begun_with(codes: Sequence[int]) -> Patch:
-    """These codes first; then the model goes on as it likes."""
+    """Forces these codes first; then the model continues freely."""
     return lambda number, logits: _only(logits, codes[number]) if number < len(codes) else None
 
 
 def forced(codes: Sequence[int]) -> Patch:
-    """These codes and no others."""
+    """Forces exactly these codes."""
     return lambda number, logits: _only(logits, codes[number] if number < len(codes) else STOP)
 
 
@@ -332,7 +332,7 @@ def sound_of(voice: LoadedVoice, latents: Sequence[Tensor]) -> np.ndarray:
 
 
 def speech_behind(good: JudgedUtterance, codes: int) -> bool:
-    """Whether a cut behind so many codes took speech away."""
+    """Whether a cut after so many codes removed speech."""
     frames = good.sound[: len(good.sound) // FRAME * FRAME].reshape(-1, FRAME)
     power = 10 * np.log10(np.maximum((frames**2).mean(1), 1e-12))
     loud = power[:-CLICK_FRAMES] > power.max() - SPEECH_DB
@@ -341,7 +341,7 @@ def speech_behind(good: JudgedUtterance, codes: int) -> bool:
 
 
 def heard(sound: np.ndarray) -> list[str]:
-    """The words that the recogniser understands of sound at 24,000 Hz."""
+    """The words that the recogniser finds in sound at 24,000 Hz."""
     wave = resample(torch.from_numpy(sound), VOCODER_RATE, SPEAKER_RATE)
     return judges.words_heard(wave).lower().split()
 

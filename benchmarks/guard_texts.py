@@ -41,7 +41,7 @@ strength suddenly sugar summer sunday supper surely surprise sure telephone terr
 thirsty thursday today together tonight true tuesday twelve twice umbrella understood university
 unbelievable unfortunately vegetables victory wait wednesday welcome well what whatever when where
 why winter wonderful worse yellow yes yesterday you zero""".split()
-# Else "buyed", which no recogniser knows.
+# Without these, "buyed" would appear, which no recogniser knows.
 PASTS = """bring brought build built buy bought catch caught choose chose cut cut draw drew feed fed
 find found forget forgot hear heard hide hid hold held keep kept know knew learn learned leave left
 lose lost make made meet met pay paid read read sell sold send sent show showed sing sang sleep
@@ -66,7 +66,7 @@ def drawn(name: str, count: int) -> list[str]:
     while len(found) < count:
         text = draw.choices(kinds, weights)[0](draw, grammar)
         known = _key(text)
-        # By its words a text belongs to one set: every third is for choosing.
+        # The words of a text decide its set: every third is for choosing.
         of_set = SETS[zlib.crc32(known.encode()) % 3 != 0]
         fits = 1 <= _length(text) <= MOST_WORDS and of_set == name
         if fits and not is_judged(plain(text)):

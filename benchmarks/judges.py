@@ -113,7 +113,7 @@ def fundamental(waveform: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class PitchTrack:
-    """Of frames of 40 ms, 10 ms apart, each [frames]: F0 by autocorrelation, whether it is voiced,
+    """For frames of 40 ms, 10 ms apart, each [frames]: F0 by autocorrelation, whether it is voiced,
     and which part of its power repeats with that period, 0 to 1."""
 
     hz: Tensor
@@ -217,7 +217,7 @@ def portrait(waveform: Tensor) -> np.ndarray:
 
 @dataclass(frozen=True)
 class VoiceJudge:
-    """Which voice it is: Gaussians with one covariance, learned on source clips of all voices."""
+    """Gaussians with one covariance that tell voices apart, learned on source clips of each."""
 
     means: Mapping[str, np.ndarray]
     precision: np.ndarray
@@ -239,7 +239,7 @@ class VoiceJudge:
         return replace(judge, near=float(np.mean(held[wanted])), far=far)
 
     def name(self, waveform: Tensor) -> str:
-        """The voice that it is nearest to."""
+        """The nearest voice."""
         face = portrait(waveform)
         return min(self.means, key=lambda name: self._away(face, name))
 

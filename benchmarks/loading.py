@@ -72,7 +72,7 @@ def ours(folder: Path, codes: int, precision: str) -> None:
 
 
 def coquis(folder: Path, codes: int) -> None:
-    """Loads and speaks; its first sound is the whole."""
+    """Loads and speaks; the first audio is the whole."""
     from TTS.tts.models.xtts import Xtts  # noqa: F401 - the import is what is measured
 
     print("imported", flush=True)

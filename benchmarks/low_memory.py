@@ -28,7 +28,7 @@ from machine.memory import limit_onednn_cache
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.base_models import DEMO
 
-# Backend and precision of each; LOW_MEMORY: as it loads and speaks where that is on.
+# Backend and precision of each row; LOW_MEMORY rows load and speak as with that setting on.
 ROWS = {
     "coqui": ("coqui", "fp32"),
     "torch fp32": ("torch", "fp32"),
@@ -42,7 +42,7 @@ _WORDS = (
     "the old man walked slowly along the river and thought about the long day while his dog ran in "
     "front of him and found a silver coin behind the church early this morning."
 ).split()
-# Speaks a request under the guard; returns how many samples.
+# Speaks a request under the guard; returns the number of samples.
 Says = Callable[[SynthesisRequest], int]
 
 
@@ -132,7 +132,7 @@ def _sentences(says: Says, count: int) -> dict[str, Any]:
 
 
 def sentence(number: int) -> SynthesisRequest:
-    """A text of 1 to 90 words, so some in several pieces, of few codes each."""
+    """A text of 1 to 90 words, some in several pieces, of few codes each."""
     length = 1 + 7 * number % 30 + (60 if number % 10 == 9 else 0)
     words = [_WORDS[(number + place) % len(_WORDS)] for place in range(length)]
     return SynthesisRequest(" ".join(words), "en", number, max_codes=6 + 11 * number % 60)
@@ -151,7 +151,7 @@ def _says(name: str, folder: Path, threads: int) -> Says:
 
 
 def _coqui(folder: Path) -> Says:
-    # Its limit is set when it is loaded; ours comes with each request.
+    # Coqui's limit is set at loading; ours comes with each request.
     xtts = synthetic.load_coqui(folder, 0)
     voice = synthetic.voice_latents(xtts.config.model_args.gpt_n_model_channels)
 

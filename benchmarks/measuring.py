@@ -38,14 +38,14 @@ def in_turns(
 
 
 def seconds_of(work: Callable[[], object]) -> float:
-    """How long it takes, by the clock."""
+    """Seconds of wall time that the work takes."""
     began = time.perf_counter()
     work()
     return time.perf_counter() - began
 
 
 def medians(rows: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Of each figure, over rows that have the same."""
+    """The median of each figure, over rows with the same figures."""
     return {name: round(statistics.median(row[name] for row in rows), 3) for name in rows[0]}
 
 

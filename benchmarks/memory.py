@@ -35,7 +35,7 @@ from xtts.model.shapes import CODE_RATE, SAMPLES_PER_CODE, GPTShape
 CLIP_SECONDS = 11.6
 TEXT_IDS = 160
 CONDITIONING_FRAMES = 517
-# CUDA's context with torch's kernels, measured by others at 0.4 to 0.5 GB.
+# A CUDA context with torch's kernels, published as 0.4 to 0.5 GB.
 CONTEXT_BYTES = 500_000_000
 LOOK_SECONDS = 0.5
 SMALL = GPTShape(text_ids=200, text_start=198, layers=4, width=128, heads=4)
@@ -54,7 +54,7 @@ MODES = {
 
 @dataclass(frozen=True)
 class Measured:
-    """Bytes of one mode, and how many weights learn."""
+    """Sizes in bytes of one mode, and the number of weights that learn."""
 
     settings: str
     learning: int
@@ -71,7 +71,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A row a mode; or, of a run, the peak and how it ended."""
+    """One row for each mode; for a whole run the peak and how it ended."""
     if arguments.run:
         with tempfile.TemporaryDirectory() as name:
             full = arguments.folder or Path(name) / "base"
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def to_record(found: dict[str, Any]) -> dict[str, Any]:
-    """Bytes in units that a page shows."""
+    """Sizes in GB."""
     if "modes" not in found:
         sizes = {"peak_gb": found["peak_pss_bytes"], "trainer_gb": found["trainer_pss_bytes"]}
         rest = {name: found[name] for name in ("samples", "seconds")}
@@ -106,7 +106,7 @@ def to_record(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def exit_code(found: dict[str, Any]) -> int:
-    """The run's, where there was one."""
+    """The exit code of the run, if there was one."""
     return int(found.get("exit_code", 0))
 
 

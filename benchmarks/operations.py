@@ -37,7 +37,7 @@ from xtts.model.transformer import Dropout
 LAYERS = 30
 _COUNTED_AT = (2, 4)
 CODES = 8
-# Make no kernel: they name memory, or take it.
+# These launch no kernel: they name or allocate memory.
 _FREE = ("empty", "detach", "alias", "lift", "_unsafe_view", "_reshape_alias", "set_", "resize_")
 # What asks the device for a value, as Python spells it.
 _WAITS = frozenset({"item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__int__", "__float__",
@@ -46,7 +46,7 @@ _WAITS = frozenset({"item", "tolist", "cpu", "numpy", "nonzero", "__bool__", "__
 
 @dataclass(frozen=True)
 class Counts:
-    """Operations of one step, host waits of one step, and the operations that are most often."""
+    """Operations and host waits of one step, and its most frequent operations."""
 
     operations: float
     waits: float
@@ -63,7 +63,7 @@ class OperationCounter(TorchDispatchMode):
     def __torch_dispatch__(
         self, func: Any, types: Any, args: Any = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
-        # Without gradients linear and attention arrive whole; with them, in their parts.
+        # Without gradients, linear layers and attention arrive whole; with them, in parts.
         with self:
             if (parts := func.decompose(*args, **(kwargs or {}))) is not NotImplemented:
                 return parts
@@ -97,7 +97,7 @@ def run(arguments: argparse.Namespace) -> dict[str, dict[str, Any]]:
 
 
 def to_record(found: dict[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """The most frequent operations of a row in one cell."""
+    """The counts, with the most frequent operations as one text."""
     return {
         name: row | {"most": ", ".join(f"{one} {often:g}" for one, often in row["most"].items())}
         for name, row in found.items()
@@ -114,7 +114,7 @@ def measured() -> dict[str, Counts]:
 
 
 def at_full_depth(counted: Callable[[int], tuple[Counter[str], float]]) -> Counts:
-    """The line through two depths, at 30 layers."""
+    """Extrapolates from two depths to 30 layers."""
     (few, waits), (more, more_waits) = (counted(layers) for layers in _COUNTED_AT)
     steps = (LAYERS - _COUNTED_AT[0]) / (_COUNTED_AT[1] - _COUNTED_AT[0])
     full = {name: few[name] + steps * (more[name] - few[name]) for name in few | more}
@@ -123,13 +123,13 @@ def at_full_depth(counted: Callable[[int], tuple[Counter[str], float]]) -> Count
 
 
 def small_shape(layers: int) -> GPTShape:
-    """XTTS-v2's layout, narrow."""
+    """XTTS-v2's layout at a small width."""
     return GPTShape(text_ids=300, text_start=261, layers=layers, width=64, heads=4)
 
 
 @contextmanager
 def as_on_a_gpu() -> Iterator[None]:
-    """The branches that ask for a CPU take the other one."""
+    """Makes the branches that test for a CPU take the GPU's way."""
     with (
         mock.patch.object(varlen, "attends_per_clip", lambda _: False),
         mock.patch.object(Dropout, "forward", _dropped),
@@ -139,7 +139,7 @@ def as_on_a_gpu() -> Iterator[None]:
 
 
 def _dropped(dropout: torch.nn.Dropout, x: Tensor) -> Tensor:
-    """What torch asks of a GPU: one kernel, and one backwards. Of a CPU it asks three and one."""
+    """As torch does on a GPU: one kernel, and one backwards. On a CPU it needs three and one."""
     if not dropout.training or dropout.p == 0:
         return x
     return torch.native_dropout(x, dropout.p, True)[0]

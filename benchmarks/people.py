@@ -60,7 +60,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Figures of each of those that spoke, and every row."""
+    """Figures of each candidate, and every row."""
     if arguments.voice:
         parts = [spoken_part(arguments.voice, arguments.work)]
     else:
@@ -84,7 +84,7 @@ def report(found: Mapping[str, Any]) -> str:
     return tables.text(found["figures"])
 
 
-# ---- who is learned from, and what is compared with ----
+# ---- the dataset to learn from, and the recordings to compare with ----
 
 
 def spoken_part(name: str, work: Path) -> tuple[Path, dict[str, Tensor]]:
@@ -122,7 +122,7 @@ def _write(folder: Path, clips: Sequence[tuple[str, str, Tensor]]) -> None:
     (folder / "metadata.csv").write_text(lines, encoding="utf-8")
 
 
-# ---- a run, and what is heard of it ----
+# ---- a run and its speech ----
 
 
 def compared(dataset: Path, own: Mapping[str, Tensor], run: Path, seeds: int) -> list[Spoken]:

@@ -45,7 +45,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def exit_code(found: dict[str, Any]) -> int:
-    """1 when an operation is out of its tolerance or a fault is not understood."""
+    """1 if an operation exceeds its tolerance or a fault is misclassified."""
     return 0 if good(found) else 1
 
 
@@ -118,7 +118,7 @@ def advice(row: dict[str, Any]) -> str:
 
 
 def good(found: dict[str, Any]) -> bool:
-    """Whether every distance is allowed, and every fault came to what it should."""
+    """Whether every distance is allowed and every fault has the expected result."""
     outcomes = {one["fault"]: one.get("outcome") for one in found["faults"]}
     fits = all(advice(row) != "FAILS" for row in found["distances"])
     alive = all(one["we_still_compute"] for one in found["faults"])
@@ -134,7 +134,7 @@ def good(found: dict[str, Any]) -> bool:
 
 
 def report(found: dict[str, Any]) -> str:
-    """Tables for docs/benchmarks.md."""
+    """The figures as Markdown tables."""
     check = found["check"]
     lines = [
         f"{check['name']}, torch {check['torch']}: {check['outcome']} {check['reason']}",
@@ -240,7 +240,7 @@ def low_memory(device: str) -> dict[str, Any]:
 
 
 def refused_fft(device: str, folder: Path) -> dict[str, Any]:
-    """What the check and a whole run make of a libcufft that refuses every plan."""
+    """The check and a whole run with a libcufft that refuses every plan."""
     library = build_shim(folder)
     environ = {
         **probe.ProbeChild().environ,

@@ -60,7 +60,7 @@ def spoken(base: Path, folder: Path, arguments: argparse.Namespace) -> list[floa
 
 
 class _JudgedOnce(FileSpeaker):
-    """A text whose STOP is suppressed is no better the next time."""
+    """Judges once, since a text whose stop code is suppressed does not improve."""
 
     def guard(self, whose: Voice, seed: int) -> Guard | None:
         found = super().guard(whose, seed)

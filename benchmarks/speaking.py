@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """A row for each contestant."""
+    """One row for each contestant."""
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
     codes = arguments.codes or (151 if arguments.full else 40)

@@ -53,7 +53,7 @@ def add_base_arguments(parser: argparse.ArgumentParser, rounds: int | None = Non
 
 @contextmanager
 def base_model(arguments: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
-    """(the base model's folder, a folder to work in, which goes)."""
+    """Yields the base model's folder and a temporary folder to work in."""
     with tempfile.TemporaryDirectory() as name:
         base = arguments.folder or Path(name) / "base"
         yield write_base(base, full=arguments.full), Path(name)
@@ -95,7 +95,7 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
 
 
 def _config(shape: GPTShape) -> dict[str, object]:
-    """The values of the published config.json that decide about sizes and speaking."""
+    """The values of the published config.json that set sizes and speaking."""
     args = {
         "gpt_layers": shape.layers, "gpt_n_model_channels": shape.width, "gpt_n_heads": shape.heads,
         "gpt_max_audio_tokens": 605, "gpt_max_text_tokens": 402, "gpt_max_prompt_tokens": 70,
@@ -158,7 +158,7 @@ class FixedVoice:
     voice: Any
 
     def say(self, request: SynthesisRequest) -> int:
-        """Speaks it; how many samples."""
+        """Speaks it; returns the number of samples."""
         from xtts.inference import speech
 
         guard = judged_once(self.backend.model, request.seed)
@@ -275,7 +275,7 @@ def batches(
 
 
 def recipe(precision: str, **changes: Any) -> "OptimizationConfig":
-    """Coqui's, for a step that is measured."""
+    """Coqui's settings, for a step that is measured."""
     from train.learner import OptimizationConfig
 
     usual: dict[str, Any] = {

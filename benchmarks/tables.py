@@ -7,13 +7,13 @@ from machine.text import table
 
 
 def markdown(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
-    """The lines of a table for docs/benchmarks.md."""
+    """The lines of a Markdown table."""
     every = (columns, ["---"] * len(columns), *rows)
     return [f"| {' | '.join(map(str, row))} |" for row in every]
 
 
 def text(found: Mapping[str, Any] | Sequence[Any]) -> str:
-    """Rows of single figures as a table, with a line each for everything else."""
+    """Rows of single figures as a table, everything else as lines."""
     named = isinstance(found, Mapping)
     rows = dict(found) if named else {str(number): row for number, row in enumerate(found)}
     if rows and all(isinstance(row, Mapping) and not _holds_rows(row) for row in rows.values()):

@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> list[dict[str, Any]]:
-    """How many of each set both read right."""
+    """The share of each set that each side reads right."""
     sets = [FOLDER, *sorted(path for path in FOLDER.iterdir() if path.is_dir())]
     return [_judged(folder, show=arguments.show) for folder in sets]
 
@@ -46,7 +46,7 @@ class Phrase:
     expected: tuple[str, ...]
 
     def is_read(self, said: str) -> bool:
-        """Whether `said` is one of them, but for case, punctuation and spaces."""
+        """Whether `said` is one of them, ignoring case, punctuation and spaces."""
         return plain(said, self.language) in {plain(one, self.language) for one in self.expected}
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 FILES = {"twenty": "sentences.txt", "choosing": "choosing.txt", "reporting": "reporting.txt"}
 # Of these, texts of several sentences are made.
 JOINED_WORDS = range(4, 13)
-# As many texts of one, two, three and four sentences; a sentence comes in several of them.
+# The same number of texts of one, two, three and four sentences; they share sentences.
 JOINED_TEXTS = 80
 
 

@@ -55,7 +55,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 def passes(
     base: Path, folder: Path, arguments: argparse.Namespace
 ) -> Iterator[tuple[str, Measured]]:
-    """A pass of each variant a round, in turns. At full size a side is loaded anew when its turn
+    """A pass of each variant a round, in turns. At full size a side is loaded again when its turn
     comes; else both stay. The first pass of each variant in a process is not counted."""
     given = (base, folder / "data", folder / "cache", arguments.threads)
     staying = [] if arguments.full else [Side(side, *given) for side in SIDES]
@@ -85,7 +85,7 @@ class Side:
         return self._answer()
 
     def close(self) -> None:
-        """Ends it."""
+        """Ends the process."""
         self._process.end()
 
     def _answer(self) -> dict[str, Any]:

@@ -49,7 +49,7 @@ def measured(taken: Pass, threads: int) -> dict[str, float]:
 
 
 def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
-    """In Coqui's batches, and with all clips in one."""
+    """Passes in Coqui's batches, and with all clips in one."""
     config, batches = synthetic.batches(base, data, cache, "same_clip")
     everything = tuple(range(len(batches.clips)))
     bf16 = torch.ops.mkldnn._is_mkldnn_bf16_supported()
@@ -78,7 +78,7 @@ def ours(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
 
 
 def coqui(base: Path, data: Path, cache: Path) -> dict[str, Pass]:
-    """As it stands, and under bf16 autocast with what its DVAE and mels say kept from before."""
+    """Passes as it stands, and under bf16 autocast with the features computed beforehand."""
     trainer = coqui_training.CoquiTrainingRecipe(base, data, LEARNING_RATE)
     everything = tuple(range(len(trainer.samples)))
     groups = grouped(everything, CLIPS_IN_A_BATCH)

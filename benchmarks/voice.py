@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 # A text whose sound has another share than this of the source's length is cut, or babbles; of a
 # word or two the pauses at either end count for more than the words.
 SHORTEST, LONGEST, FEWEST_WORDS = 0.7, 1.4, 4
-# What a reference recording says, and what the voice judge learns from: neither is a test.
+# Text of a reference recording, and texts that train the voice judge; none is a test.
 REFERENCE_TEXT = "Good evening, I am going to read you a short story about a fox and a hen."
 JUDGE_TEXTS = tuple(
     f"{who} {what} {where}."
@@ -69,7 +69,7 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def measured(arguments: argparse.Namespace, voice: str, sentences: Sequence[str]) -> dict[str, Any]:
-    """Everything about speaking as one of flite's voices."""
+    """All figures of speaking as one of flite's voices."""
     clips = {
         name: [judges.teacher(name, text) for text in JUDGE_TEXTS]
         for name in dict.fromkeys((*judges.VOICES, voice))

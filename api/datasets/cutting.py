@@ -1,8 +1,7 @@
 """Cuts datasets with `python -m train cut`, one at a time, at a lower priority than speech.
 
-The queue is on disk (`job.json`), and one replica works on it: the one that holds the lock file of
-DATASETS_DIR. A service that ends or is killed leaves its cut to the next one, which goes on where
-`train cut` had come to.
+The queue is on disk (`job.json`). The replica that holds the lock file of DATASETS_DIR works on it.
+If a service ends or is killed, the next one continues its cut where `train cut` stopped.
 """
 
 import asyncio
@@ -34,13 +33,13 @@ from machine.threads import ONE_THREAD
 
 log = logging.getLogger("api")
 
-# What works: another module in tests.
+# The module that cuts; replaced in tests.
 MODULE = "train"
-# Behind everybody: the child that speaks has 0. 19 would be none at all on a busy machine.
+# The speaking process has niceness 0. With 19 a cut would get no time on a busy machine.
 NICENESS = 15
-# The first to go where memory is short: a cut goes on where it stopped.
+# The OOM killer takes the cut first, because a cut can be continued.
 _OOM_SCORE = 900
-# Ten hours of English take half an hour of one core; a file that pretends to be endless is ended.
+# Ten hours of English take half an hour of one core. An endless file is stopped.
 MOST_SECONDS = 12 * 3600.0
 _LOOK_SECONDS = 5.0
 _LONGEST_MESSAGE = 700
@@ -71,7 +70,7 @@ class CutQueue:
         self._told = ""
 
     def ask(self, dataset: UploadedDataset) -> Job:
-        """Queues a cut. Blocks. Raises APIError where it is queued already, or nothing is there."""
+        """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
         with changing(dataset, uncut=True):
             recordings = uploads.recordings(dataset)
             if not any(one.whole for one in recordings):
@@ -88,21 +87,21 @@ class CutQueue:
             )
 
     def wake(self) -> None:
-        """Has it look into the queue."""
+        """Makes `work` look into the queue."""
         self._woken.set()
 
     def told(self, dataset: UploadedDataset) -> str:
-        """The last line of the child's log, where this service cuts that dataset."""
+        """The last line of the child's log, if this service cuts that dataset."""
         running = self._running
         return self._told if running is not None and running[0] == dataset.id else ""
 
     def place(self, dataset: UploadedDataset) -> int:
-        """How many are cut before it. Blocks."""
+        """How many datasets are cut before this one. Blocks."""
         waiting = [one.id for one in self._waiting()]
         return waiting.index(dataset.id) if dataset.id in waiting else 0
 
     async def stop(self, dataset: UploadedDataset, *, deleted: bool = False) -> None:
-        """Ends its cut, or takes it from the queue. What was heard is kept for the next time."""
+        """Ends a cut, or removes it from the queue. Its progress is kept for the next time."""
         running = self._running
         if running is not None and running[0] == dataset.id:
             self._stopped = True
@@ -114,7 +113,7 @@ class CutQueue:
             self._changed(dataset.id)
 
     async def work(self) -> None:
-        """Until it is cancelled; the next service goes on with the cut that is being made."""
+        """Works on the queue until cancelled; the next service continues an unfinished cut."""
         try:
             while True:
                 self._woken.clear()
@@ -131,13 +130,13 @@ class CutQueue:
                 self._lock.close()
 
     def _next(self) -> UploadedDataset | None:
-        """What is to be cut next, where this service is the one that cuts. Blocks."""
+        """The dataset to cut next, if this service holds the lock. Blocks."""
         if not self._datasets.folder.is_dir() or not self._is_ours():
             return None
         return next(iter(self._waiting()), None)
 
     def _waiting(self) -> list[UploadedDataset]:
-        """A cut that is called running is one too: nobody else holds the lock."""
+        """The queued datasets; includes one marked as running, as no other service has the lock."""
         jobs = [(one, read_job(one)) for one in self._datasets.all()]
         waiting = [(one, job) for one, job in jobs if job.state in ("queued", "running")]
         waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))

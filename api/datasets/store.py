@@ -73,7 +73,7 @@ class Job:
 
 
 class Datasets:
-    """The folder; read again for each question, since replicas write into it too."""
+    """The folder of datasets, read again for each call because replicas write into it too."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -113,7 +113,7 @@ class Datasets:
         return made
 
     def _made(self, name: str) -> str:
-        """Makes a folder that nobody has; on a file system without locks another may be as fast."""
+        """Creates an unused folder; without file locks another replica may be as fast."""
         while True:
             identity = free_id(name, "dataset", os.listdir(self.folder))
             with contextlib.suppress(FileExistsError):
@@ -121,8 +121,10 @@ class Datasets:
                 return identity
 
     def remove(self, dataset: UploadedDataset) -> None:
-        """Deletes all of a dataset. At once for everybody else; a kill meanwhile is made up for by
-        `remove_rest`. Raises APIError where it was deleted meanwhile, or cannot be deleted."""
+        """Deletes a dataset. It disappears at once; after a kill `remove_rest` deletes the rest.
+
+        Raises APIError if it is already deleted or cannot be deleted.
+        """
         gone = self.folder / f"{_DELETED}{dataset.id}-{secrets.token_hex(4)}"
         with changing(dataset):
             dataset.folder.rename(gone)
@@ -130,7 +132,7 @@ class Datasets:
             shutil.rmtree(gone)
 
     def remove_rest(self) -> None:
-        """What killed deletions have left."""
+        """Removes what a killed deletion left."""
         for path in self.folder.glob(f"{_DELETED}*"):
             shutil.rmtree(path, ignore_errors=True)
 

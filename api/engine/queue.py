@@ -19,16 +19,16 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 Key = TypeVar("Key")
 Value = TypeVar("Value")
-# What counts as one request: a piece of a text, as XTTS-v2 speaks English. A longer text is more.
+# The length that counts as one request: a piece of a text, as XTTS-v2 speaks English.
 UNIT_CHARACTERS = 250
 _MOST_BUCKETS = 10_000
 
-# What a request takes before any has been seen, in seconds.
+# The assumed seconds of a request before the first measurement.
 FIRST_GUESS_SECONDS = 2.0
 _FORGETTING = 0.2
-# What one piece of a text has, before any has been seen.
+# The assumed characters of a piece before the first measurement.
 _FIRST_GUESS_CHARACTERS = 100.0
-# A refused request is asked to come back this much later than its place is expected to be free.
+# Retry-After is the expected time of a free place, times this.
 _RETRY_MARGIN = 1.25
 _MOST_RETRY_SECONDS = 3600
 # No further is counted ahead: that many turns take minutes, and counting them milliseconds.
@@ -36,7 +36,7 @@ _MOST_TURNS = 4096
 _KEPT_SUSPECTS = 1024
 _KEPT_CALLERS = 1024
 DEADLY = 2
-# A caller that does not come within these seconds of its time is not expected any more.
+# A caller that is later than its retry time by more seconds than this is no longer expected.
 _LATE_SECONDS = 5.0
 _SOON_SECONDS = 5.0
 _MOST_TIMES = 1024
@@ -44,9 +44,13 @@ _MOST_TIMES = 1024
 
 @dataclass(frozen=True)
 class EngineLimits:
-    """In seconds, but for the first two. ready: how fresh the last word must be; micro: after how
-    much silence the service tries itself; preview: after how much silence a voice that is not
-    served is closed."""
+    """The limits of the engine, in seconds except for the first two.
+
+    Attributes:
+        ready: the maximum age of the last audio for the service to count as ready.
+        micro: the idle time after which the self-test runs.
+        preview: the idle time after which a preview is closed.
+    """
 
     slots: int | None = None
     queue: int = 32
@@ -59,18 +63,20 @@ class EngineLimits:
 
     @property
     def guess(self) -> float:
-        """Who is expected to wait longer is refused at once, so that few are dropped later because
-        a guess was wrong."""
+        """The longest expected wait: a request beyond it is refused at once.
+
+        It is shorter than `turn`, so a wrong estimate seldom drops a request later.
+        """
         return 0.6 * self.deadline
 
     @property
     def turn(self) -> float:
-        """Who has waited longer is dropped: the first sound takes time too."""
+        """The longest actual wait for a turn; it leaves time for the first audio."""
         return 0.85 * self.deadline
 
 
 class Recent(OrderedDict[Key, Value]):
-    """A dict of at most `most` keys: what was set longest ago is forgotten."""
+    """A dict of at most `most` keys, which drops the key that was set the longest time ago."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -85,17 +91,17 @@ class Recent(OrderedDict[Key, Value]):
 
 @dataclass
 class RateLimiter:
-    """A bucket of tokens for each caller; full at first, filled evenly. Pure but for its state.
+    """A token bucket for each caller, full at first. Pure except for its state.
 
-    Whoever has a token may ask. A long text that is taken in costs more than one, also more than
-    there are: the next request waits until that is paid back.
+    A request needs one token. A long text costs more, even more than the bucket holds: then the
+    next request waits until the bucket is positive again.
     """
 
     per_minute: int | None
     buckets: Recent[str, tuple[float, float]] = field(default_factory=lambda: Recent(_MOST_BUCKETS))
 
     def take(self, caller: str, now: float) -> float:
-        """0.0 when the caller may ask, else how many seconds to wait."""
+        """0.0 if the caller may send a request, else the seconds to wait."""
         if self.per_minute is None:
             return 0.0
         full = float(self.per_minute)
@@ -106,7 +112,7 @@ class RateLimiter:
         return 0.0 if fits else (1 - tokens) * 60 / self.per_minute
 
     def count_length(self, caller: str, characters: int) -> None:
-        """Counts a text that is spoken for what it is beyond the one token of its request."""
+        """Charges a long text for its length beyond the one token of its request."""
         if caller in self.buckets:
             tokens, at = self.buckets[caller]
             self.buckets[caller] = tokens - (characters - 1) // UNIT_CHARACTERS, at
@@ -114,14 +120,15 @@ class RateLimiter:
 
 @dataclass
 class ReturnTimes:
-    """When refused requests of each caller were asked to come back, no two of a caller for the
-    same place; in the order in which the times were given."""
+    """The retry times given to refused requests of each caller, in the order of refusal.
+
+    No two requests of a caller get the same place.
+    """
 
     _times: Recent[str, list[float]] = field(default_factory=lambda: Recent(_KEPT_CALLERS))
 
     def expected(self, caller: str, now: float) -> int:
-        """How many requests of this caller are still to come back; none in front of one whose time
-        has come."""
+        """How many retries of this caller are expected before a request that comes now."""
         times = self._times.get(caller, [])
         while times and times[0] + _LATE_SECONDS < now:
             times.pop(0)
@@ -130,25 +137,27 @@ class ReturnTimes:
         return 0 if times and times[0] <= now else len(times)
 
     def expected_soon(self, caller: str, now: float) -> int:
-        """The same of those whose time is near: only for them a place is kept, so that callers who
-        never come back keep none empty."""
+        """How many retries of this caller are due soon.
+
+        Only these reserve a place, so callers that never retry do not block any.
+        """
         if self.expected(caller, now) == 0:
             return 0
         return bisect.bisect(self._times[caller], now + _SOON_SECONDS)
 
     def expected_of_others(self, caller: str, now: float) -> int:
-        """How many requests of all other callers are still to come back."""
+        """How many retries of all other callers are expected."""
         others = (times for one, times in self._times.items() if one != caller)
         return sum(len(times) - bisect.bisect(times, now) for times in others)
 
     def add(self, caller: str, at: float) -> None:
-        """A request was asked to come back at this time."""
+        """Records the retry time of a refused request."""
         times = self._times[caller] = self._times.get(caller, [])
         if len(times) < _MOST_TIMES:
             bisect.insort(times, at)
 
     def came(self, caller: str, now: float) -> None:
-        """A request came: where one was due, it is not expected any more."""
+        """Records that a request came, which fulfils a retry that was due."""
         times = self._times.get(caller, [])
         if times and times[0] <= now:
             times.pop(0)
@@ -156,10 +165,18 @@ class ReturnTimes:
 
 @dataclass(eq=False)
 class QueuedRequest:
-    """One request. digest: of all that makes its sound; micro: the service's own try-out;
-    characters: of its text; began: its present turn; paused: it has spoken, and waits for the turn
-    of its next piece; held: no turn now, because its caller does not read; turns, left: how many
-    have been spoken, and how many are to come, which is known from the first pause on."""
+    """One request.
+
+    Attributes:
+        digest: A hash of everything that determines its audio.
+        micro: Whether it is the self-test.
+        characters: The length of its text.
+        began: The start of its present turn.
+        paused: It has spoken a piece, and waits for the turn of the next one.
+        held: It gets no turn now, because its caller does not read.
+        turns, left: How many pieces it has spoken, and how many follow; `left` is known from the
+            first pause on.
+    """
 
     name: str
     digest: str
@@ -177,7 +194,7 @@ class QueuedRequest:
 
 @dataclass(frozen=True)
 class Rejection:
-    """Why a job may not come in. code: queue_full, too_late, deadly_input."""
+    """Why a request is refused. code: queue_full, too_late, deadly_input."""
 
     code: str
     retry_seconds: int = 0
@@ -185,18 +202,21 @@ class Rejection:
 
 @dataclass
 class RequestQueue:
-    """slots: how many speak at once; most: how many more may wait. A turn is one piece of a text:
-    behind each, the next one waits at the end of the queue, so that none waits for whole texts.
+    """The queue. slots: how many requests speak at once; most: how many more may wait.
 
-    A free slot goes to the caller who has the fewest, among equals to the one whose last turn is
-    longest ago; within a caller, to the request that waits longest. Any caller may take all places,
-    `slots` + `most`. When they are taken, a caller that has less than an equal share of them comes
-    in all the same, and the others come in again when they have less than theirs. So nothing that
-    was taken in is thrown out, and N callers hold at most (`slots` + `most`) * (1 + 1/2 + ... 1/N)
-    places, and N more.
+    A turn is one piece of a text. After it, the request waits for its next turn at the end of the
+    queue, so no request waits for whole texts of others.
 
-    mean_seconds: of a turn; piece_characters: of a piece; last_turns: of each caller, as numbers
-    that grow, in their order.
+    A free slot goes to the caller with the fewest slots. Among equals it goes to the caller whose
+    last turn is the oldest, and within a caller to the request that has waited longest.
+
+    One caller may take all `slots` + `most` places. If all are taken, a caller with less than an
+    equal share of them is still admitted; the others are admitted again when they hold less than
+    their share. No admitted request is dropped for another. N callers hold at most
+    (`slots` + `most`) * (1 + 1/2 + ... 1/N) + N places.
+
+    mean_seconds: of a turn; piece_characters: of a piece; last_turns: a growing number for each
+    caller, in the order of their last turns.
     """
 
     slots: int
@@ -212,10 +232,10 @@ class RequestQueue:
     def refused(
         self, digest: str, caller: str, now: float, patience_seconds: float
     ) -> Rejection | None:
-        """Whether a request that comes now would get no turn in time; it is asked to come back."""
+        """The rejection of a request that comes now, or None if its turn would be in time."""
         if self.deaths.get(digest, 0) >= DEADLY:
             return Rejection("deadly_input")
-        # Those who are to come back keep no place empty where anybody could speak at once.
+        # Expected retries reserve no place while a slot is free.
         idle = not self.queue and len(self.speaking) < self.slots
         expected = 0 if idle else self.returns.expected_soon(caller, now)
         if self._over(caller, expected) > 0:
@@ -228,8 +248,10 @@ class RequestQueue:
         return Rejection(code, self.retry_seconds(caller, now, patience_seconds))
 
     def _over(self, caller: str, expected: int, others: int = 0) -> int:
-        """How many requests must leave before one of this caller finds a place. expected, others:
-        how many of its own, and of other callers, come back for one before it."""
+        """How many requests must leave before one of this caller finds a place.
+
+        expected, others: retries of this caller, and of others, that come first.
+        """
         here = [job.caller for job in (*self.speaking.values(), *self.queue) if not job.micro]
         places = self.slots + self.most
         share = max(1, places // len({caller, *here}))
@@ -237,13 +259,15 @@ class RequestQueue:
         return min(len(here) + expected + others - places, over_share) + 1
 
     def retry_seconds(self, caller: str, now: float, patience_seconds: float) -> int:
-        """When a refused request may be sent again: when as many of its own caller have ended as
-        must, where each is followed by one that comes back in its place. Each gets a time of its
-        own."""
+        """The seconds until a refused request should be sent again.
+
+        By then enough requests of its caller have ended, each replaced by an expected retry. Each
+        refused request gets a different time.
+        """
         expected = self.returns.expected(caller, now)
         waits = list(self._waiting())
         few = sum(job.caller == caller for job in waits) + expected
-        # The wait never grows by one who leaves.
+        # A request that leaves must not make the wait longer.
         late = min(few, bisect.bisect_left(
             range(few + 1), True,
             key=lambda gone: self.expected_wait(now, caller, expected - gone) <= patience_seconds,
@@ -260,8 +284,10 @@ class RequestQueue:
         return retry
 
     def _turns_until(self, ended: int, jobs: Sequence[QueuedRequest]) -> int:
-        """How many turns it takes until so many have been spoken, each in its turn, when behind
-        each that ends another one of usual length comes in."""
+        """How many turns pass until `ended` requests have ended.
+
+        Each request that ends is replaced by another one of average length.
+        """
         usual = round(fmean([job.turns + self._left(job) for job in jobs] or [1]))
         left, turns = deque(map(self._left, jobs)), 0
         while left and ended > 0 and turns < _MOST_TURNS:
@@ -278,9 +304,11 @@ class RequestQueue:
         return max(1, math.ceil(job.characters / self.piece_characters))
 
     def expected_wait(self, now: float, caller: str = "", more: int = 0) -> float:
-        """Seconds until a request of this caller that comes now begins to speak: those in front of
-        it, a round of slots at a time. Another caller has as many turns before it as leave the two
-        with equally many. more: how many more of its own are in front of it."""
+        """The estimated seconds until a request of this caller that comes now gets its turn.
+
+        The requests before it take their turns in rounds of `slots`. Another caller has as many
+        turns before it as make the two equal. more: further requests of its own before it.
+        """
         waits = Counter(job.caller for job in self._waiting())
         slots = Counter(job.caller for job in self.speaking.values())
         own = max(0, waits.pop(caller, 0) + more)
@@ -290,18 +318,20 @@ class RequestQueue:
         return max(0, rounds) * self._pace(now)
 
     def _waiting(self) -> Iterable[QueuedRequest]:
-        """Those who take a turn as soon as they get it."""
+        """The waiting requests that can take a turn."""
         return (job for job in self.queue if not job.held)
 
     def _pace(self, now: float) -> float:
-        """Seconds that a turn takes: as long as they took lately, or as long as those who speak
-        have been at it, so that a machine that slows down is seen before anybody has finished."""
+        """The estimated seconds of a turn: the recent mean, or the age of the present turns.
+
+        The age shows a machine that slows down before any turn has ended.
+        """
         began = [job.began for job in self.speaking.values() if job.began is not None]
         at_it = now - sum(began) / len(began) if began else 0.0
         return max(self.mean_seconds, at_it)
 
     def enter(self, job: QueuedRequest) -> None:
-        """To the end of the queue; a try-out to its front."""
+        """Adds a request to the end of the queue; the self-test goes to the front."""
         self.returns.came(job.caller, job.arrived)
         if job.micro:
             self.queue.appendleft(job)
@@ -309,15 +339,18 @@ class RequestQueue:
             self.queue.append(job)
 
     def expired(self, now: float) -> list[QueuedRequest]:
-        """Takes out those whose time is up; they are never begun. Who has begun goes on."""
+        """Removes and returns requests whose deadline passed before their first turn."""
         late = [job for job in self.queue if now >= job.deadline and not job.paused]
         for job in late:
             self.queue.remove(job)
         return late
 
     def next(self, now: float) -> QueuedRequest | None:
-        """Who begins now, if anybody may. Whoever was there when a child died speaks alone, so that
-        the next death names one input."""
+        """The request whose turn begins now, if any.
+
+        A request that was active when a child died speaks alone, so that the next death identifies
+        one input.
+        """
         waits = list(self._waiting())
         if not waits or len(self.speaking) >= self.slots:
             return None
@@ -335,14 +368,17 @@ class RequestQueue:
         return job
 
     def _count_turn(self, caller: str) -> None:
-        """Who has left is remembered: callers who come and go, one text after another, are not new
-        each time, or one who stays would never have a turn."""
+        """Records a caller's turn, also for callers that have left.
+
+        A caller that sends one text after another would otherwise be new each time, and starve a
+        caller that stays.
+        """
         self.last_turns[caller] = max(self.last_turns.values(), default=0) + 1
 
     def pause(
         self, name: str, now: float, left: int, *, held: bool = False
     ) -> QueuedRequest | None:
-        """A piece was spoken and others are left: back to the end of the queue."""
+        """Moves a request that has spoken a piece and has more to the end of the queue."""
         job = self.speaking.pop(name, None)
         if job is not None:
             self._took(job, now)
@@ -352,7 +388,7 @@ class RequestQueue:
         return job
 
     def suspect(self, job: QueuedRequest) -> bool:
-        """Whether a child died while this input was spoken."""
+        """Whether a child has died while it spoke this input."""
         return self.deaths.get(job.digest, 0) > 0
 
     def leave(self, name: str) -> QueuedRequest | None:
@@ -366,7 +402,7 @@ class RequestQueue:
         return None
 
     def said(self, name: str, now: float) -> QueuedRequest | None:
-        """Somebody has spoken to the end: no suspect any more, and a measure for those who wait."""
+        """Ends a request that was spoken completely; its input is no longer a suspect."""
         job = self.leave(name)
         if job is not None and not job.micro and job.began is not None:
             self.deaths.pop(job.digest, None)
@@ -384,9 +420,11 @@ class RequestQueue:
         self.piece_characters += _FORGETTING * (characters - self.piece_characters)
 
     def died(self) -> list[QueuedRequest]:
-        """The child has died: everybody who spoke is out, and remembered. One death counts once for
-        an input, however many spoke it. Who was between two pieces is out too, and no suspect: what
-        was to come is lost with the child."""
+        """Removes and returns the active requests of a child that died; their inputs are suspects.
+
+        A death counts once for an input, however many requests spoke it. Requests between two
+        pieces are removed too, as their state is lost with the child, but are no suspects.
+        """
         speaking = list(self.speaking.values())
         self.speaking.clear()
         for digest in dict.fromkeys(job.digest for job in speaking if not job.micro):
@@ -397,11 +435,11 @@ class RequestQueue:
 
 
 def digest_of(ask: SynthesisRequest, recording: str) -> str:
-    """A hash by which an input that ends the process is known again, also with another digit, other
-    spaces or signs, another seed or speed.
+    """A hash that identifies an input that kills the process.
 
-    What a text does while it is read ends nothing (`xtts.workers.text_worker`); what is left are
-    faults in native code, and those are not of one digit.
+    It ignores digits, spaces, punctuation, seed and speed. Reading a text cannot end the process
+    (`xtts.workers.text_worker`); what remains are faults in native code, which do not depend on
+    such details.
     """
     words = re.sub(r"\d+", "0", ask.text.casefold())
     words = " ".join(re.findall(r"\w+", words)) or ask.text
@@ -410,7 +448,7 @@ def digest_of(ask: SynthesisRequest, recording: str) -> str:
 
 
 def no_refusal(no: Rejection, limits: EngineLimits) -> APIError:
-    """Why a request is not taken in."""
+    """The APIError of a rejection."""
     if no.code == "deadly_input":
         text = "This input ended the speaking process twice, so it is refused."
         return APIError(422, no.code, text, param="input")

@@ -29,7 +29,7 @@ CUFFT = "cuFFT error: CUFFT_INVALID_SIZE"
 # What the child answers to one request and goes on: code and sentence.
 FAILURES = {
     "!nan": ("not_finite", "The model's output is not a number."),
-    "!internal": ("internal", "The service failed at this request (KeyError in x.py:1)."),
+    "!internal": ("internal", "This request caused an internal error (KeyError in x.py:1)."),
     "!refuse": ("refused", "There is nothing to speak in /etc/passwd."),
 }
 

@@ -250,7 +250,7 @@ def test_where_the_best_epoch_is_gone_another_one_is_exported_and_that_is_said(
 ):
     judged(run, Verdict("blend", 7, 0.5, "The blend.", "", False, run.verified(7).sha256))
     assert export_best(run, tmp_path / "voice") == 0
-    assert "checkpoint_epoch_7.pt is used in its place" in caplog.text
+    assert "checkpoint_epoch_7.pt is used instead" in caplog.text
     assert "best.manifest.json is missing" in caplog.text
     assert bundle.read(tmp_path / "voice").epoch == 7
 
@@ -354,7 +354,7 @@ def test_a_base_that_has_moved_is_found_with_base(base, checkpoint, tmp_path):
     assert main(command) == 2
     assert main([*command, "--base", str(tmp_path / "moved")]) == 0
     assert bundle.verify(tmp_path / "voice")
-    with pytest.raises(BundleError, match="is no folder"):
+    with pytest.raises(BundleError, match="is not a folder"):
         load_voice(VoiceSpec(str(checkpoint)))
     load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "moved")))
 

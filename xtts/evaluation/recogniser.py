@@ -86,13 +86,13 @@ def check_folder(folder: Path) -> None:
         kind = json.loads((folder / "config.json").read_text(encoding="utf-8"))["model_type"]
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise RecogniserError(
-            f"{folder} is no folder with a Whisper model: its config.json cannot be read ({error})."
-            " It is one as transformers saves it, such as a copy of openai/whisper-base, or one as "
-            "CTranslate2 converts it, such as a copy of Systran/faster-whisper-base."
+            f"{folder} is not a folder with a Whisper model: its config.json cannot be read "
+            f"({error}). Use a folder in the format of transformers, such as a copy of "
+            "openai/whisper-base, or of CTranslate2, such as a copy of Systran/faster-whisper-base."
         ) from error
     if kind != "whisper":
         raise RecogniserError(
-            f"{folder} holds a model of type {kind!r}; a Whisper model is wanted."
+            f"{folder} holds a model of type {kind!r}; a Whisper model is needed."
         )
 
 

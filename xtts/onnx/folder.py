@@ -61,7 +61,7 @@ def read(folder: Path) -> OnnxVoice:
         voice = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
     except OSError as error:
         raise OnnxError(
-            f"{path} cannot be read ({error.strerror}). Make the folder with: "
+            f"{path} cannot be read ({error.strerror}). Create the folder with: "
             "python -m train export --checkpoint … --to DIR --onnx"
         ) from error
     except ValidationError as error:

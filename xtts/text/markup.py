@@ -110,7 +110,7 @@ class _Reader:
         for one in self.said if self.escaped else ():
             # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.
             if match := _TAG.search(one.text) or _BEGUN.search(one.text):
-                raise TextError(f"The text holds {shown(match[0])}, a tag in words; leave it out.")
+                raise TextError(f"The text holds {shown(match[0])}, a tag inside words; remove it.")
         after = self.pause - self.between
         if after > 0 and self.said:
             last = self.said.pop()
@@ -135,7 +135,7 @@ class _Reader:
         if match := _BRACKETS.search(text):
             if match[1] is not None:
                 raise TextError(
-                    f"{shown(match[0])} is no pause: write [pause:500ms] or [pause:1.5s]."
+                    f"{shown(match[0])} is not a valid pause: write [pause:500ms] or [pause:1.5s]."
                 )
             raise TextError(
                 f"The tag {shown(match[0])} is not known here ({match[2] or match[3]}); known "
@@ -179,7 +179,7 @@ class _Reader:
                 f"Known are {', '.join(KINDS)}."
             )
         if name == "sub" and "alias" not in attributes:
-            raise TextError('<sub> needs what is to be said: <sub alias="…">.')
+            raise TextError('<sub> needs the text to speak: <sub alias="…">.')
         if name == "p":
             self._paragraph()
         self.open.append((name, attributes, self.text))
@@ -238,7 +238,7 @@ def _break(attributes: dict[str, str]) -> float:
         match = _TIME.fullmatch(attributes["time"].strip())
         if match is None:
             raise TextError(
-                f'<break time={shown(attributes["time"])}> is no time: write "500ms" or "1.5s".'
+                f'<break time={shown(attributes["time"])}> is not valid: write "500ms" or "1.5s".'
             )
         return _seconds(match[1], match[2])
     strength = attributes.get("strength", "medium").lower()

@@ -118,13 +118,13 @@ def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones:
         known = _entry(line, where, with_phones)
         entries.setdefault(language, {})[known.word.casefold()] = known
     if sum(map(len, entries.values())) > MOST_ENTRIES:
-        raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are kept.")
+        raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are allowed.")
 
 
 def _entry(line: str, where: str, with_phones: bool) -> Pronunciation:
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:
-        raise TextError(f"{where}: {shown(line)} is no entry; write WORD = HOW IT IS SAID.")
+        raise TextError(f"{where}: {shown(line)} is not an entry; write WORD = PRONUNCIATION.")
     if max(len(word), len(spoken)) > _MOST_CHARACTERS:
         raise TextError(f"{where}: at most {_MOST_CHARACTERS} characters on each side of the =.")
     if not any(map(str.isalnum, word)):
@@ -146,7 +146,7 @@ def _phones(spoken: str, where: str) -> str:
         plain = "AX" if name == "AH0" else name.rstrip("012")
         if plain not in PHONES:
             raise TextError(
-                f"{where}: {shown(name)} is no phone of the CMU dictionary; they are "
+                f"{where}: {shown(name)} is not a phone of the CMU dictionary; allowed are "
                 f"{' '.join(PHONES)}."
             )
         phones.append(PHONES[plain])

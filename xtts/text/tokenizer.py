@@ -283,7 +283,7 @@ class Tokenizer:
         if len(text) > MOST_CHARACTERS:
             raise TextError(
                 f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
-                "once. Speak it in parts."
+                "once. Split it into parts."
             )
         short = self._checked(language)
         if not speakable(text):
@@ -296,7 +296,7 @@ class Tokenizer:
                 continue
             if len(one.text) > MOST_CHARACTERS:
                 raise TextError(
-                    f"With what its tags stand for, the text has {len(one.text):,} characters."
+                    f"With its tags replaced, the text has {len(one.text):,} characters."
                 )
             result.append(replace(one, before=pause))
             pause = 0.0

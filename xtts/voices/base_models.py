@@ -65,7 +65,7 @@ def check_choice(name: str, *, tos_agreed: bool) -> None:
     folder = Path(name).expanduser()
     if not folder.is_dir():
         raise BundleError(
-            f"BASE_MODEL={name} is no folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
+            f"BASE_MODEL={name} is not a folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
             f"layout ({', '.join(BASE_FILES)})."
         )
     weights, num_bytes = folder / "model.pth", published.XTTS_V2["model.pth"].bytes
@@ -85,8 +85,8 @@ def check_base(folder: Path) -> None:
     if missing:
         lines = "\n".join(f"  {name}: {BASE_FILES[name]}" for name in missing)
         raise BundleError(
-            f"{folder} is no complete base model. Missing:\n{lines}\nCopy what is missing there, "
-            "or set BASE_MODEL=demo for the model in the package."
+            f"{folder} is not a complete base model. Missing:\n{lines}\nCopy the missing files "
+            "there, or set BASE_MODEL=demo for the model in the package."
         )
     config = ModelConfig.read(folder)
     _check_tensors(folder / "model.pth", config, _tensors(folder))
@@ -138,7 +138,7 @@ def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[in
     expected[f"{encoder}conv1.weight"] = (config.speaker_encoder.num_filters[0], 1, 3, 3)
     for name, shape in expected.items():
         if name not in state:
-            raise ConfigError(f"{path} has no tensor {name}; it is no XTTS-v2.")
+            raise ConfigError(f"{path} has no tensor {name}; it is not an XTTS-v2 model.")
         _check_shape(path, name, state[name], shape)
 
 

@@ -42,7 +42,7 @@ def read(folder: Path) -> Bundle:
     try:
         bundle = TypeAdapter(Bundle).validate_json(path.read_bytes())
     except OSError as error:
-        raise BundleError(f"{path} cannot be read ({error.strerror}); it makes a voice.") from error
+        raise BundleError(f"{path} cannot be read ({error.strerror}); a voice needs it.") from error
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in first["loc"])

@@ -101,7 +101,7 @@ def read(tensors: Path) -> LearnedDecoder | None:
     except (OSError, ValidationError) as error:
         fault = str(error).splitlines()[0]
     if fault:
-        log.warning("%s cannot be used and is left out: %s", path, fault)
+        log.warning("%s cannot be used and is ignored: %s", path, fault)
         return None
     return record
 

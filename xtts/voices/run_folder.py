@@ -196,7 +196,7 @@ class RunFolder:
             )
         if 0 < epoch < newest:
             return (
-                f"Epoch {epoch} is no longer there: pruned (KEEP_CHECKPOINTS), or SAVE_EVERY "
+                f"Epoch {epoch} no longer exists: it was pruned (KEEP_CHECKPOINTS), or SAVE_EVERY "
                 "left it unsaved."
             )
         return f"{self.folder} has no epoch {epoch}; its newest is {newest or 'none'}."
@@ -259,8 +259,8 @@ class RunFolder:
         best = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
         if not fault or best is None or best.weights is None:
             return best
-        note = f"{fault} {best.weights.name} is used in its place."
-        return replace(best, fallback=f"{note} `python -m train evaluate` mends what can be.")
+        note = f"{fault} {best.weights.name} is used instead."
+        return replace(best, fallback=f"{note} `python -m train evaluate` repairs what it can.")
 
     def fault_of_best(self, verdict: Verdict) -> str | None:
         """None where the file that a verdict names is whole, else the sentence that says what is
@@ -271,13 +271,13 @@ class RunFolder:
             epoch = self._look(verdict.epoch, fresh=False)
             if isinstance(epoch, str) or epoch.sha256 == verdict.checkpoint_sha256:
                 return epoch if isinstance(epoch, str) else None
-            return f"{epoch.checkpoint} holds other weights than those that were judged."
+            return f"{epoch.checkpoint} holds other weights than those that were evaluated."
         try:
             manifest = read_manifest(self.best_blend_manifest)
         except ManifestError as error:
             return str(error)
         if manifest.blend != verdict.weights:
-            return f"{self.best_blend} is another blend than the one that was judged the best."
+            return f"{self.best_blend} is not the blend that was judged the best."
         return fault_of(manifest, self.checkpoints)
 
     def whole_blend(self) -> Verified | None:
@@ -305,9 +305,9 @@ class RunFolder:
         """The whole epoch with the lowest validation loss; without validation the newest; without
         an epoch, best.pt."""
         for find, reason in (
-            (self.lowest_loss, "the lowest validation loss; no evaluation says more"),
+            (self.lowest_loss, "the lowest validation loss; there is no evaluation"),
             (self.newest_verified, "the newest epoch; nothing was validated or evaluated"),
-            (self.whole_blend, "the only weights that are whole; no evaluation says more"),
+            (self.whole_blend, "the only complete weights; there is no evaluation"),
         ):
             if newest := find():
                 return _best_weights(newest, reason)
@@ -432,7 +432,7 @@ def read_checkpoint(path: Path) -> Checkpoint:
         return Checkpoint(model=content["model"], provenance=content["provenance"])
     except KeyError as error:
         raise RunError(
-            f"{path} is no checkpoint of Sotaque: it has no {error.args[0]!r}. "
+            f"{path} is not a checkpoint of Sotaque: it has no {error.args[0]!r}. "
             "Name a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
         ) from None
 
@@ -460,7 +460,7 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
         first = (str(error).splitlines() or [type(error).__name__])[0]
         raise RunError(f"{path} cannot be read as a checkpoint ({first}).") from error
     if not isinstance(content, dict):
-        raise RunError(f"{path} is no checkpoint: it holds a {type(content).__name__}.")
+        raise RunError(f"{path} is not a checkpoint: it holds a {type(content).__name__}.")
     return content
 
 
@@ -470,7 +470,7 @@ def _missing(path: Path) -> str:
     if match and run.epochs() and (absent := run.absent(int(match[1]))):
         epochs = ", ".join(str(number) for number in run.epochs())
         return f"{sentence} {absent} There are the epochs {epochs}."
-    return f"{sentence} Name a checkpoint file that is there."
+    return f"{sentence} Name an existing checkpoint file."
 
 
 def _fault_before_loading(path: Path, beside: Path) -> str | None:

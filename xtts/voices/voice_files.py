@@ -152,7 +152,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
     best, made_from = run.best_weights(), run.made_from()
     if best is None or made_from is None:
-        raise BundleError(f"{run.folder} holds no epoch that can be spoken with.")
+        raise BundleError(f"{run.folder} holds no usable epoch.")
     if best.fallback:
         log.warning("%s", best.fallback)
     if best.weights is not None:
@@ -212,7 +212,7 @@ def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
     """
     general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
     if general is not None and not general.is_file():
-        raise BundleError(f"PRONUNCIATIONS names {general}, and there is no such file.")
+        raise BundleError(f"PRONUNCIATIONS names {general}, which does not exist.")
     own = _existing(folder / PRONUNCIATIONS)
     return tuple(path for path in (general, own) if path is not None)
 

@@ -73,7 +73,7 @@ def cut(given: argparse.Namespace, how: str) -> None:
             })  # fmt: skip
             texts.append(f"{name}|{text}\n")
         recordings.append({
-            "name": path.stem, "seconds": 10.0, "clips": 2,
+            "name": path.stem, "seconds": 10.0 + sum(left.values()), "clips": 2,
             "seconds_by_reason": {"silence": 7.0, "in a clip": 3.0} | left,
         })  # fmt: skip
     told = {"pid": os.getpid(), "nice": os.getpriority(os.PRIO_PROCESS, 0),

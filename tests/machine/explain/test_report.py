@@ -46,4 +46,4 @@ def test_an_old_opset_is_not_mended_by_another_type_or_version():
 
 def test_words_that_are_not_known_are_handed_on():
     told = refusal("m.onnx", "Fail: [ONNXRuntimeError] : 1 : FAIL : Load model failed:Something.")
-    assert told == "m.onnx is refused by ONNX Runtime: Something."
+    assert told == "ONNX Runtime refuses m.onnx: Something."

@@ -41,7 +41,7 @@ def test_each_program_is_asked_in_its_own_process(tmp_path):
         ("the service", api.preflight.refusals(dotenv)[0]),
     ]
     finding = surroundings.settings(MachineSettings(), refused)
-    assert finding.observed == "the settings cannot be used: a run and the service would not start"
+    assert finding.observed == "the settings are invalid: a run and the service would not start"
 
 
 def test_a_program_that_cannot_judge_its_settings_is_told(tmp_path):

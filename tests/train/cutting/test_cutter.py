@@ -110,7 +110,7 @@ def test_a_text_needs_no_recogniser_and_a_folder_must_hold_one(tmp_path, capsys)
     assert cut(tape, to, "--text", tmp_path / "text.txt", "--recogniser", "x") == 2
     assert "Leave one of them out" in capsys.readouterr().err
     assert cut(tape, to, "--recogniser", tmp_path) == 2
-    assert "--recogniser: " in (told := capsys.readouterr().err) and "no folder with a" in told
+    assert "--recogniser: " in (told := capsys.readouterr().err) and "not a folder with a" in told
     assert not (tmp_path / "out").exists()
 
 

@@ -18,7 +18,7 @@ def test_the_demo_and_folders_are_found_and_are_complete(base):
 
 
 def test_a_folder_that_is_none_is_named():
-    with pytest.raises(BundleError, match="BASE_MODEL=nowhere is no folder"):
+    with pytest.raises(BundleError, match="BASE_MODEL=nowhere is not a folder"):
         locate_base("nowhere")
 
 

@@ -69,7 +69,7 @@ def _whole(to: Path, kind: str) -> bool:
     try:
         folders.verified(to, kind)
     except OnnxError as error:
-        log.warning("%s It is made again.", error)
+        log.warning("%s It is exported again.", error)
         return False
     return True
 

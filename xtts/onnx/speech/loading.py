@@ -36,7 +36,7 @@ def gpt_kind(
         kind = "int8" if "int8" in kinds and rounded else kinds[0]
     if kind not in kinds:
         raise OnnxError(
-            f"This ONNX voice speaks in {' and '.join(kinds)}, not in {kind}. Ask for one of "
+            f"This ONNX voice speaks in {' and '.join(kinds)}, not in {kind}. Choose one of "
             "them with --precision or SPEAK_PRECISION, or export it again with --onnx all."
         )
     return kind
@@ -111,5 +111,5 @@ def read_voice(path: Path, config: ModelConfig) -> Voice:
             f"{list(wanted[1])}. Take one that was made with this model."
         )
     if not (np.isfinite(latents).all() and np.isfinite(speaker).all()):
-        raise OnnxError(f"{path} holds non-finite values (NaN or infinite): make it again.")
+        raise OnnxError(f"{path} holds non-finite values (NaN or infinite): create it again.")
     return Voice(latents, speaker)

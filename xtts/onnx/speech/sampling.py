@@ -23,7 +23,7 @@ def sample(
     """
     if not np.isfinite(logits).all():
         raise NotFinite(
-            "The model's output is not a number (NaN or infinite): its weights are damaged, or "
+            "The model's output is not finite (NaN or infinite): its weights are damaged, or "
             "this device computes wrongly. Export the voice again, or use BACKEND=torch."
         )
     logits = repetition_penalty(logits.astype(np.float32), seen, decoding.repetition_penalty)

@@ -71,7 +71,9 @@ def _cardinal(rules: LanguageRules, text: str) -> str:
 
 def _date(rules: LanguageRules, text: str, form: str) -> str:
     if form and form.lower() not in _ORDERS:
-        raise TextError(f"<say-as format={shown(form)}> is no order of a date; dmy, mdy, ymd are.")
+        raise TextError(
+            f"<say-as format={shown(form)}> is not a date order; allowed are dmy, mdy and ymd."
+        )
     order, figures = _ORDERS.get(form.lower(), ""), re.findall(r"[0-9]+", text)
     if not form or len(figures) != len(order):
         spoken = rules.read(text)
