@@ -29,7 +29,7 @@ LONGEST_WAIT = timedelta(hours=2)
 
 @dataclass(frozen=True)
 class World:
-    """Who this process is among those of the run. One alone has nothing to agree on."""
+    """This process's place among the processes of the run."""
 
     rank: int = 0
     size: int = 1
@@ -43,15 +43,15 @@ class World:
 
     @property
     def is_main(self) -> bool:
-        """Whether this is the one that writes, logs and speaks."""
+        """Whether this process is rank 0, which writes, logs and speaks."""
         return self.rank == 0
 
     def all_reduce(self, *numbers: float) -> list[float]:
-        """Each number summed over all ranks; every rank has to ask."""
+        """Each number summed over all ranks; every rank must call it."""
         return self.all_reduce_started(*numbers)()
 
     def all_reduce_started(self, *numbers: float) -> Callable[[], list[float]]:
-        """As `all_reduce`, begun now; what comes back gives the sums and waits for them."""
+        """Starts `all_reduce`; the returned function waits for the sums and returns them."""
         if self.is_single_process:
             return lambda: list(numbers)
         together = torch.tensor(numbers, dtype=torch.float64)
@@ -78,7 +78,7 @@ class World:
         return float(smallest)
 
     def barrier(self) -> None:
-        """Until every rank is here."""
+        """Waits until every rank is here."""
         self.all_reduce(0.0)
 
     def forward(self, gpt: GPT) -> Callable[[PackedBatch], Losses]:
@@ -92,8 +92,10 @@ ALONE = World()
 
 
 class Agreement:
-    """What the ranks tell each other of one step: how many targets it has, and whether any of
-    them is to stop after it. Asked for at once; reading it waits for the others."""
+    """The ranks' agreement on one step: its number of targets, and whether a rank must stop.
+
+    The exchange starts at once; reading a value waits for the other ranks.
+    """
 
     def __init__(self, world: World, rows: PackedBatch, stop: bool = False) -> None:
         self._size = world.size
@@ -106,7 +108,7 @@ class Agreement:
 
     @property
     def stop(self) -> bool:
-        """Whether any rank was asked to stop when this was asked for."""
+        """Whether any rank had a stop signal when the exchange started."""
         return bool(self._sums[-1])
 
     @property
@@ -122,12 +124,12 @@ class Agreement:
 
 
 def world() -> World:
-    """Who this process is, by its environment."""
+    """The world of this process, by its environment."""
     return world_of(os.environ)
 
 
 def world_of(environ: Mapping[str, str]) -> World:
-    """From torchrun's names; alone where they are not. Raises SotaqueError."""
+    """The world by torchrun's variables; a single process without them. Raises SotaqueError."""
     if "WORLD_SIZE" not in environ or "RANK" not in environ:
         return ALONE
     try:
@@ -163,7 +165,7 @@ def device_of(world: World, device: str, visible: str | None = None) -> str:
 
 @contextmanager
 def joined(world: World, device: str) -> Iterator[None]:
-    """The processes of the run know each other inside. Raises SotaqueError."""
+    """Connects the processes of the run inside the block. Raises SotaqueError."""
     if world.is_single_process:
         yield
         return
@@ -188,7 +190,7 @@ def joined(world: World, device: str) -> Iterator[None]:
     except BaseException:
         torch.distributed.destroy_process_group()
         raise
-    # Nobody is waited for: after a fault the others have ended, or torchrun ends them.
+    # No waiting: after a fault the other ranks have ended, or torchrun ends them.
     torch.distributed.destroy_process_group()
 
 

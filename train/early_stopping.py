@@ -11,8 +11,7 @@ from typing import Any
 
 @dataclass
 class EarlyStopping:
-    """epochs: how many without a better verdict, or audio loss, end the run; None = it never ends
-    early."""
+    """epochs: how many epochs without a better verdict or audio loss end the run; None = never."""
 
     epochs: int | None = None
     best_loss: float = math.inf
@@ -23,23 +22,23 @@ class EarlyStopping:
     judged: tuple[int, list[int]] | None = None
 
     def record_loss(self, epoch: int, audio_loss: float) -> None:
-        """A validation, of epoch `epoch` (from 1); a non-finite one is no better."""
+        """Records the validation of epoch `epoch` (from 1); a non-finite loss is no improvement."""
         self.newest_epoch = epoch
         if audio_loss < self.best_loss or not self.best_epoch:
             self.best_loss, self.best_epoch = audio_loss, epoch
 
     def record_verdict(self, best_epoch: int, judged: Iterable[int], unjudged: int) -> None:
-        """What the evaluation says is best, 0 for the base, and the epochs it judged.
+        """Records the best epoch of the evaluation (0 for the base) and the judged epochs.
 
-        unjudged: saved epochs newer than those. One may still be judged; where there are more,
-        judging fell behind or ended, and the validation loss decides.
+        unjudged: newer saved epochs. One may still be judged. If there are more, judging fell
+        behind or ended, and the validation loss decides.
         """
         newer = sorted(epoch for epoch in judged if epoch > best_epoch)
         self.judged = (best_epoch, newer) if unjudged <= 1 else None
 
     @property
     def over(self) -> bool:
-        """Whether the run has waited long enough."""
+        """Whether the run must end."""
         if self.judged is not None:
             return self.epochs is not None and len(self.judged[1]) >= self.epochs
         waited = self.newest_epoch - self.best_epoch
@@ -47,7 +46,7 @@ class EarlyStopping:
 
     @property
     def reason(self) -> str:
-        """The sentence when it is over."""
+        """The log line when the run ends early."""
         if self.judged is not None:
             best, newer = self.judged
             what = f"epoch {best}" if best else "the base"
@@ -68,6 +67,6 @@ class EarlyStopping:
                 "newest_epoch": self.newest_epoch}  # fmt: skip
 
     def resume(self, state: dict[str, Any] | None) -> None:
-        """Goes on where it was; a run without any begins to listen now."""
+        """Loads the state of a checkpoint; without one, counting starts now."""
         for name, value in (state or {}).items():
             setattr(self, name, value)

@@ -1,8 +1,8 @@
 """The state that a step changes: the GPT, its optimizer, scaler, schedule and average.
 
-Only the GPT with its conditioning learns; DVAE, vocoder and speaker encoder are not even loaded.
-Weights are kept in float32, products run in bfloat16 where the machine has it. The step itself is
-`train.trainer.train_step`.
+Only the GPT with its conditioning trains; DVAE, vocoder and speaker encoder are not even loaded.
+Weights stay in float32; matrix products run in bfloat16 if the machine supports it. The step itself
+is `train.trainer.train_step`.
 """
 
 import hashlib
@@ -33,9 +33,15 @@ MAX_LOW_SCALE_IN_A_ROW = 10
 
 @dataclass(frozen=True)
 class OptimizationConfig:
-    """The choices of one run: peak rate per step, warm-up in steps, clipping norm; loss_weights: in
-    the order of `LOSS_TERMS`; schedule and total_steps: how the rate falls; trainable: what learns
-    at all."""
+    """The optimization settings of one run.
+
+    Attributes:
+        learning_rate: The peak rate.
+        gradient_clip: The maximum norm.
+        loss_weights: In the order of `LOSS_TERMS`.
+        schedule, total_steps: How the rate falls.
+        trainable: Which weights train.
+    """
 
     learning_rate: float
     warmup_steps: int
@@ -53,8 +59,14 @@ class OptimizationConfig:
 
 @dataclass(frozen=True)
 class StepResult:
-    """losses: by the names of `LOSS_TERMS`, in nats a token; loss: their weighted sum;
-    gradient_norm: before clipping; finite = the weights were moved."""
+    """The result of a step.
+
+    Attributes:
+        losses: By the names of `LOSS_TERMS`, in nats a token.
+        loss: Their weighted sum.
+        gradient_norm: Before clipping.
+        finite: Whether the step changed the weights.
+    """
 
     losses: Mapping[str, float]
     loss: float
@@ -107,8 +119,7 @@ class Learner:
 
     @property
     def can_defer(self) -> bool:
-        """Whether the device can skip a non-finite step itself, so that the host does not wait
-        for its numbers."""
+        """Whether the device can skip a non-finite step itself, without waiting for the host."""
         return (
             self.device.type != "cpu"
             and optimization.fuses_clipping(self.optimizer)
@@ -129,7 +140,7 @@ class Learner:
 
     def forward(self, batch: Batch) -> Losses:
         """The losses of a batch, with dropout."""
-        # Dropout draws from (seed, step) alone: whatever ran between two steps changes nothing.
+        # Dropout depends on (seed, step) alone, not on what ran between two steps.
         torch.manual_seed(mix_seed(self.config.seed, self.step, self.world.rank))
         with self.autocast():
             return Losses(*self.losses(batch.rows.to(self.device)))
@@ -149,8 +160,10 @@ class Learner:
         return torch.nn.utils.get_total_norm(gradients)
 
     def over_all_ranks(self, numbers: Tensor) -> Tensor:
-        """The numbers of the whole step, `[terms + 2]`: loss terms, loss and gradient norm, on
-        their device: every rank has the same, and decides alike whether the step counts."""
+        """The numbers of the whole step, `[terms + 2]`: loss terms, loss and gradient norm.
+
+        They stay on their device. Every rank gets the same, and skips the same steps.
+        """
         if not self.world.is_single_process:
             for number, own in zip(numbers[:-1], (*self.rank_weights, 1.0), strict=True):
                 number.mul_(own / self.world.size)
@@ -169,13 +182,13 @@ class Learner:
     def clip_gradients(self, norm: Tensor) -> None:
         """GRADIENT_CLIP, inside the optimizer's kernel where that is possible."""
         weights, largest = self.weights.trainable, self.config.gradient_clip
-        if self.scaler.is_enabled():  # it keeps its own number where the kernel would take ours
+        if self.scaler.is_enabled():  # the scaler uses the argument that the kernel would need
             torch.nn.utils.clip_grads_with_norm_(weights, largest, norm)
         else:
             optimization.clip_gradients(self.optimizer, weights, norm, largest)
 
     def optimizer_step(self, non_finite: Tensor | None = None) -> None:
-        """Moves the weights. non_finite: 1 on the device = it leaves them where they are."""
+        """Updates the weights. non_finite: a 1 on the device skips the update."""
         if non_finite is not None:
             optimization.step_unless(self.optimizer, non_finite)
             return
@@ -185,7 +198,7 @@ class Learner:
     def count_step(self, result: StepResult) -> None:
         """Updates the scale of fp16 and the tally. Raises NonFiniteError at the third non-finite
         step in a row, and in fp16 when the scale stays below 1."""
-        # In fp16 the scaler searches its scale by overflowing: that is no fault of the data.
+        # In fp16 the scaler finds its scale by overflowing, which is no fault of the data.
         searching = self.scaler.is_enabled() and self.scaler.get_scale() > 1.0
         self.scaler.update()
         self.tally.count(result.finite, searching, self.step, self.config.learning_rate)
@@ -206,8 +219,10 @@ class Learner:
 
     @torch.no_grad()
     def evaluate(self, batches: Iterable[Batch]) -> dict[str, float]:
-        """The loss terms over every token of these batches, without dropout, of the weights that
-        are saved; nothing of it stays."""
+        """The loss terms over all tokens of these batches, without dropout, of the saved weights.
+
+        It changes no state.
+        """
         self.gpt.eval()
         sums = torch.zeros(2 * len(LOSS_TERMS), dtype=torch.float64)
         with self.weights.as_saved():
@@ -239,7 +254,7 @@ class Learner:
         return self.weights.model_state()
 
     def trainer_state(self) -> dict[str, Any]:
-        """What a resumed run needs beyond the weights."""
+        """The state that a resumed run needs in addition to the weights."""
         return {
             "optimizer": self.optimizer.state_dict(),
             "scaler": self.scaler.state_dict(),
@@ -250,7 +265,7 @@ class Learner:
     def resume(
         self, model_state: dict[str, Tensor], trainer_state: dict[str, Any] | None, step: int
     ) -> None:
-        """Takes up weights after `step` steps, and the optimizer where its state was kept."""
+        """Loads the weights after `step` steps, and the optimizer state if there is one."""
         self.weights.resume(model_state, trainer_state)
         # The schedule and the dropout of a step depend on its number, with or without an optimizer.
         self.step = step
@@ -263,18 +278,18 @@ class Learner:
 
 @dataclass
 class NonFiniteTally:
-    """Non-finite steps, in a row and in all; steps in a row at a scale below 1."""
+    """Counts non-finite steps, in a row and in total, and steps in a row at a scale below 1."""
 
     non_finite_in_a_row: int = 0
     num_non_finite: int = 0
     low_scale_in_a_row: int = 0
 
     def state(self) -> dict[str, int]:
-        """What a resumed run goes on counting from."""
+        """The counts, for a checkpoint."""
         return asdict(self)
 
     def resume(self, state: Mapping[str, Any]) -> None:
-        """Takes up a state; what an older one lacks is 0."""
+        """Loads the counts; those that an older checkpoint lacks are 0."""
         for one in fields(self):
             setattr(self, one.name, state.get(one.name, 0))
 

@@ -1,19 +1,19 @@
 """Makes batches: each clip once an epoch, shuffled by seed and epoch, with conditioning clips.
 
-Shuffle, sort by length inside windows, cut at the budget of audio seconds (BATCH_SECONDS: longest
-clip times clips), shuffle the batches, deal them to the ranks of a run. The conditioning of each
-clip is drawn from (seed, epoch, clip), never from a global random state: so prefetching, resuming
-and sampling change no batch.
+An epoch is planned in five steps: shuffle the clips, sort them by length inside windows, cut them
+at the budget (BATCH_SECONDS: longest clip times clips), shuffle the batches, deal them to the ranks
+of the run. The conditioning of each clip is drawn from (seed, epoch, clip) and never from a global
+random state, so prefetching, resuming and sampling change no batch.
 
-A batch is packed (`xtts.model.varlen`), so that it has no padding however its clips differ. Sorting
-is there for the attention on a GPU, which works in a padded grid, and keeps steps equally long. The
-next one is copied to a GPU beside the step, out of pinned memory on a stream of its own, for which
-the step's stream waits on the device; the host never waits.
+A batch is packed (`xtts.model.varlen`), so it has no padding whatever the lengths of its clips. The
+sorting serves the attention on a GPU, which works in a padded grid, and makes steps equally long.
+The next batch is copied to the GPU during the step, from pinned memory and on a stream of its own.
+The step's stream waits for it on the device; the host never waits.
 
-The budget is halved after out-of-memory. A halving is known by where it happened: (epoch, batches
-of it done). From there on the batches of that epoch's plan are cut again, and later epochs are
-planned with the smaller budget; so the same halvings always make the same batches, and a resumed
-run goes on bit for bit.
+Out-of-memory halves the budget. A halving is identified by its position: (epoch, finished batches).
+From there on the rest of that epoch's plan is cut again, and later epochs are planned with the
+smaller budget. The same halvings therefore always give the same batches, and a resumed run
+continues bit for bit.
 """
 
 import logging
@@ -37,8 +37,8 @@ from xtts.model.shapes import GPTShape
 
 log = logging.getLogger("train")
 
-# Clips are sorted by length inside windows of so many batches: long enough that a batch holds clips
-# of one length, short enough that an epoch stays well mixed.
+# The sorting window in batches: long enough for batches of equal clips, short enough to keep an
+# epoch well mixed.
 WINDOW_BATCHES = 16
 # Coqui's GPTArgs: 66,150 to 132,300 samples of the conditioning clip.
 CONDITIONING_SECONDS = (3.0, 6.0)
@@ -46,7 +46,7 @@ MEL_HOP = 256
 MELS_PER_CODE = 4
 # At most this share of a clip may be its own conditioning, when its speaker has no other clip.
 LARGEST_OWN_SHARE = 1 / 3
-# Reading may fail once, over a network; what fails so often is broken.
+# Reading over a network may fail once; after this many failures the data is broken.
 MOST_TRIES = 3
 
 
@@ -62,7 +62,7 @@ class OomBackoff(NamedTuple):
 
 
 class FeatureSource(Protocol):
-    """What is known of each clip, by its index (train.dataset.features)."""
+    """The features of each clip, by its index (train.dataset.features)."""
 
     def codes(self, clip: int) -> np.ndarray: ...
     def mel(self, clip: int) -> np.ndarray: ...
@@ -70,9 +70,9 @@ class FeatureSource(Protocol):
 
 @dataclass(frozen=True)
 class Batch:
-    """rows for the model; which clips they are; how many seconds of audio they hold.
+    """The rows for the model, the indices of their clips, and their seconds of audio.
 
-    agreement: what the ranks of a run tell each other of it, where there are several.
+    agreement: the ranks' agreement on this step, if there are several ranks.
     """
 
     rows: PackedBatch
@@ -84,12 +84,15 @@ class Batch:
 class Batches:
     """The batches of a set of clips.
 
-    seed: with the epoch, the only thing that the order depends on. batch_seconds: longest clip
-    times number of clips, at most. conditioning: CONDITIONING, from the clips `sources`. fixed: the
-    same order and conditioning in every epoch (validation). rank of world_size: whose share of each
-    step this is. pinned: in memory that a GPU copies from by itself. ahead: the next batch is made
-    while a step runs; False for features that torch computes, which beside a step on the same CPU
-    change the last bits of its gradients.
+    Args:
+        seed: determines the order, together with the epoch.
+        batch_seconds: the maximum of longest clip times number of clips.
+        conditioning: CONDITIONING, from the clips `sources`.
+        fixed: the same order and conditioning in every epoch (validation).
+        rank, world_size: which share of each step this process takes.
+        pinned: batches are in pinned memory, for asynchronous copies to a GPU.
+        ahead: the next batch is made while a step runs. False for features that torch computes:
+            beside a step on the same CPU they change the last bits of its gradients.
     """
 
     def __init__(
@@ -123,7 +126,7 @@ class Batches:
         self.ahead = ahead
         self.rank = rank
         self.world_size = world_size
-        # Where memory was short; part of what the batches depend on, so kept in checkpoints.
+        # The halvings after out-of-memory. Checkpoints keep them, as the batches depend on them.
         self.halvings: list[OomBackoff] = []
         self._by_speaker = _by_speaker(clips, sources)
         lists = self._by_speaker.values()
@@ -132,8 +135,8 @@ class Batches:
     def epoch(self, epoch: int, first: int = 0) -> Iterator[Batch]:
         """This rank's batches of `epoch`, after the first `first` of `plan(epoch)`.
 
-        The plan is the same for every world size, so that a run goes on at another one; each step
-        takes `world_size` batches of it.
+        The plan is the same for every world size, so a run can resume with another one. Each step
+        takes `world_size` batches of the plan.
         """
         planned = dealt(self.plan(epoch)[first:], self.rank, self.world_size)
         if not self.ahead:
@@ -145,7 +148,7 @@ class Batches:
             yield from (batch.result() for batch in lookahead(begun, 1))
 
     def _made(self, epoch: int, group: Sequence[int]) -> Batch:
-        """A batch, tried again when it fails: nothing in it depends on how often it was made."""
+        """A batch; tried again if it fails, which does not change its content."""
         for number in range(1, MOST_TRIES + 1):
             try:
                 return self.batch(epoch, group)
@@ -166,7 +169,7 @@ class Batches:
     def plan(
         self, epoch: int, halvings: Sequence[OomBackoff] | None = None
     ) -> list[tuple[int, ...]]:
-        """Which clips go together, in order; every clip once. halvings: None = the run's own."""
+        """The clips of each batch in order, every clip once. halvings: None takes the run's."""
         halvings = self.halvings if halvings is None else halvings
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
@@ -175,12 +178,12 @@ class Batches:
         return recut(groups, seconds, halvings, epoch)
 
     def halved(self, epoch: int, clips: Sequence[int]) -> float | None:
-        """The budget after `epoch` where memory is too short for these clips; None for one clip."""
+        """The smaller budget after out-of-memory with these clips; None for a single clip."""
         seconds = [clip.seconds for clip in self.clips]
         return halve_budget(clips, seconds, at_epoch(self.batch_seconds, self.halvings, epoch + 1))
 
     def batch(self, epoch: int, group: Sequence[int]) -> Batch:
-        """These clips with their conditioning of `epoch`; of none, a batch without targets."""
+        """A batch of these clips with their conditioning of `epoch`; empty without clips."""
         if not group:
             idle = self.batch(epoch, self.indices[:1])
             return Batch(idle.rows.without_targets(), (), 0.0)
@@ -210,8 +213,10 @@ class Batches:
         return mel, (first // MELS_PER_CODE, -(-last // MELS_PER_CODE))
 
     def _other(self, draw: random.Random, clip: int) -> int | None:
-        """Another clip of the same speaker, if there is one: as `draw.choice` of all the others
-        would say, without making a list of them for each clip."""
+        """Another clip of the same speaker, if there is one.
+
+        It equals `draw.choice` over the others, without a list of them for each clip.
+        """
         known, place = self._by_speaker.get(self.clips[clip].speaker, []), self._places.get(clip)
         count = len(known) - (place is not None)
         if not count:
@@ -239,8 +244,7 @@ def _by_speaker(clips: Sequence[Clip], sources: Sequence[int]) -> dict[str, list
 
 
 class StreamCopier:
-    """Copies on a CUDA stream of its own: `started` begins a copy and returns a ticket, with which
-    `arrived` returns it whole."""
+    """Copies on its own CUDA stream: `started` returns a ticket, `arrived` the finished copy."""
 
     def __init__(self, device: torch.device) -> None:
         self.device = device
@@ -258,18 +262,18 @@ class StreamCopier:
         current = torch.cuda.current_stream(self.device)
         current.wait_event(end)
         for tensor in copy.tensors():
-            # Its memory is the copying stream's; it must not be given away while a step reads it.
+            # The memory belongs to the copying stream and must not be reused while a step reads it.
             tensor.record_stream(current)
         return copy
 
 
 def copier_for(device: torch.device) -> StreamCopier | None:
-    """None on a CPU: nothing is to be copied beside the step."""
+    """The copier of a device; None on a CPU, where nothing is copied."""
     return StreamCopier(device) if device.type == "cuda" else None
 
 
 def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[Batch]:
-    """The same batches, each on the device when it is handed out, the next one on its way."""
+    """The same batches, each on the device when it is yielded, while the next one is copied."""
     if copier is None:
         yield from batches
         return
@@ -279,8 +283,10 @@ def prefetch(batches: Iterator[Batch], copier: StreamCopier | None) -> Iterator[
 
 
 def agreed(batches: Iterator[Batch], world: World, stop: Callable[[], bool]) -> Iterator[Batch]:
-    """The same batches. Of several ranks each has its `agreement`, asked for while the step before
-    it runs. stop: whether this rank is asked to stop."""
+    """The same batches; with several ranks each has its `agreement`, computed during the last step.
+
+    stop: whether this rank received a stop signal.
+    """
     if world.is_single_process:
         yield from batches
         return
@@ -336,10 +342,10 @@ def cut(order: Sequence[int], seconds: Sequence[float], batch_seconds: float) ->
 
 
 def dealt(groups: Sequence[Group], rank: int, world_size: int) -> list[Group]:
-    """What `rank` learns of these groups: of `world_size` groups in a row, one.
+    """The share of `rank`: one of each `world_size` consecutive groups.
 
-    Every rank takes part in every step: the groups that are left at the end are dealt clip by clip,
-    and a rank that gets none of them gets an empty group. Each clip is dealt once.
+    Every rank takes part in every step. The groups that are left at the end are dealt clip by clip,
+    and a rank without a clip gets an empty group. Each clip is dealt once.
     """
     whole = len(groups) - len(groups) % world_size
     own = list(groups[rank:whole:world_size])
@@ -370,7 +376,7 @@ def recut(
 def halve_budget(
     group: Sequence[int], seconds: Sequence[float], budget_seconds: float
 ) -> float | None:
-    """Half the budget, or so much less that this group is cut; None for a single clip."""
+    """Half the budget, or less if that is needed to cut this group; None for a single clip."""
     if len(group) < 2:
         return None
     taken = max(seconds[clip] for clip in group) * len(group)

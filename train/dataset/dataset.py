@@ -1,7 +1,7 @@
 """Reads a dataset: checks every clip before step 1, and splits training from validation.
 
-`read` is what the trainer, `check` and `prepare` share. What a file or a text turned out to be is
-remembered in the cache folder, so that a second start decodes nothing.
+The trainer, `check` and `prepare` share `read`. The result for each file and text is cached, so a
+second start decodes nothing.
 """
 
 import hashlib
@@ -26,7 +26,7 @@ from xtts.text.languages import NAMES, other_language
 from xtts.text.tokenizer import Tokenizer
 
 SHORTEST_SECONDS = 0.5
-# -60 dB below full scale: nothing that was recorded on purpose.
+# -60 dB below full scale counts as silence.
 SILENT_PEAK = 1e-3
 # Float files may exceed 1.0 a little; a file in units of 16-bit integers peaks at thousands.
 LOUDEST_PEAK = 8.0
@@ -47,7 +47,7 @@ _PORTION = 16
 
 @dataclass(frozen=True)
 class Clip:
-    """One training row. seconds: its length; tokens: ids of its text, without START and STOP."""
+    """One row of the dataset. seconds: its length; tokens: ids of its text without START, STOP."""
 
     name: str
     path: Path
@@ -60,14 +60,14 @@ class Clip:
 
     @property
     def sha256(self) -> str:
-        """Its audio and its transcript, whatever the clip is called."""
+        """A hash of audio and transcript, independent of the clip's name."""
         content = "\0".join((self.audio_sha256, self.text, self.speaker, self.language))
         return hashlib.sha256(content.encode()).hexdigest()
 
 
 @dataclass(frozen=True)
 class RejectedClip:
-    """A clip that is not used: what was seen, and what is allowed."""
+    """A clip that is left out: the value seen, and what is allowed."""
 
     name: str
     seen: str
@@ -76,7 +76,7 @@ class RejectedClip:
 
 @dataclass(frozen=True)
 class Dataset:
-    """clips: what is used; train and validation: indices into it; refused: what is not, and why."""
+    """clips: the clips in use; train, validation: indices into them; refused: the others."""
 
     clips: tuple[Clip, ...]
     refused: tuple[RejectedClip, ...]
@@ -87,7 +87,7 @@ class Dataset:
     def of(
         cls, train: Sequence[Clip], validation: Sequence[Clip], refused: Sequence[RejectedClip]
     ) -> "Dataset":
-        """The clips to learn from, and after them those that validate."""
+        """A dataset of the training clips followed by the validation clips."""
         count, total = len(train), len(train) + len(validation)
         return cls(
             (*train, *validation), tuple(refused), tuple(range(count)), tuple(range(count, total))
@@ -95,7 +95,7 @@ class Dataset:
 
     @property
     def sha256(self) -> str:
-        """The same for the same clips with the same texts, whatever their order and names."""
+        """A hash of all clips and texts, independent of their order and names."""
         contents = sorted(clip.sha256 for clip in self.clips)
         return hashlib.sha256("".join(contents).encode()).hexdigest()
 
@@ -104,8 +104,7 @@ class Dataset:
         return sum(self.clips[index].seconds for index in indices) / 60
 
     def without(self, rejected: Sequence[RejectedClip]) -> "Dataset":
-        """The same split, with these clips among the refused. Raises DatasetError when nothing is
-        left to learn from."""
+        """The split with these clips refused. Raises DatasetError without any training clip."""
         names = {one.name for one in rejected}
         train, validation = (
             [self.clips[index] for index in side if self.clips[index].name not in names]
@@ -119,7 +118,7 @@ class Dataset:
         return Dataset.of(train, validation, (*self.refused, *rejected))
 
     def report(self) -> str:
-        """The table of refused clips and the totals, for a person."""
+        """The table of refused clips and the totals, as printed."""
         lines = list(_table(self.refused))
         lines += _language_doubts(self.clips)
         lines.append(
@@ -144,7 +143,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
     texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
-    try:  # what was found out is kept even when the run is stopped
+    try:  # the caches are written even if the run is stopped
         # Decoding leaves the interpreter's lock.
         decoded = in_threads(lambda one: decode_clip(one, sounds, longest), entries, _PORTION)
         shown = with_progress(decoded, len(entries), "Checking clips", patience_seconds=2.0)
@@ -159,7 +158,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     clips: dict[str, Clip] = {}  # by their recordings
     refused = [one for one in results if isinstance(one, RejectedClip)]
     for clip in (one for one in results if isinstance(one, Clip)):
-        # Copies would be learned twice, and some from validation clips.
+        # Copies would be trained twice, and could leak validation clips into training.
         if (first := clips.setdefault(clip.audio_sha256, clip)) is not clip:
             seen = f"the same recording as {first.name}"
             refused.append(RejectedClip(clip.name, seen, "each recording once"))
@@ -177,8 +176,10 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
 def _refuse_language(
     entries: Sequence[TranscriptEntry], spoken: Sequence[str], settings: TrainSettings
 ) -> None:
-    """Before a recording is decoded, where the base model speaks the language of no row; what is
-    wrong with a few rows is in the table of refused clips."""
+    """Refuses a dataset if the base model speaks the language of no row, before any decoding.
+
+    Single wrong rows are listed among the refused clips.
+    """
     known = {one.split("-")[0] for one in spoken}
     short = [entry.language.lower().split("-")[0] for entry in entries]
     if not known.isdisjoint(short):
@@ -194,7 +195,7 @@ def _refuse_language(
 
 
 def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
-    """A line for each language under which texts of another one stand."""
+    """A line for each language whose texts look like another language."""
     for language in sorted({clip.language for clip in clips}):
         texts = [clip.text for clip in clips if clip.language == language]
         if (likely := other_language(texts, language)) is not None:
@@ -212,10 +213,10 @@ def split(
     named: set[str],
     max_train_samples: int | None,
 ) -> Dataset:
-    """Which clips validate: those the dataset names (`named`), else 5 % by their content.
+    """Chooses the validation clips: those that the dataset names (`named`), else 5 % by content.
 
-    The order of rows decides nothing; a speaker keeps at least one clip to learn from. Then the
-    first `max_train_samples` of the others, in the order of the transcript.
+    The order of rows does not matter. A speaker keeps at least one training clip. Of the other
+    clips the first `max_train_samples` train, in the order of the transcript.
     """
     held_out = named or _by_content(clips)
     train = [clip for clip in clips if clip.name not in held_out][:max_train_samples]
@@ -274,7 +275,7 @@ def decode_clip(
         try:
             known = _decoded(entry.path)
         except (AudioError, OSError) as error:
-            # Not remembered: a disk that failed once may be well again.
+            # Not cached: the disk error may be temporary.
             return RejectedClip(entry.name, str(error), READABLE)
         sounds.put(key, known)
     seconds, sha256, seen, allowed = known

@@ -1,9 +1,9 @@
 """Decides where a sample is spoken: in process, GPU or CPU subprocess. Pure.
 
-in_process       a GPU that passed the check, beside the model that is training there
-gpu_subprocess   a GPU that is good for speaking, but not to be trusted beside a model in
-                 training, or while training runs on the CPU
-cpu_subprocess   everywhere else; beside a training GPU it overlaps the next epoch
+in_process       on a GPU that passed the check, beside the model that trains there
+gpu_subprocess   on a GPU that can speak, if it is not reliable beside training or if training
+                 runs on the CPU
+cpu_subprocess   in all other cases; beside a training GPU it overlaps the next epoch
 skipped          SAMPLE_DEVICE=off, or three failures in a row
 """
 
@@ -20,7 +20,7 @@ from xtts.workers.failures import WorkerFailed
 
 @dataclass(frozen=True)
 class SamplingPlan:
-    """Where and how samples are spoken, and why there.
+    """Where and how samples are spoken, and the reason.
 
     overlap: the next epoch does not wait; beside_gpu: training runs on a GPU; exclusive:
     that GPU lets no second process in.
@@ -64,9 +64,10 @@ def plan(
 
 
 def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | None:
-    """Where to speak after a fault; None when no other place would help.
+    """Where to speak after a fault; None if no other place can help.
 
-    A step down at a time: what failed is left out, then the process, then the GPU.
+    It goes one step down at a time: first without the part that failed, then in another process,
+    then on the CPU.
     """
     if plan.device == "cpu" or not failure.elsewhere:
         return None
@@ -77,7 +78,7 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
         on_cpu = replace(compute, mel_device="cpu")
         return replace(plan, compute=on_cpu, reason=f"{why}; the speaker's mel is on the CPU")
     without = replace(compute, cudnn=compute.cudnn and library != "convolution")
-    # Not in process: training's own convolutions would be others from here on.
+    # Not in process: it would change the convolutions of training too.
     if without != compute and plan.mode == "gpu_subprocess":
         return replace(plan, compute=without, reason=f"{why}; without cuDNN")
     if plan.mode == "in_process" and not plan.exclusive and not failure.transient:
@@ -86,8 +87,10 @@ def after_fault(plan: SamplingPlan, failure: WorkerFailed) -> SamplingPlan | Non
 
 
 def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
-    """What an error while speaking means, without the frames that it holds. poison: what the device
-    says when it is asked again."""
+    """The WorkerFailed of an error in speaking, without its stack frames.
+
+    poison: the device's error when it is checked again.
+    """
     if isinstance(error, WorkerFailed) and not poison:
         return error.with_traceback(None)
     sentence, known = str(error) or type(error).__name__, cuda_errors.classify(error)
@@ -103,15 +106,17 @@ def failure_of(error: Exception, poison: str = "") -> WorkerFailed:
 
 
 def surprising(plan: SamplingPlan, failure: WorkerFailed) -> bool:
-    """Whether the check should have foretold it. A full GPU says nothing of how it computes, and a
-    device that is left out of a plan is not asked."""
+    """Whether the GPU check should have predicted this failure.
+
+    Out-of-memory does not count, nor a device that the plan does not use.
+    """
     if not plan.device.startswith("cuda") or not failure.elsewhere:
         return False
     return failure.fault is None or failure.fault.outcome not in (Outcome.TRANSIENT, Outcome.DATA)
 
 
 def _for_worker(machine: Environment, own: GpuHealth | None) -> GpuHealth | None:
-    """The best GPU for a process of its own, if any allows one."""
+    """The best GPU for a separate process, if any allows one."""
     return min(
         (
             gpu

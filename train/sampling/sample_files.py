@@ -15,7 +15,7 @@ from train.settings import TrainSettings
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices.run_folder import RunFolder
 
-# A reference of this length tells a voice well, and its text is soon spoken.
+# A reference of this length conveys a voice well, and its text takes little time to speak.
 REFERENCE_SECONDS = (3.0, 8.0)
 
 
@@ -74,8 +74,10 @@ def of_best(run: RunFolder) -> SampleFiles:
 
 
 def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleFiles:
-    """A sample on demand: a file for each thing asked (what, how, where), so that
-    neither the epoch's own sample nor another one on demand is written over."""
+    """The files of a sample on demand, one set for each distinct request.
+
+    They overwrite neither the epoch's own sample nor another sample on demand.
+    """
     digest = hashlib.sha256(repr(tuple(identity)).encode()).hexdigest()[:8]
     folder = run.samples_on_demand
     return SampleFiles(
@@ -86,7 +88,7 @@ def on_demand(run: RunFolder, epoch: int, identity: Sequence[object]) -> SampleF
 def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     """A validation clip, else a training clip, chosen by content; SAMPLE_TEXT, else its own text.
 
-    A clip that no step learned from, saying what it says itself: so output and reference compare.
+    No step trained on a validation clip, and the sample says its text, so the two are comparable.
     """
     clips = [dataset.clips[index] for index in dataset.validation or dataset.train]
     shortest, longest = REFERENCE_SECONDS
@@ -96,6 +98,6 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
 
 
 def sample_is_missing(run: RunFolder, epoch: int, sha256: str) -> bool:
-    """Whether no sidecar tells of this checkpoint: the run ended between checkpoint and sample."""
+    """Whether this checkpoint has no sidecar: the run ended between checkpoint and sample."""
     sidecar = read_json(of_epoch(run, epoch).sidecar)
     return bool(sidecar.get("checkpoint_sha256") != sha256)

@@ -64,11 +64,13 @@ LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
 
 class Sampler:
-    """Speaks samples by the plan; `with` starts its worker and ends it.
+    """Speaks samples by the plan; `with` starts and ends its worker.
 
-    new_speaker: what speaks by a plan. on_sample: called with every sidecar. interrupted: whether
-    the run is to stop; a sample is then given up at once. report: called with a GPU's fault that
-    its check had not foretold.
+    Args:
+        new_speaker: makes the speaker of a plan.
+        on_sample: called with every sidecar.
+        interrupted: whether the run must stop, which ends a sample at once.
+        report: called with a GPU fault that the GPU check did not predict.
     """
 
     def __init__(
@@ -101,7 +103,7 @@ class Sampler:
         self._running: list[Future[None]] = []
 
     def __enter__(self) -> "Sampler":
-        """Starts the worker: it imports and loads while the first epoch is learned."""
+        """Starts the worker, which imports and loads during the first epoch."""
         if self.plan.subprocess:
             self.worker.start()
         return self
@@ -136,7 +138,7 @@ class Sampler:
         self.submit(work)
 
     def sample_best(self, best: BestWeights) -> None:
-        """Speaks the best weights into files of their own, where those do not say so already."""
+        """Speaks with the best weights into files of their own, unless they are up to date."""
         decoder = learned_for(self.run, best.weights)
         learned = sha256_of(decoder) if decoder else ""
         details = {"kind": best.kind, "share": best.share, "learned_decoder": learned}
@@ -152,17 +154,16 @@ class Sampler:
             )
 
     def submit(self, work: Callable[[], None]) -> None:
-        """Does some work of speaking after what is being spoken; beside a training GPU, without
-        waiting for it."""
+        """Runs a job after the present one; beside a training GPU, without waiting for it."""
         if self.plan.overlap:
             self._running.append(self._pool.submit(work))
         else:
             work()
 
     def ask(self, request: Request[Answer], progress: ReportProgress = no_progress) -> Answer:
-        """Has something measured or learned where samples are spoken, inside `submit`.
+        """Runs a request where samples are spoken; call it inside `submit`.
 
-        Raises WorkerFailed (`interrupted` where the run is to stop), and GpuLost as a sample.
+        Raises WorkerFailed (code `interrupted` if the run must stop) and GpuLost.
         """
         if self._stopping():
             raise WorkerFailed("interrupted", "The run is to stop.")
@@ -176,7 +177,7 @@ class Sampler:
         raise answer
 
     def finish(self) -> None:
-        """Waits for what is still being spoken."""
+        """Waits for the jobs in progress."""
         while self._running:
             self._running.pop(0).result()
 
@@ -194,7 +195,7 @@ class Sampler:
         text = SynthesisRequest(person.text, person.language, self.seed)
         request = SpeakRequest(text, person.path, files.output, checkpoint, decoder)
         sidecar = SampleSidecar(epoch, sha256, person.text, plan.device, "skipped", plan.reason)
-        # Also of a run that speaks no samples: who speaks with an epoch needs its person.
+        # Also in a run without samples: speaking with an epoch needs the person's recording.
         unread = self._write_reference(files.reference)
         if plan.mode != "skipped":
             sidecar, failure = self._spoken(request, sidecar, unread)
@@ -219,7 +220,7 @@ class Sampler:
     def _spoken(
         self, request: SpeakRequest, nothing: SampleSidecar, unread: WorkerFailed | None
     ) -> tuple[SampleSidecar, WorkerFailed | None]:
-        """Speaks, unless the reference is `unread`; the failure is the one that ended it."""
+        """Speaks, unless the reference is `unread`. Returns the failure that ended it, if any."""
         answer: SpokenFile | WorkerFailed = self._asked(request) if unread is None else unread
         if isinstance(answer, WorkerFailed):
             if self._stopping():
@@ -249,7 +250,7 @@ class Sampler:
     def _asked(
         self, request: Request[Answer], progress: ReportProgress = no_progress
     ) -> Answer | WorkerFailed:
-        """Asks by one plan after another; a failure is the one that ended it."""
+        """Tries one plan after another; returns the answer or the last failure."""
         tried_again = False
         while (
             isinstance(answer := self._try(request, progress), WorkerFailed)
