@@ -125,8 +125,8 @@ class CudaGraphStep:
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Captures the graphs of every span and number of slots in advance, so that no request waits
-        for it. Call it only while no slot is in use."""
+        """Captures the graphs of every span and number of slots in advance, so that no request
+        waits for it. Call it only while no slot is in use."""
         capacity = self.caches.capacity
         for attended in self.caches.buckets(ATTENDED):
             for end in range(SPAN, capacity + SPAN, SPAN):
