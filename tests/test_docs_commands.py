@@ -373,7 +373,7 @@ def running(command: str, how: Run, clone: Path) -> Iterator[str]:
         yield log.read_text()
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGINT)
+            os.killpg(program.pid, signal.SIGTERM)
         try:
             program.wait(30)
         except subprocess.TimeoutExpired:
