@@ -102,7 +102,7 @@ FILES = [
     Bad("65535_channels.wav", lambda: _patched(22, "<H", 65_535), "cannot be decoded"),
     Bad("12_channels.wav", lambda: encoded(np.stack([_SOUND] * 12, 1)), "12 channels"),
     Bad("rate_0.wav", lambda: _patched(24, "<I", 0), "cannot be decoded"),
-    Bad("rate_22051.wav", lambda: encoded(_SOUND, rate=22_051), "22051 samples a second"),
+    Bad("rate_22051.wav", lambda: encoded(_SOUND, rate=22_051), "22051 Hz"),
     Bad("0_bits.wav", lambda: _patched(34, "<H", 0), "cannot be decoded"),
     Bad("4_gigabytes.wav", lambda: _patched(40, "<I", 0xFFFF_FFF0, 44 + 200), "bytes promised"),
     Bad("cut_off.wav", lambda: _half("WAV", "PCM_16"), "bytes promised"),

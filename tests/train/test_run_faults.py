@@ -312,7 +312,7 @@ def test_two_runs_with_one_runs_dir_keep_their_curves(ground):
 
 def test_pruning_that_fails_does_not_end_the_run(ground, whole):
     assert ground.run("stuck", poison="undeletable", KEEP_CHECKPOINTS=1) == 0, ground.told()
-    assert "could not be removed (Permission denied); it stays" in ground.told()
+    assert "could not be removed (Permission denied)" in ground.told()
     run = RunFolder(ground.folder / "stuck")
     assert run.epochs() == [1, 2]
     assert_same_end(run, whole, EPOCHS)

@@ -103,7 +103,7 @@ def test_missing_files_folders_raw_data_and_odd_rates_are_refused(tmp_path):
     soundfile.write(tmp_path / "odd.wav", a_sound(0.5, 22_051), 22_051)
     for name, seen in (
         ("none.wav", "does not exist"), ("folder.wav", "does not exist"),
-        ("data.raw", "cannot be decoded"), ("odd.wav", "22051 samples a second"),
+        ("data.raw", "cannot be decoded"), ("odd.wav", "22051 Hz"),
     ):  # fmt: skip
         with pytest.raises(AudioError, match=seen):
             audio.read(tmp_path / name, CODE_RATE)

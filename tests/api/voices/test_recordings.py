@@ -69,10 +69,10 @@ def test_the_child_that_reads_an_upload_has_limits_and_one_thread(data, monkeypa
     ("program", "status", "words"),
     [
         ("sys.stderr.write('It is silent.'); sys.exit(3)", 422, "It is silent."),
-        ("sys.exit(4)", 422, "within 1,024 MB of memory"),
+        ("sys.exit(4)", 422, "1,024 MB of memory"),
         ("sys.exit(5)", 503, "short of memory"),
         ("os.kill(os.getpid(), 9)", 503, "short of memory"),
-        ("os.kill(os.getpid(), signal.SIGXCPU)", 422, "in time"),
+        ("os.kill(os.getpid(), signal.SIGXCPU)", 422, "within the time limit"),
         ("os.kill(os.getpid(), signal.SIGSEGV)", 422, "malicious"),
     ],
 )

@@ -82,7 +82,7 @@ def test_a_browsers_recording_says_no_length_and_is_read():
         (made("m4a", speech(0.5, RATE)), "s long. A voice needs"),
         (made("m4a", np.zeros(2 * RATE)), "silent"),
         (made("m4a", speech(70.0, 8_000), 8_000), "70 s long; the limit is 60 s"),
-        (made("aac", speech(62.0, 8_000), 8_000), "at most 60 s"),
+        (made("aac", speech(62.0, 8_000), 8_000), "limit is 60 s"),
         (made("webm", 0.3 * np.sin(np.arange(2 * RATE) / 10)), "steady tone or noise"),
     ],
     ids=["mov", "matroska", "adts", "cut off", "short", "silent", "long", "long, untold", "tone"],
@@ -117,7 +117,7 @@ def test_a_film_gives_its_sound_and_a_silent_film_is_refused():
 
 def test_a_codec_that_is_not_named_is_not_decoded():
     data = muxed("matroska", "ac3", speech(2.0, RATE))
-    with pytest.raises(ValueError, match="ac3, which is not read"):
+    with pytest.raises(ValueError, match="ac3"):
         read_mono(data, "matroska", 60.0)
 
 
@@ -128,7 +128,7 @@ def test_a_playlist_opens_nothing(service, tmp_path):
         data = head + b"#EXTINF:2,\n" * (head[0] == 35) + str(tmp_path / "secret.aac").encode()
         assert container_of(data) is None
         answer = upload(service, data + b"\n")
-        assert answer.status_code == 422 and "no WAV" in answer.json()["detail"]
+        assert answer.status_code == 422 and "not a WAV" in answer.json()["detail"]
         for container in ("mov", "matroska", "aac"):
             with pytest.raises(ValueError, match=r"cannot be decoded|empty"):
                 read_mono(data, container, 60.0)

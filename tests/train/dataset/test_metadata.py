@@ -111,7 +111,7 @@ def test_encodings_line_ends_and_empty_lines_are_read_by_their_marks(tmp_path, c
         ("\n  \n", ("holds no row",)),
         ("audio_file|text\n", ("holds no row",)),
         (b"a|One.\nb|Ol\xe1.\n", ("line 2", "0xe1")),
-        ("a|One.\n".encode("utf-16") + b"\0", ("is no UTF-16", "UTF-8")),
+        ("a|One.\n".encode("utf-16") + b"\0", ("UTF-16", "UTF-8")),
         (f"a|{TEXTS[0]}|3.21\nb|{TEXTS[1]}|4.07\n", ("neither", "'3.21' beside 'The birch")),
         ("file_name,text\na.wav,Yes, of course.\nb.wav,B.\n", ("3 fields instead of 2",)),
         ('file_name,text\na.wav,"Yes, of course.\n', ("line 2 has 3 fields", "quotation marks")),

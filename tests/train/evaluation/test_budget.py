@@ -128,7 +128,7 @@ def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out():
     many.speed = SLOW
     many.make_plan(20, 8)
     left = many.limits["epochs"]
-    assert left.endswith("epochs of 20")
+    assert left.endswith("of 20 epochs")
     many.make_plan(0, 8)
     assert many.limits["epochs"] == left
     many.make_plan(1, 8)

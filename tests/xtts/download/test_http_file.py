@@ -160,7 +160,7 @@ def test_without_a_tag_that_can_be_relied_on_the_hash_finds_out(get, server, tag
         (Bad(body=b"x" * 68), r"offers 68 bytes.*has 3,000,000"),
         (Bad(body=b"x" * 3_000_001), r"offers 3,000,001 bytes"),
         (Bad(body=CONTENT + b"!", length=0), "more than the 3,000,000 bytes"),
-        (Bad(body=b"\0" + CONTENT[1:]), r"another file: the SHA-256 is \w{12}…"),
+        (Bad(body=b"\0" + CONTENT[1:]), r"another file: its SHA-256 is \w{12}…"),
         (Bad(body=CONTENT[:-1] + b"\0"), "another file"),
         (Bad(headers={"Content-Encoding": "gzip"}), "as gzip"),
     ],
@@ -213,7 +213,7 @@ def test_the_server_says_how_long_to_wait_within_reason(get, waits):
 @pytest.mark.parametrize(
     ("bad", "waited", "told"),
     [
-        (Bad(status=503), [1.0, 2.0, 4.0, 8.0], r"503 \(5 tries\). Nothing is kept"),
+        (Bad(status=503), [1.0, 2.0, 4.0, 8.0], r"503 \(5 tries\). Nothing"),
         (Bad(cut_after=2_000_000, ignore_range=True), [1.0, 1.0, 2.0, 4.0, 5.0], "5 tries"),
     ],
 )

@@ -135,8 +135,8 @@ def test_a_text_that_takes_too_long_is_refused_by_the_child_itself(folder):
     [
         ("hang", WorkerFailed, r"0\.5 s, then it did not answer"),
         ("kill", WorkerFailed, "SIGKILL, then it ended by SIGKILL"),
-        ("crash", TextError, "two fresh processes .* ended by SIGSEGV"),
-        ("garble", TextError, "two fresh processes"),
+        ("crash", TextError, "[Tt]wo new processes .* ended by SIGSEGV"),
+        ("garble", TextError, "[Tt]wo new processes"),
         ("spin", TextError, "too long to read"),
     ],
 )
