@@ -45,7 +45,7 @@ def test_clips_whose_text_cannot_be_read_are_in_the_table(check, tmp_path):
 @pytest.mark.parametrize(
     ("metadata", "seen"),
     [
-        (None, "is no folder"),
+        (None, "is not a folder"),
         ("a|b|c|d|e\n", "line 1 has 5 fields"),
         ("../a.wav|Text.\n", "without `..`"),
         ("absent|Text.\n", "No clip of"),

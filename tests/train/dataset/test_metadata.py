@@ -149,7 +149,7 @@ def test_names_that_leave_the_folder_are_refused(tmp_path, name, reason):
 
 
 def test_missing_datasets_are_refused(tmp_path):
-    assert "is no folder" in refusal(tmp_path / "nowhere")
+    assert "is not a folder" in refusal(tmp_path / "nowhere")
     assert "neither metadata.csv nor" in refusal(tmp_path)
     assert "does not exist" in refusal(tmp_path, "ljspeech")
 
