@@ -1,1 +1,4 @@
-"""The HTTP service: speaks with a voice, and serves the listening page. Never imports train."""
+"""The HTTP service: speaks with a voice, and serves the listening page.
+
+It never imports `train`.
+"""

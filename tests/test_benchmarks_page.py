@@ -39,7 +39,7 @@ def commands_fault(command: str) -> str:
     if module == "benchmarks":
         return benchmarks_fault(arguments)
     if module == "pytest":
-        return tests_fault(arguments)
+        return fault_of_tests(arguments)
     return "" if module in ("train", "xtts") else f"{module} is no program of ours"
 
 
@@ -55,7 +55,7 @@ def benchmarks_fault(words: list[str]) -> str:
     return ""
 
 
-def tests_fault(words: list[str]) -> str:
+def fault_of_tests(words: list[str]) -> str:
     paths = [word for word in words if word.startswith("tests")]
     missing = [path for path in paths if not (ROOT / path).exists()]
     if missing or not paths:

@@ -83,7 +83,7 @@ SLOW = {
     f"{PYTHON} train evaluate": Run(),
     f"{PYTHON} train evaluate --json": Run(),
     f"{PYTHON} train learn-decoder --decoder-clips 200 --minutes 30":
-        Run(settings={"DECODER_CLIPS": "8"}),
+        Run(),
     f"{PYTHON} train export {EPOCH_4} --to exported/anna": Run(),
     f'{PYTHON} xtts speak --voice exported/anna --text "It is a good day." --out day.wav': Run(),
     f"{PYTHON} train export --to DIR": Run(names={"DIR": "exported/best"}),
@@ -373,7 +373,7 @@ def running(command: str, how: Run, clone: Path) -> Iterator[str]:
         yield log.read_text()
     finally:
         with contextlib.suppress(ProcessLookupError):
-            os.killpg(program.pid, signal.SIGINT)
+            os.killpg(program.pid, signal.SIGTERM)
         try:
             program.wait(30)
         except subprocess.TimeoutExpired:

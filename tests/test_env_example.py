@@ -34,14 +34,15 @@ HOUSE = (
 )  # fmt: skip
 RULES = [
     "- On the command line a setting is a flag: `NUM_EPOCHS=3` is `--num-epochs 3`.",
-    "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` takes all clips, whatever `.env` says.",
-    "- All faults are reported at once, each with the value, where it is set, and what is allowed.",
-    "- A name in `.env` close to one of ours (`NUM_EPOCH`, `EPOCHS`) is refused with the name that",
-    "  was probably meant, and so is another trainer's name for one of ours (`LR`, `BATCH_SIZE`,",
-    "  `MAX_STEPS`). A common word (`PORT`, `MODEL`, `GPU`) may be another program's: the log says",
-    "  what Sotaque calls it. The log lists all other names.",
+    "- `MAX_TRAIN_SAMPLES= NUM_EPOCHS=100 make train` uses all clips, whatever `.env` says.",
+    "- All errors are reported at once, each with the value, where it is set, and what is allowed.",
+    "- A name in `.env` close to one of ours (`NUM_EPOCH`, `EPOCHS`) is an error that names the",
+    "  likely setting. So is the name that another trainer has for one of ours (`LR`,",
+    "  `BATCH_SIZE`, `MAX_STEPS`). A common word (`PORT`, `MODEL`, `GPU`) may belong to another",
+    "  program: the log says what Sotaque calls it. The log lists all other names.",
     "- `.env` means the same here and in Docker Compose: `${NAME}` and `${NAME:-default}` are",
-    "  filled in from the environment and the lines above. Any other `$` belongs in single quotes.",
+    "  replaced by values from the environment and from the lines above. Put any other `$` in",
+    "  single quotes.",
 ]
 
 
@@ -68,7 +69,8 @@ def env_example(sections: Sections) -> str:
 
 def markdown(sections: Sections) -> str:
     """docs/settings.md: the rules, and a table for each section."""
-    parts = ["# Settings", "", PRECEDENCE, "", *RULES]
+    parts = ["# Settings", "", "Look up what a setting does, its default, and what it may be."]
+    parts += ["", PRECEDENCE, "", *RULES]
     for title, kind in sections.items():
         parts += ["", f"## {title}", "", "| Setting | Default | Allowed | What it is |"]
         parts.append("|---|---|---|---|")

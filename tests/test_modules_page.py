@@ -10,8 +10,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "modules.md"
 PACKAGES = ("machine", "xtts", "train", "api", "demo_voice")
-# The packages whose modules begin with one whole sentence.
-SENTENCES = ("machine", "xtts", "demo_voice")
+
 # Where the files are that are not Python.
 DATA = {
     "xtts/assets/demo/": "The embedded voice: weights, config, vocabulary, reference, model card.",
@@ -73,7 +72,7 @@ def test_the_tree_is_what_the_modules_say():
 
 def test_a_module_begins_with_one_whole_sentence():
     """Its first line, which the page shows: it ends with a full stop and holds no other."""
-    listed = [path for package in SENTENCES for path in modules(package)]
+    listed = [path for package in PACKAGES for path in modules(package)]
     lines = {str(path): first_line(ROOT / path) for path in listed}
     assert {name: line for name, line in lines.items() if not one_sentence(line)} == {}
 

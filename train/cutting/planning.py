@@ -1,4 +1,6 @@
-"""Plans where to cut, and accounts for every moment of a recording. Pure.
+"""Plans where to cut, and accounts for every moment of a recording.
+
+All functions are pure.
 
 Cuts are at pauses only, into 1 to 11 seconds, rather at the ends of sentences: the best cuts of a
 breath are found by dynamic programming over its pauses. What is in no clip has a reason.

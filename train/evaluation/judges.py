@@ -1,4 +1,6 @@
-"""Makes a candidate's entry in evaluation.json from the measurements of its sentences. Pure.
+"""Makes a candidate's entry in evaluation.json from the measurements of its sentences.
+
+All functions are pure.
 
 Every judge gives one figure for each sentence, or None if there is nothing to judge. Failed
 sentences are counted and not judged, because their figures would be chance.

@@ -1,4 +1,6 @@
-"""What the person's own clips say of their voice: rate, pitch, a scale of similarity. Pure.
+"""What the person's own clips say of their voice: rate, pitch, a scale of similarity.
+
+All functions are pure.
 
 The scale of similarity: 1 is another recording of the same person, 0 is the average of other
 voices, both by the base's own speaker encoder.

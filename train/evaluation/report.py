@@ -1,4 +1,7 @@
-"""Words an evaluation for a reader: a line for each candidate, a table of all. Pure."""
+"""Words an evaluation for a reader: a line for each candidate, a table of all.
+
+All functions are pure.
+"""
 
 from collections.abc import Sequence
 

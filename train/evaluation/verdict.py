@@ -1,4 +1,6 @@
-"""Decides which candidate is best, and says why: a rule over the judges' figures. Pure.
+"""Decides which candidate is best, and says why: a rule over the judges' figures.
+
+All functions are pure.
 
 The steps, in this order (docs/evaluation.md describes them to users):
 

@@ -1,4 +1,6 @@
-"""Judges the measurements of all clips: which are suspect, why, and who speaks. Pure.
+"""Judges the measurements of all clips: which are suspect, why, and who speaks.
+
+All functions are pure.
 
 Some limits are absolute: 3 s of silence around a sentence are too much. Others depend on the
 dataset's own median and MAD (median absolute deviation), so a slow speaker is not suspect among

@@ -1,4 +1,6 @@
-"""Measures the sound of one clip: level, noise, clipping, bandwidth, silence; finds copies. Pure.
+"""Measures the sound of one clip: level, noise, clipping, bandwidth, silence; finds copies.
+
+All functions are pure.
 
 Levels are in dB; of a frame, of its root mean square over 20 ms, a frame each 10 ms.
 """

@@ -1,4 +1,6 @@
-"""Draws an evaluation for TensorBoard: each candidate's words and voice with their intervals. Pure.
+"""Draws an evaluation for TensorBoard: each candidate's words and voice with their intervals.
+
+All functions are pure.
 
 The base's figure is a line across; the best candidate has a colour of its own.
 """

@@ -1,4 +1,7 @@
-"""Estimates the time that a run has left: steps, epoch ends and judging. Pure."""
+"""Estimates the time that a run has left: steps, epoch ends and judging.
+
+All functions are pure.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field

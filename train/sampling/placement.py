@@ -1,4 +1,6 @@
-"""Decides where a sample is spoken: in process, GPU or CPU subprocess. Pure.
+"""Decides where a sample is spoken: in process, GPU or CPU subprocess.
+
+All functions are pure.
 
 in_process       on a GPU that passed the check, beside the model that trains there
 gpu_subprocess   on a GPU that can speak, if it is not reliable beside training or if training

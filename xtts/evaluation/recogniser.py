@@ -154,7 +154,7 @@ class Whisper(Recogniser):
         self._model = model.eval()
         chosen = self._model.generation_config
         chosen.max_length, chosen.max_new_tokens, chosen.do_sample = None, _MOST_TOKENS, False
-        # The models of English alone refuse to be told of a language.
+        # English-only models reject the language option.
         self._options: dict[str, Any] = (
             {"language": language.split("-")[0], "task": "transcribe"}
             if getattr(chosen, "is_multilingual", False)

@@ -61,8 +61,8 @@ def word_evidence(
 def log_likelihoods(
     gpt: GPT, latents: Tensor, texts: Sequence[Sequence[int]], codes: Tensor, *, stopped: bool
 ) -> list[Tensor]:
-    """log p(codes | text) in nats for each of several texts, in one padded pass: what is behind a
-    row's end is seen by nobody."""
+    """log p(codes | text) in nats for each of several texts, in one padded pass; no position
+    attends to the padding after a row's end."""
     wanted = torch.cat((codes, codes.new_tensor([gpt.shape.audio_stop])))
     count = len(wanted) if stopped else len(codes)
     return [

@@ -1,17 +1,17 @@
 """One decode step of the transformer with a key-value cache, plain or replayed as a CUDA graph.
 
-The same numbers, bit for bit in float32, as `GPT.prefill` says with one position a row; but thirty
-layers of modules, views and copies cost as much as a fifth of the weights (docs/benchmarks.md).
-Nothing here asks the device for a value, so that a CUDA graph can hold it.
+In float32 the results equal those of `GPT.prefill` with one position per row, bit for bit. But
+there the modules, views and copies of thirty layers cost as much as a fifth of the weights
+(docs/benchmarks.md). Nothing here reads a value from the device, so a CUDA graph can capture it.
 
-A graph computes on the addresses that it saw. So codes, positions and all that attention remembers
-stay where they are (`xtts.model.kv_cache.StaticCaches`), and one graph is kept for each span of
-positions and number of slots that is attended to: who speaks alone does not read the keys and
-values of fifteen empty slots. The first replay of each is compared with the same step without a
-graph: what was captured on another GPU than it computes on replays nothing, and says the same for
-ever. Where capturing fails, or the two differ, the same step runs without, and the reason is told.
-NOT RUN ON A GPU YET: what is tested is that the step is fit to be captured, and that what is said
-to the device is in order (docs/gpu.md).
+A graph always uses the addresses of its capture. So codes, positions, keys and values stay in place
+(`xtts.model.kv_cache.StaticCaches`). There is one graph for each span of positions and number of
+attended slots, so that a single request does not read the keys and values of fifteen empty slots.
+The first replay of each graph is compared with the step without a graph: a graph that was captured
+on another GPU would return the same result forever. If capturing fails or the results differ, the
+step runs without a graph and the reason is logged.
+NOT RUN ON A GPU YET: the tests check that the step can be captured, and that the calls to the
+device are in order (docs/gpu.md).
 """
 
 import logging
@@ -90,10 +90,12 @@ def _norm(norm: nn.LayerNorm) -> Callable[[Tensor], Tensor]:
 
 
 class CudaGraphStep:
-    """The steps of `slots` rows; used by one thread, by one utterance or crowd at a time.
+    """The steps of `slots` rows; used by one thread, by one utterance or batcher at a time.
 
-    layers: whose queries are kept in `caches.queries`; reason: why there are no graphs, if so;
-    in_use: whether somebody's keys and values are in its cache.
+    Attributes:
+        caches: Keys, values, and the queries of `layers`.
+        reason: Why there are no graphs; "" if there are.
+        in_use: Whether its cache is in use.
     """
 
     @torch.inference_mode()
@@ -109,13 +111,13 @@ class CudaGraphStep:
         self._graphs: dict[tuple[int, int], tuple[tuple[Tensor, Tensor], Callable[[], object]]] = {}
 
     def release(self) -> None:
-        """Whoever borrowed it is done. Starts nothing on the device: a garbage collector may call
-        this in the middle of a capture."""
+        """Returns it after `borrow`. It calls nothing on the device, because the garbage collector
+        may run this during a capture."""
         self.in_use = False
 
     @torch.inference_mode()
     def borrow(self) -> "CudaGraphStep":
-        """Empties every slot for whoever borrows it."""
+        """Marks it as in use and empties every slot."""
         self.in_use = True
         for slot in range(len(self._codes)):
             self.caches.leave(slot)
@@ -123,8 +125,8 @@ class CudaGraphStep:
 
     @torch.inference_mode()
     def record(self) -> None:
-        """Captures now what will be replayed, for every span and number of slots, so that nobody
-        who speaks waits for it. Only while no slot is in use."""
+        """Captures the graphs of every span and number of slots in advance, so that no request
+        waits for it. Call it only while no slot is in use."""
         capacity = self.caches.capacity
         for attended in self.caches.buckets(ATTENDED):
             for end in range(SPAN, capacity + SPAN, SPAN):
@@ -187,8 +189,8 @@ _kept: WeakKeyDictionary[GPT, dict[tuple[int, tuple[int, ...]], list[CudaGraphSt
 
 
 def graphed_step(gpt: GPT, slots: int = 1, layers: tuple[int, ...] = ()) -> CudaGraphStep | None:
-    """Graphs of so many rows, and of the queries of these layers, that nobody else uses until
-    `release`; kept as long as `gpt`. None on a CPU, which has none."""
+    """A step with CUDA graphs for `slots` rows and the queries of `layers`, reserved until
+    `release`. It is cached as long as `gpt` lives. None on a CPU."""
     device = gpt.mel_head.weight.device
     if device.type != "cuda":
         return None

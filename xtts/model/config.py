@@ -62,11 +62,15 @@ class _Own:
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(_Own):
-    """Everything about a model that is not a weight. piece_tokens: the most text ids that it says
-    in one piece (`xtts.text.tokenizer`); None is as many as it has places for. alignment_heads:
-    layer and number of the attention heads that follow the text, () where none does, None where
-    nobody measured it yet (`xtts.inference.alignment.heads`). normalizer: whose rules read its
-    texts (`xtts.text.normalization.registry`)."""
+    """The configuration of a model.
+
+    Attributes:
+        piece_tokens: The most text ids of one piece (`xtts.text.tokenizer`); None is as many as the
+            model has positions for.
+        alignment_heads: Layer and number of the attention heads that follow the text; () if none
+            does, None if not measured yet (`xtts.inference.alignment.heads`).
+        normalizer: The rules that read its texts (`xtts.text.normalization.registry`).
+    """
 
     gpt: GPTShape
     dvae: DVAEShape

@@ -226,7 +226,7 @@ class StaticCaches:
 
     @torch.inference_mode()
     def leave(self, slot: int) -> None:
-        """Nobody speaks from `slot` any more."""
+        """Frees `slot`."""
         self._counts[slot] = 0
         self.lengths[slot] = 0
         self.speaking[slot] = 0

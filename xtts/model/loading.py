@@ -162,7 +162,7 @@ class LazyVoiceEncoder:
         return replace(speaking, gpt=gpt, speaker_encoder=encoder, listener=None)
 
     def rest(self) -> None:
-        """Nobody listens any more: what was read for it is given back."""
+        """Frees the tensors that were read for it."""
         _give_back({**self.frozen, **self.learned})
 
 

@@ -147,8 +147,8 @@ class Vocoder(nn.Module):
             self.sound(like.new_zeros(1, self.width, width), speaker)
 
     def _record(self, width: int, capture: Capture) -> str:
-        """Has windows of this width replayed from now on, in one launch instead of some 250; "" or
-        why not. Only while nobody speaks in this width; once each."""
+        """Captures windows of this width as a CUDA graph: one launch instead of about 250. Returns
+        "" or why that failed. Call it once per width, while no utterance uses that width."""
         if width in self._recorded:
             return ""
         like = next(self.parameters())

@@ -52,7 +52,7 @@ def is_spoken(piece: str) -> bool:
 
 
 def check_numbers(text: str) -> None:
-    """Raises TextError for a number that nobody would read as one."""
+    """Raises TextError for a number that is too long to be read as one."""
     for match in _NUMBER.finditer(text):
         digits = sum(character.isdigit() for character in match[0])
         if digits > MOST_DIGITS:

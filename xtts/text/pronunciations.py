@@ -1,14 +1,14 @@
 """Pronunciation lists, for words that a voice mispronounces.
 
-A list is a text file, `pronunciations.txt`: a word, `=`, and how it is said, a line each.
+A list is a text file, `pronunciations.txt`, with one word, `=` and pronunciation per line.
 
-    # What nobody guesses.
+    # Words that cannot be guessed.
     Nginx = engine x
     Sotaque = /S OW T AA K IY/      phones of CMU, for a voice that reads phones
     [pt]                            from here on, for Portuguese only
     Nginx = êngine équis
 
-Words are found whole and in any case; a longer entry wins over a shorter one.
+Only whole words match, in any case; a longer entry takes precedence over a shorter one.
 """
 
 import re

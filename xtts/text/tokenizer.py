@@ -120,7 +120,7 @@ class Reading:
     missing: list[str]
 
 
-# Coqui writes these in Latin letters, which nobody reads with ease.
+# Coqui writes these in Latin letters, which are hard to read.
 _ROMANISED = ("zh", "ja", "ko")
 
 

@@ -86,13 +86,12 @@ def spoken_spans(
 def placed(
     written: Sequence[str], spans: Sequence[SpokenWord], count: Callable[[str], int]
 ) -> list[Placed]:
-    """Where each written word is, in their order.
+    """The positions of the written words, in order.
 
     Args:
         written: The words as they are written.
         spans: The words as they are read.
-        count: How many words a written one is read as, where it stands alone; 0 where that cannot
-            be told.
+        count: Returns how many words a written word is read as by itself; 0 if unknown.
     """
     if not spans or not written:
         return []

@@ -48,8 +48,8 @@ class _ProcessEnded(Exception):
     """The process hung, or ended, before it answered; it is gone.
 
     Attributes:
-        by_itself: It ended, and nobody ended it.
-        at_work: It hung, and computed for longer than a text may take.
+        by_itself: Whether it ended by itself, not by a signal from outside.
+        at_work: Whether it hung after computing for longer than a text may take.
     """
 
     def __init__(self, how: str, *, by_itself: bool = False, at_work: bool = False) -> None:
@@ -81,7 +81,7 @@ class TextWorker:
             self._process = JsonLineProcess(self._command)
 
     def open(self, tokenizer: TokenizerSpec) -> None:
-        """Has a tokenizer loaded, anew if it was. Raises SotaqueError."""
+        """Loads a tokenizer, again if it was loaded. Raises SotaqueError."""
         self._loaded.pop(tokenizer, None)
         self._load(tokenizer)
 

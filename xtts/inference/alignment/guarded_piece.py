@@ -1,11 +1,12 @@
 """One piece of text under guard: its attempts, the sound that may leave, and the result.
 
-Whole speech, streams, the batcher and ONNX Runtime go through here, so that all have one rule:
-what is not good is spoken again with another seed, as long as none of its sound has left; the best
-is kept, cut behind its last word where that is safe; and all of it is told.
+Whole speech, streams, the batcher and ONNX Runtime all use this module, so that they follow the
+same rules. A piece that is not good is spoken again with another seed, as long as none of its sound
+has left. The best attempt is kept, and cut after its last word if that is safe. The result is
+reported.
 
-A head looks at a word's first sound while the silence before it is still spoken, so that a path
-alone has the word begin there. The sound tells: what is quiet at either end of a word is not of it.
+A head attends to the first sound of a word while the silence before it is still being spoken, so
+the path alone would start the word too early. So quiet sound at either end of a word is removed.
 """
 
 from collections.abc import Callable, Sequence
@@ -26,21 +27,21 @@ Samples = Any
 Latents = Any
 
 MOST_RETRIES = 2
-# The end of a stream that waits until its verdict is known.
+# How much of the end of a stream waits for the verdict.
 HELD_SECONDS = 0.5
 # Seeds are 64 bits in torch and in numpy.
 _SEEDS = 2**63
-# Far from the seeds that people count up: else "another take" could be what was just heard. Below
-# 2**32, of which torch's generator on a CPU uses no more.
+# Far from the seeds that users count up, or "another take" could repeat the last one. Below 2**32,
+# because torch's generator on a CPU uses no more bits.
 RETRY_SEED_STRIDE = 1_000_003
 
 FRAME_SECONDS = 0.01
 _FRAME = round(FRAME_SECONDS * VOCODER_RATE)
-# Chosen on flite's recordings of the choosing texts (docs/guard.md). In dB under the loudest 10 ms:
-# what words are freed from, and what speech is louder than.
+# Chosen on flite's recordings of the choosing texts (docs/guard.md). In dB below the loudest 10 ms:
+# the threshold of silence at the edges of words, and the threshold of speech.
 SILENCE_DB, SPEECH_DB = 45.0, 35.0
-# A recording's own noise is as good as silence: what is this near to the quietest frames, but never
-# as loud as that.
+# Noise counts as silence: sound within ABOVE_NOISE_DB of the quietest frames, unless it is louder
+# than LOUDEST_NOISE_DB below the maximum.
 ABOVE_NOISE_DB, LOUDEST_NOISE_DB = 8.0, 20.0
 _QUIETEST = 0.05
 # The guard was measured without them: then the vocoder clicked where its input begins and
@@ -68,20 +69,19 @@ class Attempt:
 
 @dataclass(frozen=True)
 class SpokenPiece:
-    """What is told of a piece.
+    """The result of a piece.
 
     Attributes:
-        ids: Of its text.
-        ending: How the utterance that was kept ended.
-        reason: What was seen; empty when it is good.
-        attempts: How often it was spoken, 1 where the first was good.
-        cut_off: Whether sound behind the last word was cut off.
-        aligned: Whether attention told; else length and repetition did.
-        codes: How many were kept.
-        seconds: How long its sound is.
-        times: `[positions, 2]`: when each position of START, the ids and STOP is spoken, in seconds
-            from the beginning of the piece at speed 1; None without attention. Words are
-            without the silence around them.
+        ids: The text ids.
+        ending: How the kept utterance ended.
+        reason: What was observed; "" if it is good.
+        attempts: How often it was spoken; 1 if the first attempt was good.
+        cut_off: Whether sound after the last word was cut off.
+        aligned: Whether the verdict is based on attention; otherwise on length and repetition.
+        codes: How many codes were kept.
+        seconds: The length of its sound.
+        times: `[positions, 2]`: the times of START, the ids and STOP, in seconds from the start of
+            the piece at speed 1, without the silence around words; None without attention.
     """
 
     ids: Sequence[int]
@@ -96,12 +96,11 @@ class SpokenPiece:
 
     @property
     def faulty(self) -> bool:
-        """Whether what is heard is not as it should be: it is not good, and cutting did not make it
-        so."""
+        """Whether the sound is faulty: the ending is not good, and cutting did not fix it."""
         return self.ending is not Ending.GOOD and not self.cut_off
 
     def as_dict(self) -> dict[str, Any]:
-        """Without ids and times."""
+        """The fields for JSON, without ids and times."""
         return {
             "ending": self.ending.value, "reason": self.reason, "attempts": self.attempts,
             "cut_off": self.cut_off, "aligned": self.aligned,
@@ -113,12 +112,12 @@ class Guard:
     """The guard of one speech.
 
     Attributes:
-        heads: Those that follow the text; () where none does.
-        spoken: Which positions of START, some ids and STOP are said
+        heads: The heads that follow the text; () if none does.
+        spoken: Returns which positions of START, given ids and STOP are spoken
             (`xtts.text.tokenizer.Tokenizer.spoken`).
-        seed: The speech's own; each further attempt has one `RETRY_SEED_STRIDE` further on.
+        seed: The speech's seed; each further attempt adds `RETRY_SEED_STRIDE`.
         retries: How often a piece may be spoken again.
-        pieces: What became of each piece, as soon as it is known.
+        pieces: The results of the finished pieces.
     """
 
     heads: tuple[Head, ...]
@@ -129,15 +128,23 @@ class Guard:
 
 
 class GuardedPiece:
-    """One piece. guard: None lets everything pass, and judges nothing."""
+    """One piece under guard; without a guard, all sound passes and nothing is judged."""
 
     def __init__(
         self, guard: Guard | None, ids: Sequence[int], arrays: ModuleType, *, whole: bool,
         speed: float = 1.0, first: bool = False,
     ) -> None:  # fmt: skip
-        """whole: nothing leaves before the verdict; else all but the last half second does, and of
-        the `first` piece of a speech the first chunk whole, so that nobody waits longer for it.
-        arrays: torch or numpy."""
+        """Starts a piece.
+
+        Args:
+            guard: The guard of the speech, or None.
+            ids: The text ids.
+            arrays: torch or numpy.
+            whole: Whether no sound leaves before the verdict. Otherwise all but the last half
+                second leaves at once.
+            speed: The speed of the speech.
+            first: Whether it is the first piece, whose first chunk leaves without a delay.
+        """
         self.ids = ids
         self._guard, self._arrays = guard, arrays
         self._whole, self._speed, self._first = whole, speed, first
@@ -149,12 +156,12 @@ class GuardedPiece:
 
     @property
     def heads(self) -> tuple[Head, ...]:
-        """Whose attention is wanted."""
+        """The heads whose attention is needed."""
         return self._guard.heads if self._guard else ()
 
     @property
     def next_seed(self) -> int:
-        """Of the attempt that is next."""
+        """The seed of the next attempt."""
         assert self._guard is not None
         return (self._guard.seed + RETRY_SEED_STRIDE * len(self._attempts)) % _SEEDS
 
@@ -179,8 +186,7 @@ class GuardedPiece:
         self, codes: Sequence[int], latents: Sequence[Latents], *, stopped: bool,
         attention: Array | None,
     ) -> bool:  # fmt: skip
-        """Judges an utterance that is over, and whose sound was pushed; whether it is to be spoken
-        again."""
+        """Judges a finished utterance whose sound was pushed; returns whether to speak it again."""
         if self._guard is None:
             return False
         spoken = np.asarray(self._guard.spoken(self.ids), bool)
@@ -205,27 +211,27 @@ class GuardedPiece:
 
     @property
     def cut_off(self) -> bool:
-        """Whether sound behind the last word was cut off; known with the verdict."""
+        """Whether sound after the last word was cut off; known with the verdict."""
         return self._result is not None and self._result.cut_off
 
     @property
     def best(self) -> Attempt:
-        """The one that is kept; the earliest of equal ones."""
+        """The attempt that is kept; of equal ones, the earliest."""
         return max(self._attempts, key=lambda attempt: attempt.verdict.rank)
 
     @property
     def best_was_earlier(self) -> bool:
-        """Whether the sound that was pushed last is not that of the best attempt: its `kept`
-        latents are to be pushed once more."""
+        """Whether the best attempt is not the last one, so that its `kept` latents must be vocoded
+        again."""
         return bool(self._attempts) and self.best is not self._attempts[-1]
 
     def forget_sound(self) -> None:
-        """Before the best attempt is pushed once more."""
+        """Drops the held sound, before the best attempt is vocoded again."""
         self._held = []
         self._loudness.clear()
 
     def end(self) -> Samples | None:
-        """The sound that waited for the verdict, cut where it is to be; None where none did."""
+        """The sound that waited for the verdict, cut if necessary; None if there is none."""
         if not self._held:
             return None
         held = self._arrays.concatenate(self._held)
@@ -233,7 +239,7 @@ class GuardedPiece:
         if keep is None:
             return held
         samples = round(keep * CODE_SECONDS * VOCODER_RATE / self._speed) - self._given
-        # What has left is not taken back.
+        # Sound that has left cannot be taken back.
         if samples >= len(held):
             return held
         return fade_out(held[: max(0, samples)], self._arrays)

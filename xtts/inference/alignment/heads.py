@@ -1,10 +1,9 @@
 """Finds the attention heads of a model that follow the text, by measuring its speech.
 
-Nobody knows beforehand: guided training puts them where it wants
-(https://arxiv.org/abs/1710.08969), and in other models a few of hundreds learn it by themselves.
-`config.json` names them under `sotaque.alignment_heads`; where it does not they are measured once,
-on sentences that the voice speaks for that, and kept beside the latents. A model that learned
-nothing has none, and that is told.
+They are not known in advance: guided training chooses them (https://arxiv.org/abs/1710.08969), and
+in other models a few of hundreds learn to follow the text by themselves. `config.json` may name
+them under `sotaque.alignment_heads`. Otherwise they are measured once on sentences that the voice
+speaks for this purpose, and cached beside the latents. A model may have none, which is logged.
 """
 
 import itertools
@@ -25,8 +24,7 @@ log = logging.getLogger(__name__)
 Array = np.ndarray[Any, Any]
 # Layer and number.
 Head = tuple[int, int]
-# What a measurement speaks of one text: attention `[codes, positions]` by head, and which positions
-# are said.
+# The measurement of one text: attention `[codes, positions]` by head, and the spoken positions.
 Spoken = tuple[Mapping[Head, Array], Sequence[bool]]
 
 TEXTS = (
@@ -34,27 +32,31 @@ TEXTS = (
     "We walked along the river.",
     "Please put the box on the table.",
 )
-# Longer than any of them takes; a model of random weights never stops.
+# Longer than any of these texts takes; a model with random weights never stops.
 MOST_CODES = 160
-# What a head must reach, where 1 is to look at every token in its turn and at nothing else. The
-# embedded voice's guided heads reach 0.9, its others and random ones 0.1 to 0.4.
+# The score that a head must reach; 1 is to attend to every token in turn and to nothing else. The
+# embedded voice's guided heads reach 0.9, its other heads and random ones 0.1 to 0.4.
 FOLLOWS = 0.6
-# How much worse than the best one a head may be to help it, and how many are enough.
+# The least score relative to the best head's, and the largest number of heads.
 NEARLY, MOST_HEADS = 0.8, 3
-# Of hundreds, only those whose gaze moves most evenly are looked at closely.
+# Only this many heads, whose mean position advances most evenly, are scored in full.
 _LOOKED_AT = 24
 # The last codes of an utterance, which are silence.
 _CLOSING = 4
 
 
 def measured(backend: Any, voice: Any) -> tuple[Head, ...]:
-    """The heads that follow the text while a few sentences are spoken with a voice. backend: an
-    `xtts.inference.speech.Backend`, and voice one of its voices."""
+    """Measures the heads that follow the text by speaking a few sentences.
+
+    Args:
+        backend: An `xtts.inference.speech.Backend`.
+        voice: A voice of that backend.
+    """
     return choose([spoken(backend, voice, text) for text in TEXTS])
 
 
 def spoken(backend: Any, voice: Any, text: str) -> Spoken:
-    """What every head gave to a text while it was spoken."""
+    """The attention of every head to a text while it is spoken."""
     model, languages = backend.model, backend.model.config.languages
     piece = model.tokenizer.split(text, "en" if "en" in languages else languages[0])[0]
     shape = model.config.gpt
@@ -71,8 +73,7 @@ def spoken(backend: Any, voice: Any, text: str) -> Spoken:
 
 
 def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
-    """The heads that follow the text in all of these utterances, the best first; () where none
-    does."""
+    """The heads that follow the text in all of these utterances, best first; () if none does."""
     likely = sorted(spoken[0][0], key=lambda head: -_evenness([rows[head] for rows, _ in spoken]))
     marks = {
         head: min(following(rows[head], positions) for rows, positions in spoken)
@@ -87,10 +88,12 @@ def choose(spoken: Sequence[Spoken]) -> tuple[Head, ...]:
 
 
 def following(rows: Array, spoken: Sequence[bool]) -> float:
-    """How well attention `[codes, positions]` follows the text: its share near the path, times the
-    share of the tokens that the path visits. A head that always looks at one place has the first
-    and not the second. Half of it is for looking behind the last word at the end, which is what
-    tells an ending."""
+    """Scores how well attention `[codes, positions]` follows the text, from 0 to 1.
+
+    The score is the share of attention near the path times the share of tokens on the path. A head
+    that always attends to one place has only the first. Half of the score depends on attending
+    past the last word at the end, which shows the ending.
+    """
     alignment = align(rows, spoken)
     closing = float(rows[-_CLOSING:, alignment.last_spoken + 1 :].sum(1).mean())
     visited = np.zeros(len(alignment.spoken), bool)
@@ -101,8 +104,8 @@ def following(rows: Array, spoken: Sequence[bool]) -> float:
 def kept_or_measured(
     path: Path | None, measure: Callable[[], tuple[Head, ...]]
 ) -> tuple[Head, ...]:
-    """The heads that a file tells of, or that are measured and written there. path: None keeps
-    nothing; a file that cannot be written costs time only."""
+    """The heads from a file, or measured and then written there. path: None caches nothing; a file
+    that cannot be written is only logged."""
     if path is not None and (kept := _read(path)) is not None:
         return kept
     heads = measure()
@@ -111,13 +114,13 @@ def kept_or_measured(
             make_folder(path.parent)
             write_json(path, {"schema": 1, "alignment_heads": heads})
         except WriteError as error:
-            log.warning("The attention heads that follow the text are not kept: %s", error)
+            log.warning("The alignment heads could not be cached: %s", error)
     return heads
 
 
 def path_of(folder: Path, model: str) -> Path:
-    """Where the heads of a model are kept. model: the SHA-256 of the base's `model.pth`: no
-    fine-tuning moves them."""
+    """The cache file of a model's heads. model: the SHA-256 of the base's `model.pth`, because
+    fine-tuning does not change the heads."""
     return folder / "alignment_heads" / f"{model}.json"
 
 
@@ -128,12 +131,12 @@ def _read(path: Path) -> tuple[Head, ...] | None:
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError, ValidationError) as error:
-        log.warning("%s cannot be read; the heads are measured anew (%s).", path, error)
+        log.warning("%s cannot be read; the heads are measured again (%s).", path, error)
         return None
 
 
 def _evenness(rows: Sequence[Array]) -> float:
-    """The least correlation of where a head looks with time."""
+    """The smallest correlation between a head's mean position and time."""
     gazes = [one @ np.arange(one.shape[1]) for one in rows]
     moving = [np.std(gaze) > 1e-6 and len(gaze) > 1 for gaze in gazes]
     if not all(moving):

@@ -1,10 +1,10 @@
 """The text position of each code: a monotone path through the attention of a few heads.
 
-Some heads of an autoregressive text-to-speech model look at the text that they are saying
-(`xtts.inference.alignment.heads` finds them). Their attention, one row a code, is read by dynamic
-programming: a path that stays, goes on, or leaves something out, each at a price. The path says
-when a word is spoken, and `xtts.inference.alignment.guard` judges the ending by it. numpy only:
-torch and ONNX Runtime share it.
+Some heads of an autoregressive text-to-speech model attend to the text that is being spoken
+(`xtts.inference.alignment.heads` finds them). Dynamic programming finds the best path through their
+attention, which has one row per code: the path stays, advances or skips, each at a cost. It gives
+the time of each word, and `xtts.inference.alignment.guard` judges the ending by it. The module uses
+only numpy, so that torch and ONNX Runtime share it.
 """
 
 from collections.abc import Sequence
@@ -15,12 +15,11 @@ import numpy as np
 
 Array = np.ndarray[Any, Any]
 
-# Prices in nats. What a row gives to a position counts as at least so much, so that no single row
-# forbids a path.
+# Attention below this counts as this much, so that no single row forbids a path.
 FLOOR = 1e-3
-# A token that is said and never looked at; blanks and signs cost nothing.
+# Cost, in nats, of a spoken token that is never attended to; blanks and punctuation cost nothing.
 SKIP = 1.0
-# To go back, or anywhere: three rows must speak for it, as one or two are always astray.
+# Cost, in nats, of a jump to any position: three rows must support it; one or two are often wrong.
 JUMP = 12.0
 
 
@@ -29,11 +28,12 @@ class Alignment:
     """Positions are those of the text span: START, the ids, STOP.
 
     Attributes:
-        path: `[codes]`: the position that each code says; never goes back.
-        wandering: `[codes]`: as `path`, but going back where attention does.
+        path: `[codes]`: the position that each code speaks; never goes back.
+        wandering: `[codes]`: as `path`, but goes back where the attention does.
         nearness: `[codes]`: the share of the attention to the text within one position of
-            `wandering`; near 1 where a head follows, 3 / positions where it looks everywhere.
-        spoken: `[positions]`: whether a position is said; START, STOP, blanks and signs are not.
+            `wandering`; near 1 if a head follows the text, 3 / positions if it attends evenly.
+        spoken: `[positions]`: whether a position is spoken; START, STOP, blanks and punctuation are
+            not.
     """
 
     path: Array
@@ -48,19 +48,19 @@ class Alignment:
 
     @property
     def last_spoken(self) -> int:
-        """The position of the last token that is said; -1 where none is."""
+        """The position of the last spoken token; -1 if there is none."""
         positions = np.flatnonzero(self.spoken)
         return int(positions[-1]) if len(positions) else -1
 
     @property
     def end(self) -> int | None:
-        """The first code behind the last token that is said; None where the path ends before."""
+        """The first code after the last spoken token; None if the path ends before it."""
         codes = np.flatnonzero(self.wandering > self.last_spoken)
         return int(codes[0]) if len(codes) else None
 
     def times(self) -> Array:
-        """`[positions, 2]`: the code with which each position begins and the one before which it
-        ends, along `path`. What was skipped begins and ends where the path passed it."""
+        """`[positions, 2]`: the first code of each position and the code after its last, along
+        `path`. A skipped position starts and ends where the path passed it."""
         positions = np.arange(len(self.spoken))
         starts = np.searchsorted(self.path, positions, side="left")
         ends = np.searchsorted(self.path, positions, side="right")
@@ -68,7 +68,7 @@ class Alignment:
 
 
 def attention(queries: Array, keys: Array) -> Array:
-    """What heads give to each position of the text, of all that they give to the text.
+    """The attention of heads to each position of the text, normalized over the text.
 
     Args:
         queries: `[rows, heads, head_width]`.

@@ -70,7 +70,7 @@ class LoadedOnnxVoice(LoadedVoice):
             return super().heads
         log.warning(
             "%s was exported by an earlier version, whose graph does not tell where attention "
-            "looks: how an utterance ended is told by its length and by sound that repeats, and "
+            "looks. The guard uses the length and repeated sound instead, and "
             "words have no times. Export it again.", self.folder,
         )  # fmt: skip
         return ()
