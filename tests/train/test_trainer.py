@@ -246,8 +246,8 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, last):
     [
         (4, 0, 4, "All 4 epochs are done already."),
         (1, 0, 1, "The one epoch is done already."),
-        (2, 0, 1, "The run has 2 epochs already, more than NUM_EPOCHS=1"),
-        (1, 3, 1, "The run has 1 epoch and 3 batches of epoch 2 already, more than"),
+        (2, 0, 1, "The run already has 2 epochs, more than NUM_EPOCHS=1"),
+        (1, 3, 1, "The run already has 1 epoch and 3 batches of epoch 2, more than"),
     ],
 )
 def test_what_is_done_already_is_counted(epochs, batches, wanted, said):
@@ -308,7 +308,7 @@ def test_memory_that_stays_short_halves_the_budget_and_the_clips_come_again(monk
     assert [event for event in ran.events if "step" in event] == [
         "step 1.1", "step 1.2", "step 1.3", "step 1.4",
     ]  # fmt: skip
-    assert "batches are of 1.2 s from here on" in caplog.text
+    assert "a batch has 1.2 s" in caplog.text
     assert ran.saved[0]["trainer"]["halvings"] == [[1, 0, 1.25]]
 
 

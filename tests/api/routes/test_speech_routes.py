@@ -32,7 +32,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
     [
         ({}, INVALID, "input", "input is missing."),
         ({"input": ""}, INVALID, "input", "input is empty; at least 1 character is needed."),
-        ({"input": "x" * 4097}, INVALID, "input", "4,097 characters; at most 4,096 are taken."),
+        ({"input": "x" * 4097}, INVALID, "input", "4,097 characters; at most 4,096 are allowed."),
         ({"input": 5}, INVALID, "input", "input must be a text, and is 5."),
         ({"input": None}, INVALID, "input", ""),
         ({"input": "!refuse"}, (422, "refused"), None, ""),

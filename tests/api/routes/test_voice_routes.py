@@ -56,8 +56,8 @@ def test_other_forms_are_read_too(service, data):
 @pytest.mark.parametrize(
     ("data", "words"),
     [
-        (b"", "no WAV"),
-        (b"GIF89a not sound", "no WAV"),
+        (b"", "not a WAV"),
+        (b"GIF89a not sound", "not a WAV"),
         (b"RIFF\0\0\0\0WAVE", "cannot be decoded"),
         (file_of(speech(0.5)), "0.50 s long"),
         (file_of(speech(61.0, 8_000), 8_000), "at most 60 s"),

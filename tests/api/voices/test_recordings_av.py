@@ -128,7 +128,7 @@ def test_a_playlist_opens_nothing(service, tmp_path):
         data = head + b"#EXTINF:2,\n" * (head[0] == 35) + str(tmp_path / "secret.aac").encode()
         assert container_of(data) is None
         answer = upload(service, data + b"\n")
-        assert answer.status_code == 422 and "no WAV" in answer.json()["detail"]
+        assert answer.status_code == 422 and "not a WAV" in answer.json()["detail"]
         for container in ("mov", "matroska", "aac"):
             with pytest.raises(ValueError, match=r"cannot be decoded|empty"):
                 read_mono(data, container, 60.0)

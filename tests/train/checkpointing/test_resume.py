@@ -97,7 +97,7 @@ def test_a_changed_learning_rate_is_told_and_used(checkpoints):
     save(checkpoints, 1)
     found = checkpoints.resume("auto", FINGERPRINT, learning_rate=5e-4)
     assert found.epoch == 1
-    assert found.notes == ("LEARNING_RATE was 0.001 and is 0.0005 from here on.",)
+    assert found.notes == ("LEARNING_RATE changes from 0.001 to 0.0005.",)
     assert checkpoints.resume("auto", FINGERPRINT, learning_rate=1e-3).notes == ()
 
 

@@ -228,7 +228,7 @@ def test_reading_that_fails_is_tried_again_and_makes_the_same_batch(caplog):
     clips = some_clips(5)
     whole, failing = one_by_one(Made(clips)), one_by_one(Failing(clips, 2))
     assert all_same(list(whole.epoch(1)), list(failing.epoch(1)))
-    assert caplog.text.count("once more") == 2
+    assert caplog.text.count("Trying again") == 2
 
 
 def test_what_cannot_be_read_in_three_tries_is_named_behind_the_batches_before_it():
