@@ -32,7 +32,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
     [
         ({}, INVALID, "input", "input is missing."),
         ({"input": ""}, INVALID, "input", "input is empty; at least 1 character is needed."),
-        ({"input": "x" * 4097}, INVALID, "input", "4,097 characters; at most 4,096"),
+        ({"input": "x" * 4097}, INVALID, "input", "4,097 characters; at most 4,096 are allowed."),
         ({"input": 5}, INVALID, "input", "input must be a text, and is 5."),
         ({"input": None}, INVALID, "input", ""),
         ({"input": "!refuse"}, (422, "refused"), None, ""),
@@ -48,7 +48,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"stream": "yes"}, INVALID, "stream", ""),
         ({"voice": 5}, INVALID, "voice", 'voice must be a text, or {"id": "…"}, not 5.'),
         ({"voice": ""}, INVALID, "voice", "voice is empty; at least 1 character is needed."),
-        ({"voice": "nobody"}, NO_VOICE, "voice", "There is no voice of that id or name"),
+        ({"voice": "nobody"}, NO_VOICE, "voice", "There is no voice of that id or name;"),
         ({"voice": "../../etc/passwd"}, NO_VOICE, "voice", ""),
         ({"voice": {"id": "0123456789ab"}}, NO_VOICE, "voice", ""),
         ({"voice": "af_bella+af_sky"}, (400, "unsupported"), "voice", "a mixture of voices"),
