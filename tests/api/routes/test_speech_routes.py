@@ -48,7 +48,7 @@ INVALID, NO_VOICE = (422, "invalid_request"), (404, "no_voice")
         ({"stream": "yes"}, INVALID, "stream", ""),
         ({"voice": 5}, INVALID, "voice", 'voice must be a text, or {"id": "…"}, not 5.'),
         ({"voice": ""}, INVALID, "voice", "voice is empty; at least 1 character is needed."),
-        ({"voice": "nobody"}, NO_VOICE, "voice", "There is no voice of that id or name;"),
+        ({"voice": "nobody"}, NO_VOICE, "voice", "There is no voice of that id or name"),
         ({"voice": "../../etc/passwd"}, NO_VOICE, "voice", ""),
         ({"voice": {"id": "0123456789ab"}}, NO_VOICE, "voice", ""),
         ({"voice": "af_bella+af_sky"}, (400, "unsupported"), "voice", "a mixture of voices"),

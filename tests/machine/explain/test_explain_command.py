@@ -99,7 +99,7 @@ BROKEN: dict[str, tuple[Callable[[Path], Path], str]] = {
                                         "keeps its weights in /etc/passwd, outside of"),
     "weights behind a link": (lambda d: with_weights_at(d, "link.bin"),
                               "weights in link.bin, which is a link to another folder"),
-    "format too new": (lambda d: file(d, "f.onnx", a_node(ir=99)), "is of ONNX format 99"),
+    "format too new": (lambda d: file(d, "f.onnx", a_node(ir=99)), "ONNX format 99"),
 }  # fmt: skip
 
 
@@ -130,9 +130,13 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys):
     ("model", "told", "cured_by"),
     [
         # More numbers than fit; text, which cannot be made up; a size that no guess fits.
-        ((TensorProto.FLOAT, [1, 100_000, 100_000]), "more than 250,000,000 numbers", None),
-        ((TensorProto.STRING, ["N"]), "'x' wants text", ()),
-        ((TensorProto.FLOAT, ["n"], 7, 11), "NAME=1,80,200; it has x [n].", ("--run", "x=77")),
+        ((TensorProto.FLOAT, [1, 100_000, 100_000]), "250,000,000", None),
+        ((TensorProto.STRING, ["N"]), "'x' needs text", ()),
+        (
+            (TensorProto.FLOAT, ["n"], 7, 11),
+            "NAME=1,80,200; its inputs are x [n].",
+            ("--run", "x=77"),
+        ),
     ],
 )
 def test_a_model_that_cannot_be_run_says_why_and_is_explained_all_the_same(
@@ -151,7 +155,7 @@ def test_it_is_told_in_words(tmp_path, capsys):
     path = written("ECAPA", tmp_path)
     assert main(["explain", str(path), "--run", "--provider", "cpu"]) == 0
     told = capsys.readouterr().out
-    assert told.startswith("ecapa.onnx: 0.1 MB, opset 17, made by tests\n")
+    assert told.startswith("ecapa.onnx: 0.1 MB, opset 17, exported by tests\n")
     assert "Runs on cpu (CPUExecutionProvider)." in told
     assert "Is that normal?\n  Yes: the CPU was asked for" in told
     assert "run with [1, 200, 80]" in told and "median of" in told and "at the most" in told

@@ -73,7 +73,7 @@ def test_what_fits_is_not_warned_about_and_what_does_not_is():
 
 def test_a_first_epoch_that_cannot_be_saved_is_refused_with_74():
     assert len(warnings_of([disk(8.3)])) == 1  # 1.2 times 6 GB, and the cache
-    with pytest.raises(DiskFull, match="8,200,000,000 .* 8,000,000,000") as raised:
+    with pytest.raises(DiskFull, match=r"8,200,000,000 .* 8,000,000,000") as raised:
         warnings_of([disk(8.0)])
     assert raised.value.exit_code == 74
     assert "(checkpoint 2.4 GB, optimizer state 4.8 GB, feature cache 1.0 GB)" in str(raised.value)

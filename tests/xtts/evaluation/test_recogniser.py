@@ -118,7 +118,7 @@ def test_a_folder_that_holds_no_whisper_is_told_of(tmp_path, whisper):
     with pytest.raises(RecogniserError, match=r"config\.json cannot be read"):
         check_folder(tmp_path)
     (tmp_path / "config.json").write_text('{"model_type": "bert"}')
-    with pytest.raises(RecogniserError, match="'bert'; a Whisper model is wanted"):
+    with pytest.raises(RecogniserError, match="'bert'; a Whisper model"):
         opened(str(tmp_path), "en", 1)
     (tmp_path / "config.json").write_bytes((whisper / "config.json").read_bytes())
     with pytest.raises(RecogniserError, match="cannot be opened"):

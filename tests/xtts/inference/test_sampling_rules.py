@@ -119,7 +119,7 @@ def test_from_logits_that_are_not_finite_nothing_is_drawn(wrong):
     generators = [torch.Generator().manual_seed(0) for _ in range(3)]
     first, bad, last = torch_backend.sample(logits, seen, [RULES[0]] * 3, generators).tolist()
     assert bad == torch_backend.NO_CODE and min(first, last) >= 0
-    with pytest.raises(NotFinite, match="not a number"):
+    with pytest.raises(NotFinite, match="not finite"):
         sampling.sample(logits[1].numpy(), seen[1].numpy(), RULES[0], np.random.default_rng(0))
 
 

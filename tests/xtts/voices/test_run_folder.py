@@ -236,7 +236,11 @@ def test_a_checkpoint_away_from_its_run_is_checked_by_its_own_sums(run, tmp_path
 
 @pytest.mark.parametrize(
     ("content", "told"),
-    [({"weights": 1}, "is no checkpoint"), ([1, 2], "is no checkpoint"), (None, "does not exist")],
+    [
+        ({"weights": 1}, "is not a checkpoint"),
+        ([1, 2], "is not a checkpoint"),
+        (None, "does not exist"),
+    ],
 )
 def test_other_files_are_no_checkpoints(tmp_path, content, told):
     if content:

@@ -166,8 +166,8 @@ def test_a_device_that_cannot_be_had_is_refused_with_its_words():
     [
         ("start:SIGSEGV", 60.0, Outcome.CRASH, "SIGSEGV"),
         ("start:SIGKILL", 60.0, Outcome.TRANSIENT, "memory"),
-        ("start:hang", 1.5, Outcome.HANG, "ended after 1.5 s"),
-        ("start:SIGSTOP", 1.5, Outcome.HANG, "ended after 1.5 s"),
+        ("start:hang", 1.5, Outcome.HANG, "stopped after 1.5 s"),
+        ("start:SIGSTOP", 1.5, Outcome.HANG, "stopped after 1.5 s"),
     ],
 )
 def test_the_real_child_dies_or_hangs(tmp_path, fault, limit_seconds, outcome, words):
