@@ -18,9 +18,9 @@ from tests.machine.doctor.simulated import ALL_NODES, torch_build
         ({"onnxruntime-gpu": "1"}, "13.0", "x", "libcuda.so.1: cannot open", Severity.WARN,
          "driver"),
         ({"onnxruntime-gpu": "1"}, "13.0", "x", "libcudnn.so.9: cannot open", Severity.WARN,
-         "without a word"),
+         "without a message"),
         ({"onnxruntime-gpu": "1"}, "12.8", "", "", Severity.WARN, "lists CUDA"),
-        ({"onnxruntime": "1", "onnxruntime-gpu": "1"}, "13.0", "", "", Severity.WARN, "chance"),
+        ({"onnxruntime": "1", "onnxruntime-gpu": "1"}, "13.0", "", "", Severity.WARN, "undefined"),
     ],
 )  # fmt: skip
 def test_onnx_runtime_beside_a_gpu(packages, cuda, alone, beside, status, words):
