@@ -24,7 +24,7 @@ COMMANDS = sorted(
 EMPTY = re.compile(r"\|\s*\|")
 
 
-def commands_fault(command: str) -> str:
+def fault_of(command: str) -> str:
     """Why nobody can run it; "" where it can be run."""
     words = shlex.split(command)
     while words and re.fullmatch(r"[A-Z_]+=\S*", words[0]):
@@ -37,13 +37,13 @@ def commands_fault(command: str) -> str:
         return "it is neither make nor .venv/bin/python -m"
     module, arguments = words[2], words[3:]
     if module == "benchmarks":
-        return benchmarks_fault(arguments)
+        return fault_of_benchmark(arguments)
     if module == "pytest":
         return fault_of_tests(arguments)
     return "" if module in ("train", "xtts") else f"{module} is no program of ours"
 
 
-def benchmarks_fault(words: list[str]) -> str:
+def fault_of_benchmark(words: list[str]) -> str:
     if words[0] not in names():
         return f"there is no benchmark {words[0]}"
     if words[0] not in SMALLEST:
@@ -97,7 +97,7 @@ def test_an_empty_cell_is_seen():
 
 @pytest.mark.parametrize("command", COMMANDS)
 def test_every_command_of_the_page_can_be_run(command):
-    assert commands_fault(command) == ""
+    assert fault_of(command) == ""
     assert command in page.PAGE.read_text(encoding="utf-8") or any(
         goal.command == command for goal in GOALS
     )
@@ -117,7 +117,7 @@ def test_every_command_of_the_page_can_be_run(command):
     ],
 )
 def test_a_command_that_cannot_be_run_is_seen(command):
-    assert commands_fault(command)
+    assert fault_of(command)
 
 
 def test_every_row_of_goals_links_to_its_details():
