@@ -142,7 +142,7 @@ class TrainSettings(SharedSettings):
     """How many epochs' checkpoints to keep. The best one and the newest verified one always stay.
     """
     resume: Annotated[Place, Means("auto, never, or the path of a checkpoint")] = "auto"
-    """auto resumes the run in OUTPUT_DIR. never moves it to OUTPUT_DIR/archive and starts a new
+    """auto resumes the run in OUTPUT_DIR. With never, it moves to OUTPUT_DIR/archive, for a new
     run. A path resumes from that checkpoint."""
     seed: Whole = 0
     """The seed of clip order, dropout and sampling. The same seed gives the same numbers."""

@@ -19,7 +19,7 @@ const BETTER = {
 
 export const FAILED = "Sentences that reached the length limit (unfinished), ended too early (cut) or ran too long (babbling). The means leave them out.";
 export const LOSS = "Cross-entropy of the audio codes on the validation clips; lower is better. Blends have none.";
-export const INTERVAL = "Means over the finished sentences; ± is half of the 95 % confidence interval. ▲ and ▼ mark a measurable difference from the base, better or worse. ≠ marks a difference without a direction. For rate and pitch, further from 0 is worse.";
+export const INTERVAL = "Means over the finished sentences; ± is half of the 95 % confidence interval. ▲ and ▼ mark a measurable difference from the base, better or worse. ≠ marks a difference that is neither better nor worse. For rate and pitch, further from 0 is worse.";
 
 /** The judges with figures, in the order of their columns. */
 export function present(evaluation) {

@@ -23,7 +23,7 @@ function refusalOf(error) {
 
 /** Why nothing can be recorded here, or null. */
 function obstacle() {
-  if (!window.isSecureContext) return "This browser records only on pages that are opened by https or on localhost. Open the page that way, or choose a file.";
+  if (!window.isSecureContext) return "This browser can record only on pages opened over https or on localhost. Open the page that way, or choose a file.";
   if (!navigator.mediaDevices?.getUserMedia || !window.MediaRecorder) return "This browser cannot record. Choose a file.";
   return null;
 }

@@ -96,6 +96,6 @@ def _drop_state(run: RunFolder, epoch: int) -> None:
             write_manifest(path, replace(manifest, files=kept))
     except (ManifestError, WriteError) as error:
         if path.exists():
-            log.warning("The trainer state of epoch %d stays: %s", epoch, error)
+            log.warning("The trainer state of epoch %d could not be deleted: %s", epoch, error)
             return
     remove(run, [state])

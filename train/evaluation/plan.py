@@ -97,8 +97,9 @@ def warn_of_few_clips(data: Dataset) -> None:
     if len(data.validation) < FEWEST_VALIDATION_CLIPS:
         log.warning(
             "There are %d validation clips, fewer than %d: the validation loss says little about "
-            "an epoch. Add clips (one in twenty validates), or name validation clips in a "
-            "metadata_val.csv (docs/datasets.md).", len(data.validation), FEWEST_VALIDATION_CLIPS,
+            "an epoch. Add clips (one in twenty is set aside for this), or name validation "
+            "clips in a metadata_val.csv (docs/datasets.md).", len(data.validation),
+            FEWEST_VALIDATION_CLIPS,
         )  # fmt: skip
 
 

@@ -53,9 +53,9 @@ def input_of(
                 return name, "bands_frames", length
     shapes = "; ".join(f"{name} {_shown(shape)}" for name, shape in inputs)
     raise OutsideModelError(
-        f"{setting}={path} takes {shapes or 'nothing'}. Accepted is one input: samples at 16 kHz, "
-        "[batch, samples] or [batch, 1, samples], or 80 log-mel bands, [batch, frames, 80] or "
-        "[batch, 80, frames]."
+        f"The model in {setting}={path} has the inputs {shapes or 'none'}. It must have one: "
+        "samples at 16 kHz, [batch, samples] or [batch, 1, samples], or 80 log-mel bands, "
+        "[batch, frames, 80] or [batch, 80, frames]."
     )
 
 

@@ -49,7 +49,7 @@ class SamplingPlan:
 def plan(
     machine: Environment, wish: str, training_device: str, wanted: ComputeConfig
 ) -> SamplingPlan:
-    """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; asked:
+    """Where to speak on this machine. wish: SAMPLE_DEVICE; training_device: cpu or cuda:N; wanted:
     what is asked for on whatever device."""
     own = gpu_at(machine, training_device)
     beside_gpu = training_device.startswith("cuda")

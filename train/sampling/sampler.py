@@ -202,7 +202,10 @@ class Sampler:
         elif unread:
             log.warning("The recording %s cannot be copied: %s", person.path, unread)
         if self._stopping():
-            log.info("The sample of epoch %d was interrupted. The next start speaks it.", epoch)
+            log.info(
+                "The sample of epoch %d was interrupted. It is spoken when the run starts again.",
+                epoch,
+            )
             return
         crash_point("mid-sample")
         try:

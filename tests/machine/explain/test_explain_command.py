@@ -134,7 +134,7 @@ def test_what_cannot_be_explained_is_told_in_one_line(broken, tmp_path, capsys):
         ((TensorProto.STRING, ["N"]), "'x' needs text", ()),
         (
             (TensorProto.FLOAT, ["n"], 7, 11),
-            "NAME=1,80,200; its inputs are x [n].",
+            "its inputs are x [n].",
             ("--run", "x=77"),
         ),
     ],
@@ -157,8 +157,8 @@ def test_it_is_told_in_words(tmp_path, capsys):
     told = capsys.readouterr().out
     assert told.startswith("ecapa.onnx: 0.1 MB, opset 17, exported by tests\n")
     assert "Runs on cpu (CPUExecutionProvider)." in told
-    assert "Is that normal?\n  Yes: the CPU was asked for" in told
-    assert "run with [1, 200, 80]" in told and "median of" in told and "at the most" in told
+    assert "Is that normal?\n  Yes: the CPU was requested" in told
+    assert "run with [1, 200, 80]" in told and "median of" in told and "MB at peak" in told
 
 
 def test_the_json_holds_what_the_text_says(tmp_path, capsys):

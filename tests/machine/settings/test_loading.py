@@ -178,7 +178,7 @@ def test_another_programs_name_is_a_note_and_a_common_word_is_one_with_our_name(
     for name, ours in [("data_dir", "DATASET_DIR"), *COMMON.items()]:
         _, report = load((), {}, env(tmp_path, f"\n{name}=x\n" + "=y\n".join([*OTHERS, ""])))
         first, rest = report.notes
-        assert "line 2" in first and f"{name} is not read" in first and f" {ours}" in first
+        assert "line 2" in first and f"{name} is not a setting" in first and f" {ours}" in first
         assert all(other in rest for other in OTHERS) and name not in re.split(r"\W+", rest)
 
 

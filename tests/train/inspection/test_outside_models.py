@@ -76,11 +76,13 @@ def test_another_input_is_refused_by_its_shape(shape):
     with pytest.raises(OutsideModelError) as caught:
         input_of("SPEAKER_MODEL", Path("m.onnx"), [("sound", shape)])
     shown = "[" + ", ".join(map(str, shape)) + "]"
-    assert f"SPEAKER_MODEL=m.onnx takes sound {shown}. Accepted is one input" in str(caught.value)
+    assert f"SPEAKER_MODEL=m.onnx has the inputs sound {shown}. It must have one" in str(
+        caught.value
+    )
 
 
 def test_what_is_no_such_model_is_refused_with_a_sentence(tmp_path):
-    with pytest.raises(OutsideModelError, match=r"takes sound .*; lengths"):
+    with pytest.raises(OutsideModelError, match=r"inputs sound .*; lengths"):
         two = saved(tmp_path / "two.onnx", SHAPES[3], 192, extra_input=True)
         OutsideModel("SPEAKER_MODEL", two)
     small = OutsideModel("SPEAKER_MODEL", saved(tmp_path / "small.onnx", SHAPES[0], 2))
