@@ -66,7 +66,7 @@ SMALL = {
     "LEARN_DECODER": "off",
 }  # fmt: skip
 FREE = {"API_PORT": str(free_port()), "TENSORBOARD_PORT": str(free_port())}
-ANNA = "DATASET_DIR=voices/anna"
+ANNA = "DATASET_DIR=clips/anna"
 EPOCH_4 = "--checkpoint train/output/checkpoints/checkpoint_epoch_4.pt"
 # Seconds each.
 QUICK = {
@@ -309,7 +309,7 @@ def give_what_a_reader_has(folder: Path) -> None:
     rows = [
         line.split("|", 1) for line in (demo / "metadata.csv").read_text("utf-8").splitlines()[:8]
     ]
-    wavs = folder / "voices/anna/wavs"
+    wavs = folder / "clips/anna/wavs"
     wavs.mkdir(parents=True)
     (wavs.parent / "metadata.csv").write_text("\n".join("|".join(row) for row in rows) + "\n")
     tape: list[Any] = []

@@ -109,7 +109,7 @@ def as_text(summary: Mapping[str, Any]) -> str:
         *wrapped(f"Runs on {status['device']} ({status['execution_provider']}).", ""),
     ]
     # Some messages end with a pointer to this command.
-    lines += wrapped(status["message"].partition(" `python -m xtts explain`")[0], "  ")
+    lines += wrapped(status["message"].partition(" `.venv/bin/python -m xtts explain`")[0], "  ")
     lines += ["Is that normal?", *wrapped(summary["normal"], "  "), "", *_nodes(summary), ""]
     lines += _values("Inputs:", summary["inputs"], run["plan"] if run else [])
     lines += [*_values("Outputs:", summary["outputs"], []), "", *_costs(summary)]

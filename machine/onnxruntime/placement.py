@@ -112,13 +112,13 @@ def status(
         active, code = CPU, "nothing_placed"
         message = (
             f"{_starts(got)}. The provider works, but takes none of this model's {total} nodes; "
-            "`python -m xtts explain` lists them."
+            "`.venv/bin/python -m xtts explain` lists them."
         )
     elif active != CPU and (heavy := _heavy((nodes or {}).get(CPU, {}))):
         code = "heavy_on_cpu"
         message = (
             f"{CALLED[got.kind]} computes {taken} of {total} nodes, but compute-heavy ones are on "
-            f"the CPU: {heavy}. `python -m xtts explain` says whether that is normal."
+            f"the CPU: {heavy}. `.venv/bin/python -m xtts explain` says whether that is normal."
         )
     requested = active if active in PROVIDERS.get(wish.kind, ()) else wish.provider
     device = "cpu" if active == CPU else got.device

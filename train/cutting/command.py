@@ -38,7 +38,8 @@ _LONGEST_NAME = 60
 _LITTLE_SHARE = 0.5
 _REMEDIES = {
     UNSURE: "compare the text with the speech there (report.html), correct it, and cut again",
-    TOO_LONG: "it has no pauses of 0.12 s; record with pauses and without background music",
+    TOO_LONG: "it has no pauses that can be cut; with its text (--text FILE) pauses from 0.12 s "
+    "are enough, otherwise record with longer ones and without background music",
     TOO_SHORT: "record whole sentences, not single words",
     CLIPPED: "it was recorded too loudly; record it again at a lower level",
 }

@@ -134,7 +134,7 @@ class FeatureCache:
         if len(content) != record.bytes:
             raise FeaturesError(
                 f"{record.shard} is shorter than it was written. Repair the cache with "
-                "`python -m train check --repair`, or delete the folder."
+                "`.venv/bin/python -m train check --repair`, or delete the folder."
             )
         return content
 

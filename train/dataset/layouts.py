@@ -89,7 +89,7 @@ def cut_line(
         first = recordings[0]
         names = [f"{shlex.quote(str(first.parent))}/*{first.suffix}"]
     aim = folder.with_name(f"{folder.name or 'recording'}-clips")
-    words = ["python -m train cut", *names, "--to", shlex.quote(str(aim))]
+    words = [".venv/bin/python -m train cut", *names, "--to", shlex.quote(str(aim))]
     words += ["--text", shlex.quote(str(text))] if text else []
     return " ".join([*words, *(["--language", language] if language != "en" else [])])
 

@@ -156,7 +156,8 @@ class JudgingBudget:
             return cost
         limits = ", ".join(self.limits.values())
         return (
-            f"{cost} To stay within the limit: {limits}. `python -m train evaluate` has no limit."
+            f"{cost} To stay within the limit: {limits}. "
+            "`.venv/bin/python -m train evaluate` has no limit."
         )
 
     def know(self, known: Evaluation | None) -> None:

@@ -55,7 +55,7 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
         if known is None or known.verdict is None:
             raise RunError(
                 f"{evaluator.run.folder} has no evaluation, so its best weights are not known. Run "
-                "`python -m train evaluate`, which judges them and trains a decoder."
+                "`.venv/bin/python -m train evaluate`, which judges them and trains a decoder."
             )
         clips = settings.decoder_clips
         if not person_decoder.learn_best_decoder(evaluator, known.verdict, clips, seconds):

@@ -194,7 +194,8 @@ class Evaluator:
             self._plan_rest(budget, max(1, budget.coming(epoch.epoch)), epoch_seconds)
             if not budget.judges_epoch(epoch.epoch):
                 log.info(
-                    "Epoch %d is not judged, to save time. `python -m train evaluate` judges it.",
+                    "Epoch %d is not judged, to save time. "
+                    "`.venv/bin/python -m train evaluate` judges it.",
                     epoch.epoch,
                 )
                 return

@@ -343,7 +343,9 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
         ways.append(f"Try a lower LEARNING_RATE{fewer}.")
         if not any(one.kind == "blend" for one in others):
             ways.append("BLEND=auto also judges blends with the base.")
-    ways.append("`python -m train check` finds clips whose text does not match their sound.")
+    ways.append(
+        "`.venv/bin/python -m train check` finds clips whose text does not match their sound."
+    )
     return " ".join(ways)
 
 

@@ -60,7 +60,8 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
         log.warning(
             f"Suspect clips: {len(suspects)} of {len(measured)}, used for training "
             f"(SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
-            "`python -m train check` lists all of them, and also compares texts with sound."
+            "`.venv/bin/python -m train check` lists all of them, and also compares texts with "
+            "sound."
         )
 
 

@@ -44,7 +44,8 @@ def gone(device: str, words: str) -> GpuLost:
         f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "
         "Nothing was saved from it; everything saved before is whole. Give the same command again: "
         "it checks the GPU again and goes on from the last saved epoch. If it fails again, "
-        "`python -m xtts doctor` and docs/errors.md say more, and DEVICE=cpu goes on without it."
+        "`.venv/bin/python -m xtts doctor` and docs/errors.md say more, and DEVICE=cpu goes on "
+        "without it."
     )
 
 

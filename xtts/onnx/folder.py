@@ -62,7 +62,7 @@ def read(folder: Path) -> OnnxVoice:
     except OSError as error:
         raise OnnxError(
             f"{path} cannot be read ({error.strerror}). Create the folder with: "
-            "python -m train export --checkpoint … --to DIR --onnx"
+            ".venv/bin/python -m train export --checkpoint … --to DIR --onnx"
         ) from error
     except ValidationError as error:
         first = error.errors()[0]

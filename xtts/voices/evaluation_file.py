@@ -185,7 +185,8 @@ def read_evaluation(path: Path) -> Evaluation | None:
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
         log.warning(
-            "%s cannot be read (%s): nothing is known about how epochs speak. `python -m train "
+            "%s cannot be read (%s): nothing is known about how epochs speak. "
+            "`.venv/bin/python -m train "
             "evaluate` makes it again.", path, first,
         )  # fmt: skip
         return None

@@ -260,7 +260,8 @@ class RunFolder:
         if not fault or best is None or best.weights is None:
             return best
         note = f"{fault} {best.weights.name} is used instead."
-        return replace(best, fallback=f"{note} `python -m train evaluate` repairs what it can.")
+        advice = "`.venv/bin/python -m train evaluate` repairs what it can."
+        return replace(best, fallback=f"{note} {advice}")
 
     def fault_of_best(self, verdict: Verdict) -> str | None:
         """None where the file that a verdict names is whole, else the sentence that says what is

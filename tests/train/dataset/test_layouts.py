@@ -33,7 +33,7 @@ def test_recordings_alone_are_answered_with_the_line_that_cuts(tmp_path):
     recording(folder / "one.wav", 20)
     message = refusal(folder, "auto", "pt")
     assert "1 recording and no transcript" in message
-    line = f"python -m train cut '{folder}/one.wav' --to '{folder}-clips' --language pt"
+    line = f".venv/bin/python -m train cut '{folder}/one.wav' --to '{folder}-clips' --language pt"
     assert message.endswith(line)
     for number in range(4):
         recording(folder / f"{number}.wav")
@@ -49,7 +49,7 @@ def test_one_long_recording_with_its_text_is_to_be_cut(tmp_path):
     # In the place of a folder.
     message = refusal(path)
     assert "is a recording" in message
-    assert message.endswith(f"python -m train cut {path} --to {tmp_path}/tape-clips")
+    assert message.endswith(f".venv/bin/python -m train cut {path} --to {tmp_path}/tape-clips")
 
 
 def test_films_and_phones_recordings_get_the_line_that_converts(tmp_path):
