@@ -70,7 +70,7 @@ class Result(BaseModel):
     load: str
     date: str | None
     commit: str | None
-    recorded: Literal["by the benchmark", "by hand from the page"]
+    recorded: Literal["by the benchmark", "by hand from the page", "by hand from a log"]
     rounds: int | None
     method: str = ""
     anchor: str = ""

@@ -130,6 +130,7 @@ SERVED = {
     '''"{\\"name\\": \\"tape.mp3\\", \\"bytes\\": $(stat -c %s tape.mp3)}"''',
     "curl -X PATCH http://localhost:8005/v1/datasets/$id/recordings/tape -H 'Upload-Offset: 0' "
     "--data-binary @tape.mp3",
+    'curl -X PUT "http://localhost:8005/v1/datasets/$id/text?kind=txt" --data-binary @tape.txt',
     "curl -X POST http://localhost:8005/v1/datasets/$id/cut",
     f"{SPEECH}v1/runs/current/candidates/epoch_3/speech {JSON} -d "
     """'{"input": "Good morning.", "response_format": "wav"}' -o epoch_3.wav""",
