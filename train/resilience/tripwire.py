@@ -66,14 +66,13 @@ def tripwire(exit_code: int) -> int | None:
         os.close(read_end)
         os.close(write_end)
         return None
-    _waiting.append((library, buffer, request))
+    # The C library's thread may look at them for the first time while the interpreter ends: freed
+    # by then, they would read as a request that failed, and the exit code would be this one.
+    for kept in (library, buffer, request):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
     # The thread that reads is not in a forked child.
     os.register_at_fork(after_in_child=tripwire.cache_clear)
     return write_end
-
-
-# What the C library writes into; it must outlive every call.
-_waiting: list[object] = []
 
 
 def _with_aio() -> ctypes.CDLL | None:

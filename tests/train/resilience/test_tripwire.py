@@ -30,9 +30,12 @@ def test_a_byte_ends_a_process_whose_interpreter_is_held():
 
 
 def test_without_a_byte_nothing_happens():
+    """Also where the process ends before the C library's thread has begun to read."""
     code = "from train.resilience.tripwire import tripwire; assert tripwire(75) is not None"
-    done = subprocess.run([sys.executable, "-c", code], timeout=50, check=False)
-    assert done.returncode == 0
+    ended = [
+        subprocess.run([sys.executable, "-c", code], timeout=50, check=False) for _ in range(20)
+    ]
+    assert [done.returncode for done in ended] == 20 * [0]
 
 
 def test_a_library_without_such_a_read_gives_no_wire(monkeypatch):
