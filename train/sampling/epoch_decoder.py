@@ -6,6 +6,7 @@ on learning from the person's clips for a small part of the epoch's time, from w
 the epoch before ended.
 """
 
+import contextlib
 import logging
 import os
 from collections.abc import Callable, Sequence
@@ -58,8 +59,8 @@ class EpochDecoders:
         where samples are spoken. Any failure but GpuLost is a line in the log."""
         tensors = self._run.decoder_path(epoch)
         candidate = tensors.with_stem(f"unjudged_{tensors.stem}")
-        learned_decoder.remove(tensors)
         try:
+            learned_decoder.remove(tensors)
             result = ask(
                 LearnDecoderRequest(
                     clips=self._of_epoch(epoch),
@@ -86,7 +87,8 @@ class EpochDecoders:
         except Exception as error:
             log.warning("Epoch %d speaks with the base's decoder: %s", epoch, error)
         finally:
-            candidate.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                candidate.unlink(missing_ok=True)
 
     def _of_epoch(self, epoch: int) -> tuple[TranscribedClip, ...]:
         first = epoch * CLIPS_AN_EPOCH

@@ -91,6 +91,15 @@ def test_a_fault_leaves_the_bases_decoder_and_a_lost_gpu_ends_the_run(learning, 
         learning.epoch(2)
 
 
+def test_an_old_decoder_that_cannot_be_removed_costs_no_sample(learning, monkeypatch, caplog):
+    def refused(_: Path) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(learned_decoder, "remove", refused)
+    learning.epoch(1)
+    assert learning.requests == [] and "Epoch 1 speaks with the base's decoder" in caplog.text
+
+
 def test_it_belongs_to_its_weights_alone_and_goes_with_them(learning):
     run = learning.run
     first = learning.epoch(1)
