@@ -231,8 +231,9 @@ class VoiceQuality(BaseModel):
 
 
 class VoiceRow(BaseModel):
-    """A voice that can be asked for. quality: null where it was not measured; preview: where its
-    recording is heard."""
+    """A voice that can be asked for. duration_seconds: of its recording, or of several joined;
+    quality: null where it was not measured; recordings: how many it has, null for the served voice;
+    preview: where its recording is heard."""
 
     id: str
     name: str
@@ -240,6 +241,7 @@ class VoiceRow(BaseModel):
     duration_seconds: float | None
     origin: Literal["served", "upload"]
     quality: VoiceQuality | None
+    recordings: int | None
     preview: str | None
 
 
