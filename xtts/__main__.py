@@ -54,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument(
         "--voice",
         default="demo",
-        help="demo, the folder of a bundle, a checkpoint, or the folder of a run (its best epoch)",
+        help="demo, the folder of an exported voice, a checkpoint, or the folder of a run (what is "
+        "best in it)",
     )
     speak.add_argument("--base", help="the base model of a checkpoint, if it has moved")
     speak.add_argument("--reference", type=Path, help="a recording of the speaker, 3 to 30 s")

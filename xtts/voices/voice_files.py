@@ -36,7 +36,7 @@ class VoiceSpec:
     """Which voice is wanted.
 
     Attributes:
-        name: `demo`, a folder (bundle, base model, ONNX voice, run) or a checkpoint.
+        name: `demo`, a folder (exported voice, base model, run) or a checkpoint.
         base: The folder of a checkpoint's base model, where it has moved.
         xtts_v2: The folder of XTTS-v2, for a checkpoint that was made from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
@@ -91,7 +91,7 @@ class VoiceFiles:
         folder: The model's folder; of a checkpoint, its base model's.
         weights: The file of the learning part: `model.pth` or the checkpoint.
         reference: A recording of the voice, if there is one.
-        licence: What the bundle says; None where there is no bundle.
+        licence: What the export says; None where it is none.
         state: The learning part of a checkpoint, read; None for a folder.
         normalizer: What a checkpoint learned to read by; None is what config.json says.
         pronunciations: Lists of pronunciations; a later one wins.
@@ -143,8 +143,8 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
     if path.is_file():
         return _of_checkpoint(path, spec)
     raise BundleError(
-        f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
-        "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+        f"There is no voice at {spec.name}. Allowed are demo, the folder of an exported voice or "
+        "of a run, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
 
 
