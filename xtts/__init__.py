@@ -43,7 +43,7 @@ __all__ = ["load_voice", "stream", "synthesize"]
 def load_voice(
     name: "str | os.PathLike[str]" = "demo",
     *,
-    reference: "str | os.PathLike[str] | None" = None,
+    reference: "str | os.PathLike[str] | list[str | os.PathLike[str]] | None" = None,
     base: "str | os.PathLike[str] | None" = None,
     device: str = "cpu",
     precision: str = "auto",
@@ -57,7 +57,8 @@ def load_voice(
         name: `demo`, the folder of an exported voice or of a base model, or a
             `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
-            libsndfile reads. None is the voice's own recording.
+            libsndfile reads. Several of one speaker, as a list of paths or as a folder, take turns
+            of a few seconds, so that each is heard. None is the voice's own recording.
         base: The folder of a checkpoint's base model, if it is no longer at the path in the
             checkpoint.
         device: `cpu`, `cuda`, `cuda:N`, or `auto`: a GPU that passes its check, else the CPU.
