@@ -158,9 +158,9 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     if text is None and recogniser is None:
         log.info(
             "They have no transcripts yet. Write each one after the bar in %s. "
-            "report.html plays the clips and saves the file. Then train on it: %s",
-            to / "metadata.csv", train_command(to),
+            "report.html plays the clips and saves the file.", to / "metadata.csv",
         )  # fmt: skip
+        log.info("Then train on it: %s", train_command(to))
     else:
         if recogniser is not None:
             log.info("%s wrote their transcripts: check them first.", recogniser.name)

@@ -122,11 +122,6 @@ class JudgingBudget:
         return [one.request.text for one in self.judged_by.sentences]
 
     @property
-    def recognised(self) -> bool:
-        """Whether there is a recogniser."""
-        return bool(self.judged_by.recogniser)
-
-    @property
     def allowed_seconds(self) -> float:
         """The limit for all judging of the run, including what earlier starts spent."""
         share = TIME_SHARE * self.num_epochs * self.epoch_seconds
@@ -241,7 +236,7 @@ class JudgingBudget:
         return sentences * sum(seconds) / max(1, len(seconds))
 
     def learning_seconds(self) -> float:
-        """The cost of training the decoder, without the check of its word error rate."""
+        """The cost of training the decoder, without judging it."""
         if self.speed is None:
             return MOST_LEARNING_SECONDS / 2
         steps = _LEARNING_STEP * STEPS * BATCH * ROW_CODES * self.speed.sound
@@ -250,7 +245,7 @@ class JudgingBudget:
     def learning_room(self) -> float:
         """The seconds left for training the decoder before its check; 0 if that is too little."""
         known = len(self._known.candidates[0].sentences) if self._known else 0
-        room = self.room_seconds - (self.candidate_seconds(known) if self.recognised else 0.0)
+        room = self.room_seconds - self.candidate_seconds(known)
         return room if room >= LEAST_LEARNING_SHARE * self.learning_seconds() else 0.0
 
     def sample_seconds(self) -> float:
@@ -263,9 +258,9 @@ class JudgingBudget:
     def _seconds(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
         """The cost of these; of the base too if it has not spoken yet.
 
-        A trained decoder speaks the sentences once more for a recogniser.
+        A trained decoder speaks the sentences once more, for the judges of words and voice.
         """
-        candidates = epochs + blends + (1 if learning and self.recognised else 0)
+        candidates = epochs + blends + (1 if learning else 0)
         base = 0.0 if self._known else self._base_seconds(sentences)
         return base + candidates * self.candidate_seconds(sentences) + learning
 
