@@ -44,6 +44,7 @@ def load_voice(
     name: "str | os.PathLike[str]" = "demo",
     *,
     reference: "str | os.PathLike[str] | None" = None,
+    speaker: str = "",
     base: "str | os.PathLike[str] | None" = None,
     device: str = "cpu",
     precision: str = "auto",
@@ -58,6 +59,8 @@ def load_voice(
             `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. None is the voice's own recording.
+        speaker: One of the voice's named speakers, such as `anna` or `anna:whisper`; a text changes
+            to another with `[voice:ben]` and `[style:whisper]` (docs/text.md).
         base: The folder of a checkpoint's base model, if it is no longer at the path in the
             checkpoint.
         device: `cpu`, `cuda`, `cuda:N`, or `auto`: a GPU that passes its check, else the CPU.
@@ -84,7 +87,8 @@ def load_voice(
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
     files = find_voice(VoiceSpec.from_arguments(
-        name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
+        name, reference=reference, speaker=speaker, base=base, pronunciations=pronunciations,
+        tos_agreed=tos_agreed,
     ))  # fmt: skip
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
     voice = loading.load_voice(files, where)
