@@ -258,7 +258,7 @@ def _write_files(
 
 
 def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
-    """The run's list, or the one of the export that is replaced. It is no file of the bundle: its
+    """The run's list, or the one of the export that is replaced. It is no file of the export: its
     owner may change it."""
     for path in (to / PRONUNCIATIONS, *of_run):
         if path.is_file():

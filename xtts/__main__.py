@@ -54,10 +54,13 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument(
         "--voice",
         default="demo",
-        help="demo, the folder of a bundle, a checkpoint, or the folder of a run (its best epoch)",
+        help="demo, the folder of an exported voice, a checkpoint, or the folder of a run (what is "
+        "best in it)",
     )
     speak.add_argument("--base", help="the base model of a checkpoint, if it has moved")
-    speak.add_argument("--reference", type=Path, help="a recording of the speaker, 3 to 30 s")
+    speak.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
+                       help="a recording of the speaker, 3 to 30 s; several, or a folder of "
+                            "recordings, take turns")  # fmt: skip
     speak.add_argument("--language", default="en", help="language of the text; en by default")
     speak.add_argument("--seed", type=int, default=0, help="another seed gives another take")
     speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")

@@ -30,6 +30,35 @@ def test_a_text_becomes_a_wav(base_folder, recording, tmp_path, capsys):
     assert f"{out}: {info.duration:.2f} s" in capsys.readouterr().out
 
 
+def test_references_are_named_together_in_turn_or_by_their_folder(
+    base_folder, recording, tmp_path, monkeypatch
+):
+    other = tmp_path / "2.wav"
+    soundfile.write(other, a_sound(2.0, 22_050, seed=1), 22_050)
+    asked = []
+    monkeypatch.setattr(voice_files, "reference_of", lambda named: asked.append(named) or recording)
+    rest = ("--text", "One.", "--out", tmp_path / "said.wav")
+    for references in (
+        ("--reference", recording, other),
+        ("--reference", recording, "--reference", other),
+        ("--reference", tmp_path),
+    ):
+        assert speak(base_folder, *references, *rest) == 0
+    assert asked == [[recording, other], [recording, other], [tmp_path]]
+
+
+def test_a_folder_of_recordings_speaks_and_one_without_is_refused(base_folder, tmp_path, capsys):
+    out = tmp_path / "said.wav"
+    asked = ("--reference", tmp_path, "--text", "One.", "--out", out)
+    assert speak(base_folder, *asked) == 2
+    assert "which holds no recording" in capsys.readouterr().err
+    for number in range(2):
+        path = tmp_path / f"{number}.wav"
+        soundfile.write(path, a_sound(2.0, 22_050, seed=number), 22_050)
+    assert speak(base_folder, *asked) == 0
+    assert soundfile.info(out).frames > 0
+
+
 def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
     base_folder, recording, tmp_path, capsys, monkeypatch
 ):

@@ -93,6 +93,19 @@ def test_a_base_without_a_recording_speaks_as_the_reference(tmp_path):
         xtts.synthesize(voice, "One.", "xx")
 
 
+def test_several_recordings_are_one_speaker(tmp_path):
+    base, paths = tiny_base(tmp_path / "base"), [tmp_path / f"{n}.wav" for n in range(3)]
+    for number, path in enumerate(paths):
+        soundfile.write(path, a_sound(5.0, 22_050, seed=number, pitch=90 + 40 * number), 22_050)
+    of = [xtts.load_voice(base, reference=one).own for one in (paths[0], paths[:1], paths)]
+    alone, listed, several = (one.latents for one in of)
+    assert np.array_equal(alone, listed) and not np.array_equal(alone, several)
+    folder = xtts.load_voice(base, reference=tmp_path).own
+    assert np.array_equal(folder.latents, several) and np.array_equal(folder.speaker, of[2].speaker)
+    with pytest.raises(SotaqueError, match="holds no recording"):
+        xtts.load_voice(base, reference=base)
+
+
 # A hang fails here.
 @pytest.mark.timeout(60)
 @pytest.mark.parametrize("argument", ["voice", "text", "language", "seed", "speed", "temperature"])

@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -157,7 +158,8 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
     if text is None and recogniser is None:
         log.info(
             "They have no transcripts yet. Write each one after the bar in %s. "
-            "report.html plays the clips and saves the file.", to / "metadata.csv",
+            "report.html plays the clips and saves the file. Then train on it: %s",
+            to / "metadata.csv", train_command(to),
         )  # fmt: skip
     else:
         if recogniser is not None:
@@ -165,7 +167,13 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
         if little := little_kept([one.seconds_by_reason() for one in result.recordings]):
             log.warning("%s", little)
         else:
-            log.info("Train on it: DATASET_DIR=%s make train", to)
+            log.info("Train on it: %s", train_command(to))
+
+
+def train_command(to: Path) -> str:
+    """What trains on a dataset, into a run of its own: another dataset's run is not continued."""
+    run = shlex.quote(str(Path("runs") / to.resolve().name))
+    return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} make train"
 
 
 def _told(result: CutResult) -> str:

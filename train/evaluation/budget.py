@@ -96,6 +96,7 @@ class JudgingBudget:
         saved: The epochs that are saved.
         epoch_seconds: The training time of an epoch.
         limits: What is left out to stay within the budget, by kind.
+        decoder_step_seconds: Of one step of training a decoder, as measured; 0 if unknown.
     """
 
     judged_by: EvaluationPlan
@@ -108,6 +109,7 @@ class JudgingBudget:
     speed: SpeakingSpeed | None = None
     plan: JudgingPlan | None = None
     limits: dict[str, str] = field(default_factory=dict)
+    decoder_step_seconds: Callable[[], float] = field(default=lambda: 0.0)
     # Spent by earlier starts; each start has at least LEAST_SECONDS of its own.
     _before_seconds: float = 0.0
     _known: Evaluation | None = None
@@ -136,8 +138,18 @@ class JudgingBudget:
         return max(0.0, self.allowed_seconds - self.spent_seconds)
 
     def seconds_left(self) -> float:
-        """The estimate of the remaining cost; the whole room while there is no plan."""
-        return self.room_seconds if self.plan is None else min(self.plan.seconds, self.room_seconds)
+        """The estimate of the remaining cost; the whole room while there is no plan.
+
+        Training the decoder goes on for as long as there is room, so that part is what its steps
+        are known to take, and not what the plan allotted to them.
+        """
+        if self.plan is None:
+            return self.room_seconds
+        seconds = self.plan.seconds
+        if self.learns_decoder and (each := self.decoder_step_seconds()):
+            limit = min(MOST_LEARNING_SECONDS, self.learning_room())
+            seconds += min(STEPS * each, limit) - self.plan.learning_seconds
+        return max(0.0, min(seconds, self.room_seconds))
 
     @property
     def candidate_share(self) -> float:
@@ -147,10 +159,11 @@ class JudgingBudget:
     def sentence(self) -> str:
         """The remaining cost, the limit, and what is left out, as a log line."""
         assert self.plan is not None
+        spent = f", of which {self.spent_seconds:.0f} s are spent" if self.spent_seconds else ""
         cost = (
-            f"Judging will take about {self.plan.seconds:.0f} s. The limit is "
-            f"{self.room_seconds:.0f} s ({TIME_SHARE:.0%} of the training time, at least "
-            f"{LEAST_SECONDS:.0f} s)."
+            f"Judging will take about {self.plan.seconds:.0f} s{' more' if spent else ''}. Its "
+            f"limit is {self.allowed_seconds:.0f} s{spent} ({TIME_SHARE:.0%} of the training time, "
+            f"but no less than {LEAST_SECONDS:.0f} s after each start)."
         )
         if not self.limits:
             return cost

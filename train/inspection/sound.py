@@ -11,13 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_FRAME_SECONDS = 0.02
-_HOP_SECONDS = 0.01
-_FLOOR_DB = -100.0
-# Below the loud frames (95th percentile) by more than this, there is no speech.
-_SPEECH_RANGE_DB = 30.0
-# So many active frames in a row are more than a click.
-_FRAMES_IN_A_ROW = 4
+from xtts.speech_span import FLOOR_DB, HOP_SECONDS, frame_levels, framed, spoken_frames
+
 _EDGE_SECONDS = 0.03
 _FFT_SECONDS = 0.032
 # A band counts as heard where its loud frames are within this of the loudest band's.
@@ -74,9 +69,9 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
     """Measures `[samples]` float32 at its own rate in Hz."""
     offset = float(samples.mean())
     centred = samples.astype(np.float32) - np.float32(offset)
-    levels = _frame_levels(centred, rate)
+    levels = frame_levels(centred, rate)
     loud, lowest = (float(np.percentile(levels, share)) for share in (95, 5))
-    first, last = _spoken(levels > loud - _SPEECH_RANGE_DB)
+    first, last = spoken_frames(levels)
     edge = max(1, round(_EDGE_SECONDS * rate))
     active = levels[first:last]
     bandwidth, flatness, tone = _spectrum(centred, rate, first, last)
@@ -89,8 +84,8 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
         dynamics_db=float(np.percentile(active, 95) - np.percentile(active, 10)),
         clipped=float(np.mean(np.abs(samples) >= _CLIPPED_SHARE_OF_PEAK * peak)) if peak else 0.0,
         heard_hz=bandwidth,
-        lead_seconds=first * _HOP_SECONDS,
-        tail_seconds=(len(levels) - last) * _HOP_SECONDS,
+        lead_seconds=first * HOP_SECONDS,
+        tail_seconds=(len(levels) - last) * HOP_SECONDS,
         start_db=_decibels(centred[:edge]) - loud,
         end_db=_decibels(centred[-edge:]) - loud,
         offset=offset,
@@ -99,37 +94,13 @@ def measure(samples: np.ndarray, rate: int) -> SoundFacts:
     )
 
 
-def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
-    """Frames `[1 + (samples - length) // hop, length]`, a view; what is shorter is padded."""
-    if len(samples) < length:
-        samples = np.pad(samples, (0, length - len(samples)))
-    return np.lib.stride_tricks.sliding_window_view(samples, length)[::hop]
-
-
-def _frame_levels(samples: np.ndarray, rate: int) -> np.ndarray:
-    frames = framed(samples, round(_FRAME_SECONDS * rate), round(_HOP_SECONDS * rate))
-    # Around each frame's own mean: the offset of a whole clip would fill its silences.
-    power = frames.var(axis=1)
-    return np.maximum(10 * np.log10(power + 1e-20), _FLOOR_DB)
-
-
 def _decibels(samples: np.ndarray) -> float:
-    return max(_FLOOR_DB, 10 * float(np.log10(samples.var() + 1e-20)))
-
-
-def _spoken(active: np.ndarray) -> tuple[int, int]:
-    """(first frame, last + 1) of what lies between the silences; everything if nothing."""
-    kernel = np.ones(_FRAMES_IN_A_ROW)
-    runs = np.convolve(active, kernel, "valid") >= _FRAMES_IN_A_ROW
-    (places,) = np.nonzero(runs)
-    if not len(places):
-        return 0, len(active)
-    return int(places[0]), int(places[-1]) + _FRAMES_IN_A_ROW
+    return max(FLOOR_DB, 10 * float(np.log10(samples.var() + 1e-20)))
 
 
 def _spectrum(samples: np.ndarray, rate: int, first: int, last: int) -> tuple[float, float, float]:
     """(highest frequency with sound in Hz, flatness, tone) of the frames that are spoken."""
-    length, hop = round(_FFT_SECONDS * rate), round(_HOP_SECONDS * rate)
+    length, hop = round(_FFT_SECONDS * rate), round(HOP_SECONDS * rate)
     frames = framed(samples[first * hop : last * hop + length], length, hop)
     power = np.square(np.abs(np.fft.rfft(frames * np.hanning(length).astype(np.float32)))) + 1e-16
     bands = 10 * np.log10(np.percentile(power, 95, axis=0))

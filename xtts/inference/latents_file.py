@@ -18,22 +18,25 @@ from machine.storage.hashes import sha256_of
 
 if TYPE_CHECKING:
     from xtts.inference.speech import Voice
+    from xtts.joined_reference import Reference
     from xtts.model.loading import Model
 
 log = logging.getLogger(__name__)
 
 
 def latents_of_recording(
-    model: "Model", weights: str, recording: Path, folder: Path | None
+    model: "Model", weights: str, recording: "Reference", folder: Path | None
 ) -> "Voice":
     """The voice of a recording in `model`, whose learning part has the SHA-256 `weights`.
 
-    folder: where latents are kept; None keeps nothing. A folder that cannot be written costs time
-    only. Raises AudioError or VoiceError.
+    folder: where latents are kept; None keeps nothing, and those of several recordings are never
+    kept. A folder that cannot be written costs time only. Raises AudioError or VoiceError.
     """
     from xtts import audio
     from xtts.inference import voice
 
+    if not isinstance(recording, Path):
+        return voice.voice_from_reference(model, voice.read_reference(model.config, recording))
     path = None
     if folder is not None and recording.is_file():
         path = path_of(folder, weights, sha256_of(recording))

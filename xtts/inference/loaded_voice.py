@@ -24,6 +24,7 @@ from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.batching import ContinuousBatcher
 from xtts.inference.speech import Backend, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.joined_reference import Reference
 from xtts.model.shapes import NUM_LATENTS, VOCODER_RATE
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import speakers
@@ -213,8 +214,8 @@ class LoadedVoice(ABC):
         """What computes its speech: one request at a time (None), or as for `batcher`."""
 
     @abstractmethod
-    def voice_of(self, recording: Path, kept: Path | None) -> Voice:
-        """The latents of an uploaded recording. kept: the folder that caches latents, or None.
+    def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
+        """The latents of a recording, or of several. kept: the folder that caches latents, or None.
 
         Raises AudioError or VoiceError.
         """

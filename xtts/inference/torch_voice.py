@@ -15,6 +15,7 @@ from xtts.inference.decode_step import slots_on
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.torch_backend import TorchBackend
+from xtts.joined_reference import Reference
 from xtts.model.loading import Model, load_model
 from xtts.model.vocoder import Vocoder
 from xtts.text.tokenizer import Tokenizer
@@ -26,14 +27,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedTorchVoice(LoadedVoice):
-    """weights_file: the file of the learning part; reference: a recording of the voice;
-    decoder: a vocoder that was learned for these weights, with which its own person speaks."""
+    """weights_file: the file of the learning part; reference: one recording of the voice or
+    several; decoder: a vocoder that was learned for these weights, with which its own person
+    speaks."""
 
     model: Model
     folder: Path
     licence: str
     weights_file: Path
-    reference: Path | None
+    reference: Reference | None
     latents_folder: Path | None = None
     guarded: bool = True
     decoder: Vocoder | None = None
@@ -64,7 +66,7 @@ class LoadedTorchVoice(LoadedVoice):
             )  # fmt: skip
         return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
 
-    def voice_of(self, recording: Path, kept: Path | None) -> Voice:
+    def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
         """As in `LoadedVoice`."""
         weights = "" if kept is None else self.weights
         return latents_file.latents_of_recording(self.model, weights, recording, kept)
@@ -113,6 +115,7 @@ def load_torch_voice(
     if files.decoder is not None:
         decoder = model.another_vocoder(learned_decoder.read_tensors(files.decoder))
     return LoadedTorchVoice(
-        model, files.folder, files.licence or model.config.licence, files.weights, files.reference,
-        where.latents_folder, where.guard, decoder, files.speakers, files.own_name,
+        model, files.folder, files.licence or model.config.licence, files.weights,
+        files.other_reference or files.reference, where.latents_folder, where.guard, decoder,
+        files.speakers, files.own_name,
     )  # fmt: skip

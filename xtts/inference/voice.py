@@ -6,9 +6,10 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from xtts import audio
+from xtts import audio, joined_reference
 from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
 from xtts.inference.speech import Voice as Voice
+from xtts.joined_reference import Reference
 from xtts.model.config import ModelConfig
 from xtts.model.loading import Model
 
@@ -20,17 +21,27 @@ class VoiceError(SotaqueError):
     """A reference recording that no voice can be taken from."""
 
 
-def read_reference(config: ModelConfig, path: Path) -> Tensor:
-    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz.
+def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
+    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz; several recordings
+    take turns (`xtts.joined_reference`).
 
     Raises AudioError, and VoiceError as `voice_from_reference`. Of an hour that a 250 kB FLAC
     holds, no more than the first seconds are unpacked.
     """
     wanted = config.conditioning
     seconds = max(wanted.total_seconds, wanted.speaker_seconds)
-    waveform = audio.read(path, CODE_RATE, max_seconds=seconds)
-    _check(waveform)
-    return waveform
+    if isinstance(reference, Path):
+        waveform = audio.read(reference, CODE_RATE, max_seconds=seconds)
+        _check(waveform)
+        return waveform
+    recordings = []
+    for path in reference:
+        waveform = audio.read(path, CODE_RATE, max_seconds=seconds)
+        _check(waveform, f"The reference {path}")
+        recordings.append(waveform.numpy())
+    heard = min(wanted.total_seconds, wanted.speaker_seconds)
+    turn = joined_reference.turn_seconds(len(recordings), wanted.chunk_seconds, heard)
+    return torch.from_numpy(joined_reference.joined(recordings, CODE_RATE, turn, seconds))
 
 
 @torch.inference_mode()
@@ -77,14 +88,14 @@ def similarity(model: Model, waveform: Tensor, rate: int, whose: Voice) -> float
     return float(torch.dot(speaker(model, waveform, rate).flatten(), whose.speaker.flatten()))
 
 
-def _check(waveform: Tensor) -> None:
+def _check(waveform: Tensor, what: str = "The reference") -> None:
     seconds = waveform.shape[-1] / CODE_RATE
     if seconds < MIN_CHUNK_SECONDS:
         raise VoiceError(
-            f"The reference is {seconds:.2f} s long. A voice needs at least {MIN_CHUNK_SECONDS} s; "
+            f"{what} is {seconds:.2f} s long. A voice needs at least {MIN_CHUNK_SECONDS} s; "
             "3 to 30 s are better."
         )
     if not bool(torch.isfinite(waveform).all()):
-        raise VoiceError("The reference holds non-finite values (NaN or infinite).")
+        raise VoiceError(f"{what} holds non-finite values (NaN or infinite).")
     if float(waveform.abs().max()) < 1e-4:
-        raise VoiceError("The reference is silent: no sample is above -80 dB.")
+        raise VoiceError(f"{what} is silent: no sample is above -80 dB.")

@@ -259,6 +259,10 @@ class RunFolder:
         best = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
         if not fault or best is None or best.weights is None:
             return best
+        if verdict.kind == "blend" and self.is_locked():
+            note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written when the "
+            note += f"run ends, which is still at work. {best.weights.name} is used until then."
+            return replace(best, fallback=note)
         note = f"{fault} {best.weights.name} is used instead."
         advice = "`.venv/bin/python -m train evaluate` repairs what it can."
         return replace(best, fallback=f"{note} {advice}")

@@ -5,12 +5,13 @@ Importing this module does not import torch.
 
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from xtts import arguments
+from xtts.joined_reference import Reference, reference_of
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
 from xtts.text.errors import shown
@@ -29,6 +30,8 @@ from xtts.voices.run_folder import (
 if TYPE_CHECKING:
     from torch import Tensor
 
+AnyPath = str | os.PathLike[str]
+
 log = logging.getLogger(__name__)
 
 
@@ -37,11 +40,11 @@ class VoiceSpec:
     """Which voice is wanted.
 
     Attributes:
-        name: `demo`, a folder (bundle, base model, ONNX voice, run) or a checkpoint.
+        name: `demo`, a folder (exported voice, base model, run) or a checkpoint.
         base: The folder of a checkpoint's base model, where it has moved.
         xtts_v2: The folder of XTTS-v2, for a checkpoint that was made from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
-        reference: A recording of who is to speak; None is the voice's own.
+        reference: One recording of who is to speak, or several; None is the voice's own.
         latents: Stored latents of who is to speak, for an ONNX voice.
         speaker: Who of the voice's named speakers is to speak; "" is the first one.
         pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
@@ -55,7 +58,7 @@ class VoiceSpec:
     base: str | Path | None = None
     xtts_v2: str = "train/xtts_v2"
     tos_agreed: bool = False
-    reference: Path | None = None
+    reference: Reference | None = None
     latents: Path | None = None
     speaker: str = ""
     pronunciations: str | Path | None = None
@@ -68,13 +71,18 @@ class VoiceSpec:
         *,
         tos_agreed: bool = False,
         speaker: str = "",
-        **paths: "str | os.PathLike[str] | None",
+        reference: "AnyPath | Sequence[AnyPath] | None" = None,
+        **paths: "AnyPath | None",
     ) -> "VoiceSpec":
-        """The voice that a person asks for, from Python or on the command line. paths: of a
-        VoiceSpec. Raises ArgumentError for what is no path, or no switch."""
+        """The voice that a person asks for, from Python or on the command line. reference: files
+        and folders; paths: of a VoiceSpec. Raises ArgumentError for what is no path, or no
+        switch."""
         known: dict[str, Any] = {
             key: arguments.path(key, one) for key, one in paths.items() if one is not None
         }
+        if reference is not None:
+            named: Any = reference if isinstance(reference, list | tuple) else [reference]
+            known["reference"] = reference_of([arguments.path("reference", one) for one in named])
         return VoiceSpec(
             str(arguments.path("name", name)),
             tos_agreed=arguments.switch("tos_agreed", tos_agreed),
@@ -95,8 +103,8 @@ class VoiceFiles:
     Attributes:
         folder: The model's folder; of a checkpoint, its base model's.
         weights: The file of the learning part: `model.pth` or the checkpoint.
-        reference: A recording of the voice, if there is one.
-        licence: What the bundle says; None where there is no bundle.
+        reference: The voice's own recording, if there is one.
+        licence: What the export says; None where it is none.
         state: The learning part of a checkpoint, read; None for a folder.
         normalizer: What a checkpoint learned to read by; None is what config.json says.
         pronunciations: Lists of pronunciations; a later one wins.
@@ -106,7 +114,7 @@ class VoiceFiles:
             has them; empty for a folder.
         onnx: Whether the folder is an ONNX voice, which is verified when it is opened: which of its
             graphs are read depends on what computes.
-        other_reference: The recording that was asked for in the place of the voice's own.
+        other_reference: The recordings that were asked for in the place of the voice's own.
         latents: Stored latents that were asked for, for an ONNX voice.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
         own_name: Who of them speaks where the text names nobody; "" where another recording does.
@@ -122,7 +130,7 @@ class VoiceFiles:
     decoder: Path | None = None
     provenance: "Mapping[str, Any]" = field(default_factory=dict)
     onnx: bool = False
-    other_reference: Path | None = None
+    other_reference: Reference | None = None
     latents: Path | None = None
     speakers: "Mapping[str, Path]" = field(default_factory=dict)
     own_name: str = ""
@@ -153,8 +161,8 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
     if path.is_file():
         return _of_checkpoint(path, spec)
     raise BundleError(
-        f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
-        "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+        f"There is no voice at {spec.name}. Allowed are demo, the folder of an exported voice or "
+        "of a run, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
 
 
@@ -189,7 +197,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
     provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
     folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2)
     return VoiceFiles(
-        folder, folder / "model.pth", spec.reference or newest_reference(run), None,
+        folder, folder / "model.pth", newest_reference(run), None,
         pronunciations=_pronunciation_lists(spec, run.folder),
         decoder=None if spec.reference else learned_decoder.learned_for(run, None),
         provenance=provenance,
@@ -198,16 +206,14 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
 
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     onnx, licence = onnx_folder.is_one(folder), None
-    if onnx:
-        reference = spec.reference
-    else:
+    if not onnx:
         if (folder / "bundle.json").is_file():
             licence = bundle.verify(folder).licence
         elif folder != DEMO:
             locate_base(str(folder), tos_agreed=spec.tos_agreed)
-        reference = spec.reference or _existing(folder / "reference.wav")
+    own = None if onnx else _existing(folder / "reference.wav")
     return VoiceFiles(
-        folder, folder / "model.pth", reference, licence,
+        folder, folder / "model.pth", own, licence,
         pronunciations=_pronunciation_lists(spec, folder), onnx=onnx,
     )  # fmt: skip
 
@@ -215,13 +221,15 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
 def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     checkpoint, run = read_checkpoint(path), RunFolder(path.parent.parent)
     folder = base_of(path, checkpoint.provenance, spec.base, spec.xtts_v2)
-    reference = spec.reference or reference_beside(path)
+    reference = reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")
     lists = _pronunciation_lists(spec, run.folder)
     if spec.base_only:
         # What the run learned for its base is for the recordings of the run.
-        own = spec.reference is None or spec.reference.parent == run.samples
+        own = spec.reference is None or (
+            isinstance(spec.reference, Path) and spec.reference.parent == run.samples
+        )
         return VoiceFiles(
             folder, folder / "model.pth", reference, None, pronunciations=lists,
             decoder=learned_decoder.learned_for(run, None) if own else None,

@@ -43,7 +43,7 @@ from xtts.voices.voice_files import VoiceFiles
 
 
 def source_of_folder(folder: Path) -> VoiceFiles:
-    """A base model's or a bundle's folder, with the recording beside it, unverified."""
+    """A base model's or an exported voice's folder, with the recording beside it, unverified."""
     ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
     return VoiceFiles(

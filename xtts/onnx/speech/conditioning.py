@@ -17,6 +17,7 @@ from machine.onnxruntime import sessions
 from xtts.audio import speaker_mel
 from xtts.inference import latents_file
 from xtts.inference.speech import Voice
+from xtts.joined_reference import Reference
 from xtts.model.loading import Model
 from xtts.onnx import folder as folders
 from xtts.onnx.speech.loading import OnnxModel
@@ -56,9 +57,11 @@ class OnnxVoiceEncoder:
         return torch.from_numpy(output)
 
 
-def onnx_latents_of_recording(model: OnnxModel, recording: Path, kept: Path | None = None) -> Voice:
-    """The voice of a recording; kept: a folder of latents that were taken before, by weights and
-    recording. Raises AudioError or VoiceError."""
+def onnx_latents_of_recording(
+    model: OnnxModel, recording: Reference, kept: Path | None = None
+) -> Voice:
+    """The voice of a recording, or of several; kept: a folder of latents that were taken before, by
+    weights and recording. Raises AudioError or VoiceError."""
     encoder = cast(Model, OnnxVoiceEncoder(model))
     latents = latents_file.latents_of_recording(encoder, model.voice.weights, recording, kept)
     return Voice(latents.latents.numpy(), latents.speaker.numpy())

@@ -18,6 +18,7 @@ from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
+from xtts.joined_reference import Reference
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as folders
 from xtts.onnx.export import export_cache
@@ -33,14 +34,14 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedOnnxVoice(LoadedVoice):
-    """reference: a recording of the voice; latents: its stored latents, which hold where there is
-    no recording."""
+    """reference: one recording of the voice or several; latents: its stored latents, which hold
+    where there is no recording."""
 
     model: OnnxModel
     folder: Path
     licence: str
     message: str
-    reference: Path | None = None
+    reference: Reference | None = None
     latents: Path | None = None
     latents_folder: Path | None = None
     guarded: bool = True
@@ -55,9 +56,9 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`."""
         return OnnxBackend(self.model, count or 1)
 
-    def voice_of(self, recording: Path, kept: Path | None) -> Voice:
+    def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
         """As in `LoadedVoice`; a recording needs torch, for the mels, stored latents do not."""
-        if recording.suffix == ".safetensors":
+        if isinstance(recording, Path) and recording.suffix == ".safetensors":
             return loading.read_voice(recording, self.model.config)
         from xtts.onnx.speech import conditioning
 

@@ -1,0 +1,122 @@
+"""Several recordings of one person become one reference: they take turns.
+
+A model takes a voice from the first seconds of one recording: latents are the mean over its chunks,
+and the speaker embedding is of as much. So a chunk of the first recording is followed by one of the
+second, and so on, until all are used: every recording is heard by both, and what follows knows one
+recording. File after file, only the first ones would be heard.
+
+Importing this module does not import torch.
+"""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from xtts.arguments import ArgumentError, shown
+from xtts.speech_span import HOP_SECONDS, frame_levels, spoken_frames
+
+Array = np.ndarray[Any, Any]
+Reference = Path | tuple[Path, ...]
+
+MOST_FILES = 100
+# What libsndfile reads, by the endings that such files have.
+_ENDINGS = (
+    ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au", ".caf", ".w64",
+)  # fmt: skip
+# More silence than this at an end takes the place of speech; so much of it is left.
+_LONG_SILENCE, _KEPT_SILENCE = 0.3, 0.1
+# At both ends of a turn, so that the next one begins without a click.
+_FADE_SECONDS = 0.005
+
+
+def reference_of(named: Sequence[Path]) -> Reference:
+    """The recordings of files and folders, in this order; of a folder, its audio files by name and
+    nothing below it. One file is itself.
+
+    Raises ArgumentError for none, more than 100, or a folder without audio.
+    """
+    files = tuple(file for path in named for file in _files_of(path))
+    if not files:
+        raise ArgumentError("reference is an empty list. Name a recording, or a folder of them.")
+    if len(files) > MOST_FILES:
+        raise ArgumentError(
+            f"reference names {len(files)} recordings; at most {MOST_FILES} are allowed. A model "
+            "hears no more than half a minute in all, so choose the best ten."
+        )
+    return files if len(files) > 1 else files[0]
+
+
+def _files_of(path: Path) -> list[Path]:
+    if not path.is_dir():
+        return [path]
+    try:
+        found = sorted(one for one in path.iterdir() if _is_audio(one))
+    except OSError as error:
+        raise ArgumentError(f"reference is {path}, which cannot be read: {error}") from None
+    if not found:
+        raise ArgumentError(
+            f"reference is the folder {shown(str(path))}, which holds no recording: no file in it "
+            f"ends in {', '.join(_ENDINGS)}."
+        )
+    return found
+
+
+def _is_audio(path: Path) -> bool:
+    # macOS writes files such as ._1.wav beside 1.wav, which hold no sound.
+    return path.suffix.lower() in _ENDINGS and not path.name.startswith(".") and path.is_file()
+
+
+def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> float:
+    """How long each of `count` recordings speaks in its turn: a chunk, or where not all would have
+    had one within the seconds that are heard, the largest whole part of a chunk with which they do.
+    """
+    return chunk_seconds / max(1, math.ceil(count * chunk_seconds / heard_seconds))
+
+
+def joined(recordings: Sequence[Array], rate: int, turn: float, most_seconds: float) -> Array:
+    """Recordings `[samples]`, float32 at `rate` Hz, in turns of `turn` seconds, until all are used
+    or there are `most_seconds`; without long silence at their ends. One alone is itself."""
+    if len(recordings) == 1:
+        return recordings[0]
+    spoken = [without_silent_ends(one, rate) for one in recordings]
+    turns = _turns([len(one) for one in spoken], int(turn * rate), int(most_seconds * rate))
+    parts = [_faded(spoken[which][start:end], rate) for which, start, end in turns]
+    return np.concatenate(parts)
+
+
+def without_silent_ends(samples: Array, rate: int) -> Array:
+    """`[samples]` where each end has 0.3 s of silence at most; from a longer one 0.1 s are left."""
+    levels = frame_levels(samples, rate)
+    first, last = spoken_frames(levels)
+    lead, tail = first * HOP_SECONDS, (len(levels) - last) * HOP_SECONDS
+    start = int((lead - _KEPT_SILENCE) * rate) if lead > _LONG_SILENCE else 0
+    left_out = int((tail - _KEPT_SILENCE) * rate) if tail > _LONG_SILENCE else 0
+    return samples[start : len(samples) - left_out]
+
+
+def _turns(lengths: Sequence[int], size: int, most: int) -> list[tuple[int, int, int]]:
+    """(recording, start, end) of each turn. Whoever is left alone speaks on without a joint."""
+    turns: list[tuple[int, int, int]] = []
+    for start in range(0, max(lengths), size):
+        for which, length in enumerate(lengths):
+            end = min(start + size, length, start + most)
+            if end <= start:
+                continue
+            most -= end - start
+            if turns and turns[-1][0] == which:
+                turns[-1] = (which, turns[-1][1], end)
+            else:
+                turns.append((which, start, end))
+    return turns
+
+
+def _faded(part: Array, rate: int) -> Array:
+    size = min(int(_FADE_SECONDS * rate), len(part) // 2)
+    ramp = (np.arange(size, dtype=np.float32) + 0.5) / max(size, 1)
+    faded = part.copy()
+    faded[:size] *= ramp
+    faded[len(faded) - size :] *= ramp[::-1]
+    return faded
