@@ -10,7 +10,7 @@ in the folder of a run, of an exported voice or of an ONNX voice. A name is that
 """
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -38,27 +38,50 @@ class Speaker:
     clips: Sequence[str] = ()
 
 
-def write(folder: Path, speakers: Sequence[Speaker]) -> None:
+def write(folder: Path, speakers: Sequence[Speaker]) -> Written:
     """Writes speakers.json into `folder`/speakers, after the files that it names."""
-    write_json(folder / FOLDER / FILE, {"speakers": [asdict(one) for one in speakers]})
+    return write_json(folder / FOLDER / FILE, {"speakers": [asdict(one) for one in speakers]})
 
 
 def read(folder: Path) -> dict[str, Path]:
-    """Name -> file of each speaker of a voice, verified, the one it opens with first; empty, with a
-    line in the log, where what is there cannot be used: the voice itself speaks as well."""
+    """Name -> file of each speaker of a voice, the one it opens with first; as `rows`."""
+    return {one.name: folder / FOLDER / one.file for one in rows(folder)}
+
+
+def rows(folder: Path) -> list[Speaker]:
+    """The speakers of a voice, verified, the one it opens with first; none, with a line in the log,
+    where what is there cannot be used: the voice itself speaks as well."""
     path = folder / FOLDER / FILE
     try:
-        rows = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
-        files = Manifest(0, 0, {one.file: one.written for one in rows})
+        found = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
+        files = Manifest(0, 0, {one.file: one.written for one in found})
         fault = fault_of(files, path.parent)
     except FileNotFoundError:
-        return {}
+        return []
     except (OSError, ValidationError, KeyError) as error:
         fault = str(error).splitlines()[0]
     if fault:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
+        return []
+    return found
+
+
+def write_all(
+    known: Mapping[str, Path], to: Path, suffix: str, make: Callable[[Path, Path], Written]
+) -> dict[str, Written]:
+    """Writes the speakers of one voice into the folder `to` of another: file -> what was written.
+
+    make: makes a file with this suffix of a speaker's file.
+    """
+    if not known:
         return {}
-    return {one.name: path.parent / one.file for one in rows}
+    (to / FOLDER).mkdir()
+    made = [
+        Speaker(name, (file := f"{number}{suffix}"), make(path, to / FOLDER / file))
+        for number, (name, path) in enumerate(known.items(), start=1)
+    ]
+    listed = write(to, made)
+    return {f"{FOLDER}/{one.file}": one.written for one in made} | {f"{FOLDER}/{FILE}": listed}
 
 
 def find(wanted: str, own: str, known: Mapping[str, Path]) -> str | None:
