@@ -231,14 +231,15 @@ class VoiceQuality(BaseModel):
 
 
 class VoiceRow(BaseModel):
-    """A voice that can be asked for. quality: null where it was not measured; preview: where its
+    """A voice that can be asked for; `anna:whisper` is a style of `anna`. origin: the served voice,
+    a named speaker of it, or an upload; quality: null where it was not measured; preview: where its
     recording is heard."""
 
     id: str
     name: str
     created: str
     duration_seconds: float | None
-    origin: Literal["served", "upload"]
+    origin: Literal["served", "speaker", "upload"]
     quality: VoiceQuality | None
     preview: str | None
 

@@ -45,6 +45,7 @@ from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import stop_on_signals
 from train.run_context import RunContext
+from train.sampling.run_speakers import keep_speakers, speaker_of
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.trainer import Trainer
@@ -114,6 +115,8 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         )  # fmt: skip
         log.info("Samples: %s (%s)", sampler.plan.mode, sampler.plan.reason)
         if logs:
+            first = speaker_of(context.data, sampler.reference.path)
+            keep_speakers(run, context.data, context.config, first)
             evaluator = build_evaluator(settings, context, sampler, checkpoints, logs)
 
         # 7. The loop. Only a single process writes in the background: several ranks take each step

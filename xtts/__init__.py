@@ -44,6 +44,7 @@ def load_voice(
     name: "str | os.PathLike[str]" = "demo",
     *,
     reference: "str | os.PathLike[str] | list[str | os.PathLike[str]] | None" = None,
+    speaker: str = "",
     base: "str | os.PathLike[str] | None" = None,
     device: str = "cpu",
     precision: str = "auto",
@@ -59,6 +60,8 @@ def load_voice(
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. Several of one speaker, as a list of paths or as a folder, take turns
             of a few seconds, so that each is heard. None is the voice's own recording.
+        speaker: One of the voice's named speakers, such as `anna` or `anna:whisper`; a text changes
+            to another with `[voice:ben]` and `[style:whisper]` (docs/text.md).
         base: The folder of a checkpoint's base model, if it is no longer at the path in the
             checkpoint.
         device: `cpu`, `cuda`, `cuda:N`, or `auto`: a GPU that passes its check, else the CPU.
@@ -85,7 +88,8 @@ def load_voice(
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
     files = find_voice(VoiceSpec.from_arguments(
-        name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
+        name, reference=reference, speaker=speaker, base=base, pronunciations=pronunciations,
+        tos_agreed=tos_agreed,
     ))  # fmt: skip
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
     voice = loading.load_voice(files, where)

@@ -15,6 +15,7 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     evaluation.json                        how the base, each epoch and each blend speak
     curves.json                            whose curves in RUNS_DIR are this run's
     samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
+    speakers/                              named speakers (`xtts.voices.speakers`)
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
 """
 
@@ -109,6 +110,7 @@ class RunFolder:
         self.checkpoints = output_dir / "checkpoints"
         self.samples = output_dir / "samples"
         self.samples_on_demand = self.samples / "on_demand"
+        self.speakers = output_dir / "speakers"
         self.metrics = output_dir / "metrics.jsonl"
         self.archive = output_dir / "archive"
         self.lock_file = output_dir / ".lock"
