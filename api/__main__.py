@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         settings, report = load(sys.argv[1:] if argv is None else argv)
         for note in report.notes:
             log.info(note)
-        log.info(report.table())
+        log.info(report.given())
         return serve(settings)
     except SotaqueError as error:
         print(error, file=sys.stderr)

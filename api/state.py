@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from importlib import metadata
 from pathlib import Path
 from typing import Annotated
@@ -70,6 +70,11 @@ class AppState:
     def languages(self) -> tuple[str, ...]:
         """The languages of the served voice; empty while there is none."""
         return self.engine.standing.languages if self.engine.standing else ()
+
+    @property
+    def speakers(self) -> Mapping[str, str]:
+        """The named speakers of the served voice: name -> recording; empty while there is none."""
+        return self.engine.standing.speakers if self.engine.standing else {}
 
     @property
     def last_languages(self) -> tuple[str, ...]:

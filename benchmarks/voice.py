@@ -39,7 +39,9 @@ JUDGE_TEXTS = tuple(
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--bundle", default="demo", help="demo, a bundle, a checkpoint, or source")
+    parser.add_argument(
+        "--bundle", default="demo", help="demo, an exported voice, a checkpoint, or source"
+    )
     parser.add_argument(
         "--speak-as", default="slt,rms,awb", help="voices whose recordings it is given"
     )

@@ -107,8 +107,8 @@ SLOW = {
     f"{PYTHON} train cut TAPE.mp3 --to DIR --text TAPE.txt":
         Run(names={"DIR": "cut", "TAPE": "tape"}),
     f"{PYTHON} train cut tape.mp3 --to ~/voices/anna --text tape.txt": Run(),
-    "DATASET_DIR=~/voices/anna make train":
-        Run(settings={**SMALL, **FREE, "OUTPUT_DIR": "runs/anna"}),
+    "DATASET_DIR=~/voices/anna OUTPUT_DIR=runs/anna make train":
+        Run(settings={**SMALL, **FREE}),
     "make doctor": Run(exit_code=-1),
     "make tensorboard": Run(settings=FREE, until="http"),
     "make serve": Run(settings=FREE, until="Listens on"),

@@ -53,7 +53,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         for note in report.notes:
             log.info(note)
         if verb == "run":
-            log.info(report.table())
+            log.info(report.given())
         return _VERBS[verb](settings, own)
     except SotaqueError as error:
         print(error, file=sys.stderr)
@@ -181,7 +181,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
             "--text",
             type=Path,
             metavar="FILE",
-            help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid",
+            help="the text of the recordings: txt, or with times: srt, vtt, lab, TextGrid. With a "
+            "text, pauses from 0.12 s are cut at; without one, pauses from 0.3 s",
         )
         add(
             "--recogniser",

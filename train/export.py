@@ -37,7 +37,7 @@ from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
-from xtts.voices import bundle, learned_decoder
+from xtts.voices import bundle, learned_decoder, speakers
 from xtts.voices.base_models import BundleError
 from xtts.voices.run_folder import RunFolder, read_checkpoint
 from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
@@ -45,6 +45,7 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 log = logging.getLogger("train")
 
 ONNX_KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
+_BASE_VOICES = "speakers_xtts.pth"
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")
 
@@ -250,15 +251,15 @@ def _write_files(
         "vocab.json": _copy(base / "vocab.json", part / "vocab.json"),
         "model.pth": model,
     }
-    if (base / (speakers := "speakers_xtts.pth")).is_file():
-        files[speakers] = _copy(base / speakers, part / speakers)
+    if (base / _BASE_VOICES).is_file():
+        files[_BASE_VOICES] = _copy(base / _BASE_VOICES, part / _BASE_VOICES)
     if voice.reference:
         files["reference.wav"] = _reference(voice.reference, part / "reference.wav")
-    return files
+    return files | speakers.write_all(voice.speakers, part, ".wav", _copy)
 
 
 def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
-    """The run's list, or the one of the export that is replaced. It is no file of the bundle: its
+    """The run's list, or the one of the export that is replaced. It is no file of the export: its
     owner may change it."""
     for path in (to / PRONUNCIATIONS, *of_run):
         if path.is_file():
@@ -318,7 +319,8 @@ def _refuse_others(to: Path) -> None:
     present = {path.name for path in to.iterdir()}
     known: set[str] = set()
     with contextlib.suppress(BundleError):
-        known = {*bundle.read(to).files, "bundle.json", PRONUNCIATIONS}
+        files = {Path(name).parts[0] for name in bundle.read(to).files}
+        known = {*files, "bundle.json", PRONUNCIATIONS}
     if others := sorted(present - known):
         raise SotaqueError(
             f"--to {to} holds {others[0]}, which no export wrote. Name a new or empty folder."

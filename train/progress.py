@@ -51,10 +51,12 @@ class Progress:
 
     def add(self, amount: float = 1) -> None:
         """So much more is done."""
+        now = time.monotonic()
+        if not amount and not self.done:
+            self._began = now  # what only prepares says nothing about how fast the work is
         self.done += amount
         self._bar.update(amount)
-        now = time.monotonic()
-        if self._quiet and now - self._told >= _TELL_EVERY_SECONDS:
+        if self._quiet and self.done and now - self._told >= _TELL_EVERY_SECONDS:
             self._told = now
             left = (now - self._began) * (self.total - self.done) / max(self.done, 1e-9)
             log.info(

@@ -64,7 +64,8 @@ class TrainSettings(SharedSettings):
     ] = "en"
     """The language of the clips, unless the metadata names a language for each clip."""
     dataset_format: Annotated[
-        Text, Means("auto, ljspeech, coqui, columns, pairs, or a formatter of TTS", words=True)
+        Text,
+        Means("auto, ljspeech, coqui, columns, pairs, folders, or a formatter of TTS", words=True),
     ] = "auto"
     """The format of the transcripts. auto detects it from the files."""
     suspect_clips: Annotated[

@@ -15,6 +15,7 @@ from typing import Any
 
 from machine.devices import current_gpu, selection
 from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
+from machine.settings.loading import values_of
 from train import defaults, distributed, runtime
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
@@ -28,7 +29,7 @@ from train.distributed import ALONE, World
 from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import Evaluator, shares_of
-from train.evaluation.plan import plan_of, warn_of_few_clips
+from train.evaluation.plan import plan_of
 from train.inspection import suspects
 from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
@@ -44,11 +45,12 @@ from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import stop_on_signals
 from train.run_context import RunContext
+from train.sampling.run_speakers import keep_speakers, speaker_of
 from train.sampling.sampler import Sampler, sampler_of
 from train.settings import TrainSettings
 from train.trainer import Trainer
 from xtts.download.xtts_v2 import ModelSource
-from xtts.model.config import ModelConfig
+from xtts.model.config import ModelConfig, short_name
 from xtts.model.gpt import GPT
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.tokenizer import Tokenizer
@@ -113,6 +115,8 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         )  # fmt: skip
         log.info("Samples: %s (%s)", sampler.plan.mode, sampler.plan.reason)
         if logs:
+            first = speaker_of(context.data, sampler.reference.path)
+            keep_speakers(run, context.data, context.config, first)
             evaluator = build_evaluator(settings, context, sampler, checkpoints, logs)
 
         # 7. The loop. Only a single process writes in the background: several ranks take each step
@@ -159,7 +163,7 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     )
     base_models.check_base(base)
     config = run_config(settings, ModelConfig.read(base))
-    log.info("Base model: %s; licence of its weights: %s", settings.base_model, config.licence)
+    log.info("Base model: %s; licence: %s", settings.base_model, licence_of(config, base))
     if config.weights == "random":
         warning = "BASE_MODEL=%s has random weights: training works, but its speech is noise."
         log.warning(warning, settings.base_model)
@@ -173,6 +177,18 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
     if settings.suspect_clips == "keep":
         return context
     return replace(context, data=suspects.left_out(settings, context))
+
+
+def licence_of(config: ModelConfig, base: Path) -> str:
+    """The licence of a base's weights in a few words, and which file tells the rest, if any."""
+    short = short_name(config.licence)
+    if short == config.licence:
+        return short
+    card = base / "CARD.md"
+    told = card if card.is_file() else base / "config.json"
+    with suppress(ValueError):
+        told = told.relative_to(Path.cwd())
+    return f"{short} (more in {told})"
 
 
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:
@@ -417,7 +433,7 @@ def build_logs(
     usage: MachineMetrics,
 ) -> Logs:
     """Logs to the console, metrics.jsonl and, with TENSORBOARD=on, TensorBoard."""
-    return Logs(
+    logs = Logs(
         run,
         curve_folder.claim(run, settings.runs_dir),
         num_epochs=num_epochs,
@@ -428,6 +444,8 @@ def build_logs(
         machine=usage,
         tensorboard=tensorboard_server.of_run(settings, in_container=context.machine.in_container),
     )
+    logs.settings(values_of(settings))
+    return logs
 
 
 def build_evaluator(
@@ -438,7 +456,6 @@ def build_evaluator(
     logs: Logs,
 ) -> Evaluator:
     """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
-    warn_of_few_clips(context.data)
     epochs = logs.num_epochs
     base = dict(checkpoints.provenance["base"])
     plan = plan_of(settings, context.data, sampler.reference, base)
@@ -448,6 +465,7 @@ def build_evaluator(
         saved=[one for one in range(1, epochs + 1) if checkpoints.due(one, epochs)],
         shares=shares_of(settings.blend),
         learns_decoder=settings.learn_decoder != "off",
+        decoder_step_seconds=lambda: sampler.decoder_step_seconds,
     )
     evaluator = Evaluator(plan, sampler, checkpoints, logs.evaluation, budget=budget)
     if evaluator.working:

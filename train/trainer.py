@@ -8,6 +8,7 @@ never an epoch.
 
 import itertools
 import logging
+import shlex
 import signal
 import time
 from collections.abc import Iterator
@@ -34,10 +35,11 @@ from train.metrics.flops import step_flops
 from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
-from train.sampling.sample_files import sample_is_missing
+from train.sampling.sample_files import of_best, of_epoch, sample_is_missing
 from train.sampling.sampler import LONGEST_SAMPLE_SECONDS, Sampler
 from train.settings import TrainSettings
 from xtts.model.gpt import Losses, to_coqui
+from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
 
@@ -447,6 +449,8 @@ class Trainer:
         if self.evaluator and not self.stop.requested:
             with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(self.evaluator, self.settings, self.base)
+        if self.world.is_main and not self.stop.requested:
+            log.info("%s", next_steps(self.checkpoints.run))
         # Everything is saved; the next start judges what is left.
         return self.stop.exit_code if self.stop.requested else 0
 
@@ -454,6 +458,22 @@ class Trainer:
         with self.heartbeat.allow(LONGEST_SAVE_SECONDS, "writing a checkpoint"):
             self.writer.finish()
         self._sample_saved()
+
+
+def next_steps(run: RunFolder) -> str:
+    """What to do after a run: listen, serve, export; each in a line, with the run's commands."""
+    samples = [of_best(run).output, *(of_epoch(run, one).output for one in reversed(run.epochs()))]
+    heard = next((path for path in samples if path.is_file()), None)
+    here = (
+        ""
+        if run.folder == TrainSettings.output_dir
+        else f"OUTPUT_DIR={shlex.quote(str(run.folder))} "
+    )
+    steps = [
+        f"Serve it: {here}make serve",
+        f"Export it: {here}.venv/bin/python -m train export --to DIR",
+    ]
+    return "\n".join([f"Listen to it: {heard}", *steps] if heard else steps)
 
 
 def nothing_left(epochs: int, batches: int, num_epochs: int) -> str:

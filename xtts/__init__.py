@@ -7,8 +7,8 @@ From a notebook, in four lines:
 >>> waveform = xtts.synthesize(voice, "Good morning.")
 >>> soundfile.write("out.wav", waveform, voice.sample_rate)
 
-The first argument of `load_voice` is `demo` (the voice in the package), the folder of a bundle or
-of an ONNX voice (`python -m train export`), or a checkpoint of a run. `reference` is a recording of
+The first argument of `load_voice` is `demo` (the voice in the package), the folder of an
+exported voice (`python -m train export`), or a checkpoint of a run. `reference` is a recording of
 another person as the speaker:
 
 >>> voice = xtts.load_voice("demo", reference="anna.wav")
@@ -24,7 +24,7 @@ Importing this package does no work. The first `load_voice` imports torch; for a
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
 batching), `onnx` (export, and speech without torch), `workers` (speech in child processes),
-`voices` (base models, bundles and run folders on disk), `download` (the published model).
+`voices` (base models, exported voices and run folders on disk), `download` (the published model).
 """
 
 from collections.abc import Iterator
@@ -44,6 +44,7 @@ def load_voice(
     name: "str | os.PathLike[str]" = "demo",
     *,
     reference: "str | os.PathLike[str] | list[str | os.PathLike[str]] | None" = None,
+    speaker: str = "",
     base: "str | os.PathLike[str] | None" = None,
     device: str = "cpu",
     precision: str = "auto",
@@ -54,11 +55,13 @@ def load_voice(
     """Loads and verifies a voice, and computes the latents of its speaker.
 
     Args:
-        name: `demo`, the folder of a bundle, of a base model or of an ONNX voice, or a
+        name: `demo`, the folder of an exported voice or of a base model, or a
             `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
             libsndfile reads. Several of one speaker, as a list of paths or as a folder, take turns
             of a few seconds, so that each is heard. None is the voice's own recording.
+        speaker: One of the voice's named speakers, such as `anna` or `anna:whisper`; a text changes
+            to another with `[voice:ben]` and `[style:whisper]` (docs/text.md).
         base: The folder of a checkpoint's base model, if it is no longer at the path in the
             checkpoint.
         device: `cpu`, `cuda`, `cuda:N`, or `auto`: a GPU that passes its check, else the CPU.
@@ -85,7 +88,8 @@ def load_voice(
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
     files = find_voice(VoiceSpec.from_arguments(
-        name, reference=reference, base=base, pronunciations=pronunciations, tos_agreed=tos_agreed
+        name, reference=reference, speaker=speaker, base=base, pronunciations=pronunciations,
+        tos_agreed=tos_agreed,
     ))  # fmt: skip
     where, _ = loading.compute_config(files, device, precision, low_memory=low_memory)
     voice = loading.load_voice(files, where)

@@ -54,7 +54,8 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument(
         "--voice",
         default="demo",
-        help="demo, the folder of a bundle, a checkpoint, or the folder of a run (its best epoch)",
+        help="demo, the folder of an exported voice, a checkpoint, or the folder of a run (what is "
+        "best in it)",
     )
     speak.add_argument("--base", help="the base model of a checkpoint, if it has moved")
     speak.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
@@ -80,6 +81,8 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--show-text", action="store_true",
                        help="print the text as it is read; without --out, nothing is "
                             "spoken")  # fmt: skip
+    speak.add_argument("--speaker", default="",
+                       help="a named speaker of the voice: anna, or anna:whisper")  # fmt: skip
     speak.add_argument("--pronunciations", type=Path, help="a list of pronunciations")
     doctor = verbs.add_parser(
         "doctor", help="check this machine and show how to fix it", epilog=_SETTINGS
@@ -178,6 +181,7 @@ def _speak(arguments: argparse.Namespace) -> int:
     files = find_voice(VoiceSpec.from_arguments(
         arguments.voice, reference=arguments.reference, base=arguments.base,
         latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
+        speaker=arguments.speaker,
     ))  # fmt: skip
     if arguments.show_text:
         _show_texts(files.tokenizer.open(), [text for text, _ in lines], language)

@@ -63,6 +63,7 @@ async def list_audio_voices(parts: Shared, legacy: Legacy = False) -> AudioVoice
     if legacy:
         return AudioVoiceList(voices=list(await speaking.labels(parts)))
     rows = [AudioVoiceRow(id=SERVED, name=parts.served_name)]
+    rows += [AudioVoiceRow(id=name, name=name) for name in parts.speakers]
     for voice in await asyncio.to_thread(parts.voices.all):
         rows.append(AudioVoiceRow(id=voice.id, name=voice.name))
     return AudioVoiceList(voices=rows)

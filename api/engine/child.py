@@ -212,6 +212,7 @@ class SpeechStream(QueuedRequest):
     """A request and its audio, to be iterated once: PCM16 at 24 kHz, in chunks.
 
     Attributes:
+        cast: The voices that the text changes to: name -> recording, None for the served voice's.
         voice: None for the voice that is served when the request gets its turn.
         on_read: Called after each chunk that the caller has read.
         num_bytes: Bytes of audio so far; seconds: the time that they took.
@@ -226,6 +227,7 @@ class SpeechStream(QueuedRequest):
 
     ask: SynthesisRequest
     recording: str | None = None
+    cast: Mapping[str, str | None] = field(default_factory=dict)
     voice: OpenedVoiceState | None = None
     on_read: "Callable[[SpeechStream], None]" = lambda _: None
     num_bytes: int = 0

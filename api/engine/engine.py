@@ -31,7 +31,9 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 
 log = logging.getLogger("api")
-_TOLD_OF_A_VOICE = ("licence", "sha256", "own_voice", "precision", "placed", "slots")
+_TOLD_OF_A_VOICE = (
+    "licence", "sha256", "own_voice", "own_name", "speakers", "precision", "placed", "slots",
+)  # fmt: skip
 # The service's own word.
 MICRO = SynthesisRequest("Yes.", "", max_codes=12)
 
@@ -76,14 +78,19 @@ class Engine:
     # ---- what routes ask ----
 
     def speak(
-        self, ask: SynthesisRequest, recording: str | None = None, caller: str = ""
+        self,
+        ask: SynthesisRequest,
+        recording: str | None = None,
+        caller: str = "",
+        cast: Mapping[str, str | None] = {},
     ) -> SpeechStream:
         """Queues a request. Raises APIError if its turn would be too late, or it is refused.
 
-        caller: the slots and the queue are shared fairly between callers.
+        recording, cast: as in `SpeechStream`; caller: the slots and the queue are shared fairly
+        between callers.
         """
-        digest = self._welcome(ask, recording or "", caller)
-        return self._take_in(ask, recording, digest, caller=caller)
+        digest = self._welcome(ask, _source(recording, cast), caller)
+        return self._take_in(ask, recording, digest, caller=caller, cast=cast)
 
     async def preview(
         self,
@@ -91,6 +98,7 @@ class Engine:
         ask: SynthesisRequest,
         recording: str | None = None,
         caller: str = "",
+        cast: Mapping[str, str | None] = {},
     ) -> SpeechStream:
         """Queues a request with another voice than the served one, in the same queue.
 
@@ -101,13 +109,13 @@ class Engine:
             text = f"With {setting} no second voice is opened. Promote the epoch to hear it."
             raise APIError(409, "no_preview", text)
         # What kills the process with one voice need not kill it with another.
-        source = f"{voice.name}/{recording or ''}"
+        source = f"{voice.name}/{_source(recording, cast)}"
         self._welcome(ask, source, caller)
         if self.child is None or self.standing is None:
             raise starting()
         async with self.previews.held(voice) as opened:
             digest = self._welcome(ask, source, caller)  # seconds have passed
-            return self._take_in(ask, recording, digest, opened, caller)
+            return self._take_in(ask, recording, digest, opened, caller, cast)
 
     def _welcome(self, ask: SynthesisRequest, source: str, caller: str) -> str:
         """The digest of an accepted input. Raises APIError. source: names its voice."""
@@ -249,7 +257,7 @@ class Engine:
             language = spoken.ask.language or voice.languages[0]
             self.child.send({
                 "do": "speak", "id": job.name, "key": voice.key,
-                "recording": spoken.recording, "micro": job.micro,
+                "recording": spoken.recording, "cast": spoken.cast, "micro": job.micro,
                 "ask": asdict(spoken.ask) | {"language": language},
             })  # fmt: skip
             if not job.micro:
@@ -321,12 +329,13 @@ class Engine:
         digest: str,
         voice: OpenedVoiceState | None = None,
         caller: str = "",
+        cast: Mapping[str, str | None] = {},
     ) -> SpeechStream:
         now, micro = time.monotonic(), ask is MICRO
         deadline = now + (self.limits.ready if micro else self.limits.turn)
         spoken = SpeechStream(
             f"s{next(self._names)}", digest, now, deadline, micro, caller, len(ask.text),
-            ask=ask, recording=recording, voice=voice, on_read=self._read,
+            ask=ask, recording=recording, cast=cast, voice=voice, on_read=self._read,
         )  # fmt: skip
         self.spoken[spoken.name] = spoken
         self.waiting.enter(spoken)
@@ -489,3 +498,9 @@ class Engine:
         if child is not None:
             child.refuse_asked(refusal)
         self.changed()
+
+
+def _source(recording: str | None, cast: Mapping[str, str | None]) -> str:
+    """What tells the recordings of one request from those of another."""
+    others = [f"{name}={path or ''}" for name, path in sorted(cast.items())]
+    return "|".join([recording or "", *others])

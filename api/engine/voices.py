@@ -36,7 +36,8 @@ DEMO = VoiceTarget("demo", {"name": "demo"})
 class OpenedVoiceState:
     """The voice that speaks, and what the child said of it. placed: where ONNX Runtime computes it
     and why there, as `machine.onnxruntime.sessions.SessionStatus`; empty with torch. slots: fewer
-    than were asked for, where a GPU's memory decides."""
+    than were asked for, where a GPU's memory decides. speakers,
+    own_name: as of `xtts.inference.loaded_voice.LoadedVoice`."""
 
     key: str
     voice: VoiceTarget
@@ -44,6 +45,8 @@ class OpenedVoiceState:
     languages: tuple[str, ...] = ()
     sha256: str = ""
     own_voice: bool = True
+    own_name: str = ""
+    speakers: Mapping[str, str] = field(default_factory=dict)
     precision: str = ""
     placed: Mapping[str, Any] = field(default_factory=dict)
     slots: int | None = None

@@ -1,6 +1,7 @@
 """Route POST /v1/audio/speech: OpenAI's schema with the fields that other servers add to it."""
 
 import re
+from collections.abc import Sequence
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
@@ -22,6 +23,7 @@ from api.schemas import (
     VoiceText,
 )
 from api.speech import speaking
+from api.speech.speakers import styled
 from api.speech.speaking import Sending, SoundForm
 from api.state import AppState, Shared
 from xtts.arguments import SEED, SPEED, TEMPERATURE
@@ -133,9 +135,16 @@ class SpeechRequest(BaseModel):
     return_timestamps: Annotated[
         bool | None, Field(description='Kokoro\'s name for `timestamp_granularities: ["word"]`.')
     ] = None
+    style: Annotated[
+        str | None,
+        Field(max_length=100, description="A style of the voice: `whisper` speaks as "
+              "`voice: \"anna:whisper\"` does. /v1/voices lists both."),
+    ] = None  # fmt: skip
     instructions: Annotated[
-        str | None, Field(description="Ignored: XTTS takes its style from the reference recording.")
-    ] = None
+        str | None,
+        Field(description="Used where a word of them is one style of the voice, else ignored: XTTS "
+              "takes its style from the reference recording."),
+    ] = None  # fmt: skip
 
     @model_validator(mode="before")
     @classmethod
@@ -162,10 +171,12 @@ class SpeechRequest(BaseModel):
         """The voice's id or name, however it was given."""
         return self.voice if isinstance(self.voice, str) else self.voice.id
 
-    @property
-    def unused(self) -> list[str]:
-        """The fields of this request that change nothing."""
-        return [*(self.model_extra or ()), *(["instructions"] if self.instructions else [])]
+    def unused(self, voice: str) -> list[str]:
+        """The fields of this request that change nothing, where `voice` is to speak: instructions
+        are used where they named its style."""
+        instructed = voice != self.voice_id and not self.style
+        unused = ["instructions"] if self.instructions and not instructed else []
+        return [*(self.model_extra or ()), *unused]
 
 
 class CaptionedSpeechRequest(SpeechRequest):
@@ -199,24 +210,29 @@ async def respond(
 ) -> Response:
     """Speaks with the served voice or an uploaded one, or with `target` for this caller alone.
     Raises APIError."""
-    check_strictly(wanted, parts)
-    form = form_of(wanted, target.name if target else parts.served_name, parts)
+    voice = await styled(wanted.voice_id, wanted.style or "", wanted.instructions or "", parts)
+    unused = wanted.unused(voice)
+    check_strictly(wanted, unused, parts)
+    form = form_of(wanted, target.name if target else parts.served_name, unused, parts)
     ask = SynthesisRequest(
         wanted.input, wanted.language or wanted.lang_code or "", wanted.seed, wanted.temperature,
         wanted.speed,
     )  # fmt: skip
     return await speaking.respond(
-        parts, caller, ask, form, wanted.voice_id, target=target,
+        parts, caller, ask, form, voice, target=target,
         language_field="language" if wanted.language else "lang_code",
     )  # fmt: skip
 
 
-def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:
-    """How the sound is sent. `stream_format` is OpenAI's and counts before `stream`; without
-    either, what has its length in its header is sent whole."""
+def form_of(wanted: SpeechRequest, model: str, unused: Sequence[str], parts: AppState) -> SoundForm:
+    """How the sound is sent. unused: fields that change nothing.
+
+    `stream_format` is OpenAI's and counts before `stream`; without either, what has its length in
+    its header is sent whole.
+    """
     # A header carries ASCII: of a model's name the rest percent-encoded, of a field's `?`.
     headers = {"X-Model": quote(model, safe=" !#$&'()*+,-./:;=?@[]_~")}
-    names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in wanted.unused]
+    names = [name if _FIELD_NAME.fullmatch(name) else "?" for name in unused]
     if unused := list(dict.fromkeys(names))[:_MOST_NAMED]:
         headers["X-Ignored-Fields"] = ", ".join(unused)
         parts.log_unused_fields(unused)
@@ -233,15 +249,18 @@ def form_of(wanted: SpeechRequest, model: str, parts: AppState) -> SoundForm:
     return SoundForm(wanted.response_format, sending, headers=headers, words=words)
 
 
-def check_strictly(wanted: SpeechRequest, parts: AppState) -> None:
+def check_strictly(wanted: SpeechRequest, unused: Sequence[str], parts: AppState) -> None:
     """With API_STRICT: raises APIError for what would have no effect."""
     if not parts.settings.api_strict:
         return
     for name in wanted.model_extra or ():
         text = f"{name} is not a field of this request. Leave it out."
         raise APIError(422, "invalid_request", text, param=name)
-    if wanted.instructions:
-        text = "XTTS takes no instructions: its style comes from the reference. Leave them out."
+    if "instructions" in unused:
+        text = (
+            "XTTS takes no instructions: its style comes from the reference. Leave them out, or "
+            "name a style of the voice in them."
+        )
         raise APIError(400, "unsupported", text, param="instructions")
     if wanted.model not in (OWN_MODEL, *OPENAI_MODELS):
         text = f"There is no model {shown(wanted.model)}. /v1/models lists them."

@@ -6,7 +6,9 @@ import hashlib
 import unicodedata
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Annotated, Any
+from urllib.parse import quote
 
 from fastapi import APIRouter, File, Form, Request, UploadFile
 from pydantic import BaseModel, Field
@@ -58,6 +60,22 @@ def _served(parts: AppState) -> VoiceRow:
     )  # fmt: skip
 
 
+def _speaker(name: str, parts: AppState) -> VoiceRow:
+    return _served(parts).model_copy(update={
+        "id": name, "name": name, "origin": "speaker",
+        "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
+    })  # fmt: skip
+
+
+def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:
+    """Raises APIError (409) for the served voice and its speakers, which are parts of a run."""
+    if voice_id == SERVED:
+        raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
+    if voice_id in parts.speakers:
+        text = f"{shown(voice_id)} is a speaker of the served voice, which was trained with it."
+        raise APIError(409, "served_voice", text)
+
+
 def upload_of(field: str) -> dict[str, Any]:
     """What /openapi.json says of a form whose `field` is a recording."""
     encoding = {field: {"contentType": ", ".join(MEDIA_TYPES)}}
@@ -66,8 +84,10 @@ def upload_of(field: str) -> dict[str, Any]:
 
 @router.get("")
 def list_voices(parts: Shared) -> VoiceList:
-    """The served voice first."""
-    return VoiceList(voices=[_served(parts), *(voice.row() for voice in parts.voices.all())])
+    """The served voice first, then its named speakers, then the uploaded voices."""
+    speakers = [_speaker(name, parts) for name in parts.speakers]
+    uploaded = [voice.row() for voice in parts.voices.all()]
+    return VoiceList(voices=[_served(parts), *speakers, *uploaded])
 
 
 @router.post("", status_code=201, openapi_extra=upload_of("file"))
@@ -89,8 +109,7 @@ async def add_voice(
 async def add_recordings(voice_id: str, parts: Shared, request: Request, file: Uploads) -> VoiceRow:
     """Adds recordings of the same person to a voice, ten in all at most; its id and name stay."""
     parts.check_rate(request)
-    if voice_id == SERVED:
-        raise _served_voice()
+    _refuse_unless_uploaded(voice_id, parts)
     voice = parts.voices.find(voice_id)
     _check_files(file)
     check_count(voice, len(file))
@@ -111,14 +130,15 @@ async def read_voice(voice_id: str, parts: Shared) -> VoiceRow:
     """One voice."""
     if voice_id == SERVED:
         return _served(parts)
+    if voice_id in parts.speakers:
+        return _speaker(voice_id, parts)
     return parts.voices.find(voice_id).row()
 
 
 @router.patch("/{voice_id}")
 def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRow:
     """Gives a voice another name; its id stays."""
-    if voice_id == SERVED:
-        raise _served_voice()
+    _refuse_unless_uploaded(voice_id, parts)
     voice, name = parts.voices.find(voice_id), visible_name(wanted.name)
     check_new_name(name)
     return parts.voices.rename(voice, name).row()
@@ -126,22 +146,19 @@ def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRo
 
 @router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)
 async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
-    """The recording of an uploaded voice, several of them joined; ranges are served."""
-    path = parts.voices.recording(parts.voices.find(voice_id))
+    """The recording of an uploaded voice, several of them joined, or of a named speaker; ranges
+    are served."""
+    if (path := Path(parts.speakers.get(voice_id, ""))).suffix != ".wav":
+        path = parts.voices.recording(parts.voices.find(voice_id))
     return await wav_file(path, cached="no-store")
 
 
 @router.delete("/{voice_id}", status_code=204, response_class=Response)
 async def remove_voice(voice_id: str, parts: Shared) -> Response:
     """Deletes a voice and all that was made of it; whoever speaks with it now finishes."""
-    if voice_id == SERVED:
-        raise _served_voice()
+    _refuse_unless_uploaded(voice_id, parts)
     await forget_voice(parts, parts.voices.find(voice_id))
     return Response(status_code=204)
-
-
-def _served_voice() -> APIError:
-    return APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
 
 
 def _check_files(files: Sequence[UploadFile]) -> None:

@@ -18,6 +18,7 @@ from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
+from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import digest_beside
 
 log = logging.getLogger("api")
@@ -196,10 +197,13 @@ class VoiceFollower:
         name = best.name if best else "what the verdict names"
         target = targets.best_target(self.settings, run)
         if target is None:
-            missing = f"The best by the evaluation, {name}, is not on disk."
+            missing = _why_missing(run, name, verdict)
             epoch = run.epochs.get(verdict.epoch)
             if epoch in self._epochs(run) and epoch.sha256 == verdict.checkpoint_sha256:
-                reason = f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks."
+                then = "until then" if run.training else "instead"
+                reason = (
+                    f"{missing} The epoch that it is a blend of, {verdict.epoch}, speaks {then}."
+                )
                 return targets.epoch_target(self.settings, run.id, epoch), reason
             return None, missing
         if not self._opens(target):
@@ -294,3 +298,15 @@ class VoiceFollower:
                     fault = await asyncio.to_thread(run.folder.verify, epoch.number)
                     self._verified[epoch.sha256] = fault is None
                     return
+
+
+def _why_missing(run: RunSummary, name: str, verdict: Verdict) -> str:
+    """Why what the verdict names cannot speak, in a sentence. name: of that candidate."""
+    best = f"The best by the evaluation, {name},"
+    if verdict.kind == "epoch":
+        return f"{best} has no checkpoint any more, or another one than was judged."
+    if verdict.kind == "base":
+        return f"{best} needs an epoch's checkpoint and its recording, and one of them is missing."
+    if run.training:
+        return f"{best} is written when the run ends."
+    return f"{best} was not written. `.venv/bin/python -m train evaluate` writes it."

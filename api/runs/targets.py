@@ -84,7 +84,7 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 
 def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """What the run's verdict names; None without one, or where it is not on disk any more."""
+    """What the run's verdict names; None without one, or where its files are missing."""
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None:
         return None

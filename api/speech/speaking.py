@@ -23,10 +23,12 @@ from api.engine.child import SpeechStream
 from api.engine.voices import VoiceTarget
 from api.errors import APIError, response, shown
 from api.schemas import MOST_CHARACTERS
+from api.speech.speakers import Speakers
 from api.state import AppState
 from api.voices import store
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import CODE_BY_NAME
+from xtts.text.markup import of_request, voices_named
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
@@ -319,7 +321,8 @@ async def stream(
     Args:
         caller: As `AppState.check_rate` returns it.
         ask: The request; its language is as the client wrote it, "" takes the voice's.
-        voice: The client's name of the voice: the served one, or an uploaded one.
+        voice: The client's name of the voice: the served one, a named speaker of its, or an
+            uploaded one.
         target: A voice that replaces the served one for this request alone.
         voice_field, language_field: The names of these two fields, for error messages.
     """
@@ -328,11 +331,16 @@ async def stream(
     opened = engine.previews.current_of(target) if target else engine.standing
     language = language_of(ask.language, opened.languages if opened else (), language_field)
     ask = replace(ask, language=language)
-    recording = await recording_of(voice, parts, voice_field)
+    known = Speakers(opened, parts)
+    recording = await known.recording_of(voice, voice_field)
+    cast = {
+        name: await known.recording_of(of_request(name, voice), "text")
+        for name in voices_named(ask.text)
+    }
     if target is None:
-        spoken = engine.speak(ask, recording, caller)
+        spoken = engine.speak(ask, recording, caller, cast)
     else:
-        spoken = await engine.preview(target, ask, recording, caller)
+        spoken = await engine.preview(target, ask, recording, caller, cast)
     parts.rate.count_length(caller, len(ask.text))
     return spoken
 
@@ -370,18 +378,7 @@ def check_length(text: str) -> None:
         raise APIError(422, "invalid_request", message, param="text")
 
 
-async def recording_of(wanted: str, parts: AppState, param: str = "voice") -> str | None:
-    """The recording of the voice that is asked for by id or by name; None for the served voice.
-    Raises APIError."""
-    if store.is_served(wanted):
-        return None
-    voice = parts.voices.get(wanted)
-    if voice is None:
-        uploaded = await asyncio.to_thread(parts.voices.all)
-        voice = store.find_by_name(wanted, parts.served_name, uploaded, param)
-    return str(parts.voices.recording(voice)) if voice else None
-
-
 async def labels(parts: AppState) -> dict[str, str]:
     """Every voice for a list of names only: label -> id, the served voice first."""
-    return store.labels(parts.served_name, await asyncio.to_thread(parts.voices.all))
+    named = parts.engine.standing.speakers if parts.engine.standing else ()
+    return store.labels(parts.served_name, await asyncio.to_thread(parts.voices.all), named)

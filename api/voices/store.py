@@ -21,7 +21,7 @@ import secrets
 import shutil
 import time
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -271,6 +271,11 @@ def check_new_name(name: str) -> None:
         raise APIError(422, "reserved_name", text, param="name")
 
 
+def is_name_of(wanted: str, uploaded: Sequence[UploadedVoice]) -> bool:
+    """Whether an uploaded voice has this name, in any case."""
+    return _plain(wanted) in {_plain(voice.name) for voice in uploaded}
+
+
 def find_by_name(
     wanted: str, served_name: str, uploaded: Sequence[UploadedVoice], param: str = "voice"
 ) -> UploadedVoice | None:
@@ -297,11 +302,14 @@ def find_by_name(
     raise APIError(404, "no_voice", text, param=param)
 
 
-def labels(served_name: str, uploaded: Sequence[UploadedVoice]) -> dict[str, str]:
-    """For lists of names only: label -> id, the served voice first. A label is a voice's name where
-    that finds it again, else its id."""
+def labels(
+    served_name: str, uploaded: Sequence[UploadedVoice], speakers: Iterable[str] = ()
+) -> dict[str, str]:
+    """For lists of names only: label -> id, the served voice first, then its named speakers. A
+    label is a voice's name where that finds it again, else its id."""
     known = Counter(_plain(voice.name) for voice in uploaded)
     listed = {SERVED if _plain(served_name) in known else served_name: SERVED}
+    listed |= {name: name for name in speakers if _plain(name) not in known}
     for voice in uploaded:
         name = _plain(voice.name)
         plain = known[name] == 1 and not is_served(name) and not name.endswith(".wav")

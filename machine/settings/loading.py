@@ -110,6 +110,13 @@ class SettingsReport:
         """The resolved settings, one per line."""
         return "\n".join(table(self.rows))
 
+    def given(self) -> str:
+        """Those that were set, one per line, and a line on the others."""
+        given = [row for row in self.rows if row[2] != "default"]
+        others = f"The other {len(self.rows) - len(given)}" if given else "All"
+        lines = table(given) if given else []
+        return "\n".join([*lines, f"{others} settings have their defaults (docs/settings.md)."])
+
 
 def load(
     kind: type[S],
@@ -147,11 +154,18 @@ def load(
     if settings is None or faults:
         raise SettingsError(faults)
     rows = tuple(
-        (name, shown(info, getattr(settings, name.lower())),
-            given[name].source if name in given else "default")
-        for name, info in ours.items()
-    )  # fmt: skip
+        (name, value, given[name].source if name in given else "default")
+        for name, value in values_of(settings).items()
+    )
     return settings, SettingsReport(rows, (*file.notes, *_foreign(file, dotenv_path), *locales))
+
+
+def values_of(settings: SharedSettings) -> dict[str, str]:
+    """Every setting by its name, as it is printed; secrets are masked."""
+    return {
+        name.upper(): shown(info, getattr(settings, name))
+        for name, info in fields(type(settings)).items()
+    }
 
 
 def help_text(kind: type[Any]) -> str:

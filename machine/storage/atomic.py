@@ -2,7 +2,7 @@
 
 A write uses a temporary file in the same folder, fsync, rename, and fsync of the folder. Without
 fsync a rename may reach the disk before the data (see PostgreSQL's durable_rename). All files of
-runs and bundles are written through this module.
+runs and exported voices are written through this module.
 """
 
 import contextlib

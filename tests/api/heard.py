@@ -3,6 +3,7 @@
 import io
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import httpx
 import pytest
@@ -46,10 +47,10 @@ def asked() -> Iterator[list[tuple[SynthesisRequest, str | None]]]:
     speak = Engine.speak
 
     def spy(
-        self: Engine, ask: SynthesisRequest, recording: str | None = None, caller: str = ""
+        self: Engine, ask: SynthesisRequest, recording: str | None = None, *more: Any
     ) -> SpeechStream:
         found.append((ask, recording))
-        return speak(self, ask, recording, caller)
+        return speak(self, ask, recording, *more)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Engine, "speak", spy)

@@ -34,3 +34,14 @@ def test_a_bar_on_a_terminal_after_some_patience(monkeypatch, capsys):
     assert "Features: 100%" in capsys.readouterr().err
     assert list(progress.with_progress(range(3), 3, "Features", patience_seconds=60)) == [0, 1, 2]
     assert "Features" not in capsys.readouterr().err
+
+
+def test_what_only_prepares_makes_the_work_seem_no_slower(monkeypatch, caplog):
+    """As clips are prepared before the first step of a decoder."""
+    now = itertools.count(0, 20)
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(now))
+    with progress.Progress("Training a decoder", 100.0, "steps") as learning:
+        for _ in range(5):
+            learning.reach(0.0)
+        learning.reach(0.5)
+    assert caplog.messages == ["Training a decoder: 50 of 100 steps, left 0:00:20"]

@@ -115,3 +115,15 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
         "Samples: skipped (SAMPLE_DEVICE=off)",
     ):
         assert choice in told
+
+
+def test_a_licence_is_told_in_a_few_words_with_the_file_that_has_the_rest(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    config: Any = SimpleNamespace(licence="MIT; learned from what slt said")
+    base = tmp_path / "base"
+    base.mkdir()
+    assert setup.licence_of(config, base) == "MIT (more in base/config.json)"
+    (base / "CARD.md").touch()
+    assert setup.licence_of(config, base) == "MIT (more in base/CARD.md)"
+    config.licence = "CPML-1.0.0 (non-commercial, model and outputs)"
+    assert setup.licence_of(config, base) == config.licence

@@ -5,6 +5,7 @@ asked for."""
 import signal
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -21,7 +22,9 @@ from train.metrics.logs import TrainedStep
 from train.metrics.remaining import RemainingTime
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
-from train.trainer import Trainer, nothing_left, train_step
+from train.settings import TrainSettings
+from train.trainer import Trainer, next_steps, nothing_left, train_step
+from xtts.voices.run_folder import RunFolder
 
 SHORT = "CUDA out of memory. Tried to allocate 2 GB"
 
@@ -68,7 +71,7 @@ class Surroundings:
         logs: Any = SimpleNamespace(
             step=self._logged, epoch=self._epoch_logged, remaining=RemainingTime(epochs, batches)
         )
-        run = SimpleNamespace(newest_verified=lambda: None)
+        run = RunFolder(Path("no run"))
         checkpoints = SimpleNamespace(
             run=run, due=lambda epoch, last: epoch % self.settings.save_every == 0 or epoch == last,
             save_epoch=self._save, save_interrupted=self._save_interrupted,
@@ -326,3 +329,22 @@ def test_a_stop_while_the_last_epoch_is_judged_is_told_by_the_exit_code():
     ran = Surroundings(epochs=1)
     ran.trainer.sampler.finish = lambda: ran.stop.receive(signal.SIGINT)
     assert ran.trainer.train() == 130 and ran.saved[-1]["epoch"] == 1
+
+
+def test_a_run_ends_with_what_to_do_next(tmp_path):
+    run = RunFolder(tmp_path / "of anna")
+    assert next_steps(run).splitlines() == [
+        f"Serve it: OUTPUT_DIR='{run.folder}' make serve",
+        f"Export it: OUTPUT_DIR='{run.folder}' .venv/bin/python -m train export --to DIR",
+    ]
+    run.samples.mkdir(parents=True)
+    run.checkpoints.mkdir()
+    run.checkpoint_path(2).touch()
+    for name in ("epoch_2", "best"):
+        sample = run.samples / f"{name}_output.wav"
+        sample.touch()
+        assert next_steps(run).startswith(f"Listen to it: {sample}\n")
+    usual = next_steps(RunFolder(TrainSettings.output_dir)).splitlines()
+    assert usual[-2:] == [
+        "Serve it: make serve", "Export it: .venv/bin/python -m train export --to DIR",
+    ]  # fmt: skip

@@ -98,7 +98,7 @@ def archive(run: RunFolder, runs_dir: Path | None) -> Path | None:
     The checkpoints go first, in one rename: a kill in between leaves no half of a run to resume.
     Raises SotaqueError when something cannot be moved.
     """
-    of_run = (run.checkpoints, run.samples, run.metrics, run.evaluation_file)
+    of_run = (run.checkpoints, run.samples, run.metrics, run.evaluation_file, run.speakers)
     present = [path for path in of_run if path.exists()]
     if not present:
         return None

@@ -3,6 +3,7 @@
 import importlib.util
 import logging
 import re
+import shlex
 from collections import Counter
 from collections.abc import Callable, Sequence
 from contextlib import closing
@@ -159,13 +160,20 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
             "They have no transcripts yet. Write each one after the bar in %s. "
             "report.html plays the clips and saves the file.", to / "metadata.csv",
         )  # fmt: skip
+        log.info("Then train on it: %s", train_command(to))
     else:
         if recogniser is not None:
             log.info("%s wrote their transcripts: check them first.", recogniser.name)
         if little := little_kept([one.seconds_by_reason() for one in result.recordings]):
             log.warning("%s", little)
         else:
-            log.info("Train on it: DATASET_DIR=%s make train", to)
+            log.info("Train on it: %s", train_command(to))
+
+
+def train_command(to: Path) -> str:
+    """What trains on a dataset, into a run of its own: another dataset's run is not continued."""
+    run = shlex.quote(str(Path("runs") / to.resolve().name))
+    return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} make train"
 
 
 def _told(result: CutResult) -> str:

@@ -38,6 +38,8 @@ READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
 FEWEST_CLIPS_TO_SPLIT = 8
+# The loss of fewer clips is chance.
+FEWEST_VALIDATION_CLIPS = 5
 _MOST_REFUSALS_SHOWN = 20
 # Of clips that are refused for exactly the same reason, so many by name.
 _MOST_ALIKE = 5
@@ -124,9 +126,26 @@ class Dataset:
         lines.append(
             f"Dataset: {len(self.train)} clips, {self.minutes(self.train):.1f} min for training; "
             f"{len(self.validation)} clips, {self.minutes(self.validation):.1f} min for "
-            f"validation; {len(self.refused)} refused."
+            f"validation; {len(self.refused)} refused.{self._few_clips()}"
         )
         return "\n".join(lines)
+
+    def _few_clips(self) -> str:
+        """What it means that there are few validation clips, and what to do; "" if enough."""
+        count = len(self.validation)
+        if count >= FEWEST_VALIDATION_CLIPS:
+            return ""
+        if not count:
+            means = "No clip is left for validation, so no epoch has a validation loss"
+        else:
+            clips = "1 clip is" if count == 1 else f"{count} clips are"
+            means = f"{clips} too few for validation: the loss says little about an epoch"
+        enough = round(FEWEST_VALIDATION_CLIPS / VALIDATION_SHARE)
+        return (
+            f" {means}. Training works all the same. From {enough} clips on there are "
+            f"{FEWEST_VALIDATION_CLIPS} for validation; or name them in a metadata_val.csv "
+            "(docs/datasets.md)."
+        )
 
 
 def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Dataset:

@@ -11,6 +11,7 @@ they give is checked here as our own rows are.
 import inspect
 import shlex
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -79,6 +80,17 @@ def read_pairs(folder: Path, language: str) -> list[TranscriptEntry]:
     ]  # fmt: skip
 
 
+def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], list[str]]:
+    """Pairs with the name of their first folder as the speaker, and the styles: the second folders'
+    names, "" where there is none."""
+    folders = [Path(one.name).parts[:-1] for one in pairs]
+    named = [
+        replace(one, speaker=parts[0] if parts else DEFAULT_SPEAKER)
+        for one, parts in zip(pairs, folders, strict=True)
+    ]
+    return named, [parts[1] if len(parts) > 1 else "" for parts in folders]
+
+
 def cut_line(
     recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None
 ) -> str:
@@ -124,8 +136,8 @@ def read_by_formatter(folder: Path, name: str, language: str) -> list[Transcript
     own = inspect.isfunction(formatter) and formatter.__module__ == formatters.__name__
     if not own or name.startswith(("_", "register_")):
         raise DatasetError(
-            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, columns, pairs, or a "
-            "formatter of TTS such as vctk, mailabs, common_voice."
+            f"DATASET_FORMAT={name} is unknown. It is auto, ljspeech, coqui, columns, pairs, "
+            "folders, or a formatter of TTS such as vctk, mailabs, common_voice."
         )
     transcript = next((name for name in _TRANSCRIPTS if (folder / name).is_file()), None)
     parameter = list(inspect.signature(formatter).parameters.values())[1]

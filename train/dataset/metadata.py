@@ -3,8 +3,11 @@
     ljspeech   metadata.csv            id|text[|normalised or speaker] clips in wavs/
     coqui      metadata.csv, or        path|text[|speaker[|language]]  with or without a header line
                metadata_train.csv and metadata_val.csv
-    columns    metadata.csv or .tsv    columns that are named, by comma, semicolon, tab or `|`
+    columns    metadata.csv or .tsv    columns that are named, by comma, semicolon, tab or `|`; a
+                                       `style` beside the speaker makes `anna:whisper`
     pairs      a.wav and a.txt         no transcript file              `train.dataset.layouts`
+    folders    anna/a.wav and a.txt    as pairs; a folder for each speaker, and in it one for each
+                                       style: anna/whisper/b.wav
     NAME       any formatter of `TTS.tts.datasets.formatters`          `train.dataset.layouts`
 
 A fault of form refuses the whole file, with the line and what was seen: a row that is misread would
@@ -14,6 +17,7 @@ teach wrong words in silence. Faults of a single clip are judged later, by `trai
 import logging
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Literal
 
@@ -30,7 +34,8 @@ from train.dataset.entries import (
     relative_name,
     unsafe,
 )
-from train.dataset.layouts import cut_line, read_by_formatter, read_pairs
+from train.dataset.layouts import by_folder, cut_line, read_by_formatter, read_pairs
+from xtts.text.markup import STYLE_MARK
 
 log = logging.getLogger("train")
 
@@ -44,11 +49,13 @@ _COLUMN_NAMES: Mapping[str, Sequence[str]] = {
     "text": ("normalized_text", "text", "transcription", "transcript", "sentence"),
     "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
     "language": ("language", "lang", "locale"),
+    "style": ("style", "speaking_style"),
 }  # fmt: skip
 # Of the characters of a text and of its normalised form, so many are the same, whatever the order.
 # LJSpeech's own: 0.98 (median); a name beside a sentence: below 0.2.
 _SAME_CHARACTERS = 0.4
 _MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
+_NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
 _SENTENCE_ENDS = tuple(".!?…。！？")
 
 
@@ -69,6 +76,9 @@ def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry
         entries = _columns(_table(folder) or folder / _TABLES[0], language)
     elif form == "pairs":
         entries = read_pairs(folder, language)
+    elif form == "folders":
+        pairs = read_pairs(folder, language)
+        entries = with_styles(*by_folder(pairs))
     else:
         entries = read_by_formatter(folder, form, language)
     if not entries:
@@ -232,6 +242,7 @@ def _columns(path: Path, language: str) -> list[TranscriptEntry]:
     folders = [path.parent / one for one in ("", "wavs", "clips", "audio")]
     faults: list[str] = []
     entries: list[TranscriptEntry] = []
+    styles: list[str] = []
     for number, line in rows:
         cells = fields(line, delimiter)
         if len(cells) != len(header):
@@ -247,10 +258,25 @@ def _columns(path: Path, language: str) -> list[TranscriptEntry]:
         entries.append(
             TranscriptEntry(name, find_recording(folders, name), row["text"], speaker, spoken)
         )
+        styles.append(row.get("style", ""))
     called = {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, f"a {delimiter!r}")
     rule = f'A text with {called} must be in quotation marks: "Yes, of course."'
     _refuse(path, faults, rule)
-    return entries
+    return with_styles(entries, styles)
+
+
+def with_styles(entries: Sequence[TranscriptEntry], styles: Sequence[str]) -> list[TranscriptEntry]:
+    """Rows with the style of each as a part of its speaker's name: `anna:whisper`. An empty style,
+    and `neutral`, is the speaker as usual; a column of descriptions is no style."""
+    if not all(_is_label(style) for style in styles if style):
+        log.info("The column of styles holds more than names of styles; it is ignored.")
+        return list(entries)
+    return [
+        replace(entry, speaker=f"{entry.speaker}{STYLE_MARK}{style.strip()}")
+        if style.strip().lower() not in _NO_STYLE
+        else entry
+        for entry, style in zip(entries, styles, strict=True)
+    ]
 
 
 def _columns_of(header: Sequence[str]) -> dict[str, int] | None:

@@ -32,6 +32,11 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     shares = shares_of(settings.blend)
     # A run reports the remaining time by its budget.
     count = 0 if evaluator.budget else evaluator.num_left(shares)
+    if (budget := evaluator.budget) and budget.plan:
+        log.info(
+            "The epochs are trained. Judging the blends and training the decoder: about %.0f s.",
+            budget.seconds_left(),
+        )
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
         evaluator.progress = progress
         evaluator.judge_missing()

@@ -96,6 +96,7 @@ class JudgingBudget:
         saved: The epochs that are saved.
         epoch_seconds: The training time of an epoch.
         limits: What is left out to stay within the budget, by kind.
+        decoder_step_seconds: Of one step of training a decoder, as measured; 0 if unknown.
     """
 
     judged_by: EvaluationPlan
@@ -108,6 +109,7 @@ class JudgingBudget:
     speed: SpeakingSpeed | None = None
     plan: JudgingPlan | None = None
     limits: dict[str, str] = field(default_factory=dict)
+    decoder_step_seconds: Callable[[], float] = field(default=lambda: 0.0)
     # Spent by earlier starts; each start has at least LEAST_SECONDS of its own.
     _before_seconds: float = 0.0
     _known: Evaluation | None = None
@@ -118,11 +120,6 @@ class JudgingBudget:
     def texts(self) -> list[str]:
         """All sentences, in their order."""
         return [one.request.text for one in self.judged_by.sentences]
-
-    @property
-    def recognised(self) -> bool:
-        """Whether there is a recogniser."""
-        return bool(self.judged_by.recogniser)
 
     @property
     def allowed_seconds(self) -> float:
@@ -136,8 +133,18 @@ class JudgingBudget:
         return max(0.0, self.allowed_seconds - self.spent_seconds)
 
     def seconds_left(self) -> float:
-        """The estimate of the remaining cost; the whole room while there is no plan."""
-        return self.room_seconds if self.plan is None else min(self.plan.seconds, self.room_seconds)
+        """The estimate of the remaining cost; the whole room while there is no plan.
+
+        Training the decoder goes on for as long as there is room, so that part is what its steps
+        are known to take, and not what the plan allotted to them.
+        """
+        if self.plan is None:
+            return self.room_seconds
+        seconds = self.plan.seconds
+        if self.learns_decoder and (each := self.decoder_step_seconds()):
+            limit = min(MOST_LEARNING_SECONDS, self.learning_room())
+            seconds += min(STEPS * each, limit) - self.plan.learning_seconds
+        return max(0.0, min(seconds, self.room_seconds))
 
     @property
     def candidate_share(self) -> float:
@@ -147,10 +154,11 @@ class JudgingBudget:
     def sentence(self) -> str:
         """The remaining cost, the limit, and what is left out, as a log line."""
         assert self.plan is not None
+        spent = f", of which {self.spent_seconds:.0f} s are spent" if self.spent_seconds else ""
         cost = (
-            f"Judging will take about {self.plan.seconds:.0f} s. The limit is "
-            f"{self.room_seconds:.0f} s ({TIME_SHARE:.0%} of the training time, at least "
-            f"{LEAST_SECONDS:.0f} s)."
+            f"Judging will take about {self.plan.seconds:.0f} s{' more' if spent else ''}. Its "
+            f"limit is {self.allowed_seconds:.0f} s{spent} ({TIME_SHARE:.0%} of the training time, "
+            f"but no less than {LEAST_SECONDS:.0f} s after each start)."
         )
         if not self.limits:
             return cost
@@ -228,7 +236,7 @@ class JudgingBudget:
         return sentences * sum(seconds) / max(1, len(seconds))
 
     def learning_seconds(self) -> float:
-        """The cost of training the decoder, without the check of its word error rate."""
+        """The cost of training the decoder, without judging it."""
         if self.speed is None:
             return MOST_LEARNING_SECONDS / 2
         steps = _LEARNING_STEP * STEPS * BATCH * ROW_CODES * self.speed.sound
@@ -237,7 +245,7 @@ class JudgingBudget:
     def learning_room(self) -> float:
         """The seconds left for training the decoder before its check; 0 if that is too little."""
         known = len(self._known.candidates[0].sentences) if self._known else 0
-        room = self.room_seconds - (self.candidate_seconds(known) if self.recognised else 0.0)
+        room = self.room_seconds - self.candidate_seconds(known)
         return room if room >= LEAST_LEARNING_SHARE * self.learning_seconds() else 0.0
 
     def sample_seconds(self) -> float:
@@ -250,9 +258,9 @@ class JudgingBudget:
     def _seconds(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
         """The cost of these; of the base too if it has not spoken yet.
 
-        A trained decoder speaks the sentences once more for a recogniser.
+        A trained decoder speaks the sentences once more, for the judges of words and voice.
         """
-        candidates = epochs + blends + (1 if learning and self.recognised else 0)
+        candidates = epochs + blends + (1 if learning else 0)
         base = 0.0 if self._known else self._base_seconds(sentences)
         return base + candidates * self.candidate_seconds(sentences) + learning
 

@@ -17,7 +17,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import person_decoder
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.plan import plan_of, warn_of_few_clips
+from train.evaluation.plan import plan_of
 from train.evaluation.report import line
 from train.sampling.sampler import speaking_sampler
 from train.settings import TrainSettings
@@ -79,7 +79,6 @@ def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
     with folder.lock():
         context = context_of_run(settings, folder)
         sampler = speaking_sampler(settings, context, folder)
-        warn_of_few_clips(context.data)
         with sampler:
             yield (
                 Evaluator(

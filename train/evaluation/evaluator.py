@@ -38,6 +38,7 @@ from xtts.workers.requests import (
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
+    SpokenFacts,
     TrialRequest,
 )
 
@@ -79,6 +80,8 @@ class Evaluator:
         self.budget = budget
         self.progress: Progress | None = None
         self._on_evaluation = on_evaluation
+        # What each candidate of this start said, by (kind, epoch, share, SHA-256).
+        self._spoken: dict[tuple[str, int, float, str], list[SpokenFacts]] = {}
 
     @property
     def working(self) -> bool:
@@ -119,28 +122,29 @@ class Evaluator:
         whole = filter(None, map(self.run.verified, self.run.epochs()))
         return [one for one in whole if not known or _is_new(known, "epoch", one, 1.0)]
 
-    def word_errors_with(self, verdict: Verdict, decoder: Path) -> MeanInterval | None:
-        """By how much another decoder raises the word error rate of the verdict's weights.
+    def differences_with(self, verdict: Verdict, decoder: Path) -> dict[str, MeanInterval]:
+        """`judges.changed_by_decoder` for another decoder and the verdict's weights.
 
-        Measured on the judged sentences, or on all of them if there is no budget. None without a
-        recogniser. Raises WorkerFailed.
+        Measured on the judged sentences, or on all of them if there is no budget. Empty if the
+        verdict or its weights are not there. Raises WorkerFailed.
         """
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
         weights = self.weights_of(verdict)
-        if own is None or weights is None or not self.plan.recogniser:
-            return None
+        if own is None or weights is None:
+            return {}
 
-        def word_errors(count: int, spoken_with: Path | None) -> list[float | None]:
+        def spoken(spoken_with: Path | None) -> list[SpokenFacts]:
             request = self._request(*weights, count)
             tasks = tuple(replace(one, out=None) for one in request.sentences)
-            spoken = self.sampler.ask(replace(request, sentences=tasks, decoder=spoken_with))
-            return [one.word_errors for one in spoken.sentences]
+            request = replace(request, sentences=tasks, decoder=spoken_with)
+            return self.sampler.ask(request).sentences
 
-        before = [one.judges.get(judges.WORD_ERRORS) for one in own.sentences]
-        if self.budget is None and len(before) < len(self.plan.sentences):
-            before = word_errors(len(self.plan.sentences), None)
-        return judges.paired_difference(word_errors(len(before), decoder), before)
+        count = len(own.sentences) if self.budget else len(self.plan.sentences)
+        before = self._spoken.get((own.kind, own.epoch, own.share, own.checkpoint_sha256), [])
+        if len(before) != count:  # judged by another start, or by fewer sentences
+            before = spoken(None)
+        return judges.changed_by_decoder(spoken(decoder), before, self.person, self._reference)
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
         """The checkpoint of a verdict's weights, and the share to take of it.
@@ -412,6 +416,7 @@ class Evaluator:
         """
         started = time.perf_counter()
         facts = self.sampler.ask(request).sentences
+        self._spoken[kind, epoch, share, more.get("sha256", "")] = facts
         if self.progress is not None:
             self.progress.add()
         usual = judges.base_evidence(facts) if usual is None else usual
@@ -438,6 +443,12 @@ class Evaluator:
         others = sorted(OTHER_VOICES.glob("*.flac"))
         recordings = self.sampler.ask(ListenRequest((*own, *others)))
         return describe(self.plan.clips, recordings, len(own))
+
+    @cached_property
+    def _reference(self) -> Sequence[float]:
+        """The speaker embedding of the reference. Raises WorkerFailed, GpuLost."""
+        (heard,) = self.sampler.ask(ListenRequest((self.plan.reference.path,))).recordings
+        return heard.embedding
 
 
 def _is_new(known: Evaluation, kind: CandidateKind, epoch: Verified, share: float) -> bool:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from train.evaluation.person import Person
+from train.evaluation.person import Person, cosine
 from train.evaluation.plan import KEPT_SOUNDS, SOUNDED_EVERY, EvaluationSentence
 from xtts.evaluation.recogniser import POCKETSPHINX
 from xtts.voices.evaluation_file import (
@@ -108,10 +108,9 @@ def candidate(
 
     usual: `base_evidence`.
     """
-    # Spoken codes, as a share of the codes that the person would need.
-    ratios = [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
+    ratios = _ratios(facts, person)
     own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
-    outcomes = [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
+    outcomes = outcomes_of(facts, person)
     folder = folder_of(kind, epoch, share)
     spoken = [
         SpokenSentence(
@@ -192,6 +191,49 @@ def outcome_of(facts: SpokenFacts, length: float) -> Outcome:
     if facts.text_tokens >= FEWEST_TOKENS and length > LONGEST:
         return "babbling"
     return "finished"
+
+
+def outcomes_of(facts: Sequence[SpokenFacts], person: Person) -> list[Outcome]:
+    """How each sentence of a candidate ended."""
+    ratios = _ratios(facts, person)
+    own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
+    return [outcome_of(one, ratio / own) for one, ratio in zip(facts, ratios, strict=True)]
+
+
+def _ratios(facts: Sequence[SpokenFacts], person: Person) -> list[float]:
+    """Spoken codes, as a share of the codes that the person would need."""
+    return [one.codes / max(1.0, person.rate.codes(one.text_tokens)) for one in facts]
+
+
+def changed_by_decoder(
+    learned: Sequence[SpokenFacts], own: Sequence[SpokenFacts], person: Person,
+    reference: Sequence[float],
+) -> dict[str, MeanInterval]:  # fmt: skip
+    """What a learned decoder changes of the same sentences, by judge: paired, with it less without.
+
+    `WORD_ERRORS` as in an evaluation. `VOICE` is the cosine to the speaker embedding of the
+    reference, from which both speak, and not the person's scale: if some clips are of somebody
+    else, the scale's centre is too, and a decoder that learned them would seem closer to the
+    person. A judge without a figure is left out.
+    """
+    voices = [likeness(learned, reference), likeness(own, reference)]
+    words = [[one.word_errors for one in facts] for facts in (learned, own)]
+    ended = [how == "finished" for how in outcomes_of(own, person)]
+    gaps = {}
+    for name, (with_it, without) in ((WORD_ERRORS, words), (VOICE, voices)):
+        kept = [figure if ends else None for figure, ends in zip(without, ended, strict=True)]
+        if (gap := paired_difference(with_it, kept)) is not None:
+            gaps[name] = gap
+    return gaps
+
+
+def likeness(facts: Sequence[SpokenFacts], reference: Sequence[float]) -> list[float | None]:
+    """The cosine of each sentence's speaker embedding to the reference's; None without either."""
+    return [
+        cosine(np.asarray(one.embedding), np.asarray(reference))
+        if one.embedding and len(reference) else None
+        for one in facts
+    ]  # fmt: skip
 
 
 def words_found(evidence: Sequence[float], usual: float) -> float | None:

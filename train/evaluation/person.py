@@ -42,7 +42,7 @@ class VoiceScale:
         """The position of an embedding on the scale; None without an embedding."""
         if not embedding:
             return None
-        return (_cosine(np.asarray(embedding), self.centre) - self.zero) / (self.one - self.zero)
+        return (cosine(np.asarray(embedding), self.centre) - self.zero) / (self.one - self.zero)
 
 
 @dataclass(frozen=True)
@@ -122,11 +122,11 @@ def voice_scale(
     if not others:
         return None, "there are no other voices to compare with"
     left_out = [
-        _cosine(one, _centre(own[:number] + own[number + 1 :])) for number, one in enumerate(own)
+        cosine(one, _centre(own[:number] + own[number + 1 :])) for number, one in enumerate(own)
     ]
     centre = _centre(own)
     one = statistics.fmean(left_out)
-    zero = statistics.fmean(_cosine(np.asarray(other), centre) for other in others)
+    zero = statistics.fmean(cosine(np.asarray(other), centre) for other in others)
     if one - zero < LEAST_SCALE:
         return None, (
             "the base's speaker encoder hardly distinguishes the person from other voices "
@@ -140,5 +140,5 @@ def _centre(embeddings: Sequence[np.ndarray]) -> np.ndarray:
     return mean / np.linalg.norm(mean)
 
 
-def _cosine(one: np.ndarray, other: np.ndarray) -> float:
+def cosine(one: np.ndarray, other: np.ndarray) -> float:
     return float(one @ other / (np.linalg.norm(one) * np.linalg.norm(other)))

@@ -1,16 +1,17 @@
 """Trains a decoder for the best weights of a run, and keeps it beside them.
 
 It is the last step of an evaluation (`train.evaluation.blending`). This module alone decides
-whether a decoder is trained, judged and kept. The trained decoder is used if two conditions hold:
-clips outside its training set come closer to the recordings, and the evaluation's sentences are not
-measurably harder to understand. Otherwise the base's decoder stays. Either outcome is recorded, so
-no later start trains again.
+whether a decoder is trained, judged and kept. The trained decoder is used if three conditions hold:
+clips outside its training set come closer to the recordings; the evaluation's sentences are not
+measurably harder to understand; they sound not measurably less like the reference. Otherwise the
+base's decoder stays. Either outcome is recorded, so no later start trains again.
 """
 
 import contextlib
 import logging
 import os
 import time
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -19,11 +20,12 @@ from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
+from train.evaluation.judges import VOICE, WORD_ERRORS
 from train.progress import Progress
 from train.sampling.epoch_decoder import clips_to_learn_from
 from train.settings import TrainSettings
 from xtts.voices import learned_decoder
-from xtts.voices.evaluation_file import Verdict
+from xtts.voices.evaluation_file import MeanInterval, Verdict
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunError
 from xtts.workers.decoder_learning import STEPS
@@ -101,8 +103,8 @@ def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: flo
         clips=result.clips,
         steps=result.steps,
     )
-    if learned.better and (lost := evaluator.word_errors_with(verdict, _candidate(evaluator))):
-        learned = replace(learned, more_word_errors=round(lost.mean, 4), harder=lost.low > 0)
+    if learned.better:
+        learned = judged(learned, evaluator.differences_with(verdict, _candidate(evaluator)))
     if budget:
         budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
@@ -114,6 +116,16 @@ def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: flo
     learned_decoder.write(run.best_decoder, learned)
     log.info("%s", _sentence(learned, result.seconds))
     return True
+
+
+def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> LearnedDecoder:
+    """With what the judges say of it. gaps: with it, less without it; "measurably" means that 0 is
+    outside the interval, as in a verdict."""
+    if (words := gaps.get(WORD_ERRORS)) is not None:
+        learned = replace(learned, more_word_errors=round(words.mean, 4), harder=words.low > 0)
+    if (voice := gaps.get(VOICE)) is not None:
+        learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
+    return learned
 
 
 def _candidate(evaluator: Evaluator) -> Path:
@@ -134,8 +146,18 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
     )
     if learned.more_word_errors is not None:
         sentence += f" Word error rate with it: {learned.more_word_errors:+.0%}."
-    if learned.harder:
-        sentence += " It is harder to understand, so the base's decoder stays."
+    if learned.closer_voice is not None:
+        sentence += f" Voice similarity to the reference with it: {learned.closer_voice:+.2f}."
+    faults = [
+        fault
+        for fault, holds in (
+            ("is harder to understand", learned.harder),
+            ("sounds less like the reference", learned.less_alike),
+        )
+        if holds
+    ]
+    if faults:
+        sentence += f" It {' and '.join(faults)}, so the base's decoder stays."
     return sentence
 
 

@@ -31,7 +31,6 @@ log = logging.getLogger("train")
 # Without a recogniser only every third sentence becomes audio: at full size the vocoder costs more
 # than everything else together.
 SOUNDED_EVERY = 3
-FEWEST_VALIDATION_CLIPS = 5
 SENTENCES_FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
 # Every fourth sentence is the text of a clip: the epochs know these texts best.
 CLIP_EVERY = 4
@@ -90,17 +89,6 @@ def plan_of(
     texts = sentences_of(own, reference.language, recordings, settings.seed)
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
     return EvaluationPlan(texts, reference, clips, recordings, base, *recogniser)
-
-
-def warn_of_few_clips(data: Dataset) -> None:
-    """Warns that the loss of one or two clips is chance, and says what helps."""
-    if len(data.validation) < FEWEST_VALIDATION_CLIPS:
-        log.warning(
-            "There are %d validation clips, fewer than %d: the validation loss says little about "
-            "an epoch. Add clips (one in twenty is set aside for this), or name validation "
-            "clips in a metadata_val.csv (docs/datasets.md).", len(data.validation),
-            FEWEST_VALIDATION_CLIPS,
-        )  # fmt: skip
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:

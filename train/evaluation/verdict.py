@@ -47,6 +47,7 @@ ERRORS_MARGIN = 0.1
 TIE_MARGIN = 0.05
 # With less speech a run seldom learns an accent (docs/getting-started.md).
 LEAST_SPEECH_SECONDS = 180.0
+NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
 
 
 def decide(
@@ -302,13 +303,16 @@ def _why_the_voice(best: Candidate, base: Candidate) -> str:
     gap = f"({voice.mean:+.2f})"
     if voice.low > 0:
         return f"it sounds closer to the person {gap}"
-    no_worse = f"it sounds not measurably less like the person than the base {gap}"
+    if voice.high < 0:  # it follows a base that is ruled out
+        return f"it sounds less like the person than the base {gap}, which is ruled out"
+    no_worse = f"it sounds as close to the person as the base ({NO_DIFFERENCE % voice.mean})"
     if _nearer_rate(best, base):
         own, usual = best.mean(RATE_DRIFT), base.mean(RATE_DRIFT)
         rates = f"{own:+.0f} %, the base's {usual:+.0f} %"
         return f"{no_worse}; its rate is closer to the person's ({rates})"
     if base.ruled_out is None and not _measurably_better(best, base):
-        return f"it is a blend that speaks as well as the base {gap}"
+        as_well = NO_DIFFERENCE % voice.mean
+        return f"it is a blend that speaks as well as the base (voice: {as_well})"
     return no_worse
 
 

@@ -92,6 +92,12 @@ class Logs:
             self.tensorboard.close()
             log.info("`make tensorboard` shows the curves later.")
 
+    def settings(self, values: Mapping[str, str]) -> None:
+        """All settings, with the curves: the console shows those that were set."""
+        rows = "\n".join(f"| {name} | {value} |" for name, value in values.items())
+        with self._forgiving("The curves"):
+            self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
+
     def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:
         """One optimizer step with its numbers; step_seconds: with the wait for its data."""
         epoch, number, step, batch = one.epoch, one.number, one.step, one.batch

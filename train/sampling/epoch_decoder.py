@@ -46,6 +46,7 @@ class EpochDecoders:
         self._run = run
         self._clips = clips
         self._reference = reference
+        self.step_seconds = 0.0  # of the last decoder; 0 until one was learned
 
     def learn(
         self,
@@ -73,6 +74,7 @@ class EpochDecoders:
                     start=self._before(epoch),
                 )
             )
+            self.step_seconds = result.step_seconds or self.step_seconds
             if result.steps and result.distance_after < result.distance_before:
                 os.replace(candidate, tensors)
                 written = Written(sha256_of(tensors), tensors.stat().st_size)

@@ -13,6 +13,7 @@ from machine.storage.reading import read_json
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
 from xtts.model.shapes import VOCODER_RATE
+from xtts.text.markup import STYLE_MARK
 from xtts.voices.run_folder import RunFolder
 
 # A reference of this length conveys a voice well, and its text takes little time to speak.
@@ -92,6 +93,8 @@ def reference_of(settings: TrainSettings, dataset: Dataset) -> SampleReference:
     """
     clips = [dataset.clips[index] for index in dataset.validation or dataset.train]
     shortest, longest = REFERENCE_SECONDS
+    # A style is asked for by name; the samples show the person's usual way of speaking.
+    clips = [clip for clip in clips if STYLE_MARK not in clip.speaker] or clips
     fitting = [clip for clip in clips if shortest <= clip.seconds <= longest]
     clip = min(fitting or clips, key=lambda clip: clip.sha256)
     return SampleReference(clip.path, settings.sample_text or clip.text, clip.language)

@@ -153,6 +153,11 @@ class Sampler:
                 )
             )
 
+    @property
+    def decoder_step_seconds(self) -> float:
+        """The seconds of one step of learning a decoder here, by the last epoch's; 0 if unknown."""
+        return self._decoders.step_seconds if self._decoders else 0.0
+
     def submit(self, work: Callable[[], None]) -> None:
         """Runs a job after the present one; beside a training GPU, without waiting for it."""
         if self.plan.overlap:

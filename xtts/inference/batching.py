@@ -9,13 +9,13 @@ next. So a long text does not hold a slot until its end. Importing this module d
 torch.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from machine.devices.cuda_errors import NotFinite
 from machine.errors import SotaqueError
 from xtts.inference.alignment.guarded_piece import Guard, Samples, SpokenPiece
-from xtts.inference.speech import Backend, Speech, Voice
+from xtts.inference.speech import NOBODY_ELSE, Backend, Speech, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 
 
@@ -84,12 +84,15 @@ class ContinuousBatcher:
         """How many more speeches can enter now."""
         return self._backend.free
 
-    def enter(self, name: str, voice: Voice, request: SynthesisRequest) -> None:
-        """Begins a speech; `step` returns its sound.
+    def enter(
+        self, name: str, voice: Voice, request: SynthesisRequest,
+        cast: Mapping[str, Voice] = NOBODY_ELSE,
+    ) -> None:  # fmt: skip
+        """Begins a speech; `step` returns its sound. cast: as in `Speech`.
 
         Raises SotaqueError if all slots are in use, TextError, and NotFinite.
         """
-        speech = Speech(self._backend, voice, request, self._guard(request))
+        speech = Speech(self._backend, voice, request, self._guard(request), cast)
         self._begin(speech)
         self._speeches[name] = speech
 

@@ -7,9 +7,11 @@ does not import torch.
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -25,6 +27,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.joined_reference import Reference
 from xtts.model.shapes import NUM_LATENTS, VOCODER_RATE
 from xtts.text.tokenizer import TokenizerSpec
+from xtts.voices import speakers
 
 log = logging.getLogger(__name__)
 
@@ -39,6 +42,8 @@ class LoadedVoice(ABC):
         message: Why it does not compute where it was requested; "" if it does.
         sample_rate: The sample rate of its speech: 24,000 Hz.
         guarded: Whether each piece is judged, and spoken again if it is not good.
+        speakers: Voices that a text can change to: name -> recording, or stored latents.
+        own_name: Whose name among them is its own; "" for nobody's.
         latents_folder: Where the latents of recordings and the alignment heads are cached; None
             caches nothing.
     """
@@ -47,6 +52,8 @@ class LoadedVoice(ABC):
     folder: Path
     licence: str
     message: str = ""
+    speakers: Mapping[str, Path] = MappingProxyType({})
+    own_name: str = ""
     latents_folder: Path | None = None
     sample_rate: int = VOCODER_RATE
     guarded: bool = True
@@ -128,6 +135,8 @@ class LoadedVoice(ABC):
             "languages": list(self.languages),
             "sha256": self.weights,
             "own_voice": self.own is not None,
+            "own_name": self.own_name,
+            "speakers": {name: str(path) for name, path in self.speakers.items()},
             "precision": self.model.kind,
         }
 
@@ -149,12 +158,40 @@ class LoadedVoice(ABC):
 
     def synthesize_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Array:
         """As `synthesize`, with the caller's guard, which then holds the result of each piece."""
-        return np.asarray(speech.synthesize(self.backend(), self._speaker(), request, guard))
+        request, cast = self._with_cast(request)
+        spoken = speech.synthesize(self.backend(), self._speaker(), request, guard, cast)
+        return np.asarray(spoken)
 
     def stream_guarded(self, request: SynthesisRequest, guard: Guard | None) -> Iterator[Array]:
         """As `stream`, with the caller's guard."""
-        chunks = speech.stream(self.backend(), self._speaker(), request, guard)
+        request, cast = self._with_cast(request)
+        chunks = speech.stream(self.backend(), self._speaker(), request, guard, cast)
         return (np.asarray(chunk) for chunk in chunks)
+
+    def _with_cast(self, request: SynthesisRequest) -> tuple[SynthesisRequest, dict[str, Voice]]:
+        """The request, read, and the other voices that its text changes to."""
+        pieces = request.read(self.model.tokenizer)
+        named = {piece.voice for piece in pieces} - {""}
+        return replace(request, pieces=pieces), {name: self.speaker(name) for name in named}
+
+    def speaker(self, name: str) -> Voice:
+        """The voice of one of `speakers`, named as in `xtts.voices.speakers.find`.
+
+        Raises TextError where there is none of that name, AudioError, VoiceError or OnnxError.
+        """
+        known = speakers.find(name, self.own_name, self.speakers)
+        if known is None:
+            raise speech.unknown_voice(name, self.speakers)
+        if known == "":
+            return self._speaker()
+        if known not in self._known_speakers:
+            recording = self.speakers[known]
+            self._known_speakers[known] = self.voice_of(recording, self.latents_folder)
+        return self._known_speakers[known]
+
+    @cached_property
+    def _known_speakers(self) -> dict[str, Voice]:
+        return {}
 
     def batcher(self, count: int, *, beside_another: bool = False) -> ContinuousBatcher:
         """A continuous batcher for `count` requests at once, or fewer if memory is short.

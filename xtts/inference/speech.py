@@ -7,7 +7,7 @@ steps and in when sound may leave. Importing this module does not import torch.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol
@@ -26,6 +26,7 @@ from xtts.inference.defaults import FADE_SECONDS, SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import PLACEHOLDER_ID, VOCODER_RATE, GPTShape
 from xtts.model.streaming_vocoder import ChunkedVocoder, chunk_codes
+from xtts.text.errors import TextError, shown
 
 
 @dataclass(frozen=True)
@@ -42,6 +43,16 @@ class Voice:
     latents: Any
     speaker: Any
     vocoder: Any = None
+
+
+# The cast of a text that changes no voice.
+NOBODY_ELSE: Mapping[str, Voice] = {}
+
+
+def unknown_voice(wanted: str, known: Iterable[str]) -> TextError:
+    """The refusal of a text that changes to a voice that is not there."""
+    names = ", ".join(sorted(filter(None, known))) or "no other voice"
+    return TextError(f"The text asks for the voice {shown(wanted)}; there is {names}.")
 
 
 class Utterance(ABC):
@@ -156,6 +167,7 @@ class Speech:
         voice: The speaker.
         request: The text and its parameters.
         guard: Judges each piece; None judges nothing.
+        cast: The other voices that the text changes to, by name (`xtts.text.markup`).
         chunked: Whether to vocode while codes are decoded. Otherwise each piece is vocoded after
             decoding, which is slightly less work, and its sound waits for the verdict.
 
@@ -169,6 +181,7 @@ class Speech:
         voice: Voice,
         request: SynthesisRequest,
         guard: Guard | None = None,
+        cast: Mapping[str, Voice] = NOBODY_ELSE,
         *,
         chunked: bool = True,
     ) -> None:
@@ -177,6 +190,9 @@ class Speech:
         self._rules = request.rules(backend.model.config.decoding)
         self._random = backend.random(request.seed)
         self._waiting = request.read(backend.model.tokenizer)
+        self._cast = {**cast, "": voice}
+        if missing := {piece.voice for piece in self._waiting} - set(self._cast):
+            raise unknown_voice(sorted(missing)[0], cast)
         # Sound that meets other sound or a pause is faded.
         self._faded = len(self._waiting) > 1 or any(p.before or p.after for p in self._waiting)
         self._begun = 0
@@ -224,6 +240,7 @@ class Speech:
     def begin(self) -> None:
         """Begins the next piece: prefills its text and samples the first code."""
         piece = self._waiting.pop(0)
+        self._voice = self._cast[piece.voice]
         self._before, self._after = piece.before, piece.after
         self._guarded = GuardedPiece(
             self._guard, piece.ids, self._backend.arrays, speed=self._request.speed,
@@ -358,19 +375,27 @@ class StreamFade:
 
 
 def synthesize(
-    backend: Backend, voice: Voice, request: SynthesisRequest, guard: Guard | None = None
+    backend: Backend,
+    voice: Voice,
+    request: SynthesisRequest,
+    guard: Guard | None = None,
+    cast: Mapping[str, Voice] = NOBODY_ELSE,
 ) -> Samples:
     """Speaks a request: a waveform `[samples]` in float32 at 24,000 Hz, on the CPU.
 
     The guard, if any, has bad pieces spoken again and then holds the result of each piece. Raises
     TextError for text that cannot be spoken, and NotFinite.
     """
-    speech = Speech(backend, voice, request, guard, chunked=False)
+    speech = Speech(backend, voice, request, guard, cast, chunked=False)
     return backend.arrays.concatenate(list(speech.chunks()))
 
 
 def stream(
-    backend: Backend, voice: Voice, request: SynthesisRequest, guard: Guard | None = None
+    backend: Backend,
+    voice: Voice,
+    request: SynthesisRequest,
+    guard: Guard | None = None,
+    cast: Mapping[str, Voice] = NOBODY_ELSE,
 ) -> Iterator[Samples]:
     """As `synthesize`, in chunks as soon as they are final: a small one first, then larger ones.
 
@@ -378,4 +403,4 @@ def stream(
     sent stays. With a guard, the last half second of a piece waits for its verdict, and no piece is
     spoken again unless the request has `whole` set.
     """
-    yield from Speech(backend, voice, request, guard).chunks()
+    yield from Speech(backend, voice, request, guard, cast).chunks()

@@ -1,8 +1,8 @@
 """A voice computed by PyTorch: a model folder, or a checkpoint and the folder of its base."""
 
 import logging
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -39,6 +39,8 @@ class LoadedTorchVoice(LoadedVoice):
     latents_folder: Path | None = None
     guarded: bool = True
     decoder: Vocoder | None = None
+    speakers: Mapping[str, Path] = field(default_factory=dict)
+    own_name: str = ""
 
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
@@ -115,4 +117,5 @@ def load_torch_voice(
     return LoadedTorchVoice(
         model, files.folder, files.licence or model.config.licence, files.weights,
         files.other_reference or files.reference, where.latents_folder, where.guard, decoder,
+        files.speakers, files.own_name,
     )  # fmt: skip

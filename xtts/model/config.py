@@ -18,12 +18,17 @@ from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderS
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
 T = TypeVar("T")
-# What tells an exported voice from a base model: bundles, ONNX voices.
+# What tells an exported voice from a base model, in Coqui's format and as ONNX models.
 EXPORT_FILES = ("bundle.json", "onnx.json")
 # What a model says in one piece where its config.json does not tell, by its front-end: the embedded
-# voice's first folders and bundles do not say it. Others keep to the language's characters.
+# voice's first folders and exports do not. Others keep to the language's characters.
 PIECE_TOKENS = {"cmu_phones": 36}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
+
+
+def short_name(licence: str) -> str:
+    """A licence without what was learned from, which follows a semicolon."""
+    return licence.partition(";")[0]
 
 
 class ConfigError(SotaqueError):

@@ -1,10 +1,15 @@
-"""Markup in a text: `[pause:500ms]` and a subset of SSML.
+"""Markup in a text: pauses, changes of voice and style, and a subset of SSML.
 
     [pause:500ms]  [pause:1.5s]
+    [voice:ben]  [voice:anna:whisper]  [/voice]
+    [style:whisper]  [/style]
     <break time="500ms"/>  <break strength="strong"/>  <break/>
     <say-as interpret-as="characters|digits|telephone|date|time|cardinal|ordinal">…</say-as>
     <sub alias="what is said">what is written</sub>
     <p>…</p>  <s>…</s>  <speak>…</speak>
+
+A voice and a style hold until the next such tag: `[style:...]` keeps the person, `[/style]` goes
+back to the person's own way of speaking, `[/voice]` to the voice that the request names.
 
 A blank line parts paragraphs, as `<p>` does. What looks like a tag and is none that is known here
 is refused by its name: a tag is never spoken. A `<` or a `[` that begins no tag is text.
@@ -13,7 +18,7 @@ SSML: W3C Speech Synthesis Markup Language 1.1, sections 3.1.8 to 3.1.11 and 3.2
 """
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import unescape
 
 from xtts.text.errors import TextError, shown
@@ -39,7 +44,13 @@ _ATTRIBUTE = re.compile(r"""\s+([A-Za-z][A-Za-z0-9_.:-]{0,40})\s*=\s*(?:"([^"<>]
 _TAG = re.compile(rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
 _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(?![\w-])", re.I)
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
+# Behind the last colon of a voice's name stands a style.
+STYLE_MARK = ":"
+_VOICE = re.compile(
+    r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I
+)
 _PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
+_KNOWN_BRACKETS = "[pause:500ms], [voice:NAME] and [style:NAME]"
 # A pause that is none; then `[name:value]`, and the names of SSML also where no bracket closes.
 _BRACKETS = re.compile(
     r"\[\s*(/?pause\b[^\[\]]*)\]?"
@@ -53,12 +64,41 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
 @dataclass(frozen=True)
 class Utterance:
-    """What is said between two pauses. before: seconds of silence before it; after: behind it,
-    where nothing more is said."""
+    """What is said at one go. before: seconds of silence before it; after: behind it, where nothing
+    more is said; voice: who says it, as `voice_after` names them."""
 
     text: str
     before: float = 0.0
     after: float = 0.0
+    voice: str = ""
+
+
+def voices_named(text: str) -> list[str]:
+    """The voices that a text changes to, each once, in order; "" is not among them. Costs one
+    search of the text, which need not be valid."""
+    named, voice = dict[str, None](), ""
+    for tag in _VOICE.finditer(text) if "[" in text else ():
+        voice = voice_after(tag, voice)
+        named[voice] = None
+    return [one for one in named if one]
+
+
+def voice_after(tag: re.Match[str], voice: str) -> str:
+    """Who speaks behind a tag of `_VOICE`: NAME, or NAME:STYLE; without a name (":whisper") the
+    voice that the request names, and "" for that voice as it was named."""
+    person = voice.rpartition(STYLE_MARK)[0] if STYLE_MARK in voice else voice
+    if tag[3]:
+        return "" if tag[3].lower() == "voice" else person
+    name = " ".join(tag[2].split())
+    return name if tag[1].lower() == "voice" else f"{person}{STYLE_MARK}{name}"
+
+
+def of_request(named: str, voice: str) -> str:
+    """The full name of a voice that a text names, where the request itself names `voice`: the style
+    of ":whisper" is that person's."""
+    if not named.startswith(STYLE_MARK):
+        return named
+    return (voice.rpartition(STYLE_MARK)[0] or voice) + named
 
 
 def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
@@ -88,6 +128,7 @@ class _Reader:
     text: str = ""
     open: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
     escaped: bool = False
+    voice: str = ""
 
     def read(self, text: str) -> None:
         # In a document, `&lt;` is a sign; elsewhere an ampersand is one.
@@ -114,22 +155,31 @@ class _Reader:
         after = self.pause - self.between
         if after > 0 and self.said:
             last = self.said.pop()
-            self.said.append(Utterance(last.text, last.before, after))
+            self.said.append(replace(last, after=after))
         return self.said
 
     def _plain(self, text: str) -> None:
-        """Text between tags: its pauses, and what looks like a tag."""
+        """Text between tags: its pauses and voices, and what looks like a tag."""
         if begun := _BEGUN.search(text):
             raise TextError(
                 f"The tag {shown(text[begun.start() : begun.start() + 30])} is not written as a "
                 f'tag must be: <{begun[1].lower()} name="value"> with its quotes and its >.'
             )
         place = 0
-        for match in _PAUSE.finditer(text):
+        tags = [*_PAUSE.finditer(text), *_VOICE.finditer(text)]
+        for match in sorted(tags, key=lambda tag: tag.start()):
             self._words(text[place : match.start()])
-            self._wait(_seconds(match[1], match[2]))
+            if match.re is _PAUSE:
+                self._wait(_seconds(match[1], match[2]))
+            else:
+                self._change_voice(match)
             place = match.end()
         self._words(text[place:])
+
+    def _change_voice(self, tag: re.Match[str]) -> None:
+        self._refuse_inside_words("a change of voice")
+        self._flush()
+        self.voice = voice_after(tag, self.voice)
 
     def _words(self, text: str) -> None:
         if match := _BRACKETS.search(text):
@@ -139,7 +189,7 @@ class _Reader:
                 )
             raise TextError(
                 f"The tag {shown(match[0])} is not known here ({match[2] or match[3]}); known "
-                "is [pause:500ms]."
+                f"are {_KNOWN_BRACKETS}."
             )
         if self.open and self.open[-1][0] in ("say-as", "sub"):
             self.text += unescape(text) if self.escaped else text
@@ -154,7 +204,7 @@ class _Reader:
         if name not in TAGS:
             raise TextError(
                 f"The tag <{tag[1]}{tag[2]}> is not known here. Known are "
-                f"{', '.join(f'<{one}>' for one in TAGS)} and [pause:500ms]."
+                f"{', '.join(f'<{one}>' for one in TAGS)}, {_KNOWN_BRACKETS}."
             )
         inside = self.open[-1][0] if self.open else ""
         if inside in ("say-as", "sub") and not (closing and name == inside):
@@ -198,7 +248,7 @@ class _Reader:
             self.text = f"{before}{spoken_text}"
         elif name == "sub":
             alias = attributes["alias"]
-            if _PAUSE.search(alias) or _BRACKETS.search(alias):
+            if any(tag.search(alias) for tag in (_PAUSE, _VOICE, _BRACKETS)):
                 raise TextError(f"The alias {shown(alias)} holds a tag; write words.")
             self.text = before + (unescape(alias) if self.escaped else alias)
         elif name == "p":
@@ -210,8 +260,7 @@ class _Reader:
 
     def _wait(self, seconds: float, *, paragraph: bool = False) -> None:
         """A pause from here; before the first word and behind the last none is a paragraph's."""
-        if self.open and self.open[-1][0] in ("say-as", "sub"):
-            raise TextError(f"<{self.open[-1][0]}> holds text only; there is a pause in it.")
+        self._refuse_inside_words("a pause")
         if paragraph and not self.text.strip():
             return
         self._flush()
@@ -225,9 +274,13 @@ class _Reader:
                 f"{MOST_PAUSES_SECONDS:g} s are allowed."
             )
 
+    def _refuse_inside_words(self, what: str) -> None:
+        if self.open and self.open[-1][0] in ("say-as", "sub"):
+            raise TextError(f"<{self.open[-1][0]}> holds text only; there is {what} in it.")
+
     def _flush(self) -> None:
         if self.text.strip():
-            self.said.append(Utterance(self.text, self.pause))
+            self.said.append(Utterance(self.text, self.pause, voice=self.voice))
             self.pause = self.between = 0.0
         self.text = ""
 

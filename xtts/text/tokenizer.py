@@ -58,13 +58,15 @@ _MOST_SHOWN = 5
 class Piece:
     """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP;
     before, after: seconds of silence around it; words: those that are written, where they are
-    said: "" goes on with the word before, and one whose `last` lies before `first` is not said."""
+    said: "" goes on with the word before, and one whose `last` lies before `first` is not said;
+    voice: who says it, as in `xtts.text.markup.Utterance`."""
 
     text: str
     ids: list[int]
     before: float = 0.0
     after: float = 0.0
     words: "tuple[WordSpan, ...]" = ()
+    voice: str = ""
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,12 @@ class Tokenizer:
 
     def show(self, text: str, language: str) -> list[str]:
         """How a text that is to be spoken is read: a line for each of its pieces, in words (before
-        phones or romanisation), the pauses in brackets. Raises as `split`."""
-        lines = []
+        phones or romanisation), pauses and changes of voice in brackets. Raises as `split`."""
+        lines, voice = list[str](), ""
         for utterance, readings in self._readings(text, language):
+            if utterance.voice != voice:
+                voice = utterance.voice
+                lines.append(f"[{voice or 'the voice of the request'}]")
             if utterance.before:
                 lines.append(f"[{utterance.before:g} s]")
             lines += [reading.words for _, reading in readings]
@@ -266,7 +271,7 @@ class Tokenizer:
                       for piece in self._worded(part, reading, language)]  # fmt: skip
             pieces[0] = replace(pieces[0], before=utterance.before)
             pieces[-1] = replace(pieces[-1], after=utterance.after)
-            result += pieces
+            result += [replace(piece, voice=utterance.voice) for piece in pieces]
         return result
 
     def _readings(

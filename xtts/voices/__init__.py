@@ -1,1 +1,1 @@
-"""Voices on disk: base models, bundles, and the checkpoints of run folders."""
+"""Voices on disk: base models, exported voices, and the checkpoints of run folders."""

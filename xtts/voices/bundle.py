@@ -1,4 +1,4 @@
-"""bundle.json, which makes a folder with weights and a recording a portable voice.
+"""bundle.json, which makes a folder with weights and a recording an exported voice.
 
 It says what the voice was made from, under which licence, and the hash of each file. Written by
 `train.export`.

@@ -39,6 +39,9 @@ class LearnedDecoder:
         more_word_errors: Of the evaluation's sentences with it, against the base's decoder, as a
             share of the words; None where no recogniser listened.
         harder: Whether those are measurably more.
+        closer_voice: How much more the same sentences sound like the reference, as a cosine of
+            speaker embeddings; None without them.
+        less_alike: Whether they sound measurably less like it.
         file: Its tensors; None where it is not spoken with: an answer that no later start asks for
             again.
     """
@@ -52,6 +55,8 @@ class LearnedDecoder:
     steps: int
     more_word_errors: float | None = None
     harder: bool = False
+    closer_voice: float | None = None
+    less_alike: bool = False
     file: Written | None = None
 
     @property
@@ -65,8 +70,9 @@ class LearnedDecoder:
 
     @property
     def better(self) -> bool:
-        """Whether it is nearer to the person, and understood as well."""
-        return self.distance_after < self.distance_before and not self.harder
+        """Whether it is nearer to the person, and neither judge of its sentences is against it."""
+        nearer = self.distance_after < self.distance_before
+        return nearer and not self.harder and not self.less_alike
 
     @property
     def digest(self) -> str:

@@ -15,6 +15,7 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     evaluation.json                        how the base, each epoch and each blend speak
     curves.json                            whose curves in RUNS_DIR are this run's
     samples/on_demand/                     what `train sample` spoke; neither pruned nor replaced
+    speakers/                              named speakers (`xtts.voices.speakers`)
     samples/  metrics.jsonl  archive/      old runs under archive/<UTC time>/, in the same layout
 """
 
@@ -109,6 +110,7 @@ class RunFolder:
         self.checkpoints = output_dir / "checkpoints"
         self.samples = output_dir / "samples"
         self.samples_on_demand = self.samples / "on_demand"
+        self.speakers = output_dir / "speakers"
         self.metrics = output_dir / "metrics.jsonl"
         self.archive = output_dir / "archive"
         self.lock_file = output_dir / ".lock"
@@ -259,6 +261,10 @@ class RunFolder:
         best = _best_weights(epoch, verdict.reason) if epoch and same else self._unjudged()
         if not fault or best is None or best.weights is None:
             return best
+        if verdict.kind == "blend" and self.is_locked():
+            note = f"The best, epoch {verdict.epoch} at {verdict.share:.0%}, is written when the "
+            note += f"run ends, which is still at work. {best.weights.name} is used until then."
+            return replace(best, fallback=note)
         note = f"{fault} {best.weights.name} is used instead."
         advice = "`.venv/bin/python -m train evaluate` repairs what it can."
         return replace(best, fallback=f"{note} {advice}")

@@ -14,9 +14,10 @@ from xtts import arguments
 from xtts.joined_reference import Reference, reference_of
 from xtts.model.config import ModelConfig
 from xtts.onnx import folder as onnx_folder
+from xtts.text.errors import shown
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
-from xtts.voices import bundle, learned_decoder
+from xtts.voices import bundle, learned_decoder, speakers
 from xtts.voices.base_models import DEMO, BundleError, base_of, locate_base
 from xtts.voices.run_folder import (
     RunFolder,
@@ -39,12 +40,13 @@ class VoiceSpec:
     """Which voice is wanted.
 
     Attributes:
-        name: `demo`, a folder (bundle, base model, ONNX voice, run) or a checkpoint.
+        name: `demo`, a folder (exported voice, base model, run) or a checkpoint.
         base: The folder of a checkpoint's base model, where it has moved.
         xtts_v2: The folder of XTTS-v2, for a checkpoint that was made from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
         reference: One recording of who is to speak, or several; None is the voice's own.
         latents: Stored latents of who is to speak, for an ONNX voice.
+        speaker: Who of the voice's named speakers is to speak; "" is the first one.
         pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
         allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
             does. A service does so: better than no word at all.
@@ -58,6 +60,7 @@ class VoiceSpec:
     tos_agreed: bool = False
     reference: Reference | None = None
     latents: Path | None = None
+    speaker: str = ""
     pronunciations: str | Path | None = None
     allow_base_reference: bool = False
     base_only: bool = False
@@ -67,6 +70,7 @@ class VoiceSpec:
         name: "str | os.PathLike[str]",
         *,
         tos_agreed: bool = False,
+        speaker: str = "",
         reference: "AnyPath | Sequence[AnyPath] | None" = None,
         **paths: "AnyPath | None",
     ) -> "VoiceSpec":
@@ -82,6 +86,7 @@ class VoiceSpec:
         return VoiceSpec(
             str(arguments.path("name", name)),
             tos_agreed=arguments.switch("tos_agreed", tos_agreed),
+            speaker=arguments.text("speaker", speaker),
             **known,
         )
 
@@ -99,7 +104,7 @@ class VoiceFiles:
         folder: The model's folder; of a checkpoint, its base model's.
         weights: The file of the learning part: `model.pth` or the checkpoint.
         reference: The voice's own recording, if there is one.
-        licence: What the bundle says; None where there is no bundle.
+        licence: What the export says; None where it is none.
         state: The learning part of a checkpoint, read; None for a folder.
         normalizer: What a checkpoint learned to read by; None is what config.json says.
         pronunciations: Lists of pronunciations; a later one wins.
@@ -111,6 +116,8 @@ class VoiceFiles:
             graphs are read depends on what computes.
         other_reference: The recordings that were asked for in the place of the voice's own.
         latents: Stored latents that were asked for, for an ONNX voice.
+        speakers: The voice's named speakers (`xtts.voices.speakers`).
+        own_name: Who of them speaks where the text names nobody; "" where another recording does.
     """
 
     folder: Path
@@ -125,6 +132,8 @@ class VoiceFiles:
     onnx: bool = False
     other_reference: Reference | None = None
     latents: Path | None = None
+    speakers: "Mapping[str, Path]" = field(default_factory=dict)
+    own_name: str = ""
 
     @property
     def tokenizer(self) -> TokenizerSpec:
@@ -139,7 +148,8 @@ def find_voice(spec: VoiceSpec) -> VoiceFiles:
     Raises BundleError, FilesError or RunError.
     """
     files = _find(spec)
-    return replace(files, other_reference=spec.reference, latents=spec.latents)
+    files = replace(files, other_reference=spec.reference, latents=spec.latents)
+    return _with_speakers(files, spec)
 
 
 def _find(spec: VoiceSpec) -> VoiceFiles:
@@ -151,9 +161,27 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
     if path.is_file():
         return _of_checkpoint(path, spec)
     raise BundleError(
-        f"There is no voice at {spec.name}. Allowed are demo, the folder of a bundle or of an ONNX "
-        "voice, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
+        f"There is no voice at {spec.name}. Allowed are demo, the folder of an exported voice or "
+        "of a run, or a checkpoint_epoch_N.pt out of OUTPUT_DIR/checkpoints."
     )
+
+
+def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
+    """With the named speakers of the voice, who speaks among them."""
+    folder = spec.path.parent.parent if spec.path.is_file() else spec.path
+    known = speakers.read(folder)
+    own = "" if spec.reference or spec.latents else next(iter(known), "")
+    files = replace(files, speakers=known, own_name=own)
+    if not spec.speaker or (name := speakers.find(spec.speaker, own, known)) == "":
+        return files
+    if name is None:
+        names = ", ".join(known) or "no named speaker"
+        raise BundleError(f"{spec.name} has no speaker {shown(spec.speaker)}; it has {names}.")
+    path = known[name]
+    if path.suffix == ".safetensors":
+        return replace(files, latents=path, own_name=name)
+    # What was learned for the first one is not for others.
+    return replace(files, reference=path, other_reference=path, decoder=None, own_name=name)
 
 
 def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:

@@ -119,7 +119,7 @@ def learn(
     if request.start is not None:
         start = learned_decoder.read_tensors(request.start)
         learning.load_state_dict(vocoder.load_vocoder(start, model.config).state_dict())
-    steps = _descend(learning, distance, learned_from, request, started, progress)
+    steps, each = _descend(learning, distance, learned_from, request, started, progress)
     after = _mean_distance(distance, held_out)
     learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
     return DecoderLearned(
@@ -128,6 +128,7 @@ def learn(
         clips=len(learned_from),
         steps=steps,
         seconds=time.perf_counter() - started,
+        step_seconds=each,
     )
 
 
@@ -176,10 +177,10 @@ def _descend(
     request: LearnDecoderRequest,
     started: float,
     progress: ReportProgress,
-) -> int:
+) -> tuple[int, float]:
     """Adam with a rate that falls to nothing, from the weights that there are, and back a part of
     the way. How many steps it took: fewer than asked for where no more fit into the budget, and the
-    rate falls sooner."""
+    rate falls sooner. And the seconds of each, as in `DecoderLearned.step_seconds`."""
     import torch
 
     learning.requires_grad_(True)
@@ -189,7 +190,7 @@ def _descend(
     draw = random.Random(request.seed)
     left = request.budget_seconds - (time.perf_counter() - started)
     begun = time.perf_counter()
-    step, steps = 0, request.steps if left > 0 else 0
+    step, steps, each = 0, request.steps if left > 0 else 0, 0.0
     while step < steps:
         if step == 1:  # the first prepares kernels; from here on each takes as long
             begun = time.perf_counter()
@@ -203,11 +204,12 @@ def _descend(
         torch.nn.utils.clip_grad_norm_(weights, MOST_NORM)
         optimizer.step()
         step += 1
-        progress(step / steps)
+        # The first says nothing about how long the others take.
+        progress(step / steps if step > 1 or steps == 1 else 0.0)
     learning.requires_grad_(False)
     for learned, before in zip(weights, begun_with, strict=True):
         learned.copy_(torch.lerp(before, learned, SHARE))
-    return step
+    return step, each
 
 
 def _drawn(clips: Sequence[SpokenLatents], draw: random.Random) -> "tuple[Tensor, Tensor]":

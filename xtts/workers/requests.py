@@ -243,6 +243,7 @@ class DecoderLearned:
         clips: Learned from.
         steps: Taken.
         seconds: Loading included.
+        step_seconds: Of one step, by those after the first; 0 where there were fewer than three.
     """
 
     distance_before: float
@@ -250,6 +251,7 @@ class DecoderLearned:
     clips: int
     steps: int
     seconds: float
+    step_seconds: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,7 @@ from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
-from xtts.inference.speech import Voice
+from xtts.inference.speech import NOBODY_ELSE, Voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
 from xtts.voices import loading as voice_loading
@@ -147,27 +147,40 @@ class SpeechServer:
             cuda_errors.free_after_fault(self.device)
 
     def _speak(self, message: Mapping[str, Any]) -> Doing:
-        ask, standing = message["ask"], self._standing[message["key"]]
+        ask, key = message["ask"], message["key"]
+        standing = self._standing[key]
         pieces = yield self._reading.submit(
             self._texts.read, standing.texts, ask["text"], ask["language"]
         )
-        if message.get("recording") is None:
-            voice = standing.own or (standing.placeholder_voice() if message.get("micro") else None)
-        elif (voice := self._voices.get(known := _known(message))) is not None:
-            self._voices.move_to_end(known)
-        else:
-            voice = yield from self._heard(message)
-        yield from self._enter({**message, "ask": {**ask, "pieces": pieces}}, voice)
+        own = standing.placeholder_voice() if message.get("micro") else None
+        voice = (yield from self._voice_of(key, message.get("recording"))) or own
+        cast, others = dict[str, Voice](), message.get("cast", {})
+        # A name that was not sent along is refused with the text, by name.
+        for name in {piece.voice for piece in pieces} & set(others):
+            if (other := (yield from self._voice_of(key, others[name]))) is not None:
+                cast[name] = other
+        yield from self._enter({**message, "ask": {**ask, "pieces": pieces}}, voice, cast)
+
+    def _voice_of(
+        self, key: str, recording: str | None
+    ) -> "Generator[Future[Voice], Voice, Voice | None]":
+        """The voice of a recording; without one, the open voice's own, None where it has none."""
+        if recording is None:
+            return self._standing[key].own
+        if (voice := self._voices.get((key, recording))) is not None:
+            self._voices.move_to_end((key, recording))
+            return voice
+        return (yield from self._heard(key, recording))
 
     def _listen(self, message: Mapping[str, Any]) -> Doing:
-        yield from self._heard(message)
+        yield from self._heard(message["key"], message["recording"])
         yield _frame("heard", message.get("id", ""))
 
-    def _heard(self, message: Mapping[str, Any]) -> "Generator[Future[Voice], Voice, Voice]":
+    def _heard(self, key: str, recording: str) -> "Generator[Future[Voice], Voice, Voice]":
         """The voice of a recording, as it is kept from then on."""
-        standing, path = self._standing[message["key"]], Path(message["recording"])
-        voice = yield self._other.submit(standing.voice_of, path, self._where.latents_folder)
-        self._keep(_known(message), voice)
+        standing, folder = self._standing[key], self._where.latents_folder
+        voice = yield self._other.submit(standing.voice_of, Path(recording), folder)
+        self._keep((key, recording), voice)
         return voice
 
     def _forget_voice(self, message: Mapping[str, Any]) -> Doing:
@@ -202,7 +215,12 @@ class SpeechServer:
         if waiting or any(left):
             yield _frame("cancelled", name)
 
-    def _enter(self, message: Mapping[str, Any], voice: Voice | None) -> Iterator[Frame]:
+    def _enter(
+        self,
+        message: Mapping[str, Any],
+        voice: Voice | None,
+        cast: Mapping[str, Voice] = NOBODY_ELSE,
+    ) -> Iterator[Frame]:
         name, began = message["id"], time.perf_counter()
         if voice is None:
             reason = "This voice has no recording of its own. Choose an uploaded voice."
@@ -210,7 +228,7 @@ class SpeechServer:
             return
         try:
             request = SynthesisRequest(**message["ask"])
-            self._batchers[message["key"]].enter(name, voice, request)
+            self._batchers[message["key"]].enter(name, voice, request, cast)
         except Exception as error:  # of this request alone: no other may suffer
             yield from self._refused(name, error)
         else:
@@ -309,11 +327,6 @@ def pcm16(chunk: Samples) -> bytes:
     """Samples `[n]` in -1..1 as 16-bit little-endian PCM."""
     scaled = np.clip(np.asarray(chunk), -1.0, 1.0) * np.float32(32767.0)
     return scaled.round().astype("<i2").tobytes()
-
-
-def _known(message: Mapping[str, Any]) -> tuple[str, str]:
-    """The cache key of an uploaded voice, whose latents differ for each open voice."""
-    return message["key"], message["recording"]
 
 
 def _frame(say: str, name: str, **more: Any) -> Frame:

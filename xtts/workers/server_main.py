@@ -11,8 +11,9 @@ is bytes, many requests are under way at once, and the child also speaks unasked
 On stdin:
     {do: open, id, key, voice: {name, base, …}}        -> opened (licence, languages, …) | failed
     {do: close, key}                                   when no request uses it any more
-    {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …}}
-                                                       -> sound …, done | failed | cancelled
+    {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …},
+     cast: {name: recording | null, …}}                -> sound …, done | failed | cancelled
+                 cast: the voices that the text changes to; null is the open voice's own
                  micro: the service's own test word; without a recording it is spoken by no voice
                  paused instead, between two pieces of a long text: its slot is free for another;
                  left: how many pieces are still to be spoken

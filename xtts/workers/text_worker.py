@@ -7,10 +7,10 @@ judgement, and a child that loads no model, distinguish it from `xtts.workers.fi
 Lines of JSON on the child's stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
     {"read": TEXT, "language": L, "tokenizer": TOKENIZER}
-                                        -> {"pieces": [[[id, …], before, after, words], …]}
+                                        -> {"pieces": [[[id, …], before, after, words, voice], …]}
 or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
-around a piece; words: [[word, first, last], …] as in `Piece`. A text may take `CPU_SECONDS`; after
-more, the parent ends the process. Nothing of a text is ever printed.
+around a piece; words: [[word, first, last], …] and voice as in `Piece`. A text may take
+`CPU_SECONDS`; after more, the parent ends the process. Nothing of a text is ever printed.
 """
 
 import json
@@ -96,8 +96,8 @@ class TextWorker:
         if "refused" in answer:
             raise TextError(answer["refused"])
         return [
-            Piece("", ids, before, after, tuple(WordSpan(*word) for word in words))
-            for ids, before, after, words in answer["pieces"]
+            Piece("", ids, before, after, tuple(WordSpan(*word) for word in words), voice)
+            for ids, before, after, words, voice in answer["pieces"]
         ]
 
     def close(self) -> None:
@@ -215,7 +215,8 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
     except Exception as error:  # of reading: whatever it is, only this text is to suffer
         return {"refused": f"This text cannot be read ({type(error).__name__}). Simplify it."}
     return {"pieces": [
-        [piece.ids, piece.before, piece.after, list(map(astuple, piece.words))] for piece in pieces
+        [piece.ids, piece.before, piece.after, list(map(astuple, piece.words)), piece.voice]
+        for piece in pieces
     ]}  # fmt: skip
 
 

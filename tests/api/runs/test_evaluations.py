@@ -66,7 +66,7 @@ def test_an_epoch_that_was_trained_again_is_not_what_was_judged(service, output)
 
     # What is served may turn before the list of the run is read anew.
     service.wait_until(lambda: names() == ["base", "epoch_2"], 30)
-    assert "not on disk" in follower.reason
+    assert "another one than was judged" in follower.reason
 
 
 def test_sentences_are_told_with_where_they_are_heard(still):

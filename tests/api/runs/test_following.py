@@ -73,7 +73,11 @@ def test_a_blend_that_is_another_one_than_the_verdicts_is_not_spoken_with(servic
     write_blend(output, 1, 0.5)  # as left behind by a kill between best.pt and evaluation.json
     blend = candidate(output, "blend", 2, 0.5)
     write_evaluated(output, blend, blend)
-    service.wait_until(lambda: "not on disk" in service.parts.follower.reason, 10)
+    service.wait_until(lambda: "train evaluate` writes it" in service.parts.follower.reason, 10)
+    assert "speaks instead" in service.parts.follower.reason
+    with RunFolder(output).lock():
+        reason = "epoch 2 at 50%, is written when the run ends. The epoch that it is a blend of"
+        service.wait_until(lambda: reason in service.parts.follower.reason, 10)
     assert served(service)["candidate"] == "epoch_2"
     assert not row(service, "epoch_2_share_0.5")["can_speak"]
     assert refused(preview(service, "epoch_2_share_0.5", "hello")) == (409, "no_checkpoint")

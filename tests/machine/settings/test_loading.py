@@ -268,6 +268,18 @@ def test_the_table_shows_values_as_they_are_written(tmp_path):
     assert rows["NUM_EPOCHS"][1:] == ["auto", "default"]
 
 
+def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
+    path = env(tmp_path, "KEEP_CHECKPOINTS=all\n")
+    _, report = load(["--tensorboard", "0"], {}, path)
+    kept, curves, others = report.given().splitlines()
+    assert kept.split()[:2] == ["KEEP_CHECKPOINTS", "all"]
+    assert curves.split() == ["TENSORBOARD", "off", "command", "line"]
+    count = len(fields(TrainSettings)) - 2
+    assert others == f"The other {count} settings have their defaults (docs/settings.md)."
+    _, report = load([], {}, None)
+    assert report.given() == "All settings have their defaults (docs/settings.md)."
+
+
 def test_a_secret_is_nowhere_shown(tmp_path):
     path = env(tmp_path, "API_KEY=hunter2hunter2\n")
     settings, report = api.load((), {}, path)

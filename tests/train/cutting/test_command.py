@@ -162,6 +162,9 @@ def test_paragraphs_in_another_order_and_little_kept_are_told(tmp_path, caplog, 
     assert cut(tape, tmp_path / "out", "--text", text) == 0
     assert told in caplog.text
     assert "little" not in told or "Train on it" not in caplog.text
+    if "little" not in told:
+        train = f"DATASET_DIR={tmp_path / 'out'} OUTPUT_DIR=runs/out make train"
+        assert caplog.messages[-1] == f"Train on it: {train}"
 
 
 def test_little_is_less_than_half_of_the_speech():
@@ -198,6 +201,7 @@ def test_without_a_text_the_transcripts_are_empty(ground, tmp_path, caplog):
     rows = (tmp_path / "out/metadata.csv").read_text().splitlines()
     assert len(rows) >= 4 and all(row.endswith("|") for row in rows)
     assert "no transcripts yet" in caplog.text
+    assert caplog.messages[-1].startswith("Then train on it: DATASET_DIR=")
 
 
 def test_subtitles_of_any_language_are_cut_at_the_pauses(ground, tmp_path):

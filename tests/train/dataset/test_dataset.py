@@ -113,6 +113,22 @@ def test_bad_files_and_texts_are_named_and_the_rest_is_used(read, tmp_path):
     assert f"0 clips, 0.0 min for validation; {len(seen)} refused" in report
 
 
+@pytest.mark.parametrize(
+    ("held_out", "told"),
+    [
+        (0, "No clip is left for validation"), (1, "1 clip is too few for validation"),
+        (4, "4 clips are too few for validation"), (5, ""),
+    ],
+)  # fmt: skip
+def test_few_validation_clips_are_told_with_the_dataset(read, tmp_path, held_out, told):
+    clips = read(make_dataset(tmp_path / "data", clips=7)).clips
+    found = Dataset.of(clips[held_out:], clips[:held_out], ())
+    line = found.report().splitlines()[-1]
+    assert line.startswith("Dataset: ") and told in line
+    assert line.endswith("refused.") or "From 100 clips on there are 5" in line
+    assert line.endswith("refused.") is (not told)
+
+
 def test_nothing_left_is_an_error_that_shows_why(read, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=25)
     shutil.rmtree(folder / "wavs")

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+import soundfile
 
 from train.dataset.entries import DatasetError
 from train.dataset.metadata import read_entries, third_column
@@ -227,3 +228,36 @@ def test_a_recording_that_was_converted_is_found(tmp_path):
     (tmp_path / "c.m4a").touch()
     found = read_entries(tmp_path, "auto", "en")
     assert [one.path for one in found] == [tmp_path / "wavs" / "a.wav", tmp_path / "c.m4a"]
+
+
+def test_a_style_beside_the_speaker_is_a_part_of_the_name(tmp_path):
+    (tmp_path / "metadata.csv").write_text(
+        "file_name,text,speaker,style\na.wav,One.,anna,\nb.wav,Two.,anna,Whisper\n"
+        "c.wav,Three.,anna,neutral\nd.wav,Four.,ben,calm and slow\n"
+    )
+    assert [row[2] for row in rows(tmp_path, "auto")] == [
+        "anna", "anna:Whisper", "anna", "ben:calm and slow",
+    ]  # fmt: skip
+
+
+def test_a_column_of_descriptions_is_no_style(tmp_path, caplog):
+    caplog.set_level("INFO")
+    (tmp_path / "metadata.csv").write_text(
+        "file_name,text,style\na.wav,One.,A woman speaks slowly in a large room.\nb.wav,Two.,calm\n"
+    )
+    assert {row[2] for row in rows(tmp_path, "auto")} == {"speaker"}
+    assert "is ignored" in caplog.text
+
+
+def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
+    for name in ("anna/a", "anna/whisper/b", "ben/c", "d"):
+        path = tmp_path / f"{name}.wav"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        soundfile.write(path, [0.0] * 8000, 8000)
+        path.with_suffix(".txt").write_text("One.")
+    found = {name: speaker for name, _, speaker, _ in rows(tmp_path, "folders")}
+    assert found == {
+        "anna/a.wav": "anna", "anna/whisper/b.wav": "anna:whisper", "ben/c.wav": "ben",
+        "d.wav": "speaker",
+    }  # fmt: skip
+    assert {speaker for _, _, speaker, _ in rows(tmp_path, "pairs")} == {"speaker"}

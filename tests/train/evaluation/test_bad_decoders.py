@@ -1,14 +1,19 @@
 """Decoders learned from clips that are no good: left out with the reason, or no worse than none.
 
-Five draws of four cases on the embedded base, which speaks from a recording of awb. Each decoder is
+Five draws of each case on the embedded base, which speaks from a recording of awb. Each decoder is
 decided about as a run does (`train.evaluation.person_decoder`): by clips that it did not learn
-from, and by the words of sentences. What is kept is then held against the decoder of the base on
-other recordings of awb, which none of them has learned from.
+from, and by words and voice of sentences. What is kept is then held against the decoder of the base
+on other recordings of awb, which none of them has learned from.
+
+Measured when the judge of voices was chosen, five draws each, cosine to the reference with the
+decoder less without: clips of awb +0.21 to +0.26, half of them slt's -0.12 to -0.19, all of them
+slt's -0.51 to -0.59, and no interval has a 0 in it. On the scale of the voice in an evaluation,
+whose centre is the clips' own, the same mixtures are closer to the person (+0.5 to +1.3).
 """
 
 import random
+import statistics
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
@@ -19,7 +24,9 @@ import torch
 from benchmarks import judges as heard
 from benchmarks import texts
 from train.dataset.metadata import read_entries
-from train.evaluation.judges import mean_interval, paired_difference
+from train.evaluation.judges import changed_by_decoder, mean_interval
+from train.evaluation.person import Person
+from train.evaluation.person_decoder import judged
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -30,8 +37,10 @@ from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import (
     EvaluateRequest,
     LearnDecoderRequest,
+    ListenRequest,
     SentenceTask,
     SpeakingRate,
+    SpokenFacts,
     TranscribedClip,
 )
 
@@ -39,6 +48,7 @@ PERSON, OTHER, RATE = "awb", "slt", 16_000
 DRAWS, CLIPS, STEPS, SENTENCES = 5, 24, 60, 16
 NOISE_DB, GAIN = -10.0, 12.0
 Samples = np.ndarray
+Spoil = Callable[[list[Samples], np.random.Generator], list[Samples]]
 
 pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(3000)]
 
@@ -58,21 +68,37 @@ def few(waves: list[Samples], _: np.random.Generator) -> list[Samples]:
     return waves[:4]
 
 
-Spoil = Callable[[list[Samples], np.random.Generator], list[Samples]]
-# Who says the clips, and what is done to their sound.
-CASES: dict[str, tuple[str, Spoil]] = {
-    "four clips": (PERSON, few),
-    "noise": (PERSON, noisy),
-    "another person": (OTHER, lambda waves, _: waves),
-    "clipped": (PERSON, clipped),
+def as_it_is(waves: list[Samples], _: np.random.Generator) -> list[Samples]:
+    return waves
+
+
+class Case(NamedTuple):
+    """others: how many of the clips another person says; spoil: what is done to the sound;
+    less_alike: what the judge of voices must say of it, None for either."""
+
+    others: int
+    spoil: Spoil
+    less_alike: bool | None = None
+
+
+CASES = {
+    "four clips": Case(0, few),
+    "noise": Case(0, noisy),
+    "clipped": Case(0, clipped),
+    "another person": Case(CLIPS, as_it_is, True),
+    # As it may be in a run, whose reference is one of the clips.
+    "mixture": Case(CLIPS // 2, as_it_is, True),
+    "good": Case(0, as_it_is, False),
 }
 
 
 class Ground(NamedTuple):
-    """The base that speaks, awb's recording, and awb's own sound of the sentences."""
+    """The base that speaks, awb's recording with its speaker embedding, and awb's own sound of the
+    sentences."""
 
     speaker: FileSpeaker
     reference: Path
+    embedding: list[float]
     folder: Path
     own: list[torch.Tensor]
 
@@ -84,28 +110,25 @@ def ground(tmp_path_factory: pytest.TempPathFactory) -> Ground:
     audio.write_wav(reference, heard.teacher(PERSON, texts.sentences("choosing")[-1]), RATE)
     speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
     own = [heard.teacher(PERSON, text) for text in _sentences()]
-    return Ground(speaker, reference, folder, own)
+    (known,) = speaker.ask(ListenRequest((reference,))).recordings
+    return Ground(speaker, reference, known.embedding, folder, own)
 
 
 def _sentences() -> list[str]:
     return [one for one in texts.sentences("choosing") if 4 <= len(one.split()) <= 12][:SENTENCES]
 
 
-# Words alone decide whether a decoder is kept: one that learned another person's voice is further
-# from the reference, and only a judge of voices would say so.
-UNJUDGED = pytest.mark.xfail(reason="the voice of a learned decoder is not judged", strict=False)
-
-
 @pytest.mark.parametrize("draw", range(DRAWS))
-@pytest.mark.parametrize(
-    "case",
-    [pytest.param(one, marks=UNJUDGED) if one == "another person" else one for one in CASES],
-)
+@pytest.mark.parametrize("case", CASES)
 def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
-    who, spoil = CASES[case]
+    others, spoil, less_alike = CASES[case]
     entries = read_entries(Path("train/data/demo"), "auto", "en")
     chosen = random.Random(draw).sample(entries, CLIPS)
-    waves = [heard.teacher(who, one.text).numpy() for one in chosen]
+    theirs = random.Random(100 + draw).sample(range(CLIPS), others)
+    waves = [
+        heard.teacher(OTHER if number in theirs else PERSON, one.text).numpy()
+        for number, one in enumerate(chosen)
+    ]
     folder = ground.folder / f"{case} {draw}"
     folder.mkdir()
     clips = []
@@ -126,23 +149,28 @@ def test_a_bad_decoder_is_left_out_or_no_worse_than_none(ground, case, draw):
         0, 0.0, "", found.distance_before, found.distance_after, found.clips, found.steps
     )
     before, after = _spoken(ground, None), _spoken(ground, out)
-    more = paired_difference(after.errors, before.errors)
-    assert more is not None
-    learned = replace(learned, harder=more.low > 0)
+    # Only what is far from the usual length failed.
+    rate = statistics.median(one.codes / one.text_tokens for one in before.facts)
+    person = Person(SpeakingRate(rate, 0.0), None, "not measured", None, 0)
+    gaps = changed_by_decoder(after.facts, before.facts, person, ground.embedding)
+    assert min(gap.count for gap in gaps.values()) >= SENTENCES // 2
+    learned = judged(learned, gaps)
     further = mean_interval([b - a for a, b in zip(before.distances, after.distances, strict=True)])
     print(
         f"{case} {draw}: distance {found.distance_before:.3f} to {found.distance_after:.3f}, "
-        f"word errors {more.mean:+.3f} (from {more.low:+.3f}), from the person {further}, "
-        f"{'kept' if learned.better else 'left out'}"
+        f"word errors {learned.more_word_errors:+.3f}{' (harder)' if learned.harder else ''}, "
+        f"voice {learned.closer_voice:+.3f}{' (less alike)' if learned.less_alike else ''}, "
+        f"from the person {further}, {'kept' if learned.better else 'left out'}"
     )
+    assert less_alike in (None, learned.less_alike)
     if learned.better:
         assert further is not None and further.low <= 0
 
 
 class Spoken(NamedTuple):
-    """errors: word errors of each sentence; distances: of each from the person's own sound."""
+    """distances: of each sentence from the person's own sound."""
 
-    errors: list[float | None]
+    facts: list[SpokenFacts]
     distances: list[float]
 
 
@@ -163,4 +191,4 @@ def _spoken(ground: Ground, decoder: Path | None) -> Spoken:
         heard.distance(audio.read(folder / f"{number}.wav", RATE), own)
         for number, own in enumerate(ground.own)
     ]
-    return Spoken([one.word_errors for one in said.sentences], distances)
+    return Spoken(said.sentences, distances)

@@ -12,6 +12,7 @@ from train.evaluation.budget import LEAST_SECONDS, TIME_SHARE, JudgingBudget, co
 from train.evaluation.plan import EvaluationPlan, EvaluationSentence
 from train.sampling.sample_files import SampleReference
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.workers.decoder_learning import STEPS
 from xtts.workers.requests import SpeakingSpeed
 
 SHARES = (0.7, 0.5, 0.3)
@@ -72,11 +73,11 @@ def clip(name: str) -> Clip:
     return Clip(name, Path(name), "a" * 50, "anna", "en", 3.0, name, (1,) * 30)
 
 
-def budget(num_epochs: int = 1, *, heard: bool = True) -> JudgingBudget:
+def budget(num_epochs: int = 1) -> JudgingBudget:
     text = SynthesisRequest("one two three four five six seven eight nine ten", "en")
     plan = EvaluationPlan(
         [EvaluationSentence(text, "own")] * 24, SampleReference(Path("a"), "", "en"),
-        [clip("a"), clip("b")], [], {}, "pocketsphinx" if heard else "", None,
+        [clip("a"), clip("b")], [], {}, "pocketsphinx", None,
     )  # fmt: skip
     return JudgingBudget(plan, num_epochs, range(1, num_epochs + 1), SHARES, learns_decoder=True)
 
@@ -103,11 +104,11 @@ def test_a_long_run_may_take_its_share():
 
 
 def test_what_was_spent_leaves_less_for_the_decoder():
-    one = budget(heard=False)
+    one = budget()
     one.speed = SLOW
     whole = one.learning_room()
-    one.spend(100.0)
-    assert one.learning_room() == pytest.approx(whole - 100.0)
+    one.spend(90.0)
+    assert one.learning_room() == pytest.approx(whole - 90.0)
     one.spend(75.0)
     assert one.learning_room() == 0.0
 
@@ -133,3 +134,27 @@ def test_blends_are_planned_without_forgetting_the_epochs_that_were_left_out():
     assert many.limits["epochs"] == left
     many.make_plan(1, 8)
     assert "epochs" not in many.limits
+
+
+def test_what_is_left_counts_the_decoder_by_its_measured_steps():
+    """The plan knows only how fast sound is made; the epochs' decoders tell what a step takes."""
+    one = budget()
+    one.speed = FAST
+    one.make_plan(1, 16)
+    planned_only = one.seconds_left()
+    one.decoder_step_seconds = lambda: 0.3
+    known = one.seconds_left()
+    assert known == pytest.approx(planned_only - one.plan.learning_seconds + 0.3 * STEPS)
+    one.decoder_step_seconds = lambda: 10.0  # then the time limit ends it
+    assert known < one.seconds_left() <= one.room_seconds
+
+
+def test_the_limit_and_what_is_spent_of_it_do_not_contradict_each_other():
+    one = budget()
+    one.speed = FAST
+    one.make_plan(1, 16)
+    limit = f"limit is {LEAST_SECONDS:.0f} s"
+    assert f"{limit} (15% of the training time" in one.sentence()
+    one.spend(5.0)
+    assert "s more. Its" in one.sentence()
+    assert f"{limit}, of which 5 s are spent (15% of" in one.sentence()

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from tests.forked import in_child
-from tests.train.evaluation.spoken import PERSON, facts
+from tests.train.evaluation.spoken import CENTRE, PERSON, facts
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.dataset import Clip
 from train.evaluation.blending import conclude
@@ -32,7 +32,10 @@ from xtts.workers.requests import (
     SLOTS,
     DecoderLearned,
     EvaluateRequest,
+    HeardRecordings,
     LearnDecoderRequest,
+    ListenRequest,
+    RecordingFacts,
     ReportProgress,
     SpeakingSpeed,
     SpokenSet,
@@ -60,6 +63,7 @@ class Speaking:
         self.learned: list[LearnDecoderRequest] = []
         self.distance_after, self.steps = 1.5, 250
         self.errors_with_learned: float | None = None
+        self.voice_with_learned: float | None = None
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.within_budget = 100
@@ -68,6 +72,8 @@ class Speaking:
         progress(1.0)
         if isinstance(request, TrialRequest):
             return self.speed
+        if isinstance(request, ListenRequest):
+            return HeardRecordings([RecordingFacts(2.0, CENTRE.tolist(), 120.0)], [])
         if self.fault is not None:
             raise self.fault
         if isinstance(request, LearnDecoderRequest):
@@ -91,11 +97,15 @@ class Speaking:
 
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         self.requests.append(request)
-        self.asked.append(_asked(request))
-        epoch = self.asked[-1][0]
-        sound: dict[str, Any] = self.sounds.get(self.asked[-1], {"voice": 0.4})
+        asked = _asked(request)
+        if request.decoder is None:  # a candidate, and not one once more with a learned decoder
+            self.asked.append(asked)
+        epoch = asked[0]
+        sound: dict[str, Any] = self.sounds.get(asked, {"voice": 0.4})
         if request.decoder is not None:
             sound = {**sound, "errors": self.errors_with_learned}
+            if self.voice_with_learned is not None:
+                sound["voice"] = self.voice_with_learned
         count = len(request.sentences)
         self.now += self.seconds_a_sentence * count
         if request.budget_seconds is not None:
@@ -354,7 +364,12 @@ def test_what_a_kill_left_out_is_done_at_the_next_start(ground):
     # Killed between the verdict and the file that it names.
     assert ground.run.evaluation().verdict.kind == "blend" and not ground.run.best_blend.exists()
     best = ground.run.best_weights()
-    assert best.fallback and best.weights == ground.run.checkpoint_path(2)
+    assert "train evaluate" in best.fallback and best.weights == ground.run.checkpoint_path(2)
+    with ground.run.lock():  # the same while a run is at work: nothing is to be mended
+        waiting = ground.run.best_weights()
+    assert "epoch 2 at 50%, is written when the run ends" in waiting.fallback
+    assert "checkpoint_epoch_2.pt is used until then" in waiting.fallback
+    assert "train evaluate" not in waiting.fallback and waiting.weights == best.weights
     ground.save(3)  # killed before it was judged
     ground.restart()
     ground.conclude(0.5)
@@ -520,4 +535,5 @@ def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_
     ground.restart()
     a_budget(ground, num_epochs=2)
     ground.conclude("off")
-    assert ground.speaking.asked == [(2, 1.0)]
+    # The best once more, to compare it with a learned decoder: another start has heard it.
+    assert ground.speaking.asked == [(2, 1.0), (1, 1.0)]

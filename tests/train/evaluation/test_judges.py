@@ -1,5 +1,7 @@
 """What is measured of a sentence: its end, its words, its rate; and whose voice it is."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -99,3 +101,22 @@ def test_a_difference_is_taken_sentence_by_sentence():
     found = paired_difference([value + 0.1 for value in hard], hard)
     assert (found.low, found.high) == (pytest.approx(0.1), pytest.approx(0.1))
     assert paired_difference([None, *hard[:2]], [1.0, *hard[:2]]) is None
+
+
+def test_a_decoder_is_judged_by_words_and_by_the_voice_of_the_reference():
+    reference = PERSON.voice.centre.tolist()
+    own, closer = facts(3, voice=0.5, errors=0.1), facts(3, voice=0.6, errors=0.1)
+    gaps = judges.changed_by_decoder(closer, own, PERSON, reference)
+    assert gaps["voice"].mean == pytest.approx(0.06, abs=1e-3) and gaps["voice"].low > 0
+    assert gaps["word_errors"].mean == 0
+    further = judges.changed_by_decoder(own, closer, PERSON, reference)
+    assert further["voice"].high < 0
+
+
+def test_what_no_judge_of_a_decoder_can_compare_is_left_out():
+    own = facts(3)  # no recogniser listened
+    reference = PERSON.voice.centre.tolist()
+    assert judges.changed_by_decoder(own, own, PERSON, reference).keys() == {"voice"}
+    assert judges.changed_by_decoder(own, own, PERSON, []) == {}  # too little of a recording
+    failed = [replace(one, finished=False) for one in own]
+    assert judges.changed_by_decoder(failed, failed, PERSON, reference) == {}

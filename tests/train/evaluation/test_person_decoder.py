@@ -8,9 +8,9 @@ import pytest
 
 from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import BAD, SOUNDS, Ground, a_budget
-from train.evaluation.person_decoder import learn_best_decoder
+from train.evaluation.person_decoder import judged, learn_best_decoder
 from xtts.voices import learned_decoder, voice_files
-from xtts.voices.evaluation_file import write_evaluation
+from xtts.voices.evaluation_file import MeanInterval, write_evaluation
 from xtts.voices.learned_decoder import LearnedDecoder, decoder_beside, learned_for
 from xtts.voices.voice_files import VoiceSpec, find_voice
 from xtts.workers.failures import WorkerFailed
@@ -75,6 +75,48 @@ def test_one_that_is_measurably_harder_to_understand_speaks_nowhere(
     assert (found.more_word_errors > 0.3) == harder
     assert ("so the base's decoder stays" in caplog.text) == harder
     assert (found.file is None) == harder != ground.run.best_decoder.is_file()
+
+
+@pytest.mark.parametrize("heard", [True, False], ids=["recogniser", "no recogniser"])
+@pytest.mark.parametrize(
+    ("voice", "less_alike"), [(0.75, False), (0.7, False), (0.6, True)],
+)  # fmt: skip
+def test_one_that_sounds_measurably_less_like_the_person_speaks_nowhere(
+    tmp_path, base_folder, caplog, voice, less_alike, heard
+):
+    errors = {"errors": 0.1} if heard else {}
+    ground = Ground(
+        tmp_path, base_folder,
+        {(0, 0.0): {"voice": 0.4, **errors}, (1, 1.0): {"voice": 0.7, **errors}},
+    )  # fmt: skip
+    ground.recogniser = ("pocketsphinx", None) if heard else ("", "EVALUATE_RECOGNISER is off")
+    ground.restart()
+    ground.speaking.voice_with_learned = voice
+    ground.speaking.errors_with_learned = 0.1 if heard else None
+    ground.judge(1)
+    ground.conclude("off")
+    assert ground.best()["kind"] == "epoch"
+    found = kept(ground)
+    assert found.less_alike == less_alike and not found.harder
+    # What it says without the decoder is known: this start has judged it.
+    assert [one.decoder is None for one in ground.speaking.requests] == [True, True, False]
+    assert found.closer_voice == pytest.approx(0.6 * (voice - 0.7), abs=0.01)  # a cosine
+    assert (found.more_word_errors is None) is not heard
+    told = "It sounds less like the reference, so the base's decoder stays."
+    assert (told in caplog.text) == less_alike
+    assert ground.run.best_decoder.is_file() is not less_alike
+    assert (decoder_beside(ground.run.checkpoint_path(1)) is None) == less_alike
+
+
+def test_both_judges_may_be_against_it():
+    learned = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250)
+    worse = {
+        "word_errors": MeanInterval(0.2, 0.1, 0.3, 16), "voice": MeanInterval(-0.2, -0.3, -0.1, 16),
+    }  # fmt: skip
+    found = judged(learned, worse)
+    assert (found.more_word_errors, found.closer_voice) == (0.2, -0.2)
+    assert found.harder and found.less_alike and not found.better
+    assert judged(learned, {}) == learned
 
 
 def test_it_goes_with_the_weights_that_it_was_learned_for(ground):
@@ -201,6 +243,7 @@ def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, 
     known = ground.run.evaluation()
     few = [replace(one, sentences=one.sentences[:4]) for one in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=few))
+    ground.restart()  # `train learn-decoder`
     learn_best_decoder(ground.evaluator, known.verdict, most_clips=8)
     before, after = ground.speaking.requests[-2:]
     assert len(before.sentences) == len(after.sentences) == 24

@@ -208,6 +208,10 @@ UNDERSTOOD = base(3, errors=0.15)
             base(unfinished=0.5), [spoken(101, epoch=1, voice=0.4)], "epoch 1", "",
             id="an unreliable base does not win",
         ),
+        pytest.param(
+            base(unfinished=0.5), [spoken(101, epoch=1, voice=0.1)], "epoch 1",
+            "less like the person than the base", id="nor one that sounds more like the person",
+        ),
         *(
             pytest.param(
                 base(3, rate=0.92), [spoken(14, voice=0.4, rate=rate, lost=0.01)], best, reason,
@@ -223,11 +227,13 @@ UNDERSTOOD = base(3, errors=0.15)
         ),
         pytest.param(
             base(3, errors=0.3), [spoken(22, voice=0.4, errors=0.02)], "epoch 2",
-            "not measurably less like the person", id="fewer word errors are a gain",
+            "it sounds as close to the person as the base (difference",
+            id="fewer word errors are a gain",
         ),
         pytest.param(
             UNDERSTOOD, [spoken(23, 0.3, voice=0.41, errors=0.16), POOR], "epoch 2 at 30%",
-            "a blend that speaks as well as the base", id="a blend that ties is taken",
+            "a blend that speaks as well as the base (voice: difference",
+            id="a blend that ties is taken",
         ),
         pytest.param(
             UNDERSTOOD, [spoken(23, epoch=1, voice=0.41, errors=0.16), POOR], "base", "",

@@ -400,3 +400,11 @@ def test_what_happens_between_two_intervals_is_no_steps_time(monkeypatch):
             now += 1000.0
     metrics.flush()
     assert [seconds for *_, seconds in told] == [2.0] * 4
+
+
+def test_all_settings_are_kept_with_the_curves(tmp_path):
+    with logs(tmp_path) as found:
+        found.settings({"SEED": "5", "DEVICE": "auto"})
+    shown = EventAccumulator(str(tmp_path / "runs")).Reload()
+    (kept,) = shown.Tensors("settings/text_summary")
+    assert b"| SEED | 5 |" in kept.tensor_proto.string_val[0]

@@ -19,7 +19,7 @@ from xtts.workers.failures import WorkerFailed
 from xtts.workers.requests import DecoderLearned, LearnDecoderRequest, TranscribedClip
 
 CLIPS = [TranscribedClip(Path(f"{number}.wav"), "One.", "en") for number in range(20)]
-LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0)
+LEARNED = DecoderLearned(2.0, 1.5, 8, 30, 1.0, step_seconds=0.3)
 
 
 class Learning:
@@ -123,3 +123,11 @@ def test_what_was_judged_for_the_best_weights_goes_before_it(learning):
     record: Any = learned_decoder.read(run.decoder_path(1))
     learned_decoder.write(run.best_decoder, replace(record, harder=True, file=None))
     assert learned_for(run, checkpoint) is None and digest_beside(checkpoint) == ""
+
+
+def test_the_time_of_a_step_is_known_until_another_is_measured(learning):
+    assert learning.decoders.step_seconds == 0
+    learning.epoch(1)
+    learning.found = replace(LEARNED, step_seconds=0.0)  # too few steps to measure one
+    learning.epoch(2)
+    assert learning.decoders.step_seconds == 0.3

@@ -19,6 +19,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, voice_from_reference
 from xtts.model.loading import Model, load_model
+from xtts.text.errors import TextError
 
 RULES = SamplingParams(temperature=0.9, top_k=20, top_p=1.0, repetition_penalty=2.0)
 LONG = "the tin hat and the inner thin tent. " * 24
@@ -111,3 +112,27 @@ def test_memory_stays_flat_over_minutes_of_speech(model, voice):
     # The first pieces make buffers and code that stay.
     settled = resident[len(resident) // 4 :]
     assert max(settled) - settled[0] < 30e6
+
+
+def test_a_text_of_two_people_is_spoken_by_both(model, voice):
+    """Each piece by its own latents and vocoder; a cast of the voice itself changes no bit."""
+    other = voice_from_reference(model, torch.sin(torch.arange(66_150) / 7))
+    backend = TorchBackend(model)
+
+    def spoken(text: str, cast: dict[str, Voice] | None = None) -> torch.Tensor:
+        request = SynthesisRequest(text, "en", sampling=RULES, seed=3)
+        return torch.as_tensor(speech.synthesize(backend, voice, request, None, cast or {}))
+
+    text = "a thin tin[pause:1s][voice:ben]the tin hat"
+    alike = spoken(text, {"ben": voice})
+    assert torch.equal(alike, spoken("a thin tin[pause:1s]the tin hat"))
+    changed = spoken(text, {"ben": other})
+    first = len(spoken("a thin tin")) - 2 * int(FADE_SECONDS * VOCODER_RATE)
+    assert torch.equal(changed[:first], alike[:first])
+    assert len(changed) != len(alike) or not torch.equal(changed, alike)
+
+
+def test_a_voice_that_is_not_there_is_refused_by_name_before_anything_is_spoken(model, voice):
+    request = SynthesisRequest("a[voice:bob]thin tin", "en")
+    with pytest.raises(TextError, match="'bob'; there is ben, eva"):
+        Speech(TorchBackend(model), voice, request, None, {"eva": voice, "ben": voice})

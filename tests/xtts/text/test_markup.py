@@ -8,7 +8,13 @@ from hypothesis import strategies as st
 
 from xtts.text import markup
 from xtts.text.errors import TextError
-from xtts.text.markup import PARAGRAPH_SECONDS, Utterance, utterances
+from xtts.text.markup import (
+    PARAGRAPH_SECONDS,
+    Utterance,
+    of_request,
+    utterances,
+    voices_named,
+)
 from xtts.text.normalization.registry import rules_of
 
 ENGLISH = rules_of("en")
@@ -99,11 +105,15 @@ def test_a_sign_that_begins_no_tag_is_text(text):
         ("<sub>a</sub>", "alias"),
         ('<sub alias="[pause:1s]">a</sub>', "holds a tag"),
         ("<speak>&lt;break/&gt; a</speak>", "a tag inside words"),
-        ('[break time="1s"] a', "known is [pause:500ms]"),
+        ('[break time="1s"] a', "known are [pause:500ms]"),
         ('<say-as interpret-as="song">a</say-as>', "Known are characters"),
         ('<say-as interpret-as="date">soon</say-as>', "cannot be read as a date"),
         ('<say-as interpret-as="digits">abc</say-as>', "cannot be read as digits"),
         ('<say-as interpret-as="digits">1<break/>2</say-as>', "holds text only"),
+        ('<say-as interpret-as="digits">1[voice:ben]2</say-as>', "a change of voice in it"),
+        ('<sub alias="[voice:ben]">a</sub>', "holds a tag"),
+        ("[voice:] a", "[voice:NAME]"),
+        ("[voice:a", "[voice:NAME]"),
     ],
 )
 def test_what_is_not_known_is_refused_by_name(text, told):
@@ -162,3 +172,37 @@ def test_fuzzed_markup_is_refused_or_gone(text):
     )
     assert not re.search(r"\[(pause|break|prosody)", left, re.I), words
     assert sum(one.before + one.after for one in found) <= 60
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("a[voice:ben]b[/voice]c", [("a", ""), ("b", "ben"), ("c", "")]),
+        ("[ Voice : Anna  Maria ] a", [(" a", "Anna Maria")]),
+        ("a[style:whisper]b[/style]c", [("a", ""), ("b", ":whisper"), ("c", "")]),
+        ("[voice:ben]a[style:calm]b[/style]c", [("a", "ben"), ("b", "ben:calm"), ("c", "ben")]),
+        ("[voice:ben:calm]a[style:loud]b[/style]c[voice:eva]d",
+         [("a", "ben:calm"), ("b", "ben:loud"), ("c", "ben"), ("d", "eva")]),
+        ("[voice:ben][style:calm][/voice]a", [("a", "")]),
+        ("[style:x]a[/voice]b", [("a", ":x"), ("b", "")]),
+    ],
+)  # fmt: skip
+def test_a_text_changes_voice_and_style(text, expected):
+    assert [(one.text, one.voice) for one in utterances(text, ENGLISH)] == expected
+    named = dict.fromkeys(voice for _, voice in expected if voice)
+    assert set(named) <= set(voices_named(text))
+
+
+def test_a_pause_stands_between_two_voices():
+    assert utterances("a[pause:1s][voice:ben]b[pause:500ms]", ENGLISH) == [
+        Utterance("a"), Utterance("b", 1.0, 0.5, "ben"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("named", "voice", "expected"),
+    [("ben", "anna", "ben"), (":calm", "anna", "anna:calm"), (":calm", "anna:loud", "anna:calm"),
+     (":calm", "default", "default:calm")],
+)  # fmt: skip
+def test_a_style_alone_is_of_the_person_whom_the_request_names(named, voice, expected):
+    assert of_request(named, voice) == expected

@@ -47,7 +47,13 @@ def test_other_tensors_than_were_recorded_leave_the_bases_decoder(tmp_path, capl
 
 @pytest.mark.parametrize(
     ("changed", "better"),
-    [({}, True), ({"distance_after": 2.0}, False), ({"harder": True}, False)],
+    [
+        ({}, True),
+        ({"distance_after": 2.0}, False),
+        ({"harder": True}, False),
+        ({"less_alike": True}, False),
+        ({"closer_voice": -0.01}, True),
+    ],
 )
 def test_what_is_no_better_is_told_apart(changed, better):
     assert replace(LEARNED, **changed).better == better

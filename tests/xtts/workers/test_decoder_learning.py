@@ -56,6 +56,7 @@ def learned(speaker: FileSpeaker, decoder: Path) -> DecoderLearned:
 def test_clips_that_it_did_not_learn_from_come_nearer(learned):
     assert learned.distance_after < 0.99 * learned.distance_before
     assert (learned.clips, learned.steps) == (8, 6)
+    assert 0 < 6 * learned.step_seconds < learned.seconds
 
 
 @pytest.mark.slow
@@ -119,7 +120,7 @@ def test_it_tells_how_far_it_is_and_stops_when_told_so(speaker, tmp_path):
 
     with pytest.raises(KeyboardInterrupt):
         speaker.ask(request(tmp_path / "none.safetensors", steps=4), progress)
-    assert told == [*10 * [0.0], 0.25, 0.5] and not (tmp_path / "none.safetensors").exists()
+    assert told == [*11 * [0.0], 0.5] and not (tmp_path / "none.safetensors").exists()
 
 
 def test_many_clips_take_no_more_than_a_quarter_of_the_time(speaker, tmp_path, monkeypatch):

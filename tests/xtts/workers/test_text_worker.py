@@ -35,7 +35,7 @@ ODD = """
             os.kill(os.getpid(), signal.SIGKILL)
         if word == "crash": os.kill(os.getpid(), signal.SIGSEGV)
         if word == "garble": print("what?", flush=True)
-        answer = {"pieces": [[[1, 2], 0.0, 0.0, []]]} if word else {"loaded": True}
+        answer = {"pieces": [[[1, 2], 0.0, 0.0, [], ""]]} if word else {"loaded": True}
         print(json.dumps(answer), flush=True)
 """
 NUMBERED = {

@@ -38,12 +38,12 @@ from xtts.onnx.export import graphs, weights
 from xtts.onnx.export.tracing import OPSET, traced
 from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_decoder
+from xtts.voices import learned_decoder, speakers
 from xtts.voices.voice_files import VoiceFiles
 
 
 def source_of_folder(folder: Path) -> VoiceFiles:
-    """A base model's or a bundle's folder, with the recording beside it, unverified."""
+    """A base model's or an exported voice's folder, with the recording beside it, unverified."""
     ModelConfig.read(folder)  # raises what is wrong with the folder
     reference = folder / "reference.wav"
     return VoiceFiles(
@@ -146,11 +146,15 @@ def _files(
     words = (source.folder / "vocab.json").read_bytes()
     files["vocab.json"] = replace_file(part / "vocab.json", lambda file: file.write(words))
     if source.reference is not None:
-        recording = audio.read(source.reference, audio.CODE_RATE, max_seconds=60.0)
-        path = part / folders.VOICE
-        latents_file.write(path, voice.voice_from_reference(spoken, recording))
-        files[folders.VOICE] = Written(sha256_of(path), path.stat().st_size)
-    return files
+        files[folders.VOICE] = _latents(spoken, source.reference, part / folders.VOICE)
+    make = partial(_latents, spoken)
+    return files | speakers.write_all(source.speakers, part, ".safetensors", make)
+
+
+def _latents(spoken: model.Model, recording: Path, path: Path) -> Written:
+    sound = audio.read(recording, audio.CODE_RATE, max_seconds=60.0)
+    latents_file.write(path, voice.voice_from_reference(spoken, sound))
+    return Written(sha256_of(path), path.stat().st_size)
 
 
 def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
@@ -170,7 +174,7 @@ def _refuse_others(to: Path) -> None:
         raise OnnxError(f"--to {to} is a file; name a folder.")
     known: set[str] = set()
     with contextlib.suppress(OnnxError):
-        known = {*folders.read(to).files, folders.NAME}
+        known = {*(Path(name).parts[0] for name in folders.read(to).files), folders.NAME}
     if others := sorted({path.name for path in to.iterdir()} - known):
         raise OnnxError(
             f"--to {to} holds {others[0]}, which no ONNX export wrote. Name a new or empty folder."

@@ -5,7 +5,8 @@ A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export
 
 import hashlib
 import logging
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,8 @@ class LoadedOnnxVoice(LoadedVoice):
     latents: Path | None = None
     latents_folder: Path | None = None
     guarded: bool = True
+    speakers: Mapping[str, Path] = field(default_factory=dict)
+    own_name: str = ""
 
     def summary(self) -> dict[str, Any]:
         """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
@@ -54,7 +57,9 @@ class LoadedOnnxVoice(LoadedVoice):
         return OnnxBackend(self.model, count or 1)
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """As in `LoadedVoice`; needs torch, for the mels."""
+        """As in `LoadedVoice`; a recording needs torch, for the mels, stored latents do not."""
+        if isinstance(recording, Path) and recording.suffix == ".safetensors":
+            return loading.read_voice(recording, self.model.config)
         from xtts.onnx.speech import conditioning
 
         return conditioning.onnx_latents_of_recording(self.model, recording, kept)
@@ -112,6 +117,8 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
         latents,
         where.latents_folder,
         where.guard,
+        files.speakers,
+        files.own_name,
     )
 
 

@@ -1,0 +1,80 @@
+"""Finds who is to speak: the served voice, a named speaker of it, or an uploaded voice, in a style.
+
+`anna:whisper` is the style `whisper` of `anna`: a named speaker, or an uploaded voice of that name.
+"""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from api.engine.voices import OpenedVoiceState
+from api.errors import APIError, shown
+from api.state import AppState
+from api.voices import store
+from xtts.text.markup import STYLE_MARK, of_request
+from xtts.voices import speakers
+
+
+class Speakers:
+    """Who can speak with an open voice: itself, its named speakers, and the uploaded voices.
+
+    opened: None while there is none, which then has no named speakers.
+    """
+
+    def __init__(self, opened: OpenedVoiceState | None, parts: AppState) -> None:
+        self._own_name = opened.own_name if opened else ""
+        self._named = {
+            name: Path(path) for name, path in (opened.speakers if opened else {}).items()
+        }
+        self._parts = parts
+
+    async def recording_of(self, wanted: str, param: str = "voice") -> str | None:
+        """The recording of the voice that is asked for by id or by name, with or without a style;
+        None for the open voice's own. Raises APIError."""
+        if store.is_served(wanted):
+            return None
+        if (voice := self._parts.voices.get(wanted)) is not None:
+            return str(self._parts.voices.recording(voice))
+        uploaded = await asyncio.to_thread(self._parts.voices.all)
+        if not store.is_name_of(wanted, uploaded):
+            # Clients that know voices as files write a name with their suffix.
+            name = speakers.find(wanted.removesuffix(".wav"), self._own_name, self._named)
+            if name is not None:
+                return str(self._named[name]) if name else None
+            self._check_style(wanted, uploaded, param)
+        voice = store.find_by_name(wanted, self._parts.served_name, uploaded, param)
+        return str(self._parts.voices.recording(voice)) if voice else None
+
+    def _check_style(
+        self, wanted: str, uploaded: Sequence[store.UploadedVoice], param: str
+    ) -> None:
+        """Raises APIError (404) for a person who is there, in a style that is not."""
+        person, mark, style = wanted.rpartition(STYLE_MARK)
+        there = self.styles_of(person, uploaded) if mark else []
+        if there:
+            text = f"{shown(person)} has no style {shown(style)}. It has {', '.join(there)}."
+            raise APIError(404, "no_style", text, param=param)
+
+    def styles_of(self, person: str, uploaded: Sequence[store.UploadedVoice]) -> list[str]:
+        """The styles of a person, by name."""
+        own = speakers.plain(person)
+        if store.is_served(own):
+            own = speakers.plain(self._own_name).partition(STYLE_MARK)[0]
+        names = [*self._named, *(voice.name for voice in uploaded)]
+        pairs = [name.rpartition(STYLE_MARK) for name in names if STYLE_MARK in name]
+        return [style.strip() for who, _, style in pairs if speakers.plain(who) == own]
+
+
+async def styled(voice: str, style: str, instructions: str, parts: AppState) -> str:
+    """The name of a voice in a style: the one that `style` names, else the only one of this person
+    that occurs in the instructions as a word. The voice's own name where there is none."""
+    if style.strip():
+        return of_request(f"{STYLE_MARK}{style}", voice)
+    words = set(re.findall(r"[\w-]+", instructions.casefold()))
+    if not words:
+        return voice
+    known = Speakers(parts.engine.standing, parts)
+    there = known.styles_of(voice, await asyncio.to_thread(parts.voices.all))
+    meant = [one for one in there if one.casefold() in words]
+    return of_request(f"{STYLE_MARK}{meant[0]}", voice) if len(meant) == 1 else voice

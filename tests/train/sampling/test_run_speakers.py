@@ -1,0 +1,132 @@
+"""Each person and style of a dataset becomes a named speaker of the run, wherever it goes."""
+
+import logging
+from pathlib import Path
+
+import numpy as np
+import pytest
+import soundfile
+
+import xtts
+from tests.datasets import make_dataset
+from tests.models import tiny_base
+from tests.train.test_export import perturbed
+from train.dataset import dataset
+from train.dataset.dataset import Dataset
+from train.export import export
+from train.sampling.run_speakers import best_clips, clips_by_speaker, keep_speakers
+from train.sampling.sample_files import reference_of
+from train.settings import TrainSettings
+from xtts.audio import CODE_RATE
+from xtts.model.config import ModelConfig
+from xtts.onnx.export import exporter
+from xtts.text.tokenizer import Tokenizer
+from xtts.voices import speakers
+from xtts.voices.run_folder import RunFolder
+from xtts.voices.voice_files import VoiceSpec, find_voice
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tiny_base(tmp_path / "base")
+
+
+def data_of(folder: Path, base: Path) -> Dataset:
+    config = ModelConfig.read(base)
+    settings = TrainSettings(dataset_dir=folder, cache_dir=folder / "cache")
+    return dataset.read(settings, Tokenizer(config, base), config.gpt)
+
+
+def with_a_whisper(folder: Path) -> Path:
+    """Two people, the first of whom also whispers."""
+    make_dataset(folder, 12, 2.0)
+    rows = ["file_name,text,speaker,style"]
+    for number in range(12):
+        who = ("anna,", "ben,", "anna,whisper")[number % 3]
+        rows.append(f"clip-{number}.wav,This is clip {number}.,{who}")
+    (folder / "metadata.csv").write_text("\n".join(rows) + "\n")
+    return folder
+
+
+def kept(run: RunFolder, data: Dataset, base: Path, first: str = "anna") -> list[str]:
+    keep_speakers(run, data, ModelConfig.read(base), first)
+    return list(speakers.read(run.folder))
+
+
+def test_a_run_keeps_a_recording_of_each_speaker_and_style(base, tmp_path, caplog):
+    caplog.set_level(logging.INFO)
+    data, run = data_of(with_a_whisper(tmp_path / "data"), base), RunFolder(tmp_path / "output")
+    assert kept(run, data, base) == ["anna", "anna:whisper", "ben"]
+    assert "Speakers: anna, anna:whisper, ben. The samples are spoken as anna." in caplog.text
+    assert kept(run, data, base, "ben") == ["ben", "anna", "anna:whisper"]
+    wanted = ModelConfig.read(base).conditioning
+    for path in speakers.read(run.folder).values():
+        most = max(wanted.total_seconds, wanted.speaker_seconds)
+        assert 2.0 <= soundfile.info(path).duration <= most
+
+
+def test_a_dataset_of_one_speaker_names_nobody(base, tmp_path):
+    data = data_of(make_dataset(tmp_path / "data"), base)
+    assert kept(RunFolder(tmp_path / "output"), data, base, "speaker") == []
+    assert not (tmp_path / "output").exists()
+
+
+def test_a_resumed_run_writes_only_what_is_missing(base, tmp_path):
+    data, run = data_of(with_a_whisper(tmp_path / "data"), base), RunFolder(tmp_path / "output")
+    kept(run, data, base)
+    before = {path: path.stat().st_mtime_ns for path in (run.folder / "speakers").glob("*.wav")}
+    assert kept(run, data, base) == ["anna", "anna:whisper", "ben"]
+    assert before == {path: path.stat().st_mtime_ns for path in before}
+    next(iter(before)).write_bytes(b"damaged")
+    assert kept(run, data, base) == ["anna", "anna:whisper", "ben"]
+
+
+def test_what_cannot_be_read_costs_the_names_and_not_the_run(base, tmp_path, caplog):
+    data, run = data_of(with_a_whisper(tmp_path / "data"), base), RunFolder(tmp_path / "output")
+    data.clips[0].path.unlink()
+    assert kept(run, data, base) == []
+    assert "are not kept by name" in caplog.text
+
+
+def test_the_sample_is_of_a_person_as_usual(base, tmp_path):
+    folder = with_a_whisper(tmp_path / "data")
+    data = data_of(folder, base)
+    reference = reference_of(TrainSettings(dataset_dir=folder), data)
+    assert next(one.speaker for one in data.clips if one.path == reference.path) in {"anna", "ben"}
+    assert set(clips_by_speaker(data, "ben")) == {"anna", "anna:whisper", "ben"}
+
+
+def test_clean_and_long_recordings_are_chosen():
+    time = np.arange(2 * CODE_RATE) / CODE_RATE
+    spoken = (0.3 * np.sin(700 * time) * (np.sin(6 * time) > 0)).astype(np.float32)
+    noise = np.random.default_rng(1).standard_normal(len(time)).astype(np.float32)
+    noisy = spoken + 0.05 * noise
+    short = spoken[: CODE_RATE // 2]
+    assert [len(one) for one in best_clips([short, noisy, spoken])] == [len(spoken)] * 2
+    assert np.array_equal(best_clips([noisy, short, spoken])[0], spoken)
+    assert np.array_equal(best_clips([short, short[:100]])[0], short)
+
+
+@pytest.mark.parametrize("onnx", [False, True])
+def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path, onnx):
+    """As the run does, from its recordings or, as an ONNX voice, from stored latents."""
+    checkpoint = perturbed(base, tmp_path / "output")
+    run = RunFolder(tmp_path / "output")
+    names = kept(run, data_of(with_a_whisper(tmp_path / "data"), base), base)
+    voice = find_voice(VoiceSpec(str(checkpoint), base=str(base)))
+    assert list(voice.speakers) == names and voice.own_name == "anna"
+    to = tmp_path / "voice"
+    for _ in range(2):  # the second one replaces the first
+        if onnx:
+            exporter.export(voice, to, ("fp32",))
+        else:
+            export(voice, to)
+    opened = xtts.load_voice(to)
+    assert list(opened.speakers) == names and opened.own_name == "anna"
+    here = xtts.load_voice(checkpoint, base=base, speaker="ben")
+    found = xtts.synthesize(opened, "[voice:ben]one two", seed=2)
+    wanted = xtts.synthesize(here, "one two", seed=2)
+    if onnx:
+        assert len(xtts.synthesize(xtts.load_voice(to, speaker="ben"), "one two", seed=2))
+    else:
+        assert np.array_equal(found, wanted)

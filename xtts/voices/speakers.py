@@ -1,0 +1,102 @@
+"""The named speakers of a voice: several people, or several styles of one person.
+
+    FOLDER/speakers/speakers.json    their names, files and hashes; the first one is who the voice
+                                     opens with
+    FOLDER/speakers/1.wav            a recording of the first one; in an ONNX voice
+                                     `1.safetensors`, latents that need no torch
+
+in the folder of a run, of an exported voice or of an ONNX voice. A name is that of a person
+(`anna`) or of a person's style (`anna:whisper`). Importing this module does not import torch.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from pydantic import TypeAdapter, ValidationError
+
+from machine.storage.atomic import Written, write_json
+from machine.storage.checksums import Manifest, fault_of
+from xtts.text.markup import STYLE_MARK
+
+log = logging.getLogger(__name__)
+
+FOLDER = "speakers"
+FILE = "speakers.json"
+# Another name of who a voice opens with.
+OWN = "default"
+
+
+@dataclass(frozen=True)
+class Speaker:
+    """One row of speakers.json. clips: whose sound the recording was made of."""
+
+    name: str
+    file: str
+    written: Written
+    clips: Sequence[str] = ()
+
+
+def write(folder: Path, speakers: Sequence[Speaker]) -> Written:
+    """Writes speakers.json into `folder`/speakers, after the files that it names."""
+    return write_json(folder / FOLDER / FILE, {"speakers": [asdict(one) for one in speakers]})
+
+
+def read(folder: Path) -> dict[str, Path]:
+    """Name -> file of each speaker of a voice, the one it opens with first; as `rows`."""
+    return {one.name: folder / FOLDER / one.file for one in rows(folder)}
+
+
+def rows(folder: Path) -> list[Speaker]:
+    """The speakers of a voice, verified, the one it opens with first; none, with a line in the log,
+    where what is there cannot be used: the voice itself speaks as well."""
+    path = folder / FOLDER / FILE
+    try:
+        found = TypeAdapter(dict[str, list[Speaker]]).validate_json(path.read_bytes())["speakers"]
+        files = Manifest(0, 0, {one.file: one.written for one in found})
+        fault = fault_of(files, path.parent)
+    except FileNotFoundError:
+        return []
+    except (OSError, ValidationError, KeyError) as error:
+        fault = str(error).splitlines()[0]
+    if fault:
+        log.warning("%s cannot be used and is ignored: %s", path, fault)
+        return []
+    return found
+
+
+def write_all(
+    known: Mapping[str, Path], to: Path, suffix: str, make: Callable[[Path, Path], Written]
+) -> dict[str, Written]:
+    """Writes the speakers of one voice into the folder `to` of another: file -> what was written.
+
+    make: makes a file with this suffix of a speaker's file.
+    """
+    if not known:
+        return {}
+    (to / FOLDER).mkdir()
+    made = [
+        Speaker(name, (file := f"{number}{suffix}"), make(path, to / FOLDER / file))
+        for number, (name, path) in enumerate(known.items(), start=1)
+    ]
+    listed = write(to, made)
+    return {f"{FOLDER}/{one.file}": one.written for one in made} | {f"{FOLDER}/{FILE}": listed}
+
+
+def find(wanted: str, own: str, known: Mapping[str, Path]) -> str | None:
+    """The name among `known` that is meant, in any case; `default`, or nothing before a style, is
+    the person of `own`. "" for `own` itself, None where there is no such speaker."""
+    person, mark, style = plain(wanted).partition(STYLE_MARK)
+    if person in ("", OWN):
+        person = plain(own).partition(STYLE_MARK)[0]
+    full = f"{person}{mark}{style}"
+    if full in (plain(own), OWN):
+        return ""
+    return next((one for one in known if plain(one) == full), None)
+
+
+def plain(name: str) -> str:
+    """A name without case, with single spaces, and none around the mark of a style."""
+    words = " ".join(name.casefold().split())
+    return STYLE_MARK.join(part.strip() for part in words.split(STYLE_MARK))
