@@ -13,7 +13,8 @@ sample         speak the newest epoch again, or --epoch N
 evaluate       judge the base, every saved epoch and blends, and report the best one  [--json]
 learn-decoder  train the decoder of the best weights again, with more clips or time  [--minutes M]
 export         write a voice to a folder
-               --to DIR [--checkpoint FILE] [--base DIR] [--onnx [all|fp32|int8]] [--force]
+               --to DIR [--checkpoint FILE] [--base DIR] [--force]
+               [--onnx [all|fp32|int8] | --adapter]
 """
 
 import argparse
@@ -125,7 +126,7 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
         raise SotaqueError("export needs --to DIR, the folder to write. See --help.")
     return export.run(
         settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force,
-        onnx=own.onnx,
+        onnx=own.onnx, adapter=own.adapter,
     )  # fmt: skip
 
 
@@ -212,6 +213,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--force", action="store_true", help="replace the voice that DIR holds")
         add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"),
             help="export ONNX models: all of them, or one precision")  # fmt: skip
+        add("--adapter", action="store_true",
+            help="export what LORA_RANK learned, without the base model")  # fmt: skip
     return parser
 
 
