@@ -59,7 +59,7 @@ _RECORDING = BodyKind("recordings", (20 << 20) + (64 << 10), 60.0, 8)
 _PIECE = BodyKind("pieces of recordings", 8 << 20, 60.0, 4)
 _TRANSCRIPT = BodyKind("texts", 4 << 20, 60.0, 4)
 _BODY_KINDS = (
-    ("POST", re.compile(r"/v1/voices|/clone_speaker"), _RECORDING),
+    ("POST", re.compile(r"/v1/voices(/[^/]+/recordings)?|/clone_speaker"), _RECORDING),
     ("PATCH", re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+"), _PIECE),
     ("PUT", re.compile(r"/v1/datasets/[^/]+/text"), _TRANSCRIPT),
 )

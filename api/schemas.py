@@ -231,9 +231,10 @@ class VoiceQuality(BaseModel):
 
 
 class VoiceRow(BaseModel):
-    """A voice that can be asked for; `anna:whisper` is a style of `anna`. origin: the served voice,
-    a named speaker of it, or an upload; quality: null where it was not measured; preview: where its
-    recording is heard."""
+    """A voice that can be asked for; `anna:whisper` is a style of `anna`. duration_seconds: of its
+    recording, or of several joined; origin: the served voice, a named speaker of it, or an upload;
+    quality: null where it was not measured; recordings: how many an uploaded voice has; preview:
+    where its recording is heard."""
 
     id: str
     name: str
@@ -241,6 +242,7 @@ class VoiceRow(BaseModel):
     duration_seconds: float | None
     origin: Literal["served", "speaker", "upload"]
     quality: VoiceQuality | None
+    recordings: int | None
     preview: str | None
 
 

@@ -76,7 +76,7 @@ async def clone_speaker(
     name = "".join(one for one in stem if one.isprintable())[:100].strip()
     if not name or means_served(name):
         name = "cloned"  # it is asked for by its handle
-    voice = await keep_voice(parts, name, wav_file, once=True)
+    voice = await keep_voice(parts, name, [wav_file], once=True)
     return handle_of(voice.id)
 
 

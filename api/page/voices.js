@@ -19,6 +19,10 @@ function speakable(run) {
   }));
 }
 
+const MOST_RECORDINGS = 10;
+/** "1 file", "3 files". */
+const files = (count) => `${count} ${count === 1 ? "file" : "files"}`;
+
 /** "Quality: good.", or the word and the remarks. */
 function qualityOf({ word, remarks }) {
   return [`Quality: ${word}.`, ...(remarks ?? [])].join(" ");
@@ -26,14 +30,28 @@ function qualityOf({ word, remarks }) {
 
 export class Voices {
   constructor() {
-    const file = find("voice-form").elements.file;
+    const form = find("voice-form");
+    const file = form.elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
-    // Either a file or a recording: the last one counts.
-    file.addEventListener("change", () => file.files.length && this.microphone.discard());
-    find("voice-form").addEventListener("submit", (event) => {
+    // Either files or a recording: the last one counts.
+    file.addEventListener("change", () => {
+      if (file.files.length) this.microphone.discard();
+      this.#tellFiles(file.files.length);
+    });
+    form.addEventListener("reset", () => this.#tellFiles(0));
+    form.addEventListener("submit", (event) => {
       event.preventDefault();
       this.#add(event.target);
     });
+  }
+
+  /** How many files are chosen, where there are several. */
+  #tellFiles(count) {
+    const info = find("files-info");
+    const what = count > MOST_RECORDINGS ? `; a voice has at most ${MOST_RECORDINGS} recordings.` : ". They become one voice.";
+    info.hidden = count < 2;
+    info.textContent = info.hidden ? "" : `${files(count)} chosen${what}`;
+    if (!info.hidden) announce(info.textContent);
   }
 
   async refresh() {
@@ -72,7 +90,8 @@ export class Voices {
   #item(voice) {
     const name = voice.name || voice.id;
     const seconds = Number.isFinite(voice.duration_seconds) ? `${figure(voice.duration_seconds, 1)} s` : "";
-    const about = [seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
+    const several = voice.recordings > 1 && `${voice.recordings} recordings`;
+    const about = [several, seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
     const details = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
     if (voice.origin !== "upload") return make("li", {}, details);
     const of = `the recording of ${name}`;
@@ -81,7 +100,28 @@ export class Voices {
       await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
       find("voices").focus();
     }, { of: name });
-    return make("li", {}, details, make("div", { class: "row" }, hear || null, this.#renamer(voice, name, details), remove));
+    return make("li", {}, details, make("div", { class: "row" }, hear || null, ...this.#adder(voice, name), this.#renamer(voice, name, details), remove));
+  }
+
+  /** A button that opens the file dialog, and the field behind it. */
+  #adder(voice, name) {
+    const { accept } = find("voice-form").elements.file;
+    const field = make("input", { type: "file", accept, multiple: true, hidden: true, "aria-label": `Recordings to add to ${name}` });
+    const button = smallButton("Add recordings", { beside: `to ${name}` });
+    button.disabled = voice.recordings >= MOST_RECORDINGS;
+    button.addEventListener("click", () => field.click());
+    field.addEventListener("change", async () => {
+      if (!field.files.length) return;
+      const body = new FormData();
+      for (const file of field.files) body.append("file", file);
+      button.disabled = true;
+      const changed = await this.#change(() => send("POST", `/v1/voices/${encodeURIComponent(voice.id)}/recordings`, body), (made) =>
+        `${files(field.files.length)} added; ${name} has ${made.recordings} recordings.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
+      button.disabled = false;
+      field.value = "";
+      if (changed) find("voices").focus();
+    });
+    return [button, field];
   }
 
   /** Turns the name into a field: Enter saves it, Escape does not. */
@@ -116,7 +156,7 @@ export class Voices {
     if (recorded) body.set("file", recorded, "microphone.wav");
     const button = form.querySelector("[type=submit]");
     button.disabled = true;
-    const added = await this.#change(() => send("POST", "/v1/voices", body), (made) => `${body.get("name")} is added.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
+    const added = await this.#change(() => send("POST", "/v1/voices", body), (made) => `${body.get("name")} is added${made.recordings > 1 ? ` with ${made.recordings} recordings` : ""}.${made.quality ? ` ${qualityOf(made.quality)}` : ""}`);
     button.disabled = false;
     if (!added) return;
     form.reset();

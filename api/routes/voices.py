@@ -1,9 +1,10 @@
-"""Routes /v1/voices: list, upload, rename, hear and delete voices."""
+"""Routes /v1/voices: list, upload, add to, rename, hear and delete voices."""
 
 import asyncio
 import contextlib
 import hashlib
 import unicodedata
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,13 +19,28 @@ from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.schemas import MOST_NAME, PROBLEMS, VoiceList, VoiceRow
 from api.state import AppState, Shared
 from api.voices import recordings
-from api.voices.recordings import MOST_BYTES
-from api.voices.store import SERVED, UploadedVoice, check_new_name
+from api.voices.recordings import MOST_BYTES, DecodedRecording
+from api.voices.store import (
+    MOST_RECORDINGS,
+    SERVED,
+    UploadedVoice,
+    check_count,
+    check_new_name,
+)
 
 router = APIRouter(prefix="/v1/voices", tags=["voices"], responses=PROBLEMS)
 
 
 UPLOAD = "WAV, FLAC, OGG, MP3, M4A, AAC or WebM, 1 to 60 s"
+Uploads = Annotated[
+    list[UploadFile],
+    File(
+        description=f"{UPLOAD}; up to {MOST_RECORDINGS}, together 20 MB at most",
+        json_schema_extra={"maxItems": MOST_RECORDINGS},
+    ),
+]
+# Ten minutes at 48 kHz, as the recordings are kept.
+_MOST_DECODED = 64 << 20
 MEDIA_TYPES = (
     "audio/wav", "audio/flac", "audio/ogg", "audio/mpeg", "audio/mp4", "audio/aac", "audio/webm",
 )  # fmt: skip
@@ -40,7 +56,7 @@ def _served(parts: AppState) -> VoiceRow:
     created = datetime.fromtimestamp(parts.started_at, UTC).isoformat(timespec="seconds")
     return VoiceRow(
         id=SERVED, name=parts.served_name, created=created, duration_seconds=None,
-        origin="served", quality=None, preview=None,
+        origin="served", quality=None, recordings=None, preview=None,
     )  # fmt: skip
 
 
@@ -78,14 +94,35 @@ def list_voices(parts: Shared) -> VoiceList:
 async def add_voice(
     parts: Shared,
     request: Request,
-    file: Annotated[UploadFile, File(description=UPLOAD)],
+    file: Uploads,
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> VoiceRow:
-    """A voice from a recording. Clone a voice only with its owner's consent."""
+    """A voice from a recording, or from up to ten of one person, which take turns in it. Clone a
+    voice only with its owner's consent."""
     parts.check_rate(request)
-    await check_one_file(request, "file")
+    _check_files(file)
     voice = await keep_voice(parts, visible_name(name), file)
     return voice.row()
+
+
+@router.post("/{voice_id}/recordings", openapi_extra=upload_of("file"))
+async def add_recordings(voice_id: str, parts: Shared, request: Request, file: Uploads) -> VoiceRow:
+    """Adds recordings of the same person to a voice, ten in all at most; its id and name stay."""
+    parts.check_rate(request)
+    _refuse_unless_uploaded(voice_id, parts)
+    voice = parts.voices.find(voice_id)
+    _check_files(file)
+    check_count(voice, len(file))
+    added = await _decoded(parts, file)
+    before, changed = await asyncio.to_thread(parts.voices.extend, voice, added)
+    try:
+        await _listen(parts, changed)
+    except APIError:
+        with contextlib.suppress(APIError):  # somebody else has deleted it
+            await asyncio.to_thread(parts.voices.undo, changed, before)
+        raise
+    parts.engine.forget(str(parts.voices.recording(before)))
+    return changed.row()
 
 
 @router.get("/{voice_id}")
@@ -109,7 +146,8 @@ def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRo
 
 @router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)
 async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
-    """The recording of an uploaded voice or of a named speaker; ranges are served."""
+    """The recording of an uploaded voice, several of them joined, or of a named speaker; ranges
+    are served."""
     if (path := Path(parts.speakers.get(voice_id, ""))).suffix != ".wav":
         path = parts.voices.recording(parts.voices.find(voice_id))
     return await wav_file(path, cached="no-store")
@@ -123,6 +161,13 @@ async def remove_voice(voice_id: str, parts: Shared) -> Response:
     return Response(status_code=204)
 
 
+def _check_files(files: Sequence[UploadFile]) -> None:
+    """Raises APIError (422) for more files than a voice can have."""
+    if len(files) > MOST_RECORDINGS:
+        text = f"file occurs {len(files)} times; a voice has at most {MOST_RECORDINGS} recordings."
+        raise APIError(422, "several_files", text, param="file")
+
+
 async def check_one_file(request: Request, field: str) -> None:
     """Raises APIError (422) for a form with several files: one would be kept and the rest lost."""
     count = len((await request.form()).getlist(field))
@@ -132,34 +177,67 @@ async def check_one_file(request: Request, field: str) -> None:
 
 
 async def keep_voice(
-    parts: AppState, name: str, file: UploadFile, *, once: bool = False
+    parts: AppState, name: str, files: Sequence[UploadFile], *, once: bool = False
 ) -> UploadedVoice:
     """once: the voice that has this very recording, where there is one. Raises APIError for what is
     no recording, for a name that means the served voice, and where it cannot be kept."""
-    async with parts.decoding:
-        # Read from the disk, where its form was put, by those only who decode.
-        data = await file.read(MOST_BYTES + 1)
-        if len(data) > MOST_BYTES:
-            raise APIError(
-                413, "too_large", f"The file is larger than the limit of {MOST_BYTES:,} bytes."
-            )
-        recording = await recordings.decoded(data)
+    found = await _decoded(parts, files)
     if once:
-        sha256 = hashlib.sha256(recording.wav).hexdigest()
+        sha256 = hashlib.sha256(found[0].wav).hexdigest()
         for voice in await asyncio.to_thread(parts.voices.all):
             if voice.sha256 == sha256:
                 return voice
     check_new_name(name)
-    voice = await asyncio.to_thread(parts.voices.add, name, recording)
+    voice = await asyncio.to_thread(parts.voices.add, name, *found)
+    try:
+        await _listen(parts, voice)
+    except APIError:
+        with contextlib.suppress(APIError):  # somebody else has deleted it
+            await forget_voice(parts, voice)
+        raise
+    return voice
+
+
+async def _listen(parts: AppState, voice: UploadedVoice) -> None:
+    """Has the voice heard, where a process is there to hear it. Raises APIError."""
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
     except APIError as refusal:
         # 503: the process is being started; latents are made when the voice is first asked for.
         if refusal.status != 503:
-            with contextlib.suppress(APIError):  # somebody else has deleted it
-                await forget_voice(parts, voice)
             raise
-    return voice
+
+
+async def _decoded(parts: AppState, files: Sequence[UploadFile]) -> list[DecodedRecording]:
+    """Each recording, one after another. Raises APIError, which names the one that is unfit."""
+    found: list[DecodedRecording] = []
+    async with parts.decoding:
+        for number, file in enumerate(files, start=1):
+            # Read from the disk, where its form was put, by those only who decode.
+            data = await file.read(MOST_BYTES + 1)
+            try:
+                found.append(await _decoded_one(data))
+            except APIError as refusal:
+                if len(files) == 1 or refusal.status == 503:
+                    raise
+                which = f"Recording {number} ({shown(file.filename or '')})"
+                text = f"{which}: {refusal.detail} Nothing was kept."
+                raise APIError(refusal.status, refusal.code, text, param=refusal.param) from refusal
+            if sum(len(one.wav) for one in found) > _MOST_DECODED:
+                text = (
+                    f"The recordings take more than {_MOST_DECODED >> 20} MB when decoded. Send "
+                    "fewer, or at 48,000 samples a second or less."
+                )
+                raise APIError(413, "too_large", text, param="file")
+    return found
+
+
+async def _decoded_one(data: bytes) -> DecodedRecording:
+    if len(data) > MOST_BYTES:
+        raise APIError(
+            413, "too_large", f"The file is larger than the limit of {MOST_BYTES:,} bytes."
+        )
+    return await recordings.decoded(data)
 
 
 async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:

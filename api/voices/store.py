@@ -1,16 +1,24 @@
 """Uploaded voices on disk, shared by replicas: adds, finds and deletes them.
 
-    VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it
-    VOICES_DIR/<id>.json      name, when, how long, SHA-256, quality; written last: without it
-                              there is no voice
+    VOICES_DIR/<id>.wav       16-bit PCM, mono, as `api.voices.recordings` made it: the recording,
+                              or the first of several
+    VOICES_DIR/<id>/N.wav     the others, from 2 on
+    VOICES_DIR/<id>/joined_<SHA-256>.wav
+                              what is heard of several (`api.voices.joining`). Its name changes with
+                              it, so that no process takes one for another
+    VOICES_DIR/<id>.json      name, when, how long, SHA-256 of what is heard, quality, how many
+                              recordings; written last: without it there is no voice, and until it
+                              is there, a voice is what it was
     VOICES_DIR/latents/…      as `xtts.inference.latents_file` says
     VOICES_DIR/.lock          as `api.shared_folder` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
 
+import hashlib
 import re
 import secrets
+import shutil
 import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,13 +30,17 @@ from typing import Any
 from api.errors import APIError, shown
 from api.schemas import VoiceRow
 from api.shared_folder import changing, read, read_all
+from api.voices.joining import joined_recording
 from api.voices.recordings import DecodedRecording
-from machine.storage.atomic import remove_stale, replace_file, write_json
+from machine.storage.atomic import make_folder, remove_stale, replace_file, write_json
+from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file
 
 MOST_VOICES = 1_000
+MOST_RECORDINGS = 10
 _ID = re.compile(r"[a-z0-9]{12}")
 _HALF_SECONDS = 3600.0
+_JOINED = "joined_"
 SERVED = "default"
 # Names of OpenAI's voices: programs send one without asking. All of them are the served voice.
 OPENAI_VOICES = (
@@ -39,8 +51,9 @@ OPENAI_VOICES = (
 
 @dataclass(frozen=True)
 class UploadedVoice:
-    """duration_seconds: of the recording; sha256: of its file; quality: of the recording
-    (`api.voices.recordings_child`), None where an earlier version kept it."""
+    """duration_seconds: of what is heard, which is the recording or several joined; sha256: of its
+    file; quality: as `api.voices.quality` measures it, None where an earlier version kept it;
+    recordings: how many there are."""
 
     id: str
     name: str
@@ -48,6 +61,7 @@ class UploadedVoice:
     duration_seconds: float
     sha256: str
     quality: Mapping[str, Any] | None = None
+    recordings: int = 1
 
     def row(self) -> VoiceRow:
         """As /v1/voices tells it."""
@@ -87,26 +101,78 @@ class Voices:
         return voice
 
     def recording(self, voice: UploadedVoice) -> Path:
-        """The voice's file."""
-        return self.folder / f"{voice.id}.wav"
+        """The file that is heard."""
+        if voice.recordings == 1:
+            return self.folder / f"{voice.id}.wav"
+        return self.folder / voice.id / f"{_JOINED}{voice.sha256}.wav"
 
-    def add(self, name: str, recording: DecodedRecording) -> UploadedVoice:
-        """Keeps a recording. Raises APIError where the folder is full or cannot be written."""
+    def single_recordings(self, voice: UploadedVoice) -> list[Path]:
+        """The file of each recording, as it was uploaded."""
+        own = self.folder / voice.id
+        others = [own / f"{number}.wav" for number in range(2, voice.recordings + 1)]
+        return [self.folder / f"{voice.id}.wav", *others]
+
+    def add(self, name: str, *recordings: DecodedRecording) -> UploadedVoice:
+        """Keeps a voice of one recording, or of several that take turns. Raises APIError where the
+        folder is full or cannot be written."""
         identity = secrets.token_hex(6)
         with changing(self.folder):
             if len(self.all()) >= MOST_VOICES:
                 text = f"There are already {MOST_VOICES} voices, the limit. Delete one."
                 raise APIError(409, "too_many_voices", text)
             self._remove_halves()
-            written = replace_file(
-                self.folder / f"{identity}.wav", lambda file: file.write(recording.wav)
-            )
-            voice = UploadedVoice(
-                identity, name, datetime.now(UTC).isoformat(timespec="milliseconds"),
-                round(recording.seconds, 3), written.sha256, recording.quality,
-            )  # fmt: skip
-            write_json(self.folder / f"{identity}.json", asdict(voice))
-        return voice
+            created = datetime.now(UTC).isoformat(timespec="milliseconds")
+            return self._write(UploadedVoice(identity, name, created, 0.0, ""), [], recordings)
+
+    def extend(
+        self, voice: UploadedVoice, recordings: Sequence[DecodedRecording]
+    ) -> tuple[UploadedVoice, UploadedVoice]:
+        """Adds recordings to a voice: what it was, and what it is. A kill leaves one of the two.
+
+        The file that was heard stays an hour: who waits to speak was given it. Raises APIError
+        where there would be too many, the voice was deleted meanwhile, or the folder cannot be
+        written.
+        """
+        with changing(self.folder):
+            before = self.find(voice.id)
+            check_count(before, len(recordings))
+            self._remove_halves()
+            kept = [path.read_bytes() for path in self.single_recordings(before)]
+            changed = self._write(before, kept, recordings)
+            latents_file.delete(self.latents, before.sha256)
+        return before, changed
+
+    def undo(self, changed: UploadedVoice, before: UploadedVoice) -> None:
+        """Makes a voice what it was, unless somebody has changed it since. Raises APIError where it
+        was deleted meanwhile, or the folder cannot be written."""
+        with changing(self.folder):
+            found = self.find(changed.id)
+            if found.sha256 == changed.sha256:
+                write_json(
+                    self.folder / f"{changed.id}.json", asdict(replace(before, name=found.name))
+                )
+                for path in self._strays(before):
+                    self._remove_stray(path)
+
+    def _write(
+        self, voice: UploadedVoice, kept: Sequence[bytes], new: Sequence[DecodedRecording]
+    ) -> UploadedVoice:
+        """Writes new recordings behind those that are kept, then what is heard, then what says
+        so."""
+        count = len(kept) + len(new)
+        heard = new[0] if count == 1 else joined_recording([*kept, *(one.wav for one in new)])
+        changed = replace(
+            voice, duration_seconds=round(heard.seconds, 3), quality=heard.quality,
+            sha256=hashlib.sha256(heard.wav).hexdigest(), recordings=count,
+        )  # fmt: skip
+        if count > 1:
+            make_folder(self.folder / voice.id)
+        for path, one in zip(self.single_recordings(changed)[len(kept) :], new, strict=True):
+            _write_file(path, one.wav)
+        if count > 1:
+            _write_file(self.recording(changed), heard.wav)
+        write_json(self.folder / f"{voice.id}.json", asdict(changed))
+        return changed
 
     def rename(self, voice: UploadedVoice, name: str) -> UploadedVoice:
         """Gives a voice another name. Raises APIError where it was deleted meanwhile, or the folder
@@ -120,11 +186,18 @@ class Voices:
         """Deletes a voice and what was made of it. Raises APIError where it was deleted meanwhile,
         or the folder cannot be written."""
         with changing(self.folder):
-            self.find(voice.id)
+            found = self.find(voice.id)
+            # A single recording may have been heard alone before others were added.
+            own = self.folder / voice.id
+            files = [*self.single_recordings(found)[:1], *own.glob("*.wav")]
+            heard = {found.sha256, *map(sha256_of, files)}
             # Latents last: a process that is listening to the recording looks for it afterwards.
             (self.folder / f"{voice.id}.json").unlink(missing_ok=True)
             (self.folder / f"{voice.id}.wav").unlink(missing_ok=True)
-            latents_file.delete(self.latents, voice.sha256)
+            if own.is_dir():
+                shutil.rmtree(own)
+            for sha256 in heard:
+                latents_file.delete(self.latents, sha256)
 
     def _remove_halves(self) -> None:
         """What killed writers and killed deletions have left: a voice is its two files, and of one
@@ -134,9 +207,47 @@ class Voices:
         whole = {".wav": ".json", ".json": ".wav"}
         for path in self.folder.iterdir():
             if _ID.fullmatch(path.stem) and (other := whole.get(path.suffix)):
-                old = time.time() - path.stat().st_mtime > _HALF_SECONDS
-                if old and not path.with_suffix(other).exists():
+                if _is_old(path) and not path.with_suffix(other).exists():
                     path.unlink()
+            elif _ID.fullmatch(path.name) and path.is_dir():
+                self._remove_old_of(path)
+
+    def _remove_old_of(self, own: Path) -> None:
+        """In the folder of a voice's recordings: what is not, or no longer, part of the voice."""
+        remove_stale(own, older_than_seconds=_HALF_SECONDS)
+        voice = self.get(own.name)
+        if voice is not None:
+            for path in filter(_is_old, self._strays(voice)):
+                self._remove_stray(path)
+        elif _is_old(own) and not own.with_suffix(".json").exists():
+            shutil.rmtree(own)
+
+    def _strays(self, voice: UploadedVoice) -> list[Path]:
+        own = {self.recording(voice), *self.single_recordings(voice)}
+        return [path for path in (self.folder / voice.id).glob("*.wav") if path not in own]
+
+    def _remove_stray(self, path: Path) -> None:
+        path.unlink(missing_ok=True)
+        if path.name.startswith(_JOINED):
+            latents_file.delete(self.latents, path.stem.removeprefix(_JOINED))
+
+
+def check_count(voice: UploadedVoice, more: int) -> None:
+    """Raises APIError (409) where a voice would have too many recordings."""
+    if voice.recordings + more > MOST_RECORDINGS:
+        text = (
+            f"The voice has {voice.recordings} recordings; with {more} more it would have more "
+            f"than {MOST_RECORDINGS}, the limit. Add fewer, or make another voice of the best."
+        )
+        raise APIError(409, "too_many_recordings", text, param="file")
+
+
+def _write_file(path: Path, data: bytes) -> None:
+    replace_file(path, lambda file: file.write(data))
+
+
+def _is_old(path: Path) -> bool:
+    return time.time() - path.stat().st_mtime > _HALF_SECONDS
 
 
 def is_served(voice: str) -> bool:

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from api.routes.voices import MEDIA_TYPES
-from api.voices import decoding, recordings
-from tests.api.page.desk import add_voice
+from api.voices import quality, recordings
+from tests.api.page.desk import add_voice, says, until
 from tests.api.sounds import file_of, made, speech
 
 pytestmark = pytest.mark.system
@@ -24,6 +24,7 @@ FILES = {
     ".aac": made("aac", SAID),
     ".webm": made("webm", SAID),
 }
+ANNOUNCED = "document.getElementById('announcement').textContent"
 
 
 def test_every_type_that_the_picker_offers_becomes_a_voice(service, open_page, tmp_path):
@@ -48,7 +49,7 @@ def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path)
     least, most, good, _ = map(float, re.findall(r"\d+", hint))
     assert (least, most) == (recordings.LEAST_SECONDS, recordings.MOST_SECONDS)
     # Of so much speech the service remarks nothing; a recording has pauses too.
-    assert decoding.GOOD_SECONDS <= good < decoding.GOOD_SECONDS + 2
+    assert quality.GOOD_SECONDS <= good < quality.GOOD_SECONDS + 2
     page.provoked.append("422")
     for seconds, taken in ((least - 0.1, False), (least + 0.1, True), (most + 1, False)):
         sound = np.resize(speech(2.0, 8_000), round(seconds * 8_000))
@@ -60,3 +61,35 @@ def test_the_hint_names_the_lengths_that_are_taken(service, open_page, tmp_path)
         else:
             page.wait_for_selector("#voices-fault:not([hidden])")
             assert " s long" in page.text_content("#voices-fault")
+
+
+def test_several_files_are_one_voice_and_more_are_added_by_keyboard(service, open_page, tmp_path):
+    paths = [tmp_path / f"{number}.wav" for number in range(4)]
+    for number, path in enumerate(paths):
+        path.write_bytes(file_of(SAID * (1 - 0.1 * number), 48_000))
+    page = open_page(service.address)
+    page.on("filechooser", lambda _chooser: None)  # Catches dialogs from now on.
+    page.set_input_files("[name=file]", paths[:3])
+    assert page.text_content("#files-info") == "3 files chosen. They become one voice."
+    says(page, "announcement", "3 files chosen. They become one voice.")
+    page.fill("#voice-form [name=name]", "Anna")
+    page.press("#voice-form [name=name]", "Enter")
+    page.wait_for_selector("#voice-list li:has-text('3 recordings')")
+    until(page, f"{ANNOUNCED}.startsWith('Anna is added with 3 recordings. Quality: ')")
+    assert page.is_hidden("#files-info")
+    page.focus("[aria-label='Add recordings to Anna']")
+    with page.expect_file_chooser() as asked:
+        page.keyboard.press("Enter")
+    assert asked.value.is_multiple()
+    asked.value.set_files(paths[3])
+    page.wait_for_selector("#voice-list li:has-text('4 recordings')")
+    until(page, f"{ANNOUNCED}.startsWith('1 file added; Anna has 4 recordings. Quality: ')")
+    assert page.evaluate("document.activeElement.id") == "voices"
+    (tmp_path / "bad.wav").write_bytes(b"no sound")
+    page.provoked.append("422")
+    with page.expect_file_chooser() as asked:
+        page.click("[aria-label='Add recordings to Anna']")
+    asked.value.set_files([paths[0], tmp_path / "bad.wav"])
+    page.wait_for_selector("#voices-fault:has-text(\"Recording 2 ('bad.wav')\")")
+    (voice,) = service.client.get("/v1/voices").json()["voices"][1:]
+    assert (voice["name"], voice["recordings"]) == ("Anna", 4)

@@ -195,11 +195,10 @@ def test_a_name_that_always_means_the_served_voice_is_refused(service, name):
     assert [one.name for one in service.parts.voices.all()] == ["Anna"]
 
 
-def test_one_recording_is_taken_at_a_time(service):
-    for path, field in (("/v1/voices", "file"), ("/clone_speaker", "wav_file")):
-        files = [(field, (f"{n}.wav", file_of(speech()))) for n in range(3)]
-        answer = service.client.post(path, files=files, data={"name": "Anna"})
-        assert refusal(answer) == (422, "several_files", field), path
+def test_a_program_that_clones_from_one_recording_sends_one(service):
+    files = [("wav_file", (f"{n}.wav", file_of(speech()))) for n in range(3)]
+    answer = service.client.post("/clone_speaker", files=files)
+    assert refusal(answer) == (422, "several_files", "wav_file")
     assert service.parts.voices.all() == []
 
 

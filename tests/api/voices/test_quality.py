@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import soundfile
 
-from api.voices.decoding import measure
+from api.voices.quality import measure
 from xtts.voices.base_models import DEMO
 
 

@@ -1,5 +1,6 @@
 """Voices on disk when several change them at once, as threads of a service and replicas do."""
 
+import hashlib
 import os
 import threading
 import time
@@ -12,7 +13,9 @@ from api.voices import store
 from api.voices.recordings import DecodedRecording
 from api.voices.store import Voices
 from machine.storage import locks
+from tests.api.sounds import file_of, speech
 from tests.api.threads import at_once
+from tests.forked import in_child
 
 RECORDING = DecodedRecording(b"RIFF", 1.0, {})
 
@@ -88,3 +91,71 @@ def test_halves_of_voices_that_nobody_could_delete_go_when_the_next_is_added(tmp
     other = voices.add("Ben", RECORDING)
     assert [path.exists() for path in (*halves, fresh, mine)] == [False, False, True, True]
     assert [one.id for one in voices.all()] == [whole.id, other.id]
+
+
+def take(number: int) -> DecodedRecording:
+    return DecodedRecording(file_of(speech(2.0) * (1 - 0.1 * number)), 2.0, {})
+
+
+def everything(folder: Path) -> dict[str, bytes]:
+    """Whatever a voice is made of."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*.wav")}
+
+
+@pytest.mark.parametrize(
+    ("point", "recordings"),
+    [("after replace:2.wav", 1), ("part opened:{id}.json", 1), ("after fsync:{id}.json", 1),
+     ("after replace:{id}.json", 3)],
+)  # fmt: skip
+def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, point, recordings):
+    voices = Voices(tmp_path)
+    voice = voices.add("Anna", take(0))
+    code = in_child(lambda: voices.extend(voice, [take(1), take(2)]), point.format(id=voice.id))
+    assert code == -9
+    (found,) = voices.all()
+    assert (found.id, found.name, found.recordings) == (voice.id, "Anna", recordings)
+    heard = voices.recording(found).read_bytes()
+    assert hashlib.sha256(heard).hexdigest() == found.sha256
+    singles = [path.read_bytes() for path in voices.single_recordings(found)]
+    assert singles == [take(number).wav for number in range(recordings)]
+    # What the kill left goes an hour later, and with the voice at once.
+    hours_ago = time.time() - 2 * 3600
+    for path in (tmp_path / voice.id).iterdir():
+        os.utime(path, (hours_ago, hours_ago))
+    voices.add("Ben", RECORDING)
+    wanted = {voices.recording(found), *voices.single_recordings(found)}
+    assert {path for path in (tmp_path / voice.id).iterdir() if path not in wanted} == set()
+    voices.remove(found)
+    assert not (tmp_path / voice.id).exists()
+
+
+def test_a_kill_while_a_voice_of_several_is_added_leaves_none(tmp_path):
+    voices = Voices(tmp_path)
+    code = in_child(lambda: voices.add("Anna", take(0), take(1)), "after replace:2.wav")
+    assert code == -9 and voices.all() == []
+    for path in (*tmp_path.rglob("*.wav"), *tmp_path.glob("?" * 12)):
+        os.utime(path, (time.time() - 2 * 3600,) * 2)
+    voices.add("Ben", RECORDING)
+    assert list(everything(tmp_path).values()) == [RECORDING.wav]
+
+
+def test_of_four_additions_at_once_each_is_kept(tmp_path):
+    voices = Voices(tmp_path)
+    voice = voices.add("Anna", take(0))
+    at_once([lambda n=n: voices.extend(voice, [take(n)])[1].recordings for n in range(1, 5)])
+    found = voices.find(voice.id)
+    assert found.recordings == 5
+    singles = {path.read_bytes() for path in voices.single_recordings(found)}
+    assert singles == {take(number).wav for number in range(5)}
+
+
+def test_an_addition_is_undone_unless_somebody_has_changed_the_voice_since(tmp_path):
+    voices = Voices(tmp_path)
+    before, changed = voices.extend(voices.add("Anna", take(0)), [take(1)])
+    voices.rename(changed, "Ben")
+    _, further = voices.extend(changed, [take(2)])
+    voices.undo(changed, before)
+    assert voices.find(before.id) == further
+    voices.undo(further, before)
+    assert voices.find(before.id).name == "Ben" and voices.find(before.id).recordings == 1
+    assert list(everything(tmp_path)) == [f"{before.id}.wav"]

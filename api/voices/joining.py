@@ -1,0 +1,87 @@
+"""Joins the recordings of a voice into the one that models hear, and measures it.
+
+They take turns (`xtts.joined_reference`). It runs in the service's own process, which has no torch,
+on what the decoding child has made.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from api.errors import APIError
+from api.voices import pcm_wav, quality
+from api.voices.recordings import MOST_SECONDS, DecodedRecording
+from xtts.joined_reference import joined, turn_seconds
+
+Array = np.ndarray[Any, Any]
+
+# Which models will hear a voice is not known when it is uploaded. 2 s are a whole part of the
+# chunks that models take latents of (4 s in XTTS-v2's config, 6 s in Coqui's defaults, 2 s in the
+# embedded voice's), so that a chunk holds whole turns. The embedded voice hears the first 10 s, the
+# least of all known: of more than five recordings a turn is 1 s, so that each is heard there too.
+CHUNK_SECONDS, HEARD_SECONDS = 2.0, 10.0
+# Models hear 22,050 Hz. Ten minutes at this rate are 115 MB in memory.
+_MOST_RATE = 48_000
+_RING_SECONDS = 0.1
+
+
+def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
+    """Several WAV files, 16 bits and mono, as one of at most a minute, at the highest of their
+    rates, or 48 kHz. Remarks name a recording by its number.
+
+    Raises APIError (422) where what is heard is no speech.
+    """
+    read = [pcm_wav.read(one) for one in recordings]
+    rate = min(max(one for _, one in read), _MOST_RATE)
+    alike = [_resampled(samples, of, rate) for samples, of in read]
+    turn = turn_seconds(len(alike), CHUNK_SECONDS, HEARD_SECONDS)
+    sound = joined(alike, rate, turn, MOST_SECONDS)
+    try:
+        measured = quality.measure(sound, rate)
+    except ValueError as error:
+        raise APIError(422, "not_a_recording", f"Joined: {error}", param="file") from error
+    return DecodedRecording(
+        pcm_wav.written(sound, rate), len(sound) / rate, _with_remarks(measured, alike, rate)
+    )
+
+
+def _with_remarks(
+    measured: dict[str, Any], recordings: Sequence[Array], rate: int
+) -> dict[str, Any]:
+    """The quality of the joined recording, with what is wrong with single ones. How long they are
+    together counts, and not how long each is."""
+    remarks = [
+        f"Recording {number}: {remark}"
+        for number, samples in enumerate(recordings, start=1)
+        for remark in _remarks(samples, rate)
+    ]
+    if not remarks:
+        return measured
+    length = quality.remarks_of(measured["speech_seconds"], math.inf, quality.GOOD_LEVEL_DB, 0.0)
+    word = "usable" if measured["word"] == "good" else measured["word"]
+    return measured | {"word": word, "remarks": [*length, *remarks]}
+
+
+def _remarks(samples: Array, rate: int) -> list[str]:
+    try:
+        found = quality.measure(samples, rate)
+    except ValueError as error:  # kept by a version that refused less
+        return [str(error)]
+    return quality.remarks_of(math.inf, found["snr_db"], found["level_db"], found["clipped_share"])
+
+
+def _resampled(samples: Array, rate: int, to: int) -> Array:
+    """At another rate, by the FFT of the whole: what both rates hold stays as it is."""
+    if rate == to:
+        return samples
+    step = rate // math.gcd(rate, to)
+    # Silence behind it, since what the FFT sees is a circle.
+    padding = int(_RING_SECONDS * rate)
+    whole = -(-(len(samples) + padding) // step) * step
+    count = whole * to // rate
+    spectrum = np.fft.rfft(np.pad(samples, (0, whole - len(samples))))
+    other = np.fft.irfft(spectrum, count) * (count / whole)
+    found: Array = other[: len(samples) * to // rate].astype(np.float32)
+    return found

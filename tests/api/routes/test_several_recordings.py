@@ -1,0 +1,202 @@
+"""A voice of several recordings over HTTP: three, ten, eleven, a bad one, and added to later."""
+
+import io
+import os
+import time
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+import soundfile
+
+from api.errors import APIError
+from tests.api.conftest import Running
+from tests.api.heard import refusal
+from tests.api.sounds import file_of, speech, upload
+from xtts.inference import latents_file
+
+
+def take(number: int, seconds: float = 2.0, rate: int = 22_050) -> bytes:
+    """Other speech of the same person: no two are the same."""
+    return file_of(speech(seconds, rate) * (1 - 0.05 * number), rate)
+
+
+def files(*takes: bytes) -> list[tuple[str, tuple[str, bytes]]]:
+    return [("file", (f"{number}.wav", one)) for number, one in enumerate(takes, start=1)]
+
+
+def sent(service: Running, *takes: bytes) -> httpx.Response:
+    return service.client.post("/v1/voices", files=files(*takes), data={"name": "Anna"})
+
+
+def added(service: Running, voice: dict[str, Any], *takes: bytes) -> httpx.Response:
+    return service.client.post(f"/v1/voices/{voice['id']}/recordings", files=files(*takes))
+
+
+def heard(service: Running, voice: dict[str, Any]) -> tuple[np.ndarray, int]:
+    answer = service.client.get(voice["preview"])
+    return soundfile.read(io.BytesIO(answer.content), dtype="float32")
+
+
+def kept(service: Running) -> list[str]:
+    folder = service.parts.voices.folder
+    return sorted(
+        str(path.relative_to(folder)) for path in folder.rglob("*")
+        if path.is_file() and path.name != ".lock"
+    ) if folder.is_dir() else []  # fmt: skip
+
+
+def test_one_recording_is_kept_as_ever(service):
+    voice = upload(service, take(0)).json()
+    assert voice["recordings"] == 1
+    assert kept(service) == [f"{voice['id']}.json", f"{voice['id']}.wav"]
+    samples, rate = heard(service, voice)
+    assert rate == 22_050 and np.abs(samples - speech()).max() < 1e-4
+    assert service.client.get("/v1/voices").json()["voices"][0]["recordings"] is None
+
+
+@pytest.mark.parametrize("count", [3, 10])
+def test_several_recordings_are_one_voice_in_which_each_is_heard(service, count):
+    answer = sent(service, *(take(number, 4.0) for number in range(count)))
+    assert answer.status_code == 201, answer.text
+    voice = answer.json()
+    assert (voice["recordings"], voice["name"]) == (count, "Anna")
+    assert voice["duration_seconds"] == pytest.approx(4.0 * count, abs=0.5 * count)
+    samples, rate = heard(service, voice)
+    assert len(samples) / rate == pytest.approx(voice["duration_seconds"], abs=0.01)
+    # In the first ten seconds, each has its turn.
+    turn = (2.0 if count <= 5 else 1.0) * rate
+    loudest = [
+        float(np.abs(samples[int(n * turn) : int((n + 1) * turn)]).max()) for n in range(count)
+    ]
+    whole = float(np.abs(speech(4.0)).max())
+    assert np.allclose([one / whole for one in loudest], [1 - 0.05 * n for n in range(count)],
+                       atol=0.03)  # fmt: skip
+    assert len(kept(service)) == count + 2
+    assert service.say("hello", voice="Anna").status_code == 200
+    assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
+    assert kept(service) == [] and not (service.parts.voices.folder / voice["id"]).exists()
+
+
+def test_eleven_recordings_are_refused_also_with_those_that_are_there(service):
+    assert refusal(sent(service, *[take(0)] * 11)) == (422, "several_files", "file")
+    voice = sent(service, *[take(number) for number in range(9)]).json()
+    before = kept(service)
+    assert refusal(added(service, voice, take(0), take(1))) == (409, "too_many_recordings", "file")
+    assert kept(service) == before
+    assert added(service, voice, take(9)).json()["recordings"] == 10
+    assert refusal(added(service, voice, take(0))) == (409, "too_many_recordings", "file")
+
+
+@pytest.mark.parametrize(
+    ("bad", "status", "words"),
+    [(b"GIF89a not sound", 422, "not a WAV"),
+     (file_of(np.zeros(44_100, dtype="float32")), 422, "silent"),
+     (take(0, 61.0, 8_000), 422, "limit is 60 s")],
+)  # fmt: skip
+def test_a_bad_third_refuses_all_and_is_named(service, bad, status, words):
+    voice = upload(service, take(0)).json()
+    before = kept(service)
+    for answer in (sent(service, take(1), take(2), bad),
+                   added(service, voice, take(1), take(2), bad)):  # fmt: skip
+        assert answer.status_code == status
+        detail = answer.json()["detail"]
+        assert detail.startswith("Recording 3 ('3.wav'): ") and words in detail
+        assert detail.endswith("Nothing was kept.")
+    assert kept(service) == before
+    assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
+
+
+def test_a_voice_is_added_to_and_keeps_its_id_and_name(service):
+    voice = upload(service, take(0)).json()
+    alone = service.client.get(voice["preview"]).content
+    changed = added(service, voice, take(1), take(2))
+    assert changed.status_code == 200, changed.text
+    changed = changed.json()
+    same = ("id", "name", "created", "preview", "origin")
+    assert [changed[key] for key in same] == [voice[key] for key in same]
+    assert changed["recordings"] == 3 and changed["duration_seconds"] > 5
+    assert service.client.get(f"/v1/voices/{voice['id']}").json() == changed
+    assert service.client.get(voice["preview"]).content != alone
+    # As if they had come together.
+    together = sent(service, take(0), take(1), take(2)).json()
+    one, other = (service.client.get(v["preview"]).content for v in (changed, together))
+    assert one == other
+    assert service.say("hello", voice=voice["id"]).status_code == 200
+
+
+def test_a_voice_of_an_earlier_version_is_added_to(service):
+    voice = upload(service, take(0)).json()
+    path = service.parts.voices.folder / f"{voice['id']}.json"
+    lines = [line for line in path.read_text().splitlines() if '"recordings"' not in line]
+    path.write_text("\n".join(lines).replace("},\n}", "}\n}"))
+    assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
+    assert added(service, voice, take(1)).json()["recordings"] == 2
+
+
+def test_recordings_of_other_rates_are_joined_at_the_highest(service):
+    voice = sent(service, take(0, 2.0, 8_000), take(0, 2.0, 44_100)).json()
+    samples, rate = heard(service, voice)
+    assert rate == 44_100 and voice["duration_seconds"] == pytest.approx(4.0, abs=0.7)
+    voiced = samples[: 2 * rate] if len(samples) > 3 * rate else samples
+    assert np.abs(voiced).max() == pytest.approx(np.abs(speech(2.0, 8_000)).max(), rel=0.1)
+
+
+def test_remarks_name_the_bad_recording_and_length_counts_together(service):
+    good, clipped = take(0, 6.0), file_of(np.clip(9 * speech(6.0), -1, 1))
+    quality = sent(service, good, clipped, good).json()["quality"]
+    assert any(one.startswith("Recording 2: ") and "clipped" in one for one in quality["remarks"])
+    assert not any(one.startswith(("Recording 1", "Recording 3")) for one in quality["remarks"])
+    assert quality["word"] in ("usable", "poor")
+    short = sent(service, *[take(n, 2.5) for n in range(4)]).json()["quality"]
+    assert (short["word"], short["remarks"]) == ("good", [])
+
+
+def test_the_served_and_an_unknown_voice_are_not_added_to(service):
+    assert refusal(added(service, {"id": "default"}, take(0)))[:2] == (409, "served_voice")
+    assert refusal(added(service, {"id": "x" * 12}, take(0)))[:2] == (404, "no_voice")
+    voice = upload(service, take(0)).json()
+    assert service.client.post(f"/v1/voices/{voice['id']}/recordings").status_code == 422
+
+
+def test_latents_follow_and_of_a_deleted_voice_none_is_left(service):
+    voices = service.parts.voices
+    voice = upload(service, take(0)).json()
+    first = voices.find(voice["id"])
+    added(service, voice, take(1))
+    second = voices.find(voice["id"])
+    assert not (voices.latents / first.sha256).exists() and first.sha256 != second.sha256
+    added(service, voice, take(2))
+    third = voices.find(voice["id"])
+    # Who was listening to what was heard before writes late.
+    for one in (first, second, third):
+        path = latents_file.path_of(voices.latents, "a" * 64, one.sha256)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(b"latents")
+    assert service.client.delete(f"/v1/voices/{voice['id']}").status_code == 204
+    assert kept(service) == []
+
+
+def test_what_was_heard_before_stays_for_who_waits_and_goes_later(service):
+    voice = sent(service, take(0), take(1)).json()
+    before = service.parts.voices.recording(service.parts.voices.find(voice["id"]))
+    added(service, voice, take(2))
+    assert before.is_file()
+    hours_ago = time.time() - 2 * 3600
+    os.utime(before, (hours_ago, hours_ago))
+    added(service, voice, take(3))
+    assert not before.exists()
+
+
+def test_a_voice_that_cannot_be_heard_any_more_is_what_it_was(service, monkeypatch):
+    voice = upload(service, take(0)).json()
+    before = kept(service)
+
+    async def refused(_recording):
+        raise APIError(422, "refused", "No voice can be taken from it.")
+
+    monkeypatch.setattr(service.parts.engine, "listen", refused)
+    assert refusal(added(service, voice, take(1)))[:2] == (422, "refused")
+    assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
+    assert [one for one in kept(service) if one.endswith(".json")] == before[:1]
