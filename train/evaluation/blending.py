@@ -45,13 +45,14 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         evaluator.blends(shares)
         evaluator.sampler.finish()
     known = evaluator.run.evaluation()
-    if known is None or known.verdict is None:
+    verdict = known.verdict if known else None
+    if known is None or verdict is None:
         return
     try:
         # Before best.json names the weights: the service loads both together.
-        keep_best_decoder(evaluator, known.verdict, settings)
+        keep_best_decoder(evaluator, verdict, settings)
         known = judge_speakers(evaluator, known, settings)
-        keep_best_blend(evaluator.checkpoints, known.verdict, base)
+        keep_best_blend(evaluator.checkpoints, verdict, base)
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)
             evaluator.sampler.finish()

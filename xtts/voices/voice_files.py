@@ -194,9 +194,10 @@ def _speaker_decoders(
     folder: Path, files: VoiceFiles, known: "Mapping[str, Path]"
 ) -> dict[Path, Path]:
     """Of a run, what was learned for these weights; of an exported voice, what it brings along."""
-    first, *others = known.values() or [None]
-    if first is None or first.suffix != ".wav":
+    recordings = [path for path in known.values() if path.suffix == ".wav"]
+    if not recordings:
         return {}
+    first, *others = recordings
     if (folder / "checkpoints").is_dir():
         run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
         own = learned_decoder.learned_for(run, checkpoint)
