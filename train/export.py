@@ -35,6 +35,7 @@ from xtts import audio
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
+from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder, speakers
@@ -279,7 +280,26 @@ def _write_files(
         files[_BASE_VOICES] = copy_file(base / _BASE_VOICES, part / _BASE_VOICES)
     if voice.reference:
         files["reference.wav"] = write_reference(voice.reference, part / "reference.wav")
-    return files | speakers.write_all(voice.speakers, part, ".wav", copy_file)
+    files |= speakers.write_all(voice.speakers, part, ".wav", copy_file)
+    return files | _write_speaker_decoders(part, voice)
+
+
+def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]:
+    """The decoder of each speaker but the first, whose is in model.pth; where there is one in it,
+    the base's for those who have none."""
+    others = list(enumerate(voice.speakers.values(), start=1))[1:]
+    decoders = {number: voice.speaker_decoders.get(path) for number, path in others}
+    written = {}
+    for number, tensors in decoders.items():
+        if tensors is not None:
+            name = speakers.decoder_of(Path(speakers.FOLDER, f"{number}.wav"))
+            written[str(name)] = copy_file(tensors, part / name)
+    if voice.decoder is not None and None in decoders.values():
+        base = read_tensors(voice.folder / "model.pth")
+        own = {name: one for name, one in base.items() if name.startswith(WAVEFORM_DECODER)}
+        name = Path(speakers.FOLDER, speakers.BASE_DECODER)
+        written[str(name)] = learned_decoder.write_tensors(part / name, own)
+    return written
 
 
 def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:

@@ -18,7 +18,7 @@ from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
 
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
-# the test's own, {clips}: a dataset of four clips.
+# the test's own, {clips}: a dataset of twelve clips.
 SMALLEST = {
     "cutting": [
         "--voices slt --sentences 6 --json",
@@ -102,10 +102,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first four of the demo dataset."""
+    """The first twelve of the demo dataset: a decoder needs four to learn from."""
     demo, folder = Path("train/data/demo"), tmp_path_factory.mktemp("clips")
     (folder / "wavs").mkdir()
-    lines = (demo / "metadata.csv").read_text(encoding="utf-8").splitlines()[:4]
+    lines = (demo / "metadata.csv").read_text(encoding="utf-8").splitlines()[:12]
     (folder / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for line in lines:
         found = next(demo.rglob(f"{line.split('|')[0]}.*"))
