@@ -124,10 +124,17 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     if own.to is None:
         raise SotaqueError("export needs --to DIR, the folder to write. See --help.")
-    return export.run(
-        settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force,
-        onnx=own.onnx, adapter=own.adapter,
-    )  # fmt: skip
+    asked = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
+    if own.adapter and own.onnx is not None:
+        raise SotaqueError(
+            "--adapter and --onnx do not go together: ONNX models hold merged weights. Leave out "
+            "one of them."
+        )
+    if own.adapter:
+        from train import adapter_export
+
+        return adapter_export.run(settings, **asked)
+    return export.run(settings, onnx=own.onnx, **asked)
 
 
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {

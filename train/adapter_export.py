@@ -6,15 +6,28 @@ the same adapter at a smaller scale, since base + share * (tuned - base) is
 W + share * alpha / rank * B A.
 """
 
+import logging
 from dataclasses import replace
 from pathlib import Path
 
 from machine.errors import SotaqueError
-from train.export import bundle_of, copy_file, refuse_others, whole_folder, write_reference
+from train import export
+from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.voices import adapter_file, bundle
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceFiles
+
+log = logging.getLogger("train")
+
+
+def run(
+    settings: TrainSettings, *, checkpoint: Path | None, to: Path, base: Path | None, force: bool
+) -> int:
+    """The verb, as `train.export.run`."""
+    export.refuse_earlier(to, "bundle.json", force)
+    log.info(export_adapter(export.voice_to_export(settings, checkpoint, base), to))
+    return 0
 
 
 def export_adapter(voice: VoiceFiles, to: Path) -> str:
@@ -23,7 +36,7 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
     Raises SotaqueError where there is no adapter, or no recording of the person; else as
     `train.export.export`.
     """
-    refuse_others(to)
+    export.refuse_others(to)
     path, share = _adapter_of(voice)
     if voice.reference is None:
         raise SotaqueError(
@@ -32,16 +45,16 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         )
     header, tensors = adapter_file.read(path)
     decoder_bytes = voice.decoder.stat().st_size if voice.decoder else 0
-    with whole_folder(to, path.stat().st_size + decoder_bytes) as part:
+    with export.whole_folder(to, path.stat().st_size + decoder_bytes) as part:
         header = replace(header, share=share)
         files = {
             adapter_file.NAME: adapter_file.write(part / adapter_file.NAME, tensors, header),
-            "reference.wav": write_reference(voice.reference, part / "reference.wav"),
+            "reference.wav": export.write_reference(voice.reference, part / "reference.wav"),
         }
         if voice.decoder:
-            files[bundle.DECODER] = copy_file(voice.decoder, part / bundle.DECODER)
+            files[bundle.DECODER] = export.copy_file(voice.decoder, part / bundle.DECODER)
         config = ModelConfig.read(voice.folder)
-        bundle.write(part, bundle_of(voice, config, files, bundle.ADAPTER))
+        bundle.write(part, export.bundle_of(voice, config, files, bundle.ADAPTER))
     return f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}."
 
 

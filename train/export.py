@@ -59,30 +59,14 @@ def run(
     base: Path | None,
     force: bool = False,
     onnx: str | None = None,
-    adapter: bool = False,
 ) -> int:
     """The verb: finds the voice, exports it, tells what came of it.
 
     checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
     replaced. Raises SotaqueError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
-    raises what `xtts.onnx.export.exporter` does. adapter: what LoRA learned, without the base.
+    raises what `xtts.onnx.export.exporter` does.
     """
-    if adapter and onnx is not None:
-        raise SotaqueError(
-            "--adapter and --onnx do not go together: ONNX models hold merged weights. Leave out "
-            "one of them."
-        )
-    mark = "bundle.json" if onnx is None else ONNX_NAME
-    if (to / mark).is_file() and not force:
-        raise SotaqueError(
-            f"--to {to} already holds an exported voice, which stays as it is. Name another "
-            "folder, or add --force to replace it."
-        )
-    if adapter:
-        from train.adapter_export import export_adapter
-
-        log.info(export_adapter(voice_to_export(settings, checkpoint, base), to))
-        return 0
+    refuse_earlier(to, "bundle.json" if onnx is None else ONNX_NAME, force)
     if onnx is None:
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
@@ -101,6 +85,15 @@ def run(
         to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
     )  # fmt: skip
     return 0
+
+
+def refuse_earlier(to: Path, mark: str, force: bool) -> None:
+    """Raises SotaqueError where `to` holds an export, which has the file `mark`, without force."""
+    if (to / mark).is_file() and not force:
+        raise SotaqueError(
+            f"--to {to} already holds an exported voice, which stays as it is. Name another "
+            "folder, or add --force to replace it."
+        )
 
 
 def voice_to_export(
