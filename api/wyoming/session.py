@@ -6,20 +6,29 @@ own reader waits for as many bytes as an event says it has, for as long as they 
 reads within bounds of size and time.
 
 Home Assistant sends the name of a voice and not the language that its user chose. So a model of
-several languages has each of its voices once for each of them: `Anna (pt)`.
+several languages has each of its voices once for each of them: `Anna (pt)`. For the same reason
+each named speaker and each style is a voice of its own; the served voice tells them as its
+`speakers`, too, for clients that know those.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_read_event, async_write_event
-from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice
+from wyoming.info import (
+    Attribution,
+    Describe,
+    Info,
+    TtsProgram,
+    TtsVoice,
+    TtsVoiceSpeaker,
+)
 from wyoming.ping import Ping, Pong
 from wyoming.tts import (
     Synthesize,
@@ -155,7 +164,8 @@ class WyomingSession:
                 raise starting()
             await asyncio.sleep(0.05)
         labels = await speaking.labels(self._parts)
-        await self._send(info_of(labels, self._parts.last_languages, self._parts.licence))
+        parts = self._parts
+        await self._send(info_of(labels, parts.last_languages, parts.licence, parts.speakers))
 
     async def _speak_all(self) -> None:
         while True:
@@ -259,8 +269,7 @@ def _voice_of(event: Event) -> SynthesizeVoice | None:
         value is None or isinstance(value, str) for value in voice.values()
     ):
         raise MalformedEvent("voice must be an object of texts.")
-    name, language = voice.get("name"), voice.get("language")
-    return SynthesizeVoice(name, language)
+    return SynthesizeVoice(voice.get("name"), voice.get("language"), voice.get("speaker"))
 
 
 class MalformedEvent(Exception):
@@ -327,14 +336,18 @@ def listings_of(
     }
 
 
-def info_of(labels: Mapping[str, str], languages: Sequence[str], licence: str) -> Info:
-    """The answer to `describe`."""
+def info_of(
+    labels: Mapping[str, str], languages: Sequence[str], licence: str, speakers: Iterable[str] = ()
+) -> Info:
+    """The answer to `describe`. speakers: named ones of the served voice."""
+    named = [TtsVoiceSpeaker(name) for name in speakers]
     voices = [
         TtsVoice(
             name=name, attribution=_ATTRIBUTION, installed=True, description=label,
             version=VERSION, languages=[language] if language else list(languages),
+            speakers=named if named and voice == SERVED else None,
         )
-        for name, (_, language, label) in listings_of(labels, languages).items()
+        for name, (voice, language, label) in listings_of(labels, languages).items()
     ]  # fmt: skip
     about = "Sotaque: a fine-tuned XTTS-v2"
     program = TtsProgram(
@@ -348,11 +361,11 @@ def info_of(labels: Mapping[str, str], languages: Sequence[str], licence: str) -
 def wanted_of(
     voice: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
 ) -> tuple[str, str | None]:
-    """Voice, by id or by name, and language of a request; None leaves the language to the model."""
+    """Voice, by id or by name, and language of a request; None leaves the language to the model.
+    A `speaker` is who speaks; the voice beside it then tells the language only."""
     if voice is None:
         return SERVED, None
-    if voice.name is None:
-        return SERVED, voice.language
-    if (listing := listings_of(labels, languages).get(voice.name)) is not None:
-        return listing[:2]
-    return voice.name, voice.language
+    wanted, language = voice.name or SERVED, voice.language
+    if voice.name and (listing := listings_of(labels, languages).get(voice.name)) is not None:
+        wanted, language = listing[:2]
+    return voice.speaker or wanted, language
