@@ -1,0 +1,210 @@
+"""Judges the best weights as each further speaker of a dataset, and trains their decoders.
+
+The candidates of an evaluation are judged by one speaker, whom the samples are spoken as. Here each
+of the others (`xtts.voices.speakers`) says the same sentences by the base, by the best weights, and
+with a decoder that learns from their own clips. All speakers share the weights; each has a decoder
+and a verdict of their own.
+"""
+
+import logging
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from machine.devices.cuda_errors import GpuLost
+from machine.storage.hashes import sha256_of
+from train.dataset.dataset import Clip
+from train.evaluation import judges
+from train.evaluation.evaluator import Evaluator
+from train.evaluation.judges import VOICE, WORD_ERRORS
+from train.evaluation.person import MOST_RECORDINGS
+from train.evaluation.person_decoder import learn_decoder, request_of, time_limit
+from train.settings import TrainSettings
+from xtts.voices import learned_decoder, speakers
+from xtts.voices.evaluation_file import (
+    Evaluation,
+    MeanInterval,
+    SpeakerFigures,
+    SpeakerJudgement,
+    Verdict,
+    write_evaluation,
+)
+from xtts.workers.requests import SpokenFacts
+
+log = logging.getLogger("train")
+
+# A decoder learns from at least so many clips, some of which only judge.
+FEWEST_CLIPS = 6
+
+
+def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSettings) -> Evaluation:
+    """The evaluation with every further speaker of the run, which is written after each of them.
+
+    Those that were judged with the same weights and recording stay. With a budget, speakers are
+    judged while there is time; a fault costs one speaker. Raises GpuLost only.
+    """
+    verdict, recordings = known.verdict, speakers.read(evaluator.run.folder)
+    if verdict is None:
+        return known
+    named = {
+        name: evaluator.plan.others[name] for name in recordings if name in evaluator.plan.others
+    }
+    judged = {one.name: one for one in known.speakers}
+    rows, late = [], []
+    for name, clips in named.items():
+        of_speaker = _evaluator_of(evaluator, recordings[name], clips)
+        row = judged.get(name)
+        if row is None or not _is_current(row, verdict, of_speaker, settings):
+            row = None
+            if _has_time(of_speaker, known):
+                row = _judged(of_speaker, known, verdict, settings, name)
+            else:
+                late.append(name)
+        if row is not None:
+            rows.append(row)
+            known = replace(known, speakers=rows)
+            write_evaluation(evaluator.run.evaluation_file, known)
+    if late:
+        log.info(
+            "To save time, these speakers are not judged: %s. `.venv/bin/python -m train evaluate` "
+            "judges them.", ", ".join(late),
+        )  # fmt: skip
+    return known
+
+
+def _evaluator_of(evaluator: Evaluator, recording: Path, clips: Sequence[Clip]) -> Evaluator:
+    """One that speaks the same sentences as another speaker."""
+    plan = evaluator.plan
+    some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS]
+    plan = replace(
+        plan, reference=replace(plan.reference, path=recording), clips=clips, recordings=some
+    )
+    return Evaluator(plan, evaluator.sampler, evaluator.checkpoints, budget=evaluator.budget)
+
+
+def _is_current(
+    row: SpeakerJudgement, verdict: Verdict, evaluator: Evaluator, settings: TrainSettings
+) -> bool:
+    """Whether a row is of these weights and this recording, and nothing is left to learn."""
+    recording, learns = evaluator.plan.reference.path, settings.learn_decoder != "off"
+    if (row.weights, row.reference_sha256) != (verdict.weights, sha256_of(recording)):
+        return False
+    record = learned_decoder.read(speakers.decoder_of(recording))
+    if row.learned is not None:
+        return learns and record is not None
+    # `train evaluate` has the time that a run had not.
+    wanted = learns and evaluator.budget is None and row.clips >= FEWEST_CLIPS
+    return record is not None or not wanted
+
+
+def _has_time(evaluator: Evaluator, known: Evaluation) -> bool:
+    """Whether the base and the best weights can both speak."""
+    budget = evaluator.budget
+    return budget is None or budget.room_seconds > 2 * budget.candidate_seconds(_count(known))
+
+
+def _count(known: Evaluation) -> int:
+    """How many sentences: as many as every candidate."""
+    return len(known.candidates[0].sentences)
+
+
+def _judged(
+    evaluator: Evaluator, known: Evaluation, verdict: Verdict, settings: TrainSettings, name: str
+) -> SpeakerJudgement | None:
+    """The speaker's row; None, with a line in the log, where it could not be judged."""
+    try:
+        return _judge(evaluator, known, verdict, settings, name)
+    except GpuLost:
+        raise
+    except Exception as error:
+        log.warning("The speaker %s was not judged: %s", name, error)
+        return None
+
+
+def _judge(
+    evaluator: Evaluator, known: Evaluation, verdict: Verdict, settings: TrainSettings, name: str
+) -> SpeakerJudgement:
+    weights = evaluator.weights_of(verdict)
+    if weights is None:
+        raise OSError("the checkpoint of the best weights is gone")
+    started, count = time.perf_counter(), _count(known)
+    base = evaluator.spoken(weights[0], 0.0, count)
+    best = base if verdict.kind == "base" else evaluator.spoken(*weights, count)
+    if evaluator.budget:
+        evaluator.budget.spend(time.perf_counter() - started)
+    learned = _learned(evaluator, verdict, settings, name, best)
+    than_base = judges.changed_by_decoder(
+        best if learned is None else learned, base, evaluator.person, evaluator.reference
+    )
+    outcome = _sentence(than_base, learned is not None)
+    log.info("%s: %s", name, outcome)
+    reference = evaluator.plan.reference.path
+    return SpeakerJudgement(
+        name, len(evaluator.plan.clips), sha256_of(reference), count,
+        _figures(evaluator, base), _figures(evaluator, best),
+        None if learned is None else _figures(evaluator, learned),
+        than_base, outcome, verdict.weights,
+    )  # fmt: skip
+
+
+def _learned(
+    evaluator: Evaluator,
+    verdict: Verdict,
+    settings: TrainSettings,
+    name: str,
+    best: Sequence[SpokenFacts],
+) -> list[SpokenFacts] | None:
+    """The sentences with a decoder learned for the speaker; None where the base's decoder speaks:
+    with LEARN_DECODER=off, for few clips, without time, or where it is not better."""
+    tensors, spoken = speakers.decoder_of(evaluator.plan.reference.path), list[SpokenFacts]()
+    learned_decoder.remove(tensors)
+    how = settings.learn_decoder
+    seconds = 0.0 if how == "off" else time_limit(evaluator, how)
+    if not seconds or len(evaluator.plan.clips) < FEWEST_CLIPS:
+        return None
+
+    def judge(decoder: Path) -> Mapping[str, MeanInterval]:
+        spoken[:] = evaluator.spoken(request_weights, share, len(best), decoder)
+        return judges.changed_by_decoder(spoken, best, evaluator.person, evaluator.reference)
+
+    request = request_of(evaluator, verdict, tensors, settings.decoder_clips, seconds)
+    request_weights, share = evaluator.weights_of(verdict) or (Path(), 0.0)
+    learn_decoder(evaluator, verdict, tensors, request, judge, name)
+    return spoken if tensors.is_file() else None
+
+
+def _figures(evaluator: Evaluator, facts: Sequence[SpokenFacts]) -> SpeakerFigures:
+    finished = [how == "finished" for how in judges.outcomes_of(facts, evaluator.person)]
+
+    def mean(values: Sequence[float | None]) -> MeanInterval | None:
+        return judges.mean_interval(
+            [one for one, ended in zip(values, finished, strict=True) if ended and one is not None]
+        )
+
+    return SpeakerFigures(
+        mean([one.word_errors for one in facts]), mean(judges.likeness(facts, evaluator.reference))
+    )
+
+
+def _sentence(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
+    """What is measurable, by words and by voice, as a verdict says it."""
+    words, voice = than_base.get(WORD_ERRORS), than_base.get(VOICE)
+    worse = [
+        what for what, holds in (
+            ("harder to understand", words is not None and words.low > 0),
+            ("less like the speaker", voice is not None and voice.high < 0),
+        ) if holds
+    ]  # fmt: skip
+    better = [
+        what for what, holds in (
+            ("easier to understand", words is not None and words.high < 0),
+            ("closer to the speaker", voice is not None and voice.low > 0),
+        ) if holds
+    ]  # fmt: skip
+    how = "the best weights with a decoder of its own" if learned else "the best weights"
+    if worse:
+        return f"{how} are measurably {' and '.join(worse)} than the base".capitalize() + "."
+    if better:
+        return f"{how} are measurably {' and '.join(better)} than the base".capitalize() + "."
+    return f"{how} cannot be told from the base".capitalize() + "."
