@@ -75,15 +75,16 @@ QUICK = {
     "[pause:500ms] Call 555-1234.'": Run(),
     f"{PYTHON} xtts speak --show-text --text 'press <enter>'": Run(exit_code=2),
 }
+# What a reader of a small run would write in .env: a run is continued with the clips it began with.
+CLIPS = {"MAX_TRAIN_SAMPLES": "60"}
 # In this order: the first one trains the run that the others speak with.
 SLOW = {
-    "make train": Run(settings={"NUM_EPOCHS": "4", "MAX_TRAIN_SAMPLES": "60"} | FREE),
-    'SAMPLE_TEXT="Good morning." .venv/bin/python -m train sample --epoch 3': Run(),
-    'SAMPLE_TEXT="Good morning." .venv/bin/python -m train sample --epoch 4': Run(),
-    f"{PYTHON} train evaluate": Run(),
-    f"{PYTHON} train evaluate --json": Run(),
-    f"{PYTHON} train learn-decoder --decoder-clips 200 --minutes 30":
-        Run(),
+    "make train": Run(settings={"NUM_EPOCHS": "4"} | CLIPS | FREE),
+    'SAMPLE_TEXT="Good morning." .venv/bin/python -m train sample --epoch 3': Run(settings=CLIPS),
+    'SAMPLE_TEXT="Good morning." .venv/bin/python -m train sample --epoch 4': Run(settings=CLIPS),
+    f"{PYTHON} train evaluate": Run(settings=CLIPS),
+    f"{PYTHON} train evaluate --json": Run(settings=CLIPS),
+    f"{PYTHON} train learn-decoder --decoder-clips 200 --minutes 30": Run(settings=CLIPS),
     f"{PYTHON} train export {EPOCH_4} --to exported/anna": Run(),
     f'{PYTHON} xtts speak --voice exported/anna --text "It is a good day." --out day.wav': Run(),
     f"{PYTHON} train export --to DIR": Run(names={"DIR": "exported/best"}),
@@ -91,7 +92,7 @@ SLOW = {
     f'{PYTHON} xtts speak --voice exported/anna-onnx --text "Hello." --out hello.wav': Run(),
     f"{PYTHON} train export --onnx --to DIR": Run(names={"DIR": "exported/best-onnx"}),
     f"{PYTHON} benchmarks guard --part heads --bundle DIR": Run(names={"DIR": "exported/anna"}),
-    "NUM_EPOCHS=5 make train": Run(settings={"MAX_TRAIN_SAMPLES": "60"} | FREE),
+    "NUM_EPOCHS=5 make train": Run(settings=CLIPS | FREE),
     f'{PYTHON} xtts speak --text "Good morning." --out out.wav': Run(),
     f'{PYTHON} xtts speak --text "Turn left here." --out left.wav --words left.srt': Run(),
     f"{PYTHON} xtts explain MODEL.onnx --run --provider cuda": Run(),
@@ -152,6 +153,8 @@ CANNOT = {
     "API_PORT=800": "it needs a shared folder; tests/api/test_replicas.py runs two replicas",
     ".venv/bin/torchrun": "it needs several GPUs; tests/train/test_distributed.py runs processes",
     f"{PYTHON} train cut tape.mp3 --to ~/voices/anna --text tape.txt --ray": "it needs Ray",
+    f"{PYTHON} train export --adapter": "the run here has no LORA_RANK; "
+    "tests/train/test_adapter_export.py exports one",
 }
 # Beginnings of blocks of Python.
 CANNOT_PYTHON = {

@@ -13,7 +13,8 @@ sample         speak the newest epoch again, or --epoch N
 evaluate       judge the base, every saved epoch and blends, and report the best one  [--json]
 learn-decoder  train the decoder of the best weights again, with more clips or time  [--minutes M]
 export         write a voice to a folder
-               --to DIR [--checkpoint FILE] [--base DIR] [--onnx [all|fp32|int8]] [--force]
+               --to DIR [--checkpoint FILE] [--base DIR] [--force]
+               [--onnx [all|fp32|int8] | --adapter]
 """
 
 import argparse
@@ -123,10 +124,17 @@ def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     if own.to is None:
         raise SotaqueError("export needs --to DIR, the folder to write. See --help.")
-    return export.run(
-        settings, checkpoint=own.checkpoint, to=own.to, base=own.base, force=own.force,
-        onnx=own.onnx,
-    )  # fmt: skip
+    asked = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
+    if own.adapter and own.onnx is not None:
+        raise SotaqueError(
+            "--adapter and --onnx do not go together: ONNX models hold merged weights. Leave out "
+            "one of them."
+        )
+    if own.adapter:
+        from train import adapter_export
+
+        return adapter_export.run(settings, **asked)
+    return export.run(settings, onnx=own.onnx, **asked)
 
 
 _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
@@ -212,6 +220,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--force", action="store_true", help="replace the voice that DIR holds")
         add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"),
             help="export ONNX models: all of them, or one precision")  # fmt: skip
+        add("--adapter", action="store_true",
+            help="export what LORA_RANK learned, without the base model")  # fmt: skip
     return parser
 
 

@@ -10,7 +10,7 @@ import json
 import logging
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +35,7 @@ from xtts import audio
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
+from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder, speakers
@@ -65,12 +66,7 @@ def run(
     replaced. Raises SotaqueError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
     raises what `xtts.onnx.export.exporter` does.
     """
-    mark = "bundle.json" if onnx is None else ONNX_NAME
-    if (to / mark).is_file() and not force:
-        raise SotaqueError(
-            f"--to {to} already holds an exported voice, which stays as it is. Name another "
-            "folder, or add --force to replace it."
-        )
+    refuse_earlier(to, "bundle.json" if onnx is None else ONNX_NAME, force)
     if onnx is None:
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
@@ -89,6 +85,15 @@ def run(
         to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
     )  # fmt: skip
     return 0
+
+
+def refuse_earlier(to: Path, mark: str, force: bool) -> None:
+    """Raises SotaqueError where `to` holds an export, which has the file `mark`, without force."""
+    if (to / mark).is_file() and not force:
+        raise SotaqueError(
+            f"--to {to} already holds an exported voice, which stays as it is. Name another "
+            "folder, or add --force to replace it."
+        )
 
 
 def voice_to_export(
@@ -151,41 +156,54 @@ def export(voice: VoiceFiles, to: Path) -> str:
     Raises SotaqueError for a folder with other things in it, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
     """
-    _refuse_others(to)
+    refuse_others(to)
     config = ModelConfig.read(voice.folder)
     state = _state(voice, config)
-    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
-    try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        require_space(to.parent, sum(t.nbytes for t in state.values()), to.name)
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
+    with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
         config = replace(config, normalizer=voice.normalizer or config.normalizer)
         files = _write_files(part, state, voice, config)
         _keep_pronunciations(part, to, voice.pronunciations)
-        made = voice.provenance
-        bundle.write(
-            part,
-            bundle.Bundle(
-                files=files,
-                base=dict(made["base"]),
-                data_sha256=str(made["fingerprint"]["data_sha256"]),
-                epoch=int(made["epoch"]),
-                licence=config.licence,
-                made_at=datetime.now(UTC).isoformat(timespec="seconds"),
-                speaks_in_coqui=config.speaks_in_coqui,
-            ),
-        )
-        _give_name(part, to)
-    except OSError as error:
-        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
-    finally:
-        shutil.rmtree(part, ignore_errors=True)
+        bundle.write(part, bundle_of(voice, config, files))
     if config.speaks_in_coqui:
         return f"Exported to {to}: Coqui's Xtts.load_checkpoint speaks with it, and so do we."
     return (
         f"Exported to {to} as a voice for Sotaque. Coqui's own classes cannot load it: its "
         "vocoder, speaker encoder or text front-end is not XTTS-v2's."
+    )
+
+
+@contextlib.contextmanager
+def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
+    """A folder beside `to` to write so many bytes into; it gets its name when it is whole. Raises
+    DiskFull, WriteError."""
+    part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
+    try:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        require_space(to.parent, num_bytes, to.name)
+        shutil.rmtree(part, ignore_errors=True)
+        part.mkdir()
+        yield part
+        _give_name(part, to)
+    except OSError as error:
+        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
+    finally:
+        shutil.rmtree(part, ignore_errors=True)
+
+
+def bundle_of(
+    voice: VoiceFiles, config: ModelConfig, files: dict[str, Written], kind: str = "voice"
+) -> bundle.Bundle:
+    """What bundle.json says of an export. kind: as of `Bundle`."""
+    made = voice.provenance
+    return bundle.Bundle(
+        files=files,
+        base=dict(made["base"]),
+        data_sha256=str(made["fingerprint"]["data_sha256"]),
+        epoch=int(made["epoch"]),
+        licence=config.licence,
+        made_at=datetime.now(UTC).isoformat(timespec="seconds"),
+        speaks_in_coqui=config.speaks_in_coqui and kind == "voice",
+        kind=kind,
     )
 
 
@@ -248,14 +266,33 @@ def _write_files(
         )
     files = {
         "config.json": _write_config(part, _config(base, config, text_ids)),
-        "vocab.json": _copy(base / "vocab.json", part / "vocab.json"),
+        "vocab.json": copy_file(base / "vocab.json", part / "vocab.json"),
         "model.pth": model,
     }
     if (base / _BASE_VOICES).is_file():
-        files[_BASE_VOICES] = _copy(base / _BASE_VOICES, part / _BASE_VOICES)
+        files[_BASE_VOICES] = copy_file(base / _BASE_VOICES, part / _BASE_VOICES)
     if voice.reference:
-        files["reference.wav"] = _reference(voice.reference, part / "reference.wav")
-    return files | speakers.write_all(voice.speakers, part, ".wav", _copy)
+        files["reference.wav"] = write_reference(voice.reference, part / "reference.wav")
+    files |= speakers.write_all(voice.speakers, part, ".wav", copy_file)
+    return files | _write_speaker_decoders(part, voice)
+
+
+def _write_speaker_decoders(part: Path, voice: VoiceFiles) -> dict[str, Written]:
+    """The decoder of each speaker but the first, whose is in model.pth; where there is one in it,
+    the base's for those who have none."""
+    others = list(enumerate(voice.speakers.values(), start=1))[1:]
+    decoders = {number: voice.speaker_decoders.get(path) for number, path in others}
+    written = {}
+    for number, tensors in decoders.items():
+        if tensors is not None:
+            name = speakers.decoder_of(Path(speakers.FOLDER, f"{number}.wav"))
+            written[str(name)] = copy_file(tensors, part / name)
+    if voice.decoder is not None and None in decoders.values():
+        base = read_tensors(voice.folder / "model.pth")
+        own = {name: one for name, one in base.items() if name.startswith(WAVEFORM_DECODER)}
+        name = Path(speakers.FOLDER, speakers.BASE_DECODER)
+        written[str(name)] = learned_decoder.write_tensors(part / name, own)
+    return written
 
 
 def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
@@ -263,20 +300,21 @@ def _keep_pronunciations(part: Path, to: Path, of_run: Sequence[Path]) -> None:
     owner may change it."""
     for path in (to / PRONUNCIATIONS, *of_run):
         if path.is_file():
-            _copy(path, part / PRONUNCIATIONS)
+            copy_file(path, part / PRONUNCIATIONS)
             return
 
 
-def _reference(source: Path, path: Path) -> Written:
+def write_reference(source: Path, path: Path) -> Written:
     """A wav as it is, so that the voice keeps its very latents; anything else becomes one."""
     if source.suffix.lower() == ".wav":
-        return _copy(source, path)
+        return copy_file(source, path)
     rate = audio.facts(source).rate
     audio.write_wav(path, audio.read(source, rate), rate)
     return Written(sha256_of(path), path.stat().st_size)
 
 
-def _copy(source: Path, path: Path) -> Written:
+def copy_file(source: Path, path: Path) -> Written:
+    """A copy, and what was written. Raises DiskFull, WriteError."""
     with source.open("rb") as opened:
         return replace_file(path, lambda file: shutil.copyfileobj(opened, file))
 
@@ -310,8 +348,9 @@ def _write_config(folder: Path, config: dict[str, Any]) -> Written:
     return replace_file(folder / "config.json", lambda file: file.write(text.encode()))
 
 
-def _refuse_others(to: Path) -> None:
-    """Only an empty folder, or an earlier export without anything else in it, is replaced."""
+def refuse_others(to: Path) -> None:
+    """Only an empty folder, or an earlier export without anything else in it, is replaced. Raises
+    SotaqueError for any other."""
     if not to.exists():
         return
     if not to.is_dir():

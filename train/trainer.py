@@ -370,13 +370,14 @@ class Trainer:
                     if beside
                     else self.learner.model_state(),
                     "trainer": self._trainer_state(),
+                    "adapter": self.learner.weights.adapter(),
                 }
                 self.writer.write(
                     state,
                     lambda kept: self.checkpoints.save_epoch(
                         # Converted in the writer's thread: no step waits for it.
                         epoch, step, to_coqui(kept["model"]) if beside else kept["model"],
-                        kept["trainer"], losses,
+                        kept["trainer"], losses, kept["adapter"],
                     ),
                 )  # fmt: skip
             self.world.barrier()

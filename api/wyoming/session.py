@@ -6,20 +6,29 @@ The protocol's own reader waits without limit for as many bytes as an event anno
 limits size and time.
 
 Home Assistant sends the name of a voice, but not the language that its user chose. So a model of
-several languages lists each of its voices once for each language: `Anna (pt)`.
+several languages lists each of its voices once for each language: `Anna (pt)`. For the same reason
+each named speaker and each style is listed as a voice; the served voice also lists them as its
+`speakers`, for clients that support those.
 """
 
 import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Iterable, Iterator, Mapping, Sequence
 from typing import cast
 
 from wyoming.audio import AudioChunk, AudioStart, AudioStop
 from wyoming.error import Error
 from wyoming.event import Event, Eventable, async_read_event, async_write_event
-from wyoming.info import Attribution, Describe, Info, TtsProgram, TtsVoice
+from wyoming.info import (
+    Attribution,
+    Describe,
+    Info,
+    TtsProgram,
+    TtsVoice,
+    TtsVoiceSpeaker,
+)
 from wyoming.ping import Ping, Pong
 from wyoming.tts import (
     Synthesize,
@@ -156,7 +165,8 @@ class WyomingSession:
                 raise starting()
             await asyncio.sleep(0.05)
         labels = await speaking.labels(self._parts)
-        await self._send(info_of(labels, self._parts.last_languages, self._parts.licence))
+        parts = self._parts
+        await self._send(info_of(labels, parts.last_languages, parts.licence, parts.speakers))
 
     async def _speak_all(self) -> None:
         while True:
@@ -262,8 +272,7 @@ def _voice_of(event: Event) -> SynthesizeVoice | None:
         value is None or isinstance(value, str) for value in voice.values()
     ):
         raise MalformedEvent("voice must be an object of texts.")
-    name, language = voice.get("name"), voice.get("language")
-    return SynthesizeVoice(name, language)
+    return SynthesizeVoice(voice.get("name"), voice.get("language"), voice.get("speaker"))
 
 
 class MalformedEvent(Exception):
@@ -330,14 +339,18 @@ def listings_of(
     }
 
 
-def info_of(labels: Mapping[str, str], languages: Sequence[str], licence: str) -> Info:
-    """The answer to `describe`."""
+def info_of(
+    labels: Mapping[str, str], languages: Sequence[str], licence: str, speakers: Iterable[str] = ()
+) -> Info:
+    """The answer to `describe`. speakers: named ones of the served voice."""
+    named = [TtsVoiceSpeaker(name) for name in speakers]
     voices = [
         TtsVoice(
             name=name, attribution=_ATTRIBUTION, installed=True, description=label,
             version=VERSION, languages=[language] if language else list(languages),
+            speakers=named if named and voice == SERVED else None,
         )
-        for name, (_, language, label) in listings_of(labels, languages).items()
+        for name, (voice, language, label) in listings_of(labels, languages).items()
     ]  # fmt: skip
     about = "Sotaque: a fine-tuned XTTS-v2"
     program = TtsProgram(
@@ -352,11 +365,10 @@ def wanted_of(
     voice: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
 ) -> tuple[str, str | None]:
     """The voice (id or name) and the language of a request; None lets the model choose the
-    language."""
+    language. With a `speaker`, the voice beside it gives only the language."""
     if voice is None:
         return SERVED, None
-    if voice.name is None:
-        return SERVED, voice.language
-    if (listing := listings_of(labels, languages).get(voice.name)) is not None:
-        return listing[:2]
-    return voice.name, voice.language
+    wanted, language = voice.name or SERVED, voice.language
+    if voice.name and (listing := listings_of(labels, languages).get(voice.name)) is not None:
+        wanted, language = listing[:2]
+    return voice.speaker or wanted, language

@@ -18,7 +18,7 @@ from machine.devices.selection import gpu_nodes
 from machine.errors import SotaqueError
 
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
-# the test's own, {clips}: a dataset of four clips.
+# the test's own, {clips}: a dataset of twelve clips.
 SMALLEST = {
     "cutting": [
         "--voices slt --sentences 6 --json",
@@ -44,6 +44,10 @@ SMALLEST = {
     "operations": ["--json"],
     "people": ["--dataset {clips} --folds 2 --seeds 1 --work {tmp} --json"],
     "probe": ["--quick --times 1 --json"],
+    "speakers": [
+        "--voices slt,kal16 --clips 24 --sentences 2 --work {tmp} --json",
+        "--voices slt --style --clips 24 --sentences 2 --work {tmp} --json",
+    ],
     "sample": ["--rounds 1 --codes 12 --threads 1 --folder {base} --json"],
     "speaking": [
         "--rounds 1 --codes 12 --folder {base} --json"
@@ -64,7 +68,7 @@ SHORT_RUN = {
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.
 ONLY_ON_A_GPU = ("cudnn", "efficient", "varlen")
-NEED_FLITE = ("cutting", "decoder", "guard", "voice")
+NEED_FLITE = ("cutting", "decoder", "guard", "speakers", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())
@@ -102,10 +106,10 @@ def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The first four of the demo dataset."""
+    """The first twelve of the demo dataset: a decoder needs four to learn from."""
     demo, folder = Path("train/data/demo"), tmp_path_factory.mktemp("clips")
     (folder / "wavs").mkdir()
-    lines = (demo / "metadata.csv").read_text(encoding="utf-8").splitlines()[:4]
+    lines = (demo / "metadata.csv").read_text(encoding="utf-8").splitlines()[:12]
     (folder / "metadata.csv").write_text("\n".join(lines) + "\n", encoding="utf-8")
     for line in lines:
         found = next(demo.rglob(f"{line.split('|')[0]}.*"))

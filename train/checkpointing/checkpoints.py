@@ -1,8 +1,8 @@
 """Saves epoch checkpoints, interrupted checkpoints and best.json, and prunes old ones.
 
 The loop calls it at the end of an epoch and before a stop. One save writes the weights, the trainer
-state, the manifest and best.json, then deletes old files. A kill between any two of these steps
-leaves this epoch or the one before as the newest whole one.
+state, LoRA's adapter, the manifest and best.json, then deletes old files. A kill between any two of
+these steps leaves this epoch or the one before as the newest whole one.
 """
 
 import logging
@@ -33,6 +33,7 @@ from train.checkpointing.pruning import drop_corrupt, prune, remove
 from train.checkpointing.resume import Resumed, resume
 from train.losses import NonFiniteError
 from train.memory.estimate import tensor_bytes
+from xtts.voices import adapter_file
 from xtts.voices.evaluation_file import Evaluation, Verdict
 from xtts.voices.run_folder import CHECKPOINT_SCHEMA, RunFolder
 
@@ -109,17 +110,20 @@ class Checkpoints:
         model_state: Mapping[str, Tensor],
         trainer_state: Mapping[str, Any] | None,
         losses: Mapping[str, float | None],
+        adapter: tuple[Mapping[str, Tensor], int] | None = None,
     ) -> SavedCheckpoint:
         """Saves a finished epoch (from 1) with its trainer state, then prunes.
 
-        losses: nats a token; `validation_audio_loss` decides about the best. Raises DiskFull,
-        WriteError, NonFiniteError; what was saved before is intact then.
+        losses: nats a token; `validation_audio_loss` decides about the best. adapter: as
+        `train.optim.trainable.TrainableWeights.adapter`. Raises DiskFull, WriteError,
+        NonFiniteError; what was saved before is intact then.
         """
         started = time.monotonic()
         run, path = self.run, self.run.checkpoint_path(epoch)
         if not run.manifest_path(epoch).exists():
             # Remove what a kill left of an earlier try, to free its space.
-            remove(run, [file for file in (path, run.state_path(epoch)) if file.exists()])
+            left = (path, run.state_path(epoch), run.adapter_path(epoch))
+            remove(run, [file for file in left if file.exists()])
         _prepare(model_state, trainer_state, path)
         known = self._known(epoch=epoch, step=step)
         written = _save(path, {"model": _owned(model_state), "provenance": known})
@@ -127,6 +131,9 @@ class Checkpoints:
         if trainer_state is not None:
             state = run.state_path(epoch)
             files[state.name] = _save(state, {"trainer": dict(trainer_state)})
+        if adapter is not None:
+            own = run.adapter_path(epoch)
+            files[own.name] = _save_adapter(own, *adapter, known["base"])
         write_manifest(run.manifest_path(epoch), _manifest(files, known, losses))
         crash_point("after manifest")
         self.publish_best()
@@ -254,6 +261,18 @@ def _prepare(model: Mapping[str, Tensor], trainer: Mapping[str, Any] | None, pat
 def _save(path: Path, content: dict[str, Any]) -> Written:
     content = {"schema": CHECKPOINT_SCHEMA, **content}
     written = replace_file(path, lambda file: torch.save(content, file))
+    remember_hash(path, written.sha256)
+    return written
+
+
+def _save_adapter(
+    path: Path, tensors: Mapping[str, Tensor], alpha: int, base: Mapping[str, str]
+) -> Written:
+    rank = next(len(tensor) for name, tensor in tensors.items() if ".lora_A." in name)
+    matrices = adapter_file.matrices_of(tensors)
+    written = adapter_file.write(
+        path, tensors, adapter_file.AdapterHeader(rank, float(alpha), base, matrices)
+    )
     remember_hash(path, written.sha256)
     return written
 

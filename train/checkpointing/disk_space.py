@@ -227,7 +227,7 @@ def check(
 
 
 def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]:
-    """Of a checkpoint, and of the trainer's state beside it."""
+    """Of a checkpoint with LoRA's adapter, and of the trainer's state beside them."""
     tensors = from_coqui(read_tensors(context.base / "model.pth"))
     advice = context.config.training
     frozen, _ = freezing.chosen(settings.freeze, advice, with_adapters=bool(settings.lora_rank))
@@ -239,7 +239,8 @@ def _save_bytes(settings: TrainSettings, context: RunContext) -> tuple[int, int]
     if defaults.ema_decay(settings.ema_decay, advice)[0]:
         kept_twice += 8.0
     state = int((STATE_BYTES[settings.optimizer] + kept_twice) * learning)
-    return 4 * sum(tensor.numel() for tensor in tensors.values()), state
+    adapter = num_adapter_weights(settings.lora_rank, context.config.gpt)
+    return 4 * (sum(tensor.numel() for tensor in tensors.values()) + adapter), state
 
 
 def _decoder_bytes(base: Path) -> int:

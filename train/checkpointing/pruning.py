@@ -37,7 +37,7 @@ def prune(run: RunFolder, keep: int | None) -> None:
         remove(
             run,
             (run.manifest_path(epoch), run.checkpoint_path(epoch), run.state_path(epoch),
-             manifest_beside(decoder), decoder),
+             run.adapter_path(epoch), manifest_beside(decoder), decoder),
         )  # fmt: skip
     for epoch in run.state_epochs():
         if verified and epoch < min(verified):

@@ -13,6 +13,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import report
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.person_decoder import keep_best_decoder
+from train.evaluation.speakers import judge_speakers
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.model.loading import blend, read_tensors
@@ -23,7 +24,8 @@ log = logging.getLogger("train")
 
 
 def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
-    """Judges missing epochs and the blends, keeps the best, speaks its sample, prints the table.
+    """Judges missing epochs, the blends and each speaker, keeps the best, speaks its sample, prints
+    the table.
 
     base: the base model's folder. Raises GpuLost only.
     """
@@ -43,12 +45,14 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
         evaluator.blends(shares)
         evaluator.sampler.finish()
     known = evaluator.run.evaluation()
-    if known is None or known.verdict is None:
+    verdict = known.verdict if known else None
+    if known is None or verdict is None:
         return
     try:
         # Before best.json names the weights: the service loads both together.
-        keep_best_decoder(evaluator, known.verdict, settings)
-        keep_best_blend(evaluator.checkpoints, known.verdict, base)
+        keep_best_decoder(evaluator, verdict, settings)
+        known = judge_speakers(evaluator, known, settings)
+        keep_best_blend(evaluator.checkpoints, verdict, base)
         if best := evaluator.run.best_weights():
             evaluator.sampler.sample_best(best)
             evaluator.sampler.finish()

@@ -133,18 +133,21 @@ class Evaluator:
         weights = self.weights_of(verdict)
         if own is None or weights is None:
             return {}
-
-        def spoken(spoken_with: Path | None) -> list[SpokenFacts]:
-            request = self._request(*weights, count)
-            tasks = tuple(replace(one, out=None) for one in request.sentences)
-            request = replace(request, sentences=tasks, decoder=spoken_with)
-            return self.sampler.ask(request).sentences
-
         count = len(own.sentences) if self.budget else len(self.plan.sentences)
         before = self._spoken.get((own.kind, own.epoch, own.share, own.checkpoint_sha256), [])
         if len(before) != count:  # judged by another start, or by fewer sentences
-            before = spoken(None)
-        return judges.changed_by_decoder(spoken(decoder), before, self.person, self._reference)
+            before = self.spoken(*weights, count)
+        learned = self.spoken(*weights, count, decoder)
+        return judges.changed_by_decoder(learned, before, self.person, self.reference)
+
+    def spoken(
+        self, weights: Path, share: float, count: int, decoder: Path | None = None
+    ) -> list[SpokenFacts]:
+        """The first `count` sentences by a share of some weights; keeps none of the sound. Raises
+        WorkerFailed, GpuLost."""
+        request = self._request(weights, share, count)
+        tasks = tuple(replace(one, out=None) for one in request.sentences)
+        return self.sampler.ask(replace(request, sentences=tasks, decoder=decoder)).sentences
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
         """The checkpoint of a verdict's weights, and the share to take of it.
@@ -445,7 +448,7 @@ class Evaluator:
         return describe(self.plan.clips, recordings, len(own))
 
     @cached_property
-    def _reference(self) -> Sequence[float]:
+    def reference(self) -> Sequence[float]:
         """The speaker embedding of the reference. Raises WorkerFailed, GpuLost."""
         (heard,) = self.sampler.ask(ListenRequest((self.plan.reference.path,))).recordings
         return heard.embedding

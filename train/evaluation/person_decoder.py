@@ -11,8 +11,9 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from machine.devices.cuda_errors import GpuLost
@@ -68,33 +69,59 @@ def learn_best_decoder(
 ) -> bool:
     """Trains and judges a decoder for the verdict's weights; the outcome replaces the last one.
 
-    seconds: the time limit of training. False if there was no time for a step.
+    seconds: the time limit of training. False if there was no time for a step. Raises as
+    `learn_decoder`.
+    """
+    tensors = evaluator.run.best_decoder
+    request = request_of(evaluator, verdict, tensors, most_clips, seconds)
+    return learn_decoder(
+        evaluator, verdict, tensors, request, partial(evaluator.differences_with, verdict)
+    )
+
+
+def learn_decoder(
+    evaluator: Evaluator,
+    verdict: Verdict,
+    tensors: Path,
+    request: LearnDecoderRequest,
+    judge: Callable[[Path], Mapping[str, MeanInterval]],
+    whose: str = "",
+) -> bool:
+    """Trains a decoder, has it judged, and keeps tensors and record, or only why it is not used.
+
+    judge: what the decoder changes, as `judges.changed_by_decoder`. whose: one of several speakers.
+    False if there was no time for a step.
 
     Raises:
         WorkerFailed, RunError, GpuLost, DiskFull, WriteError: the last outcome stays.
     """
     try:
-        return _learn(evaluator, verdict, most_clips, seconds)
+        return _learn(evaluator, verdict, tensors, request, judge, whose)
     finally:
         with contextlib.suppress(OSError):
-            _candidate(evaluator).unlink(missing_ok=True)
+            request.out.unlink(missing_ok=True)
 
 
 def _seconds(evaluator: Evaluator, how: str) -> float:
-    """The time limit of training."""
+    """The time limit of training, by LEARN_DECODER."""
     if how == "auto" and evaluator.budget:
         return min(MOST_LEARNING_SECONDS, evaluator.budget.learning_room())
     return UNBOUNDED_SECONDS
 
 
-def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float) -> bool:
-    run, budget = evaluator.run, evaluator.budget
-    started = time.perf_counter()
-    request = _request(evaluator, verdict, most_clips, seconds)
-    with Progress("Training a decoder", request.steps, "steps") as progress:
+def _learn(
+    evaluator: Evaluator,
+    verdict: Verdict,
+    tensors: Path,
+    request: LearnDecoderRequest,
+    judge: Callable[[Path], Mapping[str, MeanInterval]],
+    whose: str,
+) -> bool:
+    started, of = time.perf_counter(), f" of {whose}" if whose else ""
+    with Progress(f"Training a decoder{of}", request.steps, "steps") as progress:
         result = evaluator.sampler.ask(request, progress.reach)
     if not result.steps:
-        log.info("No decoder was trained: preparing the clips took all the time.")
+        log.info("No decoder%s was trained: preparing the clips took all the time.", of)
         return False
     learned = LearnedDecoder(
         **verdict.weights,
@@ -104,17 +131,17 @@ def _learn(evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: flo
         steps=result.steps,
     )
     if learned.better:
-        learned = judged(learned, evaluator.differences_with(verdict, _candidate(evaluator)))
-    if budget:
-        budget.spend(time.perf_counter() - started)
+        learned = judged(learned, judge(request.out))
+    if evaluator.budget:
+        evaluator.budget.spend(time.perf_counter() - started)
     crash_point("before decoder")
-    learned_decoder.remove(run.best_decoder)
+    learned_decoder.remove(tensors)
     if learned.better:
-        os.replace(_candidate(evaluator), run.best_decoder)
-        written = Written(sha256_of(run.best_decoder), run.best_decoder.stat().st_size)
+        os.replace(request.out, tensors)
+        written = Written(sha256_of(tensors), tensors.stat().st_size)
         learned = replace(learned, file=written)
-    learned_decoder.write(run.best_decoder, learned)
-    log.info("%s", _sentence(learned, result.seconds))
+    learned_decoder.write(tensors, learned)
+    log.info("%s%s", f"{whose}: " if whose else "", _sentence(learned, result.seconds))
     return True
 
 
@@ -126,11 +153,6 @@ def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> Learned
     if (voice := gaps.get(VOICE)) is not None:
         learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
     return learned
-
-
-def _candidate(evaluator: Evaluator) -> Path:
-    """The tensors until they are judged, under a name that nothing else reads."""
-    return evaluator.run.best_decoder.with_stem("unjudged_decoder")
 
 
 def _sentence(learned: LearnedDecoder, seconds: float) -> str:
@@ -161,9 +183,10 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
     return sentence
 
 
-def _request(
-    evaluator: Evaluator, verdict: Verdict, most_clips: int, seconds: float
+def request_of(
+    evaluator: Evaluator, verdict: Verdict, tensors: Path, most_clips: int, seconds: float
 ) -> LearnDecoderRequest:
+    """The request for a decoder of the verdict's weights. Raises RunError if those are gone."""
     source = evaluator.weights_of(verdict)
     if source is None:
         raise RunError("The checkpoint of the best weights is gone.")
@@ -171,7 +194,8 @@ def _request(
     return LearnDecoderRequest(
         clips=clips_to_learn_from(evaluator.plan.clips, most_clips),
         reference=evaluator.plan.reference.path,
-        out=_candidate(evaluator),
+        # Until it is judged, under a name that nothing else reads.
+        out=tensors.with_stem(f"unjudged_{tensors.stem}"),
         weights=None if verdict.kind == "base" else weights,
         share=share,
         steps=STEPS,

@@ -8,8 +8,8 @@ person's clips. No built-in sentence is in a set by which this project reports a
 import hashlib
 import json
 import logging
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from machine.errors import SotaqueError
@@ -53,6 +53,7 @@ class EvaluationPlan:
     Attributes:
         sentences: In the order in which they are spoken.
         clips: All of the person's clips, for the rate.
+        others: By name, all clips of each further speaker of the dataset.
         recordings: The clips that the voice is compared with.
         base: {name, sha256} as in a manifest.
         recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" is none.
@@ -66,6 +67,7 @@ class EvaluationPlan:
     base: dict[str, str]
     recogniser: str
     no_recogniser: str | None
+    others: Mapping[str, Sequence[Clip]] = field(default_factory=dict)
 
     @property
     def sentence_set(self) -> str:
@@ -88,7 +90,9 @@ def plan_of(
     own = Path(settings.evaluate_texts) if settings.evaluate_texts else None
     texts = sentences_of(own, reference.language, recordings, settings.seed)
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
-    return EvaluationPlan(texts, reference, clips, recordings, base, *recogniser)
+    names = sorted({clip.speaker for clip in data.clips} - {spoken_from.speaker})
+    others = {name: [clip for clip in data.clips if clip.speaker == name] for name in names}
+    return EvaluationPlan(texts, reference, clips, recordings, base, *recogniser, others)
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from machine import text
 from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
-from xtts.voices.evaluation_file import Candidate, Evaluation
+from xtts.voices.evaluation_file import Candidate, Evaluation, SpeakerJudgement
 
 _HEAD = (
     "", "unfinished", "cut", "babbling", "word error rate", "words", "voice", "rate", "pitch",
@@ -83,4 +83,21 @@ def _remarks(evaluation: Evaluation) -> list[str]:
     ]
     if verdict := evaluation.verdict:
         lines.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
-    return lines
+    return lines + [_of_speaker(one) for one in evaluation.speakers]
+
+
+def _of_speaker(one: SpeakerJudgement) -> str:
+    """A further speaker's figures, as they are spoken, with the base's."""
+    spoken = one.learned or one.best
+    pairs = (
+        ("word error rate", spoken.word_errors, one.base.word_errors),
+        ("similarity to the recording", spoken.voice, one.base.voice),
+    )
+    figures = [
+        f"{name} {mean.mean:.2f} (base {base.mean:.2f})"
+        for name, mean, base in pairs
+        if mean is not None and base is not None
+    ]
+    return " ".join(
+        [f"As {one.name}:", *([", ".join(figures) + "."] if figures else []), one.verdict]
+    )

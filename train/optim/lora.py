@@ -3,7 +3,8 @@
 Hu et al. 2021 (https://arxiv.org/abs/2106.09685) by peft's low-level way: y = Wx + (alpha/r) B A x,
 where only A and B learn. Everything else is frozen, the conditioning too, so that a voice is
 learned and other languages are not forgotten. Checkpoints hold W + (alpha/r) B A under the plain
-names: their readers never see that there were adapters.
+names: their readers never see that there were adapters. Beside them, A and B are saved alone
+(`xtts.voices.adapter_file`), which takes megabytes.
 """
 
 from collections.abc import Mapping
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from xtts.model.gpt import GPT
+from xtts.model.gpt import GPT, PREFIX
 from xtts.model.shapes import GPTShape
 
 # In every block: queries, keys and values; attention's output; the feed-forward's two.
@@ -43,6 +44,7 @@ class LoraAdapters:
 
     def __init__(self, gpt: GPT, shape: LoraShape, seed: int) -> None:
         self.gpt = gpt
+        self.shape = shape
         gpt.requires_grad_(False)
         _inject(gpt, shape, seed)
         self.layers: dict[str, Any] = {
@@ -101,6 +103,13 @@ class LoraAdapters:
     def adapters(self) -> dict[str, Tensor]:
         """A and B of each layer, as they learn."""
         return {n: t.detach() for n, t in self.gpt.state_dict().items() if _is_adapter(n)}
+
+    def alone(self) -> dict[str, Tensor]:
+        """Copies of A and B as `xtts.voices.adapter_file` keeps them, by Coqui's names."""
+        return {
+            PREFIX + name.replace(f".{_ADAPTER}.", "."): tensor.clone()
+            for name, tensor in self.adapters().items()
+        }
 
     def load_adapters(self, state: Mapping[str, Tensor]) -> None:
         """Takes up A and B. Raises SotaqueError for those of another rank."""

@@ -95,6 +95,16 @@ class TrainableWeights:
                 }
             )
 
+    @torch.no_grad()
+    def adapter(self) -> tuple[dict[str, Tensor], int] | None:
+        """A and B, as they are merged into what is saved, and LoRA's alpha. None without LORA_RANK,
+        and where they stand on other weights than the base model's: alone they would be no voice.
+        """
+        if self.lora is None or self._ground is not None:
+            return None
+        with self.as_saved():
+            return self.lora.alone(), self.lora.shape.alpha
+
     def state(self) -> dict[str, Any]:
         """What `model_state` does not tell; empty where it tells all."""
         state: dict[str, Any] = {}

@@ -69,6 +69,11 @@ def of_epoch(run: RunFolder, epoch: int) -> SampleFiles:
     )
 
 
+def of_speaker(run: RunFolder, epoch: int, recording: Path) -> Path:
+    """The epoch's sample as a named speaker of the run, by the number of their recording."""
+    return run.samples / f"epoch_{epoch}_speaker_{recording.stem}.wav"
+
+
 def of_best(run: RunFolder) -> SampleFiles:
     """What the best weights of the run say, be they an epoch's, a blend or the base's own."""
     return SampleFiles(run.samples / "best_output.wav", run.samples / "best_reference.wav")

@@ -7,6 +7,7 @@ ends the run (70), because training lives there too.
 """
 
 import logging
+import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import asdict, replace
@@ -32,12 +33,14 @@ from train.sampling.sample_files import (
     SampleSidecar,
     of_best,
     of_epoch,
+    of_speaker,
     reference_of,
 )
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices import speakers
 from xtts.voices.learned_decoder import learned_for
 from xtts.voices.run_folder import BestWeights, RunError, RunFolder
 from xtts.workers.failures import WorkerFailed
@@ -59,6 +62,8 @@ MOST_FAILURES_IN_A_ROW = 3
 # The reference project's full-size sample took 43 s on a CPU; a loaded machine may be slower.
 SPEAK_SECONDS = 900.0
 NICE_BESIDE_TRAINING = 5
+# Samples as further speakers begin within these seconds, or within this share of the epoch.
+SPEAKERS_SECONDS, SPEAKERS_SHARE = 20.0, 0.1
 # A worker gets ready and speaks; after a fault once more, and then on the CPU.
 LONGEST_SAMPLE_SECONDS = 3 * (START_SECONDS + SPEAK_SECONDS)
 
@@ -133,6 +138,8 @@ class Sampler:
             learned = {"learned_decoder": sha256_of(decoder)} if decoder else {}
             to = files or of_epoch(self.run, epoch)
             self._sample(epoch, checkpoint, sha256, to, self._on_sample, learned, decoder)
+            if files is None:
+                self._sample_speakers(epoch, checkpoint, epoch_seconds)
 
         self.finish()
         self.submit(work)
@@ -224,6 +231,33 @@ class Sampler:
             log.warning("The record of sample %d cannot be written: %s", epoch, error)
         if failure and self._lost(failure):
             raise lost_gpu.gone(self.plan.device, failure.first_line)
+
+    def _sample_speakers(self, epoch: int, checkpoint: Path, epoch_seconds: float) -> None:
+        """Speaks the epoch's sample as each further speaker of the run, while there is time. What
+        fails costs that sample."""
+        others = list(speakers.read(self.run.folder).items())[1:]
+        if self.plan.mode == "skipped":
+            return
+        until = time.monotonic() + max(SPEAKERS_SECONDS, SPEAKERS_SHARE * epoch_seconds)
+        person, spoken = self.reference, dict[str, str]()
+        text = SynthesisRequest(person.text, person.language, self.seed)
+        for number, (name, recording) in enumerate(others):
+            if self._stopping():
+                return
+            if time.monotonic() > until:
+                late = ", ".join(late for late, _ in others[number:])
+                log.info("To save time, epoch %d has no sample as %s.", epoch, late)
+                break
+            out = of_speaker(self.run, epoch, recording)
+            answer = self._asked(SpeakRequest(text, recording, out, checkpoint))
+            if not isinstance(answer, WorkerFailed):
+                spoken[name] = out.name
+            elif self._lost(answer):
+                raise lost_gpu.gone(self.plan.device, answer.first_line)
+            elif not self._stopping():
+                log.warning("No sample of epoch %d as %s: %s", epoch, name, answer)
+        if spoken:
+            log.info("Samples as %s: %s", ", ".join(spoken), ", ".join(spoken.values()))
 
     def _spoken(
         self, request: SpeakRequest, nothing: SampleSidecar, unread: WorkerFailed | None

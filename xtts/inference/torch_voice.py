@@ -29,7 +29,7 @@ log = logging.getLogger(__name__)
 class LoadedTorchVoice(LoadedVoice):
     """weights_file: the file of the learning part; reference: one recording of the voice or
     several; decoder: a vocoder that was learned for these weights, with which its own person
-    speaks."""
+    speaks; speaker_decoders: as of `VoiceFiles`."""
 
     model: Model
     folder: Path
@@ -41,6 +41,7 @@ class LoadedTorchVoice(LoadedVoice):
     decoder: Vocoder | None = None
     speakers: Mapping[str, Path] = field(default_factory=dict)
     own_name: str = ""
+    speaker_decoders: Mapping[Path, Path] = field(default_factory=dict)
 
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
@@ -67,9 +68,24 @@ class LoadedTorchVoice(LoadedVoice):
         return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """As in `LoadedVoice`."""
+        """As in `LoadedVoice`. A speaker for whom a decoder was learned speaks with it."""
         weights = "" if kept is None else self.weights
-        return latents_file.latents_of_recording(self.model, weights, recording, kept)
+        heard = latents_file.latents_of_recording(self.model, weights, recording, kept)
+        if isinstance(recording, Path) and recording in self.speaker_decoders:
+            return replace(heard, vocoder=self._vocoder_of(self.speaker_decoders[recording]))
+        return heard
+
+    def _vocoder_of(self, tensors: Path) -> Vocoder:
+        """Read at first use; several speakers may share one."""
+        if tensors not in self._vocoders:
+            vocoder = self.model.another_vocoder(learned_decoder.read_tensors(tensors))
+            vocoder.warm_up()
+            self._vocoders[tensors] = vocoder
+        return self._vocoders[tensors]
+
+    @cached_property
+    def _vocoders(self) -> dict[Path, Vocoder]:
+        return {}
 
     def _base_weights(self) -> str:
         base = self.folder / "model.pth"
@@ -117,5 +133,5 @@ def load_torch_voice(
     return LoadedTorchVoice(
         model, files.folder, files.licence or model.config.licence, files.weights,
         files.other_reference or files.reference, where.latents_folder, where.guard, decoder,
-        files.speakers, files.own_name,
+        files.speakers, files.own_name, files.speaker_decoders,
     )  # fmt: skip

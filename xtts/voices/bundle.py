@@ -1,7 +1,8 @@
 """bundle.json, which makes a folder with weights and a recording an exported voice.
 
-It says what the voice was made from, under which licence, and the hash of each file. Written by
-`train.export`.
+Of the kind `adapter`, the weights are those that LoRA learned (`xtts.voices.adapter_file`), and
+speak with the base model that is named. It says what the voice was made from, under which licence,
+and the hash of each file. Written by `train.export` and `train.adapter_export`.
 """
 
 from dataclasses import asdict, dataclass
@@ -14,6 +15,13 @@ from machine.storage.checksums import Manifest, fault_of
 from xtts.voices.base_models import BundleError
 
 SCHEMA = 1
+ADAPTER = "adapter"
+# In an adapter: the tensors of a learned decoder, where there is one.
+DECODER = "decoder.safetensors"
+_NEEDED = {
+    "voice": {"config.json", "model.pth", "vocab.json"},
+    ADAPTER: {"adapter.safetensors", "reference.wav"},
+}
 
 
 @dataclass(frozen=True)
@@ -55,8 +63,11 @@ def read(folder: Path) -> Bundle:
 def verify(folder: Path) -> Bundle:
     """As `read`, and every file that it names is whole. Raises BundleError for one that is not."""
     bundle = read(folder)
-    if names := {"config.json", "model.pth", "vocab.json"} - bundle.files.keys():
-        fault: str | None = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
+    if bundle.kind not in _NEEDED:
+        kinds = " and ".join(_NEEDED)
+        fault: str | None = f"{folder} is of the kind {bundle.kind}; this version reads {kinds}."
+    elif names := _NEEDED[bundle.kind] - bundle.files.keys():
+        fault = f"{folder / 'bundle.json'} does not name {min(names)}. Export it again."
     else:
         fault = fault_of(Manifest(epoch=bundle.epoch, step=0, files=bundle.files), folder)
     if fault:

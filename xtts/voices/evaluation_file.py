@@ -137,12 +137,53 @@ class Verdict:
 
 
 @dataclass(frozen=True)
+class SpeakerFigures:
+    """What the sentences say as one of several speakers, spoken in one way.
+
+    Attributes:
+        word_errors: Word error rate; None where no recogniser listened.
+        voice: Cosine of the speaker embedding to that of the speaker's recording; None without
+            sound.
+    """
+
+    word_errors: MeanInterval | None
+    voice: MeanInterval | None
+
+
+@dataclass(frozen=True)
+class SpeakerJudgement:
+    """How the best weights speak as one of several speakers, beside the base.
+
+    Attributes:
+        clips: Of this speaker in the dataset; reference_sha256: their recording.
+        sentences: How many each way of speaking says.
+        base, best: The base, and the best weights with the base's decoder.
+        learned: The best weights with a decoder learned for the speaker; None if it is not used.
+        than_base: By judge, what is spoken with (`learned`, else `best`) less the base, paired.
+        verdict: The outcome as a sentence.
+        weights: As of `Verdict`.
+    """
+
+    name: str
+    clips: int
+    reference_sha256: str
+    sentences: int
+    base: SpeakerFigures
+    best: SpeakerFigures
+    learned: SpeakerFigures | None
+    than_base: dict[str, MeanInterval]
+    verdict: str
+    weights: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """The whole file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
     reference, codes_per_token, pitch_hz}; verdict: None until the base and an epoch were judged.
 
     smallest_difference: by judge, the least difference to the base that so many sentences tell:
-    half the width of the widest interval.
+    half the width of the widest interval. speakers: of a dataset with several, all but the one that
+    the candidates are judged by.
     """
 
     made_at: str
@@ -156,6 +197,7 @@ class Evaluation:
     verdict: Verdict | None = None
     schema: int = SCHEMA
     left_out: list[str] = field(default_factory=list)
+    speakers: list[SpeakerJudgement] = field(default_factory=list)
 
     def find(self, kind: CandidateKind, epoch: int, share: float | None = None) -> Candidate | None:
         """The candidate of that kind and epoch; share: of a blend."""

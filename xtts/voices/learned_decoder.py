@@ -1,4 +1,4 @@
-"""Vocoders learned for the weights of a run: best_decoder.* and decoder_epoch_N.*.
+"""Vocoders learned for the weights of a run: best_decoder.*, decoder_epoch_N.*, and a speaker's.
 
 Each is a file of tensors (.safetensors) and a record beside it (.json).
 `xtts.workers.decoder_learning` learns it; whoever speaks with those weights speaks with it. An
@@ -124,6 +124,13 @@ def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
         if record is not None and _is_for(record, run, checkpoint):
             return tensors if record.file else None
     return None
+
+
+def learned_for_speaker(run: RunFolder, checkpoint: Path | None, tensors: Path) -> Path | None:
+    """As `learned_for`, of the decoder that was learned for one of several speakers."""
+    record = read(tensors)
+    usable = record is not None and record.file and _is_for(record, run, checkpoint)
+    return tensors if usable else None
 
 
 def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:

@@ -5,7 +5,8 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
 
     checkpoints/checkpoint_epoch_N.pt      weights and provenance
     checkpoints/trainer_state_epoch_N.pt   optimizer and all; the two newest epochs only
-    checkpoints/checkpoint_epoch_N.json    the manifest of both, written last
+    checkpoints/adapter_epoch_N.safetensors    with LORA_RANK: what was learned, without the base
+    checkpoints/checkpoint_epoch_N.json    the manifest of all three, written last
     checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
     checkpoints/best_decoder.safetensors   a vocoder learned for the best weights
@@ -166,6 +167,9 @@ class RunFolder:
 
     def manifest_path(self, epoch: int) -> Path:
         return self.checkpoints / f"checkpoint_epoch_{epoch}.json"
+
+    def adapter_path(self, epoch: int) -> Path:
+        return self.checkpoints / f"adapter_epoch_{epoch}.safetensors"
 
     def decoder_path(self, epoch: int) -> Path:
         return self.checkpoints / f"decoder_epoch_{epoch}.safetensors"
@@ -347,7 +351,10 @@ class RunFolder:
 
     def set_aside(self, epoch: int, reason: str) -> None:
         """Renames an epoch's files to `<name>.corrupt`, so that nothing takes them for a run."""
-        paths = (self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch))
+        paths = (
+            self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch),
+            self.adapter_path(epoch),
+        )  # fmt: skip
         set_aside(paths, reason)
 
     def _numbers(self, pattern: re.Pattern[str]) -> list[int]:

@@ -4,6 +4,11 @@
                                      opens with
     FOLDER/speakers/1.wav            a recording of the first one; in an ONNX voice
                                      `1.safetensors`, latents that need no torch
+    FOLDER/speakers/2_decoder.*      a decoder that was learned for the second one
+                                     (`xtts.voices.learned_decoder`); the first one's is the voice's
+    FOLDER/speakers/base_decoder.safetensors
+                                     in an exported voice, whose model.pth has the first one's
+                                     decoder: the base's, for speakers without one
 
 in the folder of a run, of an exported voice or of an ONNX voice. A name is that of a person
 (`anna`) or of a person's style (`anna:whisper`). Importing this module does not import torch.
@@ -24,6 +29,7 @@ log = logging.getLogger(__name__)
 
 FOLDER = "speakers"
 FILE = "speakers.json"
+BASE_DECODER = "base_decoder.safetensors"
 # Another name of who a voice opens with.
 OWN = "default"
 
@@ -64,6 +70,11 @@ def rows(folder: Path) -> list[Speaker]:
         log.warning("%s cannot be used and is ignored: %s", path, fault)
         return []
     return found
+
+
+def decoder_of(recording: Path) -> Path:
+    """Where the tensors of the decoder that was learned for a speaker are, if there is one."""
+    return recording.with_name(f"{recording.stem}_decoder.safetensors")
 
 
 def write_all(

@@ -118,6 +118,8 @@ class VoiceFiles:
         latents: Stored latents that were asked for, for an ONNX voice.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
         own_name: Who of them speaks where the text names nobody; "" where another recording does.
+        speaker_decoders: By the recording of a speaker, the tensors of the decoder that they speak
+            with; without one it is the model's.
     """
 
     folder: Path
@@ -134,6 +136,7 @@ class VoiceFiles:
     latents: Path | None = None
     speakers: "Mapping[str, Path]" = field(default_factory=dict)
     own_name: str = ""
+    speaker_decoders: "Mapping[Path, Path]" = field(default_factory=dict)
 
     @property
     def tokenizer(self) -> TokenizerSpec:
@@ -171,7 +174,8 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
     folder = spec.path.parent.parent if spec.path.is_file() else spec.path
     known = speakers.read(folder)
     own = "" if spec.reference or spec.latents else next(iter(known), "")
-    files = replace(files, speakers=known, own_name=own)
+    decoders = _speaker_decoders(folder, files, known)
+    files = replace(files, speakers=known, own_name=own, speaker_decoders=decoders)
     if not spec.speaker or (name := speakers.find(spec.speaker, own, known)) == "":
         return files
     if name is None:
@@ -181,7 +185,30 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
     # What was learned for the first one is not for others.
-    return replace(files, reference=path, other_reference=path, decoder=None, own_name=name)
+    return replace(
+        files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name
+    )
+
+
+def _speaker_decoders(
+    folder: Path, files: VoiceFiles, known: "Mapping[str, Path]"
+) -> dict[Path, Path]:
+    """Of a run, what was learned for these weights; of an exported voice, what it brings along."""
+    recordings = [path for path in known.values() if path.suffix == ".wav"]
+    if not recordings:
+        return {}
+    first, *others = recordings
+    if (folder / "checkpoints").is_dir():
+        run, checkpoint = RunFolder(folder), files.weights if files.state is not None else None
+        own = learned_decoder.learned_for(run, checkpoint)
+        learned = {
+            path: learned_decoder.learned_for_speaker(run, checkpoint, speakers.decoder_of(path))
+            for path in others
+        }
+        return {path: tensors for path, tensors in {first: own, **learned}.items() if tensors}
+    base = _existing(folder / speakers.FOLDER / speakers.BASE_DECODER)
+    brought = {path: _existing(speakers.decoder_of(path)) or base for path in others}
+    return {path: tensors for path, tensors in brought.items() if tensors}
 
 
 def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:

@@ -116,3 +116,37 @@ def test_merging_is_peft_s_and_computes_on_the_cpu_alone(monkeypatch):
     assert all(merged[name].equal(tensor) for name, tensor in wanted.items())
     # Each weight and both halves of its difference are taken to the CPU before anything is added.
     assert len(places) == len(merged) + 2 * len(lora.layers)
+
+
+def test_the_adapter_alone_with_its_base_is_what_is_merged():
+    learner = learned()
+    adapter, alpha = learner.weights.adapter()
+    base, merged = a_learner().model_state(), learner.model_state()
+    assert len(adapter) == 2 * 2 * 4 and alpha == 8
+    for name, a in adapter.items():
+        if ".lora_A." in name:
+            b, matrix = adapter[name.replace("lora_A", "lora_B")], name.replace("lora_A.", "")
+            # On disk matrices lie turned.
+            assert torch.equal(merged[matrix].t(), base[matrix].t() + alpha / 4 * (b @ a))
+    before = {name: tensor.clone() for name, tensor in adapter.items()}
+    train_step(learner, a_batch(9))  # while a thread writes it
+    assert same(adapter, before)
+
+
+def test_adapters_on_other_weights_than_the_base_s_are_not_told_alone():
+    assert a_learner().weights.adapter() is None
+    second = with_adapters()
+    second.resume(learned(1).model_state(), None, 1)
+    assert second.weights.adapter() is None
+
+
+def test_the_adapter_alone_is_the_average_where_averages_are_saved():
+    parts = TrainableParts(lora=SMALL.lora, ema_decay=0.5)
+    learner = a_learner(trainable=parts, learning_rate=1e-2)
+    for seed in range(3):
+        train_step(learner, a_batch(seed))
+    adapter, _ = learner.weights.adapter()
+    raw = learner.weights.lora.alone()
+    assert adapter.keys() == raw.keys() and not same(adapter, raw)
+    with learner.weights.as_saved():
+        assert same(adapter, learner.weights.lora.alone())

@@ -11,6 +11,7 @@ import xtts
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from tests.train.test_export import perturbed
+from tests.xtts.voices.decoders import shifted_decoder
 from train.dataset import dataset
 from train.dataset.dataset import Dataset
 from train.export import export
@@ -22,6 +23,7 @@ from xtts.model.config import ModelConfig
 from xtts.onnx.export import exporter
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import speakers
+from xtts.voices.base_models import BundleError
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
@@ -130,3 +132,48 @@ def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path, onnx):
         assert len(xtts.synthesize(xtts.load_voice(to, speaker="ben"), "one two", seed=2))
     else:
         assert np.array_equal(found, wanted)
+
+
+@pytest.mark.parametrize("of_first", [False, True])
+def test_each_speaker_speaks_with_the_decoder_that_was_learned_for_them(base, tmp_path, of_first):
+    """In a run and in its export: ben with his own; anna's whisper, for which there is none, with
+    the base's, also where anna has one."""
+    checkpoint, run = perturbed(base, tmp_path / "output"), RunFolder(tmp_path / "output")
+    kept(run, data_of(with_a_whisper(tmp_path / "data"), base), base)
+
+    def said(voice: Path | str, speaker: str = "", text: str = "one two") -> np.ndarray:
+        of = {"base": base} if voice == checkpoint else {}
+        return xtts.synthesize(xtts.load_voice(voice, speaker=speaker, **of), text, seed=2)
+
+    names = ("", "ben", "anna:whisper")
+    before = [said(checkpoint, name) for name in names]
+    ben = speakers.decoder_of(speakers.read(run.folder)["ben"])
+    shifted_decoder(ben, base, checkpoint, 1.1)
+    if of_first:
+        shifted_decoder(run.decoder_path(7), base, checkpoint, 0.9)
+    after = [said(checkpoint, name) for name in names]
+    assert [np.array_equal(one, other) for one, other in zip(before, after, strict=True)] == [
+        not of_first, False, True,
+    ]  # fmt: skip
+    assert np.array_equal(said(checkpoint, "", "[voice:ben]one two"), after[1])
+    to = tmp_path / "voice"
+    for _ in range(2):  # the second one replaces the first
+        export(find_voice(VoiceSpec(str(checkpoint), base=str(base))), to)
+    for name, wanted in zip(names, after, strict=True):
+        assert np.array_equal(said(to, name), wanted)
+        assert np.array_equal(said(to, "", f"[voice:{name or 'anna'}]one two"), wanted)
+    (to / "speakers" / "3_decoder.safetensors").write_bytes(b"damaged")
+    with pytest.raises(BundleError, match=r"3_decoder\.safetensors"):
+        xtts.load_voice(to)
+
+
+def test_a_speakers_decoder_is_not_for_other_weights(base, tmp_path):
+    checkpoint, run = perturbed(base, tmp_path / "output"), RunFolder(tmp_path / "output")
+    kept(run, data_of(with_a_whisper(tmp_path / "data"), base), base)
+    ben = speakers.read(run.folder)["ben"]
+    spec = VoiceSpec(str(checkpoint), base=str(base))
+    shifted_decoder(speakers.decoder_of(ben), base, checkpoint, 1.1)
+    assert find_voice(spec).speaker_decoders == {ben: speakers.decoder_of(ben)}
+    assert find_voice(VoiceSpec(str(checkpoint), base=str(base), base_only=True)).decoder is None
+    shifted_decoder(speakers.decoder_of(ben), base, checkpoint, 1.1, sha256="0" * 64)
+    assert find_voice(spec).speaker_decoders == {}

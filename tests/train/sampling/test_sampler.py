@@ -17,6 +17,7 @@ import torch
 from machine.devices.cuda_errors import GpuLost
 from machine.devices.selection import Choice, Environment
 from machine.storage.hashes import sha256_of
+from tests.xtts.voices.test_speakers import named
 from train.dataset.dataset import Clip, Dataset
 from train.sampling import command as listening
 from train.sampling import sampler as sampling
@@ -34,6 +35,7 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model import loading as model
 from xtts.voices.run_folder import RunError, RunFolder, reference_beside
+from xtts.workers.failures import WorkerFailed
 from xtts.workers.file_worker import Worker
 from xtts.workers.requests import SpeakRequest, SpokenFile
 
@@ -433,3 +435,44 @@ def test_an_epochs_sample_is_spoken_with_the_decoder_that_is_learned_for_it(tmp_
         heard.sampler.sample(3, Path("checkpoint_epoch_3.pt"), "abc")
     assert learned == [(3, Path("checkpoint_epoch_3.pt"), 40.0)]
     assert len(heard.told) == 2
+
+
+def test_an_epoch_is_heard_as_each_further_speaker_while_there_is_time(
+    monkeypatch, tmp_path, reference, caplog
+):
+    caplog.set_level("INFO")
+    heard = Heard(tmp_path, reference)
+    named(heard.run.folder, "anna", "ben", "anna:whisper")
+    with heard.sampler:
+        heard.speak(1)
+        monkeypatch.setattr(sampling, "SPEAKERS_SECONDS", -1.0)
+        heard.speak(2)
+    samples = heard.run.samples
+    assert sorted(path.name for path in samples.glob("epoch_1_*.wav")) == [
+        "epoch_1_output.wav", "epoch_1_reference.wav", "epoch_1_speaker_2.wav",
+        "epoch_1_speaker_3.wav",
+    ]  # fmt: skip
+    assert "Samples as ben, anna:whisper: epoch_1_speaker_2.wav, epoch_1_speaker_3.wav" in (
+        caplog.text
+    )
+    assert not list(samples.glob("epoch_2_speaker_*"))
+    assert "epoch 2 has no sample as ben, anna:whisper" in caplog.text
+    assert heard.told[-1].mode == "cpu_subprocess"
+
+
+def test_a_sample_as_a_speaker_that_fails_costs_no_other(monkeypatch, tmp_path, reference, caplog):
+    heard = Heard(tmp_path, reference)
+    named(heard.run.folder, "anna", "ben", "cleo")
+    ask = Worker.ask
+
+    def refuse_ben(worker: Worker, request: Any, *more: Any) -> Any:
+        if request.reference.name == "2.wav":
+            raise WorkerFailed("refused", "The recording is silent.")
+        return ask(worker, request, *more)
+
+    monkeypatch.setattr(Worker, "ask", refuse_ben)
+    with heard.sampler:
+        heard.speak(1)
+    assert "No sample of epoch 1 as ben: The recording is silent." in caplog.text
+    assert (heard.run.samples / "epoch_1_speaker_3.wav").is_file()
+    assert heard.sampler.failures_in_a_row == 0

@@ -1,0 +1,194 @@
+"""Each further speaker of a dataset is judged by the best weights, with a decoder of their own."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
+from tests.forked import in_child
+from tests.train.evaluation.test_evaluator import GOOD, Ground, a_budget
+from train.dataset.dataset import Clip
+from train.evaluation import report
+from train.evaluation.budget import SPEAKER_SECONDS, JudgingBudget
+from xtts.voices import learned_decoder, speakers
+from xtts.voices.speakers import Speaker
+from xtts.workers.failures import WorkerFailed
+
+ALIKE, FAR = {"voice": 0.4, "errors": 0.1}, {"voice": 0.4, "errors": 0.6}
+
+
+class Several(Ground):
+    """A run of anna, ben and cleo."""
+
+    def restart(self, count: int = 24) -> None:
+        super().restart(count)
+        others = {name: self.clips(name) for name in ("ben", "cleo")}
+        self.evaluator.plan = replace(self.evaluator.plan, others=others)
+
+    def clips(self, name: str, count: int = 9) -> list[Clip]:
+        path = self.run.folder.parent / "clip.wav"
+        return [
+            Clip(f"{name}{i}", path, "hello", name, "en", 2.0, f"{name}{i}", (1,) * 25)
+            for i in range(count)
+        ]
+
+    def recording(self, number: int) -> Path:
+        return self.run.speakers / f"{number}.wav"
+
+    def row(self, name: str) -> Any:
+        return next(one for one in self.run.evaluation().speakers if one.name == name)
+
+
+@pytest.fixture
+def ground(tmp_path: Path, base_folder: Path) -> Several:
+    """Its best is epoch 1."""
+    sounds = {(0, 0.0): {"voice": 0.4, "errors": 0.1}, (1, 1.0): {**GOOD, "errors": 0.1}}
+    found = Several(tmp_path, base_folder, sounds)
+    found.recogniser = ("pocketsphinx", None)
+    found.restart()
+    found.run.speakers.mkdir(parents=True)
+    rows = []
+    for number, name in enumerate(("anna", "ben", "cleo"), start=1):
+        path = found.recording(number)
+        path.write_bytes(name.encode())
+        rows.append(Speaker(name, path.name, Written(sha256_of(path), path.stat().st_size)))
+    speakers.write(found.run.folder, rows)
+    found.speaking.errors_with_learned, found.speaking.voice_with_learned = 0.1, 0.9
+    found.judge(1)
+    return found
+
+
+def test_each_has_a_row_a_verdict_and_a_decoder_of_their_own(ground, caplog):
+    ground.conclude("off")
+    assert [one.name for one in ground.run.evaluation().speakers] == ["ben", "cleo"]
+    ben = ground.row("ben")
+    assert (ben.clips, ben.sentences) == (9, 24)
+    assert ben.base.voice.mean < ben.best.voice.mean < ben.learned.voice.mean
+    assert ben.than_base["voice"].low > 0
+    told = "The best weights with a decoder of its own are measurably closer to the speaker"
+    assert ben.verdict == f"{told} than the base."
+    assert f"As ben: word error rate {ben.learned.word_errors.mean:.2f} (base " in caplog.text
+    # Each learned from their own clips, with their own recording, for the best weights.
+    own, *others = ground.speaking.learned
+    assert [one.reference for one in others] == [ground.recording(2), ground.recording(3)]
+    assert [one.clips[0].recording for one in others] == [ground.run.folder.parent / "clip.wav"] * 2
+    checkpoint = ground.run.checkpoint_path(1)
+    assert {one.weights for one in (own, *others)} == {checkpoint}
+    for number in (2, 3):
+        tensors = speakers.decoder_of(ground.recording(number))
+        for weights, expected in ((checkpoint, tensors), (None, None)):
+            found = learned_decoder.learned_for_speaker(ground.run, weights, tensors)
+            assert found == expected
+
+
+def test_what_is_judged_is_not_judged_again_until_the_weights_change(ground):
+    ground.conclude("off")
+    asked = len(ground.speaking.requests)
+    ground.restart()
+    ground.conclude("off")
+    assert len(ground.speaking.requests) == asked and len(ground.speaking.learned) == 3
+    ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
+    ground.conclude("auto")
+    assert ground.best()["kind"] == "blend"
+    assert ground.row("ben").weights["share"] == 0.3
+    assert len(ground.speaking.learned) == 6
+
+
+@pytest.mark.parametrize(
+    ("errors", "voice", "how"),
+    [(0.6, 0.9, "closer to the speaker"), (0.1, 0.5, "closer to the speaker")],
+)  # fmt: skip
+def test_a_decoder_that_is_worse_by_words_or_voice_is_not_theirs(ground, errors, voice, how):
+    ground.speaking.errors_with_learned, ground.speaking.voice_with_learned = errors, voice
+    ground.conclude("off")
+    ben = ground.row("ben")
+    assert ben.learned is None
+    assert ben.verdict == f"The best weights are measurably {how} than the base."
+    tensors = speakers.decoder_of(ground.recording(2))
+    record = learned_decoder.read(tensors)
+    assert (record.harder, record.less_alike) == (errors > 0.5, voice < 0.7)
+    assert not tensors.exists()
+
+
+def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
+    ground.conclude("off", learn_decoder="off")
+    row = ground.row("ben")
+    assert row.learned is None and len(ground.speaking.learned) == 0
+    ground.speaking.sounds[1, 1.0] = {"voice": 0.2, "errors": 0.6}
+    known = replace(ground.run.evaluation(), speakers=[])
+    from train.evaluation.speakers import judge_speakers
+
+    class Off:
+        learn_decoder, decoder_clips = "off", 64
+
+    (ben, _) = judge_speakers(ground.evaluator, known, Off()).speakers
+    assert ben.verdict == (
+        "The best weights are measurably harder to understand and less like the speaker than the "
+        "base."
+    )
+    assert ben.verdict in report.table(ground.run.evaluation())
+
+
+def test_without_time_they_are_named_and_a_later_start_judges_them(ground, monkeypatch, caplog):
+    budget = a_budget(ground)
+    assert budget.speakers_seconds == 2 * SPEAKER_SECONDS
+    assert budget.seconds_left() == budget.room_seconds + 2 * SPEAKER_SECONDS
+    monkeypatch.setattr(JudgingBudget, "candidate_seconds", lambda *_: SPEAKER_SECONDS)
+    ground.conclude("off")
+    assert ground.run.evaluation().speakers == []
+    assert "these speakers are not judged: ben, cleo." in caplog.text
+    # Time to judge each; what the first one does not use is enough for the second one's decoder.
+    monkeypatch.setattr(JudgingBudget, "candidate_seconds", lambda *_: SPEAKER_SECONDS / 2.5)
+    ground.conclude("off")
+    assert [bool(one.learned) for one in ground.run.evaluation().speakers] == [False, True]
+    ground.evaluator.budget = None  # `train evaluate`
+    ground.conclude("off")
+    assert None not in [one.learned for one in ground.run.evaluation().speakers]
+
+
+def test_the_time_of_a_speaker_bounds_their_decoder(ground):
+    a_budget(ground)
+    ground.conclude("off")
+    limits = [one.budget_seconds for one in ground.speaking.learned[1:]]
+    # Nobody needs their time here: all of it is left for the second one.
+    assert limits == pytest.approx([SPEAKER_SECONDS, 2 * SPEAKER_SECONDS], abs=5)
+
+
+def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monkeypatch, caplog):
+    learn = ground.speaking.learn_decoder
+
+    def refuse_ben(request: Any) -> Any:
+        if request.reference == ground.recording(2):
+            raise WorkerFailed("refused", "A clip cannot be read.")
+        return learn(request)
+
+    monkeypatch.setattr(ground.speaking, "learn_decoder", refuse_ben)
+    ground.conclude("off")
+    assert "The speaker ben was not judged: A clip cannot be read." in caplog.text
+    assert [one.name for one in ground.run.evaluation().speakers] == ["cleo"]
+    monkeypatch.undo()
+    ground.restart()
+    ground.conclude("off")
+    assert [one.name for one in ground.run.evaluation().speakers] == ["ben", "cleo"]
+
+
+def test_killed_while_their_decoder_is_kept_it_is_learned_again(ground):
+    ground.conclude("off")
+    (ground.run.speakers / "2_decoder.json").unlink()  # as a kill leaves it
+    assert in_child(ground.conclude, crash_at="before decoder") == -9
+    ground.restart()
+    ground.conclude("off")
+    tensors = speakers.decoder_of(ground.recording(2))
+    weights = ground.run.checkpoint_path(1)
+    assert learned_decoder.learned_for_speaker(ground.run, weights, tensors) == tensors
+
+
+def test_few_clips_learn_no_decoder(ground):
+    plan = ground.evaluator.plan
+    few = {"ben": ground.clips("ben", 5), "cleo": plan.others["cleo"]}
+    ground.evaluator.plan = replace(plan, others=few)
+    ground.conclude("off")
+    assert ground.row("ben").learned is None and ground.row("cleo").learned is not None
