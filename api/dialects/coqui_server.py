@@ -21,8 +21,9 @@ router = APIRouter(tags=["speech"], responses=PROBLEMS)
 
 
 class TtsFields(BaseModel):
-    """What Coqui's server calls text, voice and language. Its page sends every field, and empty
-    what was not chosen. speaker_wav, style_wav: files of the server, which nobody names here."""
+    """Text, voice and language by the names of Coqui's server. Its page sends every field; those
+    not chosen are empty. speaker_wav, style_wav: files on that server, which have no meaning
+    here."""
 
     text: str = Field("", max_length=MOST_CHARACTERS)
     speaker_id: str = Field("", max_length=128)
@@ -65,7 +66,7 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
 
 
 def _told(name: str, request: Request, fields: TtsFields) -> str:
-    """A field from where Coqui's server looks for it first: a header, the address, the form."""
+    """A field, looked for where Coqui's server does: in the headers, the query, then the form."""
     header = request.headers.get(name.replace("_", "-"), "")
     try:
         # Clients write UTF-8; the header is read as ISO 8859-1.

@@ -7,7 +7,7 @@ import { bytes, read, runPath, send } from "./server.js";
 import { decoded, plays } from "./sound.js";
 import { candidateName, capital, figure, moment } from "./wording.js";
 
-const ORIGINS = { served: "from the served model", upload: "added" };
+const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", upload: "added" };
 
 /** [{value, text}] of the candidates of a run that can speak; value: the path of the request. */
 function speakable(run) {
@@ -17,6 +17,26 @@ function speakable(run) {
   return names.map((one) => ({
     value: `${runPath(run.id)}/candidates/${encodeURIComponent(one.id)}/speech`, text: capital(candidateName(one)),
   }));
+}
+
+const nameOf = (voice) => voice.name || voice.id;
+
+/**
+ * [{person, voices}] in the order of the list: each voice, and behind it the styles of its person.
+ * `anna:whisper` is a style of `anna`, in any case and however the two came; person: its name.
+ */
+function byPerson(voices) {
+  const plain = (name) => name.toLowerCase().replace(/\s+/g, " ").replace(/ ?: ?/g, ":").trim();
+  const found = [];
+  for (const voice of voices) {
+    const name = nameOf(voice);
+    const [, person, style] = /^(.+):(.+)$/.exec(name) ?? [null, name, ""];
+    const whose = plain(person);
+    const known = style && voice.origin !== "served" && found.find((one) => one.whose === whose);
+    if (known) known.voices.push(voice);
+    else found.push({ person, whose, voices: [voice] });
+  }
+  return found;
 }
 
 const MOST_RECORDINGS = 10;
@@ -63,7 +83,12 @@ export class Voices {
     this.voices = voices;
     this.#choices();
     find("voices-empty").hidden = voices.length > 0;
-    find("voice-list").replaceChildren(...voices.map((voice) => this.#item(voice)));
+    find("voice-list").replaceChildren(...byPerson(voices).map(({ voices: [first, ...styles] }) => {
+      const item = this.#item(first);
+      const below = styles.map((voice) => this.#item(voice));
+      if (below.length) item.append(make("ul", { "aria-label": `Styles of ${nameOf(first)}` }, ...below));
+      return item;
+    }));
   }
 
   /** Offers the candidates of a run, which speak without being served. */
@@ -78,24 +103,26 @@ export class Voices {
     const select = find("voice");
     const before = select.value;
     const option = ({ value, text }) => make("option", { value, text });
+    const offer = (voice) => option({ value: voice.id, text: nameOf(voice) });
     const voices = this.voices?.length ? this.voices : [{ id: "", name: "Default" }];
+    const persons = byPerson(voices).map((one) => one.voices.length === 1 ? offer(one.voices[0])
+      : make("optgroup", { label: one.person }, ...one.voices.map(offer)));
     const group = make("optgroup", { label: "Not served, for this page only" }, ...(this.candidates ?? []).map(option));
-    select.replaceChildren(...voices.map((voice) => option({ value: voice.id, text: voice.name || voice.id })),
-      ...(this.candidates?.length ? [group] : []));
+    select.replaceChildren(...persons, ...(this.candidates?.length ? [group] : []));
     const kept = [...select.options].find((one) => one.value === before);
     if (kept) select.value = before;
     else if (before) select.dispatchEvent(new Event("change"));
   }
 
   #item(voice) {
-    const name = voice.name || voice.id;
+    const name = nameOf(voice);
     const seconds = Number.isFinite(voice.duration_seconds) ? `${figure(voice.duration_seconds, 1)} s` : "";
     const several = voice.recordings > 1 && `${voice.recordings} recordings`;
     const about = [several, seconds, ORIGINS[voice.origin] ?? voice.origin, moment(voice.created)].filter(Boolean).join(", ");
     const details = entry(name, about, voice.quality && make("span", { class: "quiet", text: qualityOf(voice.quality) }));
-    if (voice.origin !== "upload") return make("li", {}, details);
     const of = `the recording of ${name}`;
     const hear = voice.preview && plays(smallButton("Play", { beside: of }), async () => decoded(await bytes(voice.preview)), { of, fault: "voices-fault" });
+    if (voice.origin !== "upload") return make("li", {}, details, hear ? make("div", { class: "row" }, hear) : null);
     const remove = twice(smallButton("Remove"), "Remove", async () => {
       await this.#change(() => send("DELETE", `/v1/voices/${encodeURIComponent(voice.id)}`), `${name} is removed.`);
       find("voices").focus();

@@ -85,6 +85,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     label = case.operation.label
     turn = _turns[label]
     _turns[label] += 1
+    _send_as_files(case, turn)
     if turn % 2 or case.meta is None or case.meta.phase.name.value == "stateful":
         return
     drawn = random.Random(turn)
@@ -106,6 +107,17 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
             case.body = {"name": f"take-{turn}.wav", "bytes": NUM_BYTES}
     if label.endswith((".wav", ".csv")) and turn % 4 == 0:
         case.headers = {**(case.headers or {}), "Range": drawn.choice(RANGES)}
+
+
+def _send_as_files(case: Any, turn: int) -> None:
+    """A recording drawn for a field that takes several is none of a list for schemathesis, which
+    would send it as a text: here it is a file, or the second of two."""
+    body = case.body
+    if isinstance(body, dict) and isinstance(recording := body.get("file"), bytes):
+        # A method that there is not may send no more than a request without files.
+        several = turn % 3 == 0 and case.method == case.operation.method.upper()
+        first = [RECORDINGS["audio/wav"]] if several else []
+        case.body = {**body, "file": [*first, recording]}
 
 
 def _speak(address: str) -> None:

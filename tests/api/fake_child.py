@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from xtts.voices import speakers
 from xtts.workers import server_main
 
 Frame = tuple[dict[str, Any], bytes]
@@ -138,9 +139,11 @@ class FakeEnsemble:
         if "mute" in voice:
             self._mute.add(message["key"])
         sha256 = "0" * 64 if base else sha_of(voice)
+        named = {who: str(path) for who, path in speakers.read(Path(voice)).items()}
         yield frame(
             "opened", name, licence="free", languages=["en", "pt"], sha256=sha256,
             own_voice="mute" not in voice, precision="fp32", placed=self._placed(),
+            own_name=next(iter(named), ""), speakers=named,
         )  # fmt: skip
 
     def _placed(self) -> dict[str, str]:

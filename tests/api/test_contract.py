@@ -38,6 +38,9 @@ expected-statuses = [400, 401, 403, 404, 405, 406, 409, 413, 415, 422, 428, 429,
 [[operations]]
 include-name = "POST /v1/voices"
 checks.negative_data_rejection.expected-statuses = ["2xx", "4xx", "5xx"]
+[[operations]]
+include-name = "POST /v1/voices/{voice_id}/recordings"
+checks.negative_data_rejection.expected-statuses = ["2xx", "4xx", "5xx"]
 # Nor is a field that a form leaves empty (`temperature=`) a wrong number: it is left out.
 [[operations]]
 include-name = "POST /api/tts-generate"

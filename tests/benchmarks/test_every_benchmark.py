@@ -44,6 +44,10 @@ SMALLEST = {
     "operations": ["--json"],
     "people": ["--dataset {clips} --folds 2 --seeds 1 --work {tmp} --json"],
     "probe": ["--quick --times 1 --json"],
+    "speakers": [
+        "--voices slt,kal16 --clips 24 --sentences 2 --work {tmp} --json",
+        "--voices slt --style --clips 24 --sentences 2 --work {tmp} --json",
+    ],
     "sample": ["--rounds 1 --codes 12 --threads 1 --folder {base} --json"],
     "speaking": [
         "--rounds 1 --codes 12 --folder {base} --json"
@@ -64,7 +68,7 @@ SHORT_RUN = {
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.
 ONLY_ON_A_GPU = ("cudnn", "efficient", "varlen")
-NEED_FLITE = ("cutting", "decoder", "guard", "voice")
+NEED_FLITE = ("cutting", "decoder", "guard", "speakers", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())

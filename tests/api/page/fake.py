@@ -57,7 +57,7 @@ class Answers(BaseHTTPRequestHandler):
             r"/v1/runs/current/candidates/(\w+[\d.]*)/sentences/(\d+)\.wav", path
         ):
             return self.body(wav(speech(*sentence_of(found[1], int(found[2])))), "audio/wav")
-        if re.fullmatch(r"/v1/voices/v\d+/preview\.wav", path):
+        if re.fullmatch(r"/v1/voices/[\w%]+/preview\.wav", path):
             return self.body(wav(speech(3.0, 205)), "audio/wav")
         if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/(output|reference)\.wav", path):
             number, which = int(found[1]), found[2]

@@ -1,8 +1,10 @@
 """The speak box plays while it is spoken; voices come and go."""
 
+from urllib.parse import quote
+
 import pytest
 
-from tests.api.page.desk import DONE, SECONDS, add_voice, say, says, speak, until
+from tests.api.page.desk import DONE, PHONE, SECONDS, add_voice, outside, say, says, speak, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
@@ -135,6 +137,42 @@ def test_a_voice_is_added_chosen_and_removed_and_the_served_one_is_not(page, wor
     page.wait_for_selector("#voice-list li:has-text('Anna')", state="detached")
     assert [voice["id"] for voice in world.voices] == ["default"]
     assert page.evaluate("document.activeElement.id") == "voices"
+
+
+def test_speakers_and_styles_stand_with_their_person_and_speak(page, world):
+    """However the list has them: the style of an uploaded voice came long after it."""
+    speakers, uploads = ("kim", "kim:calm", "ben"), ("Anna", "Eve", "anna : whisper")
+    for name in (*speakers, *uploads):
+        origin = "speaker" if name in speakers else "upload"
+        identity = name if origin == "speaker" else f"v{len(world.voices)}"
+        preview = f"/v1/voices/{quote(identity, safe='')}/preview.wav"
+        more = {"origin": origin, "created": None, "preview": preview}
+        world.voices.append({"id": identity, "name": name, **more})
+    page.reload()
+    page.wait_for_selector("#voice-list li:has-text('kim')")
+    tree = """(list) => [...list.children].map((item) => [item.querySelector(".name").textContent,
+      [...item.querySelectorAll(":scope ul .name")].map((name) => name.textContent)])"""
+    assert page.eval_on_selector("#voice-list", tree)[1:] == [
+        ["kim", ["kim:calm"]], ["ben", []], ["Anna", ["anna : whisper"]], ["Eve", []]
+    ]  # fmt: skip
+    assert page.locator("ul[aria-label='Styles of kim'] li").count() == 1
+    offered = """(select) => [...select.children].map((one) => one.tagName === "OPTGROUP"
+      ? [one.label, ...[...one.children].map((of) => of.text)] : one.text)"""
+    assert page.eval_on_selector("#voice", offered)[1:-1] == [
+        ["kim", "kim", "kim:calm"], "ben", ["Anna", "Anna", "anna : whisper"], "Eve"
+    ]  # fmt: skip
+    for who in ("kim:calm", "ben", "v6"):
+        page.select_option("#voice", who)
+        speak(page, "Good morning.")
+        assert world.said[-1]["voice"] == who
+    for name in ("kim", "kim:calm"):  # Parts of a run: heard, but neither renamed nor removed.
+        row = page.locator(f"#voice-list li:has(> p .name:text-is('{name}')) > .row")
+        assert row.locator("button").all_inner_texts() == ["Play"]
+    page.click("[aria-label='Play the recording of kim:calm']")
+    page.wait_for_selector("[aria-label='Stop the recording of kim:calm']")
+    assert page.locator("[aria-label='Rename anna : whisper']").count() == 1
+    page.set_viewport_size(PHONE)
+    assert outside(page, PHONE["width"], "#voice-list :is(button, p)") == []
 
 
 def test_a_refused_recording_is_told(page, world, tmp_path):
