@@ -58,6 +58,8 @@ class LoadedOnnxVoice(LoadedVoice):
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
         """As in `LoadedVoice`; a recording needs torch, for the mels, stored latents do not."""
+        if isinstance(recording, Path) and recording.is_dir():
+            raise no_adapter(recording)
         if isinstance(recording, Path) and recording.suffix == ".safetensors":
             return loading.read_voice(recording, self.model.config)
         from xtts.onnx.speech import conditioning
@@ -101,6 +103,8 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
 
     Raises OnnxError, ConfigError, and the errors of `machine.onnxruntime.sessions`.
     """
+    if files.adapter is not None:
+        raise no_adapter(files.adapter.parent)
     folder = files.folder if files.onnx else _exported(files, where)
     model = loading.load_onnx_model(folder, where)
     # An export that the service kept may be older than names of normalisers.
@@ -119,6 +123,14 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
         where.guard,
         files.speakers,
         files.own_name,
+    )
+
+
+def no_adapter(folder: Path) -> OnnxError:
+    """The refusal of an adapter."""
+    return OnnxError(
+        f"{folder.name} is an adapter, which only PyTorch adds to its base. Set BACKEND=torch, or "
+        "export the whole voice of its run with `train export --onnx`."
     )
 
 
