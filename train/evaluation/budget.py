@@ -21,6 +21,8 @@ LEAST_SECONDS = 180.0
 MOST_LEARNING_SECONDS = 300.0
 # Training the decoder for less than this share of its steps gains next to nothing.
 LEAST_LEARNING_SHARE = 0.25
+# For each further speaker of a dataset, and for so many at most.
+SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
 # A group takes as long as its longest sentence. Few candidates speak as fast as the person.
 _LONGEST_SENTENCE = 1.3
 # The cost of forward and backward through the vocoder, in units of speaking.
@@ -132,6 +134,11 @@ class JudgingBudget:
         """The part of `allowed_seconds` that is not spent."""
         return max(0.0, self.allowed_seconds - self.spent_seconds)
 
+    @property
+    def speakers_seconds(self) -> float:
+        """The limit for judging the further speakers and training their decoders."""
+        return SPEAKER_SECONDS * min(MOST_SPEAKERS, len(self.judged_by.others))
+
     def seconds_left(self) -> float:
         """The estimate of the remaining cost; the whole room while there is no plan.
 
@@ -139,12 +146,12 @@ class JudgingBudget:
         are known to take, and not what the plan allotted to them.
         """
         if self.plan is None:
-            return self.room_seconds
+            return self.room_seconds + self.speakers_seconds
         seconds = self.plan.seconds
         if self.learns_decoder and (each := self.decoder_step_seconds()):
             limit = min(MOST_LEARNING_SECONDS, self.learning_room())
             seconds += min(STEPS * each, limit) - self.plan.learning_seconds
-        return max(0.0, min(seconds, self.room_seconds))
+        return max(0.0, min(seconds, self.room_seconds)) + self.speakers_seconds
 
     @property
     def candidate_share(self) -> float:

@@ -53,7 +53,7 @@ def keep_best_decoder(evaluator: Evaluator, verdict: Verdict, settings: TrainSet
             return
     try:
         learned_decoder.remove(run.best_decoder)
-        seconds = time_limit(evaluator, how)
+        seconds = _seconds(evaluator, how)
         if how != "off" and not seconds:
             log.info("No decoder was trained: the time limit of the evaluation is used up.")
         elif how != "off":
@@ -102,8 +102,8 @@ def learn_decoder(
             request.out.unlink(missing_ok=True)
 
 
-def time_limit(evaluator: Evaluator, how: str) -> float:
-    """The seconds for training a decoder, by LEARN_DECODER."""
+def _seconds(evaluator: Evaluator, how: str) -> float:
+    """The time limit of training, by LEARN_DECODER."""
     if how == "auto" and evaluator.budget:
         return min(MOST_LEARNING_SECONDS, evaluator.budget.learning_room())
     return UNBOUNDED_SECONDS

@@ -7,6 +7,7 @@ and a verdict of their own.
 """
 
 import logging
+import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -16,10 +17,11 @@ from machine.devices.cuda_errors import GpuLost
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip
 from train.evaluation import judges
+from train.evaluation.budget import LEAST_LEARNING_SHARE, MOST_LEARNING_SECONDS, JudgingBudget
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.judges import VOICE, WORD_ERRORS
 from train.evaluation.person import MOST_RECORDINGS
-from train.evaluation.person_decoder import learn_decoder, request_of, time_limit
+from train.evaluation.person_decoder import UNBOUNDED_SECONDS, learn_decoder, request_of
 from train.settings import TrainSettings
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.evaluation_file import (
@@ -41,26 +43,27 @@ FEWEST_CLIPS = 6
 def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSettings) -> Evaluation:
     """The evaluation with every further speaker of the run, which is written after each of them.
 
-    Those that were judged with the same weights and recording stay. With a budget, speakers are
-    judged while there is time; a fault costs one speaker. Raises GpuLost only.
+    Those that were judged with the same weights and recording stay. With a budget, each has an
+    equal part of `JudgingBudget.speakers_seconds`; a fault costs one speaker. Raises GpuLost only.
     """
     verdict, recordings = known.verdict, speakers.read(evaluator.run.folder)
     if verdict is None:
         return known
-    named = {
-        name: evaluator.plan.others[name] for name in recordings if name in evaluator.plan.others
-    }
-    judged = {one.name: one for one in known.speakers}
-    rows, late = [], []
-    for name, clips in named.items():
+    others = evaluator.plan.others
+    named = {name: others[name] for name in recordings if name in others}
+    before, rows, late = {one.name: one for one in known.speakers}, [], []
+    budget = evaluator.budget
+    until = time.perf_counter() + budget.speakers_seconds if budget else math.inf
+    for number, (name, clips) in enumerate(named.items()):
         of_speaker = _evaluator_of(evaluator, recordings[name], clips)
-        row = judged.get(name)
-        if row is None or not _is_current(row, verdict, of_speaker, settings):
-            row = None
-            if _has_time(of_speaker, known):
-                row = _judged(of_speaker, known, verdict, settings, name)
-            else:
+        row = before.get(name)
+        if row is None or not _is_current(row, verdict, of_speaker, settings, budget is None):
+            left = (until - time.perf_counter()) / (len(named) - number)
+            seconds = _learning_seconds(budget, left, _count(known), settings)
+            if seconds is None:
                 late.append(name)
+                continue
+            row = _judged(of_speaker, known, verdict, settings, name, seconds)
         if row is not None:
             rows.append(row)
             known = replace(known, speakers=rows)
@@ -70,21 +73,25 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
             "To save time, these speakers are not judged: %s. `.venv/bin/python -m train evaluate` "
             "judges them.", ", ".join(late),
         )  # fmt: skip
-    return known
+    return replace(known, speakers=rows)
 
 
 def _evaluator_of(evaluator: Evaluator, recording: Path, clips: Sequence[Clip]) -> Evaluator:
-    """One that speaks the same sentences as another speaker."""
+    """One that speaks the same sentences as another speaker, and always all of them."""
     plan = evaluator.plan
     some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS]
     plan = replace(
         plan, reference=replace(plan.reference, path=recording), clips=clips, recordings=some
     )
-    return Evaluator(plan, evaluator.sampler, evaluator.checkpoints, budget=evaluator.budget)
+    return Evaluator(plan, evaluator.sampler, evaluator.checkpoints)
 
 
 def _is_current(
-    row: SpeakerJudgement, verdict: Verdict, evaluator: Evaluator, settings: TrainSettings
+    row: SpeakerJudgement,
+    verdict: Verdict,
+    evaluator: Evaluator,
+    settings: TrainSettings,
+    unlimited: bool,
 ) -> bool:
     """Whether a row is of these weights and this recording, and nothing is left to learn."""
     recording, learns = evaluator.plan.reference.path, settings.learn_decoder != "off"
@@ -94,14 +101,24 @@ def _is_current(
     if row.learned is not None:
         return learns and record is not None
     # `train evaluate` has the time that a run had not.
-    wanted = learns and evaluator.budget is None and row.clips >= FEWEST_CLIPS
+    wanted = learns and unlimited and row.clips >= FEWEST_CLIPS
     return record is not None or not wanted
 
 
-def _has_time(evaluator: Evaluator, known: Evaluation) -> bool:
-    """Whether the base and the best weights can both speak."""
-    budget = evaluator.budget
-    return budget is None or budget.room_seconds > 2 * budget.candidate_seconds(_count(known))
+def _learning_seconds(
+    budget: JudgingBudget | None, left: float, count: int, settings: TrainSettings
+) -> float | None:
+    """The time limit for training one speaker's decoder, 0 for none; None where not even the base
+    and the best weights can speak `count` sentences in the seconds that are left."""
+    learns = settings.learn_decoder != "off"
+    if budget is None:
+        return UNBOUNDED_SECONDS if learns else 0.0
+    speaking = budget.candidate_seconds(count)
+    if left <= 2 * speaking:
+        return None
+    seconds = min(MOST_LEARNING_SECONDS, left - 3 * speaking)
+    enough = seconds >= LEAST_LEARNING_SHARE * budget.learning_seconds()
+    return seconds if learns and enough else 0.0
 
 
 def _count(known: Evaluation) -> int:
@@ -110,11 +127,16 @@ def _count(known: Evaluation) -> int:
 
 
 def _judged(
-    evaluator: Evaluator, known: Evaluation, verdict: Verdict, settings: TrainSettings, name: str
+    evaluator: Evaluator,
+    known: Evaluation,
+    verdict: Verdict,
+    settings: TrainSettings,
+    name: str,
+    seconds: float,
 ) -> SpeakerJudgement | None:
     """The speaker's row; None, with a line in the log, where it could not be judged."""
     try:
-        return _judge(evaluator, known, verdict, settings, name)
+        return _judge(evaluator, known, verdict, settings, name, seconds)
     except GpuLost:
         raise
     except Exception as error:
@@ -123,17 +145,20 @@ def _judged(
 
 
 def _judge(
-    evaluator: Evaluator, known: Evaluation, verdict: Verdict, settings: TrainSettings, name: str
+    evaluator: Evaluator,
+    known: Evaluation,
+    verdict: Verdict,
+    settings: TrainSettings,
+    name: str,
+    seconds: float,
 ) -> SpeakerJudgement:
     weights = evaluator.weights_of(verdict)
     if weights is None:
         raise OSError("the checkpoint of the best weights is gone")
-    started, count = time.perf_counter(), _count(known)
+    count = _count(known)
     base = evaluator.spoken(weights[0], 0.0, count)
     best = base if verdict.kind == "base" else evaluator.spoken(*weights, count)
-    if evaluator.budget:
-        evaluator.budget.spend(time.perf_counter() - started)
-    learned = _learned(evaluator, verdict, settings, name, best)
+    learned = _learned(evaluator, verdict, settings.decoder_clips, name, best, seconds)
     than_base = judges.changed_by_decoder(
         best if learned is None else learned, base, evaluator.person, evaluator.reference
     )
@@ -151,16 +176,15 @@ def _judge(
 def _learned(
     evaluator: Evaluator,
     verdict: Verdict,
-    settings: TrainSettings,
+    most_clips: int,
     name: str,
     best: Sequence[SpokenFacts],
+    seconds: float,
 ) -> list[SpokenFacts] | None:
     """The sentences with a decoder learned for the speaker; None where the base's decoder speaks:
-    with LEARN_DECODER=off, for few clips, without time, or where it is not better."""
+    for few clips, without time, or where the learned one is not better."""
     tensors, spoken = speakers.decoder_of(evaluator.plan.reference.path), list[SpokenFacts]()
     learned_decoder.remove(tensors)
-    how = settings.learn_decoder
-    seconds = 0.0 if how == "off" else time_limit(evaluator, how)
     if not seconds or len(evaluator.plan.clips) < FEWEST_CLIPS:
         return None
 
@@ -168,7 +192,7 @@ def _learned(
         spoken[:] = evaluator.spoken(request_weights, share, len(best), decoder)
         return judges.changed_by_decoder(spoken, best, evaluator.person, evaluator.reference)
 
-    request = request_of(evaluator, verdict, tensors, settings.decoder_clips, seconds)
+    request = request_of(evaluator, verdict, tensors, most_clips, seconds)
     request_weights, share = evaluator.weights_of(verdict) or (Path(), 0.0)
     learn_decoder(evaluator, verdict, tensors, request, judge, name)
     return spoken if tensors.is_file() else None

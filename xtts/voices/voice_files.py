@@ -17,7 +17,7 @@ from xtts.onnx import folder as onnx_folder
 from xtts.text.errors import shown
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
-from xtts.voices import bundle, learned_decoder, speakers
+from xtts.voices import adapter_file, bundle, learned_decoder, speakers
 from xtts.voices.base_models import DEMO, BundleError, base_of, locate_base
 from xtts.voices.run_folder import (
     RunFolder,
@@ -40,9 +40,9 @@ class VoiceSpec:
     """Which voice is wanted.
 
     Attributes:
-        name: `demo`, a folder (exported voice, base model, run) or a checkpoint.
-        base: The folder of a checkpoint's base model, where it has moved.
-        xtts_v2: The folder of XTTS-v2, for a checkpoint that was made from it.
+        name: `demo`, a folder (exported voice or adapter, base model, run) or a checkpoint.
+        base: The folder of the base model of a checkpoint or adapter, where it has moved.
+        xtts_v2: The folder of XTTS-v2, for one that was made from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
         reference: One recording of who is to speak, or several; None is the voice's own.
         latents: Stored latents of who is to speak, for an ONNX voice.
@@ -117,6 +117,7 @@ class VoiceFiles:
         other_reference: The recordings that were asked for in the place of the voice's own.
         latents: Stored latents that were asked for, for an ONNX voice.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
+        adapter: What LoRA learned (`xtts.voices.adapter_file`), where the weights are its base's.
         own_name: Who of them speaks where the text names nobody; "" where another recording does.
         speaker_decoders: By the recording of a speaker, the tensors of the decoder that they speak
             with; without one it is the model's.
@@ -136,6 +137,7 @@ class VoiceFiles:
     latents: Path | None = None
     speakers: "Mapping[str, Path]" = field(default_factory=dict)
     own_name: str = ""
+    adapter: Path | None = None
     speaker_decoders: "Mapping[Path, Path]" = field(default_factory=dict)
 
     @property
@@ -235,13 +237,27 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     onnx, licence = onnx_folder.is_one(folder), None
     if not onnx:
         if (folder / "bundle.json").is_file():
-            licence = bundle.verify(folder).licence
+            found = bundle.verify(folder)
+            if found.kind == bundle.ADAPTER:
+                return _of_adapter(folder, found, spec)
+            licence = found.licence
         elif folder != DEMO:
             locate_base(str(folder), tos_agreed=spec.tos_agreed)
     own = None if onnx else _existing(folder / "reference.wav")
     return VoiceFiles(
         folder, folder / "model.pth", own, licence,
         pronunciations=_pronunciation_lists(spec, folder), onnx=onnx,
+    )  # fmt: skip
+
+
+def _of_adapter(folder: Path, found: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
+    base = base_of(folder, {"base": found.base}, spec.base, spec.xtts_v2)
+    own = spec.reference is None and bundle.DECODER in found.files
+    return VoiceFiles(
+        base, base / "model.pth", folder / "reference.wav", found.licence,
+        pronunciations=_pronunciation_lists(spec, folder),
+        decoder=folder / bundle.DECODER if own else None,
+        adapter=folder / adapter_file.NAME,
     )  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from tests.forked import in_child
 from tests.train.evaluation.test_evaluator import GOOD, Ground, a_budget
 from train.dataset.dataset import Clip
 from train.evaluation import report
+from train.evaluation.budget import SPEAKER_SECONDS, JudgingBudget
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
 from xtts.workers.failures import WorkerFailed
@@ -131,14 +132,29 @@ def test_for_whom_the_base_is_better_the_verdict_says_so(ground):
     assert ben.verdict in report.table(ground.run.evaluation())
 
 
-def test_without_time_they_are_named_and_a_later_start_judges_them(ground, caplog):
-    a_budget(ground).spent_seconds = 1e6
+def test_without_time_they_are_named_and_a_later_start_judges_them(ground, monkeypatch, caplog):
+    budget = a_budget(ground)
+    assert budget.speakers_seconds == 2 * SPEAKER_SECONDS
+    assert budget.seconds_left() == budget.room_seconds + 2 * SPEAKER_SECONDS
+    monkeypatch.setattr(JudgingBudget, "candidate_seconds", lambda *_: SPEAKER_SECONDS)
     ground.conclude("off")
     assert ground.run.evaluation().speakers == []
     assert "these speakers are not judged: ben, cleo." in caplog.text
+    # Time to judge each; what the first one does not use is enough for the second one's decoder.
+    monkeypatch.setattr(JudgingBudget, "candidate_seconds", lambda *_: SPEAKER_SECONDS / 2.5)
+    ground.conclude("off")
+    assert [bool(one.learned) for one in ground.run.evaluation().speakers] == [False, True]
     ground.evaluator.budget = None  # `train evaluate`
     ground.conclude("off")
-    assert len(ground.run.evaluation().speakers) == 2
+    assert None not in [one.learned for one in ground.run.evaluation().speakers]
+
+
+def test_the_time_of_a_speaker_bounds_their_decoder(ground):
+    a_budget(ground)
+    ground.conclude("off")
+    limits = [one.budget_seconds for one in ground.speaking.learned[1:]]
+    # Nobody needs their time here: all of it is left for the second one.
+    assert limits == pytest.approx([SPEAKER_SECONDS, 2 * SPEAKER_SECONDS], abs=5)
 
 
 def test_a_fault_costs_one_speaker_and_a_kill_none_that_was_judged(ground, monkeypatch, caplog):
