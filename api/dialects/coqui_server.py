@@ -50,7 +50,7 @@ async def speak_form(
 
 async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Response:
     caller = parts.check_rate(request)
-    values = {name: _told(name, request, fields) for name in TtsFields.model_fields}
+    values = {name: _field(name, request, fields) for name in TtsFields.model_fields}
     if values["speaker_wav"] or values["style_wav"]:
         text = "Files of the server are not voices here. Upload one, and name it as speaker_id."
         raise APIError(400, "unsupported", text, param="speaker_wav")
@@ -65,7 +65,7 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     )  # fmt: skip
 
 
-def _told(name: str, request: Request, fields: TtsFields) -> str:
+def _field(name: str, request: Request, fields: TtsFields) -> str:
     """A field, looked for where Coqui's server does: in the headers, the query, then the form."""
     header = request.headers.get(name.replace("_", "-"), "")
     try:
