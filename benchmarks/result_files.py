@@ -35,7 +35,7 @@ SUBJECT_OF: dict[str, Subject] = {
     "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
     "probe": "GPU", "sample": "Training", "speakers": "Voice quality", "speaking": "Speaking",
-    "text": "Speaking", "training": "Training", "voice": "Voice quality",
+    "text": "Speaking", "tone": "Voice quality", "training": "Training", "voice": "Voice quality",
 }  # fmt: skip
 # Below this load average the machine has nothing else to do.
 QUIET_LOAD = 0.5

@@ -57,7 +57,8 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         bundle.write(part, export.bundle_of(voice, config, files, bundle.ADAPTER))
     return (
         f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}. It speaks by "
-        f"`python -m xtts speak --voice {to}`."
+        f"`python -m xtts speak --voice {to}`, and beside others in a service that serves its base "
+        "and has it in VOICES_DIR/adapters."
     )
 
 
