@@ -101,6 +101,23 @@ def counted_errors(said: str, heard: str) -> tuple[int, int]:
     return errors, found.hits + found.substitutions + found.deletions
 
 
+def error_places(said: str, heard: str) -> list[int]:
+    """Errors at each word of one sentence; words heard too many count with the word behind them,
+    at the end with the last."""
+    import jiwer
+
+    found = jiwer.process_words(_plain(said), _plain(heard))
+    places = [0] * len(found.references[0])
+    for part in found.alignments[0]:
+        if part.type == "insert":
+            place = min(part.ref_start_idx, len(places) - 1)
+            places[place] += part.hyp_end_idx - part.hyp_start_idx
+        elif part.type != "equal":
+            for place in range(part.ref_start_idx, part.ref_end_idx):
+                places[place] += 1
+    return places
+
+
 def _plain(text: str) -> str:
     return re.sub(r"[^a-z' ]", "", text.lower()) or "-"
 

@@ -31,7 +31,7 @@ from demo_voice.text.sentences import Grammar, LongGrammar, judged_texts, senten
 from machine.errors import SotaqueError
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
-# Whose voice the embedded model has unasked: the one that it speaks best.
+# The embedded model's default voice: the one that it speaks best.
 REFERENCE_TEXT = (
     "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
     "the bus."
@@ -41,7 +41,7 @@ STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tu
 
 @dataclass(frozen=True)
 class Making:
-    """One making: its recipe, its work folder, where the voice is written, and the device."""
+    """A training from start to end: recipe, work folder, folder of the finished voice, device."""
 
     recipe: BaseRecipe
     work: Path
@@ -65,9 +65,9 @@ class Making:
                 print(f"{stage}: done after {minutes:.1f} minutes", flush=True)
 
     def clips(self) -> None:
-        """Sentences, spoken by the teachers. Those of 13 to 40 words, by whom the GPT learns to
-        speak as, come in parts that have some of everybody: a making that is stopped early can
-        still learn from them."""
+        """Speaks the sentences with the teachers. The sentences of 13 to 40 words are spoken in
+        parts that contain every pseudo-speaker, so that a training can start before all are
+        spoken."""
         recipe, words = self.recipe, lexicon.read()
         short = sentences(Grammar(words, f"text/{recipe.seed}"), judged_texts())
         long = sentences(LongGrammar(words, f"long/{recipe.seed}"), judged_texts())
@@ -99,7 +99,7 @@ class Making:
         listener.learn(self._at, self._speech)
 
     def targets(self) -> None:
-        """Codes and mels of all clips."""
+        """Computes the codes and mels of all clips."""
         dvae, mel_stats = codec.load(self.work, self.recipe)
         targets.compute(self._speech, dvae.to(self.device), mel_stats, self.work / "targets")
 
@@ -123,7 +123,7 @@ class Making:
         vocoder.tune(self._at, self._speech, lessons, pupil, dvae.to(self.device))
 
     def package(self) -> None:
-        """The files of the voice, a recording to speak as, and what they hash to."""
+        """Writes the files of the voice, its reference recording, and their hashes."""
         dvae, mel_stats = codec.load(self.work, self.recipe)
         package.write(
             self.to,
@@ -164,7 +164,7 @@ def _some(endless: Iterator[str], count: int) -> list[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Makes the voice; prints the sentence of a fault and returns its exit code."""
+    """Trains the voice; prints an error's message and returns its exit code."""
     parser = argparse.ArgumentParser(prog="python -m demo_voice", description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))

@@ -25,27 +25,27 @@ from xtts.model.vocoder import new_dvae
 COMMITMENT = 0.25
 PHONE_WEIGHT = 0.5
 STEPS_BETWEEN_REVIVALS = 50
-# A code that fewer than this share of an even use would come to is dead.
+# A code that is used less than this share of the average use is dead.
 DEAD_SHARE = 0.05
-# A band hardly used would be blown up by a smaller divisor.
+# A lower bound of the divisor, which keeps a nearly silent band from being amplified.
 SMALLEST_SCALE = 1.0
 FRAMES = 128
 FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
-# A code lasts 46 ms; two phones may sound in it.
+# A code lasts 46 ms and can contain two phones.
 HALVES = 2
-# Bands are moved by at most this share of their number.
+# The bands are shifted by at most this share of their number.
 STRETCH = 0.15
 # In standard deviations of the bands: the loudness first, then slower and faster ripples.
 FILTER = (0.3, 0.5, 0.4, 0.35, 0.25, 0.25, 0.15, 0.15)
 
 
 class Excerpts:
-    """Excerpts of clips.
+    """Draws random segments from the clips.
 
     Args:
         mels: `[80, frames]` of each clip.
-        people: Who speaks each.
-        phones: What sounds in each frame of each, `[frames]`.
+        people: The speaker of each clip.
+        phones: The phone in each frame of each clip, `[frames]`.
     """
 
     def __init__(
@@ -55,15 +55,15 @@ class Excerpts:
         self.means = mean_spectra(mels, people)
 
     def segments(self, step: int, count: int) -> tuple[Tensor, Tensor]:
-        """(heard, wanted), each [count, 80, FRAMES], from random places, the same for a step.
+        """The inputs and targets of a step, each [count, 80, FRAMES]; the same step draws the same.
 
-        A person's mean is not wanted back, nor what throat and microphone did: a code that had to
-        say who speaks would say it instead of the phone.
+        The target lacks the speaker's mean spectrum and the input's random filter: codes that
+        had to encode who speaks would encode that instead of the phone.
         """
         cut, wanted = [], []
         for clip, start in self.places(step, count):
             mel = self.mels[clip][:, start : start + FRAMES].float()
-            # Repeats its last frame, which is silence.
+            # A short clip repeats its last frame, which is silent.
             cut.append(F.pad(mel, (0, FRAMES - mel.shape[1]), mode="replicate"))
             wanted.append(cut[-1] - self.means[clip])
         generator = torch.Generator().manual_seed(step + 1_000_000)
@@ -71,7 +71,7 @@ class Excerpts:
         return heard, torch.stack(wanted)
 
     def labels(self, step: int, count: int) -> Tensor:
-        """[count, codes, 2]: which phone sounds in each half of each code of a step's segments."""
+        """The phone in each half of each code of a step's segments, [count, codes, 2]."""
         labels = torch.full((count, FRAMES), UNKNOWN)
         for row, (clip, start) in enumerate(self.places(step, count)):
             part = self.phones[clip][start : start + FRAMES]
@@ -80,7 +80,7 @@ class Excerpts:
         return labels.view(count, -1, HALVES, per_half)[..., per_half // 2]
 
     def places(self, step: int, count: int) -> list[tuple[int, int]]:
-        """(clip, first frame) of the segments of a step."""
+        """The clip and the first frame of each segment of a step."""
         draw = random.Random(f"segments/{step}")
         clips = draw.choices(range(len(self.mels)), k=count)
         return [
@@ -94,14 +94,13 @@ def mel_of(speech: TeacherSpeech, index: int, mel_stats: Tensor) -> Tensor:
 
 
 def scales(mels: Sequence[Tensor]) -> Tensor:
-    """`mel_stats` [80]: each band's standard deviation. Coqui's front-end divides and subtracts
-    nothing; the mean is left to biases."""
+    """`mel_stats` [80]: each band's standard deviation. Coqui's front-end divides by it and
+    subtracts no mean, which the biases learn."""
     return torch.cat([mel.float() for mel in mels], dim=1).std(1).clamp(min=SMALLEST_SCALE)
 
 
 def learn(at: Workplace, speech: TeacherSpeech, aligner: Aligner) -> None:
-    """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder); goes on with those that are
-    there."""
+    """Writes `mel_stats.pt` and `codec.pt` (the DVAE with its decoder), or continues from them."""
     torch.manual_seed(at.recipe.seed)
     chosen = _chosen(at.recipe, [clip.manner for clip in speech.clips])
     raw = [mel_of(speech, index, torch.ones(MEL_BANDS)).half() for index in chosen]
@@ -122,8 +121,8 @@ def learn(at: Workplace, speech: TeacherSpeech, aligner: Aligner) -> None:
 
 
 def _chosen(recipe: BaseRecipe, manners: Sequence[str]) -> list[int]:
-    """The first clips of each group of people that is there, of each as many, given the manner of
-    every clip."""
+    """The first clips of each group of speakers that has clips, the same number of each. manners:
+    the pseudo-speaker of every clip."""
     most = recipe.codec_clips // len({GROUP_OF[manner] for manner in manners})
     groups: list[list[int]] = [[] for _ in GROUPS]
     for index, manner in enumerate(manners):
@@ -171,7 +170,7 @@ def _start_codebook(dvae: Any, examples: Excerpts, at: Workplace) -> None:
 
 
 def _set_codebook(codebook: Any, which: Tensor, centres: Tensor) -> None:
-    """Puts codes in new places, with the running sums that Coqui's `Quantize` keeps of them."""
+    """Sets codes to new vectors, with the running sums that Coqui's `Quantize` keeps of them."""
     codebook.embed[:, which] = centres.T
     codebook.embed_avg[:, which] = centres.T
     codebook.cluster_size[which] = 1.0
@@ -204,7 +203,7 @@ def _quantise(dvae: Any, examples: Excerpts, at: Workplace) -> None:
 
 
 class PhoneReader(nn.Module):
-    """Reads two phones out of each code and its neighbours: what sounds in its halves."""
+    """Predicts the phones in the two halves of each code from the code and its neighbours."""
 
     def __init__(self, width: int) -> None:
         super().__init__()
@@ -220,13 +219,13 @@ class PhoneReader(nn.Module):
 
 
 def new_optimizer(dvae: Any, stage: StageSchedule, *others: nn.Module) -> torch.optim.Optimizer:
-    """With which a codec learns."""
+    """The optimizer of the codec."""
     weights = [weight for module in (dvae, *others) for weight in module.parameters()]
     return torch.optim.AdamW(weights, lr=stage.learning_rate, weight_decay=1e-4)
 
 
 def keep_codebook(codebook: Any) -> None:
-    """The running sums of a codebook that was packed without them."""
+    """Restores the running sums of a codebook, which is packaged without them."""
     _set_codebook(codebook, torch.arange(codebook.n_embed), codebook.embed.T.clone())
 
 
@@ -237,7 +236,7 @@ def _dead(codebook: Any) -> Tensor:
 
 @torch.no_grad()
 def _revive(codebook: Any, latents: Tensor, step: int) -> None:
-    """Dead codes go where the present batch is worst served."""
+    """Moves dead codes to the latents of this batch that are farthest from any code."""
     dead = _dead(codebook)
     distance = torch.cdist(latents, codebook.embed.T).amin(1)
     generator = torch.Generator().manual_seed(step)
@@ -257,7 +256,7 @@ def load(folder: Path, recipe: BaseRecipe) -> tuple[Any, Tensor]:
 
 
 def mean_spectra(mels: Sequence[Tensor], people: Sequence[str]) -> list[Tensor]:
-    """For each clip the mean spectrum [80, 1] of all that the same person says."""
+    """For each clip, the mean spectrum [80, 1] of all clips of its speaker."""
     sums: dict[str, tuple[Tensor, int]] = {}
     for mel, name in zip(mels, people, strict=True):
         total, frames = sums.get(name, (torch.zeros(len(mel), 1), 0))
@@ -267,8 +266,9 @@ def mean_spectra(mels: Sequence[Tensor], people: Sequence[str]) -> list[Tensor]:
 
 
 def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
-    """Half of [count, 80, frames] as if another throat had made them, pitch and all: the bands are
-    stretched (https://arxiv.org/abs/1301.5143). A voice that no teacher has must find codes too."""
+    """Stretches the bands of half of the segments [count, 80, frames], as if another vocal tract
+    had spoken them (https://arxiv.org/abs/1301.5143), so that voices unlike any teacher get codes
+    too."""
     half, bands, frames = len(mels) // 2, mels.shape[1], mels.shape[2]
     stretch = 1 + STRETCH * (2 * torch.rand(half, 1, generator=generator) - 1)
     source = ((torch.linspace(-1, 1, bands) + 1) * stretch - 1).clamp(max=1)
@@ -279,9 +279,10 @@ def stretched(mels: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def filtered(mels: Tensor, generator: torch.Generator) -> Tensor:
-    """Every second of [count, 80, frames] as another microphone would have heard it. The codes are
-    to say what it would be without: who speaks is left to the vocoder, and the timbre of a voice
-    that no teacher has (awb's bands lie up to 1.3 deviations off slt's) takes no codes of its own.
+    """Filters every second segment of [count, 80, frames] as another microphone would. The target
+    stays unfiltered, so that the codes ignore timbre, which the vocoder gets from the speaker
+    embedding. Otherwise a voice unlike any teacher (awb's bands differ from slt's by up to 1.3
+    deviations) would need codes of its own.
     """
     bands = mels.shape[1]
     waves = torch.cos(torch.arange(len(FILTER))[:, None] * torch.pi * torch.arange(bands) / bands)

@@ -20,7 +20,7 @@ from xtts.voices.voice_files import VoiceFiles
 
 VOCODER = "hifigan_decoder.waveform_decoder."
 SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
-# Training never touches the decoder, and the running sums are for learning the codebook.
+# A fine-tune needs neither the decoder nor the running sums, which train the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
     "MIT, like Sotaque; learned from what flite's voices slt, rms and kal16 and RHVoice's bdl and "
@@ -58,8 +58,8 @@ def write(
 
 
 def name_heads(folder: Path) -> None:
-    """Writes into config.json which attention heads follow the text, as measured while the voice in
-    `folder` speaks as its recording: else every machine would measure them again."""
+    """Writes the attention heads that follow the text into config.json, so that no machine has to
+    measure them again. They are measured while the voice in `folder` speaks."""
     files = VoiceFiles(folder, folder / "model.pth", folder / "reference.wav", None)
     heads = load_torch_voice(files, ComputeConfig(precision="fp32")).heads
     content = json.loads((folder / "config.json").read_text(encoding="utf-8"))
@@ -110,7 +110,7 @@ def config(recipe: BaseRecipe, weights: str) -> dict[str, Any]:
 
 
 def tokenizer_json(tokens: Sequence[str], special: Sequence[str]) -> dict[str, Any]:
-    """What the tokenizers library reads: tokens by their ids, and nothing that merges."""
+    """A vocabulary in the format of the tokenizers library: tokens by id, without merges."""
     added = [
         {
             "id": tokens.index(token), "special": True, "content": token, "single_word": False,
@@ -135,7 +135,7 @@ def _write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 
 def _halved(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """Weights in fp16; the 80 scales of the mels stay as they are."""
+    """The weights in fp16; the 80 mel scales stay in float32."""
     return {
         name: tensor.detach().cpu().half()
         if tensor.is_floating_point() and name != "mel_stats"

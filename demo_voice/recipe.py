@@ -10,12 +10,12 @@ from xtts.model.config import TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
 from xtts.text.phonemes import PAUSES, PHONES
 
-# The vocabulary in the order of its ids; the special tokens stand as in XTTS-v2's.
+# The vocabulary in the order of its ids; the special tokens have XTTS-v2's places.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
 
-# For who fine-tunes the voice. No model learns to listen from a few clips of one person, and what
-# the GPT makes of a recording is what the vocoder knows: moved, it made another person of awb
-# (docs/benchmarks.md).
+# Frozen in a fine-tune of this voice. A few clips of one person cannot train the encoder of
+# recordings, and the vocoder knows only the latents that it produces now: after a fine-tune of it,
+# awb sounded like another person (docs/benchmarks-history.md).
 ADVICE = TrainingAdvice(
     num_epochs=4,
     learning_rate=3e-4,
@@ -27,8 +27,8 @@ ADVICE = TrainingAdvice(
 
 @dataclass(frozen=True)
 class StageSchedule:
-    """One training: optimizer steps, rows a step (the GPT's `positions` say how many where they are
-    long), peak learning rate."""
+    """One stage: optimizer steps, rows per step (for the GPT, `positions` limits them), peak
+    learning rate."""
 
     steps: int
     batch: int
@@ -37,14 +37,14 @@ class StageSchedule:
 
 @dataclass(frozen=True)
 class BaseRecipe:
-    """Everything that `python -m demo_voice` does."""
+    """All sizes, counts and rates of `python -m demo_voice`."""
 
     seed: int
     sentences: int
-    # Sentences of `accents`, for the parts that a fine-tune never moves, and of `neighbours`.
+    # Sentences of `accents`, for the parts that a fine-tune never changes, and of `neighbours`.
     accented: int
     neighbouring: int
-    # Of 13 to 40 words, by the teacher and by those neighbours whom the GPT learns to speak as.
+    # Sentences of 13 to 40 words, by flite and by the neighbours from which the GPT learns.
     lengthy: int
     lengthy_neighbouring: int
     lengthy_parts: int
@@ -53,31 +53,33 @@ class BaseRecipe:
     codec: StageSchedule
     listener: StageSchedule
     pretraining: StageSchedule
-    # Of the GPT, in a step of its pretraining: as many as `pretraining.batch` rows of a sentence.
+    # Positions of the GPT in a pretraining step: as many as `pretraining.batch` rows of one
+    # sentence.
     positions: int
-    # What share of its rows begin a passage of several clips; the others are one clip each. Of 0.4
-    # passages, which are three times as long, take two thirds of the time.
+    # The share of the rows that begin a passage of several clips; the others are single clips. With
+    # 0.4, passages take two thirds of the time, because they are three times as long.
     joined: float
     guided_steps: int
     timbred_from: int
     pretrained: tuple[str, ...]
     vocoder: StageSchedule
     tuning: StageSchedule
-    # For a voice that was packed before (`--from`): how much more codec, GPT and vocoder learn.
+    # For a packaged voice (`--from`): the further steps of codec, GPT and vocoder.
     again: tuple[StageSchedule, StageSchedule, StageSchedule]
     steps_with_one: int
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
-    # The most phones that a text is cut into for the packed voice (`sotaque.piece_tokens`).
+    # The most phones in a piece of text for the packaged voice (`sotaque.piece_tokens`).
     piece_tokens: int
     advice: TrainingAdvice = ADVICE
-    # Steps of the codec in which its decoder learns alone: it is not packed.
+    # Steps in which only the codec's decoder learns, because it is not packaged.
     decoder_alone: int = 0
 
     def continued(self) -> "BaseRecipe":
-        """For a packed voice, whose attention is guided already: other timbres from the start."""
+        """The recipe for a packaged voice: no guided attention, and random timbres from the
+        start."""
         codec, pretraining, tuning = self.again
         return replace(
             self, codec=codec, pretraining=pretraining, tuning=tuning, timbred_from=0,
@@ -94,7 +96,7 @@ def _gpt(layers: int, width: int, heads: int) -> GPTShape:
     )  # fmt: skip
 
 
-# Whom the GPT learns to speak as: pseudo-speakers of flite, and those of `neighbours` that a
+# The speakers that the GPT learns: pseudo-speakers of flite, and those of `neighbours` that a
 # recogniser understands as well.
 PRETRAINED = tuple(
     """slt rms kal16 slt-low slt-lower slt-deep slt-high rms-low rms-small rms-smaller rms-tiny

@@ -18,7 +18,7 @@ from xtts.audio import SPEAKER_RATE, speaker_mel
 from xtts.model.vocoder import SpeakerEncoder
 
 SECONDS = 1.6
-# Cosines are turned into logits by this factor (AM-softmax, https://arxiv.org/abs/1801.05599).
+# The factor from cosines to logits (AM-softmax, https://arxiv.org/abs/1801.05599).
 SHARPNESS = 16.0
 
 
@@ -57,7 +57,7 @@ def learn(at: Workplace, speech: TeacherSpeech) -> None:
 def company(
     encoder: SpeakerEncoder, recipe: BaseRecipe
 ) -> tuple[nn.ParameterList, torch.optim.Optimizer]:
-    """What only learning needs: a direction for every speaker, and the optimizer."""
+    """What only the training needs: a direction for every speaker, and the optimizer."""
     first = next(encoder.parameters())
     width = recipe.speaker_encoder.embedding_width
     holder = nn.ParameterList([nn.Parameter(torch.randn(len(PEOPLE), width))]).to(first.device)
@@ -67,7 +67,8 @@ def company(
 
 
 def _batch(speech: TeacherSpeech, count: int, step: int) -> tuple[Tensor, Tensor]:
-    """(waves [count, samples] at 16 kHz, manners [count]), every pseudo-speaker as often."""
+    """(waves [count, samples] at 16 kHz, manners [count]), with all pseudo-speakers equally
+    often."""
     draw = random.Random(f"listener/{step}")
     clips = [speech.by_manner.get(name, []) for name in PEOPLE]
     labels = draw.choices([number for number, own in enumerate(clips) if own], k=count)
@@ -77,7 +78,7 @@ def _batch(speech: TeacherSpeech, count: int, step: int) -> tuple[Tensor, Tensor
         wave = speech.samples(draw.choice(clips[label]))
         start = draw.randint(0, max(0, len(wave) - length))
         part = wave[start : start + length]
-        # Loudness and a little noise say nothing of who speaks.
+        # Random loudness and a little noise, which do not depend on the speaker.
         loud = 10 ** draw.uniform(-0.5, 0.2)
         noise = torch.randn(length) * 10 ** draw.uniform(-5.0, -3.0)
         waves.append(F.pad(part, (0, length - len(part))) * loud + noise)

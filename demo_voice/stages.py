@@ -20,7 +20,7 @@ from machine.devices.selection import has_bf16
 from machine.storage import atomic
 
 SECONDS_BETWEEN_SNAPSHOTS = 60.0
-# A stranger's fine-tune takes as long as so many steps of the vocoder, or less.
+# A simulated fine-tune takes at most as long as this many steps of the vocoder.
 STEPS_AHEAD = 60
 
 T = TypeVar("T")
@@ -28,7 +28,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class Workplace:
-    """What every stage is given: the recipe, the folder of its files, the device."""
+    """The recipe, the folder of the stages' files, and the device."""
 
     recipe: BaseRecipe
     folder: Path
@@ -43,18 +43,18 @@ class Stateful(Protocol):
 
 
 def low_precision(device: torch.device) -> AbstractContextManager[None]:
-    """Products in bfloat16 where the hardware has them."""
+    """A context that multiplies in bfloat16 if the hardware is fast at it."""
     return torch.autocast(device.type, dtype=torch.bfloat16, enabled=quick_in_bf16(device))
 
 
 def quick_in_bf16(device: torch.device) -> bool:
-    """Whether products in bfloat16 pay: 4 times float32 on a CPU with AMX, and what a GPU is built
-    for. A CPU without takes 45 times as long as in float32."""
+    """Whether the device is faster in bfloat16: a GPU, or a CPU with AMX (4 times as fast as in
+    float32). A CPU without AMX takes 45 times as long."""
     return device.type != "cpu" or has_bf16()
 
 
 def rate(step: int, stage: StageSchedule, warmup: int = 200) -> float:
-    """Linear rise, then a cosine down to 2 % of the peak at the last step."""
+    """The learning rate: a linear warm-up, then a cosine down to 2 % of the peak."""
     rise = min(1.0, (step + 1) / max(1, min(warmup, stage.steps // 4)))
     fall = 0.5 + 0.5 * float(torch.cos(torch.tensor(torch.pi * step / stage.steps)))
     return stage.learning_rate * rise * max(fall, 0.02)
@@ -70,15 +70,16 @@ def learn(
     prepare: Callable[[int], Any] | None = None,
     clip: tuple[nn.Module, float] | None = None,
 ) -> None:
-    """Steps from where the snapshot at `path` stopped to `stage.steps`; a snapshot each minute and
-    at the end, with a line of the log.
+    """Trains from the snapshot at `path` to `stage.steps`. Writes a snapshot and a log line each
+    minute and at the end.
 
     Args:
-        parts: What learns, its optimizers among them; what a snapshot holds.
-        losses: Of a step, or of what `prepare` made for it: what is minimised, then what is logged.
-        report: Makes the log's words of the means of what was logged, of the last 50 steps.
-        prepare: Called beside the steps, beforehand.
-        clip: Whose gradients may have which norm at most.
+        parts: What learns, with its optimizers; this is what a snapshot holds.
+        losses: Takes a step, or what `prepare` returned for it; returns the loss that is minimised,
+            then the values that are logged.
+        report: Turns the means of the logged values, over the last 50 steps, into a log line.
+        prepare: Called ahead of the steps, in a thread.
+        clip: A module and the largest norm of its gradients.
     """
     optimizers = [part for part in parts.values() if isinstance(part, Optimizer)]
     logged: deque[list[float]] = deque(maxlen=50)
@@ -119,7 +120,7 @@ def _means(rows: Sequence[Sequence[float]]) -> list[float]:
 
 
 def ahead(make: Callable[[int], T], counter: Iterator[int], num_steps: int) -> Iterator[T]:
-    """What each counted step needs, made in a thread in their order, the next ones beforehand."""
+    """Yields `make` of each counted step, in order, computed ahead in a thread."""
     beside = ThreadPoolExecutor(1)
     coming: deque[Future[T]] = deque()
     try:
@@ -128,7 +129,7 @@ def ahead(make: Callable[[int], T], counter: Iterator[int], num_steps: int) -> I
             coming += [beside.submit(make, n) for n in range(step + len(coming), last)]
             yield coming.popleft().result()
     finally:
-        beside.shutdown(cancel_futures=True)  # who is stopped waits for one, not for all
+        beside.shutdown(cancel_futures=True)  # on a stop, wait for one, not for all
 
 
 def resumed(path: Path, parts: dict[str, Stateful]) -> int:
@@ -144,7 +145,7 @@ def resumed(path: Path, parts: dict[str, Stateful]) -> int:
 def save_arrays(path: Path, **arrays: np.ndarray) -> None:
     """Writes arrays as npz, whole or not at all."""
     waiting = path.with_suffix(".part")
-    with waiting.open("wb") as file:  # by its name it would be called .part.npz
+    with waiting.open("wb") as file:  # given the name, numpy would append .npz
         np.savez(file, allow_pickle=False, **arrays)
     waiting.replace(path)
 

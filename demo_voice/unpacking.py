@@ -1,8 +1,8 @@
 """Continues from a packaged voice: turns its files back into training stages.
 
-So a part that learned too little can go on without repeating the hours before it. The DVAE's
+A part that learned too little can continue without repeating the hours before it. The DVAE's
 decoder and the mel head are not packaged: the decoder is trained again before the rest of the codec
-goes on, the mel head is found by least squares.
+continues, and the mel head is fitted by least squares.
 """
 
 from pathlib import Path
@@ -21,13 +21,13 @@ from demo_voice.recipe import BaseRecipe
 from xtts.model.gpt import from_coqui, new_gpt
 from xtts.model.vocoder import new_dvae
 
-# Nothing is left to do here: the vocoder goes on where the tuning does.
+# Stages that are skipped: the vocoder continues in its tuning.
 DONE = ("vocoder",)
 BATCHES = 40
 
 
 def write(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
-    """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` where they are missing.
+    """Writes `codec.pt`, `mel_stats.pt`, `listener.pt` and `tuning.pt` if they are missing.
 
     The voice must have the recipe's sizes.
     """
@@ -55,7 +55,7 @@ def write(voice: Path, recipe: BaseRecipe, folder: Path) -> None:
 
 
 def write_gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -> None:
-    """Writes `pretraining.pt` where it is missing."""
+    """Writes `pretraining.pt` if it is missing."""
     path = folder / "pretraining.pt"
     if path.is_file():
         return
@@ -69,7 +69,7 @@ def write_gpt(voice: Path, recipe: BaseRecipe, lessons: Lessons, folder: Path) -
 
 @torch.no_grad()
 def _read_mels(pupil: Pupil, lessons: Lessons, recipe: BaseRecipe) -> None:
-    """The mel head that reads the mels of some batches best, in squares."""
+    """Fits the mel head to the mels of some batches by least squares."""
     products, wanted = [], []
     size = recipe.pretraining.batch
     for number in range(min(BATCHES, max(1, len(lessons.heard) // size))):

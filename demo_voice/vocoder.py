@@ -1,7 +1,7 @@
 """Trains the vocoder, first on mels and then on the GPT's latents.
 
-Mels need no GPT, so both can be trained at the same time; only the first layer is exchanged in
-between.
+Mels need no GPT, so both can be trained at the same time; only the first layer is replaced between
+the two.
 """
 
 import copy
@@ -35,22 +35,23 @@ from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, SPEAKER_RATE, VOCODER_RATE
 from xtts.evaluation.spectral_distance import spectral_distance
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
-# Codes in a segment: 1.2 s. So many at either end are heard but not judged: they lack context.
+# Codes in a segment (1.2 s). The loss ignores some codes at each end, which lack context.
 SEGMENT_CODES, UNJUDGED_CODES = 26, 3
 MARGIN = round(UNJUDGED_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
-# Rows of the GPT that are computed at once for `tune`, and how many segments each gives.
+# Rows of the GPT that `tune` computes at once, and the number of segments from each.
 SEGMENTS_PER_ROW = 2
-# Share of the rows in which the clip stands behind others: late places' latents sound, too.
+# The share of the rows in which the clip follows others, so that late positions are trained too.
 BEHIND_OTHERS = 0.4
-# How often each of `people.GROUPS` is drawn beside the others; who is not there leaves it to them.
+# The relative frequency of each of `people.GROUPS`; a group without clips leaves its share to the
+# others.
 SHARES = (0.55, 0.2, 0.25)
 # Longer clips are left out: a step costs as much as its longest rows.
 MOST_CODES = 90
 STRANGER_CLIPS, SPLIT = 60, 6
-# As the demo's fine-tune goes, in fewer steps.
+# As in the fine-tune of the demo, with fewer steps.
 STEPS, LEARNING_RATE, WEIGHT_DECAY, TEXT_WEIGHT = 30, 3e-4, 0.01, 0.01
 FROZEN = freezing.patterns(ADVICE.freeze or "")
-# Pitch, formants and tempo together; a stranger's are none of the pseudo-speakers'.
+# Shifts of pitch, formants and tempo together, which no pseudo-speaker has.
 SLOWEST, FASTEST = 0.85, 1.18
 
 
@@ -73,8 +74,8 @@ Segments = tuple[Tensor, Tensor, Tensor]
 
 
 class Draws:
-    """Clips of `manners` with more than `fewest` codes; who has few counts as much as who has
-    many."""
+    """Draws clips of `manners` with more than `fewest` codes; each pseudo-speaker is equally
+    likely, however many clips it has."""
 
     def __init__(self, targets: Targets, manners: Collection[str], fewest: int) -> None:
         self._clips = [
@@ -88,12 +89,12 @@ class Draws:
         self._weights = list(itertools.accumulate(weights))
 
     def some(self, draw: random.Random, count: int) -> list[int]:
-        """So many clips, some perhaps more than once."""
+        """Draws `count` clips; a clip may be drawn more than once."""
         return draw.choices(self._clips, cum_weights=self._weights, k=count)
 
 
 class Ear:
-    """Speaker embeddings of pseudo-speakers, and the sound of clips."""
+    """Speaker embeddings of pseudo-speakers, and the audio of clips."""
 
     def __init__(
         self, speech: TeacherSpeech, encoder: SpeakerEncoder, device: torch.device
@@ -115,8 +116,8 @@ class Ear:
     def heard(
         self, index: int, first: int, draw: random.Random, timbre: Timbre
     ) -> tuple[Tensor, Tensor]:
-        """For a segment of a clip from the code `first` on: whoever speaks it, and its samples at
-        24 kHz in this timbre."""
+        """The speaker embedding [512, 1] of a segment that starts at the code `first`, and its
+        samples at 24 kHz, both in this timbre."""
         speaker = self.speaker(self.speech.clips[index].manner, draw)
         wave = self.speech.at(index, VOCODER_RATE)
         start = round(first * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)
@@ -127,7 +128,8 @@ class Ear:
 
 @dataclass(frozen=True)
 class Stranger:
-    """A GPT that was fine-tuned on a voice of its own, that voice's lessons and its recordings."""
+    """A GPT fine-tuned on an artificial voice, with that voice's batches and recordings, to
+    simulate a user's fine-tune."""
 
     pupil: Pupil
     lessons: Lessons
@@ -151,7 +153,7 @@ def _mel_segments(
 def _latent_segments(
     pupil: Pupil, lessons: Lessons, draws: Draws, ear: Ear, count: int, step: int
 ) -> Segments:
-    """Latents as they are when the GPT reads the true codes."""
+    """Segments of latents that the GPT computes from the true codes."""
     draw = random.Random(f"tuning/{step}")
     clips = draws.some(draw, max(1, count // SEGMENTS_PER_ROW))
     rows = [
@@ -209,11 +211,11 @@ def tune(
     encoder = load_listener(at.folder, recipe).to(at.device)
     known = Stranger(pupil, lessons, speech)
 
-    # The GPT as it is, for some steps, then as somebody fine-tuned it, in turns.
+    # Alternates between some steps with the GPT as it is and some with a fine-tuned one.
     @lru_cache(maxsize=1)
     def met(number: int) -> tuple[Stranger, Draws, Ear]:
         if number % 2 == 0:
-            # The GPT may still be learning beside us: its newest weights, or the same again.
+            # The GPT may still be training in parallel, so its newest weights are read.
             stages.resumed(at.folder / "pretraining.pt", {"pupil": pupil})
             one = known
         else:
@@ -230,12 +232,12 @@ def tune(
 
 @torch.no_grad()
 def read_latents(first: Any, widen: nn.Linear, mel_head: nn.Linear) -> None:
-    """Makes the vocoder's first convolution, which reads widened mels, read latents instead: the
-    head says which mel they mean, from a code's latent and the one after it. All three are linear,
-    so they are one convolution, but for its farthest tap; learning begins from there."""
+    """Changes the vocoder's first convolution from widened mels to latents. The mel head predicts a
+    code's mel from its latent and the next. All three maps are linear, so together they are one
+    convolution, except for its outermost tap. The tuning starts from this."""
     taps = first.weight  # [out, width, 7]
     now, after = (widen.weight @ part for part in mel_head.weight.chunk(2, dim=1))
-    # The next code is 1.09 steps on: between the first step to the right and the second.
+    # The next code is 1.09 steps away: between the first and the second step to the right.
     far = VOCODER_RATE / CODE_RATE - 1
     whole = torch.einsum("oik,ij->ojk", taps, now)
     late = torch.einsum("oik,ij->ojk", taps, after)
@@ -272,7 +274,7 @@ def _learn(
 
 
 def optimizer(net: nn.Module, stage: StageSchedule) -> torch.optim.Optimizer:
-    """Which one a vocoder learns with."""
+    """The optimizer of the vocoder."""
     return torch.optim.AdamW(net.parameters(), lr=stage.learning_rate, betas=(0.8, 0.99))
 
 
@@ -289,7 +291,7 @@ def load(folder: Path, recipe: BaseRecipe) -> Vocoder:
 
 
 class StrangeSpeech(TeacherSpeech):
-    """Some clips of a pseudo-speaker, played faster or slower through a filter."""
+    """Some clips of a pseudo-speaker, played faster or slower and filtered."""
 
     def __init__(
         self, speech: TeacherSpeech, indices: Sequence[int], factor: float, timbre: Timbre
@@ -307,7 +309,7 @@ class StrangeSpeech(TeacherSpeech):
         """All samples [n] of clip `index` at `rate`."""
         wave = self.speech.samples(self.indices[index])
         length = int(len(wave) * rate / (RATE * self.factor))
-        # Through its spectrum: no filter has to be made for a factor that comes once.
+        # Resampled through its spectrum, which needs no resampling filter for a factor used once.
         spectrum = torch.fft.rfft(wave)[: length // 2 + 1]
         played = torch.fft.irfft(spectrum, length) * (length / len(wave))
         return self.timbre.heard(played, rate)
@@ -320,7 +322,7 @@ class StrangeSpeech(TeacherSpeech):
 def strange_targets(
     speech: TeacherSpeech, dvae: nn.Module, mel_stats: Tensor, known: Targets
 ) -> Targets:
-    """Their codes and mels, made on the spot."""
+    """The codes and mels of an artificial voice's clips."""
     encoded = encode(speech, range(len(speech.clips)), dvae, mel_stats, at_once=20)
     counts = np.array([len(codes) for codes, _ in encoded])
     numbers = {clip.text: number for number, clip in enumerate(known.clips)}
@@ -336,7 +338,7 @@ def meet(
     dvae: nn.Module,
     recipe: BaseRecipe,
 ) -> Stranger:
-    """Stranger `number`, always the same; `pupil` stays as it is."""
+    """The artificial voice of that number, the same on every call. `pupil` is not changed."""
     draw = random.Random(f"strangers/{recipe.seed}/{number}")
     manner = draw.choice([name for name, own in known.references.items() if own])
     clips = known.short(manner)

@@ -55,7 +55,11 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
             files[bundle.DECODER] = export.copy_file(voice.decoder, part / bundle.DECODER)
         config = ModelConfig.read(voice.folder)
         bundle.write(part, export.bundle_of(voice, config, files, bundle.ADAPTER))
-    return f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}."
+    return (
+        f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}. It speaks by "
+        f"`python -m xtts speak --voice {to}`, and beside others in a service that serves its base "
+        "and has it in VOICES_DIR/adapters."
+    )
 
 
 def _adapter_of(voice: VoiceFiles) -> tuple[Path, float]:

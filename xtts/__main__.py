@@ -54,10 +54,10 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument(
         "--voice",
         default="demo",
-        help="demo, the folder of an exported voice, a checkpoint, or the folder of a run (what is "
-        "best in it)",
+        help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
+        "run (what is best in it)",
     )
-    speak.add_argument("--base", help="the base model of a checkpoint, if it has moved")
+    speak.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
     speak.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
                        help="a recording of the speaker, 3 to 30 s; several, or a folder of "
                             "recordings, take turns")  # fmt: skip

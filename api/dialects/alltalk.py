@@ -1,8 +1,9 @@
 """AllTalk's routes, as SillyTavern's AllTalk provider calls them.
 
 After github.com/erew123/alltalk_tts, tts_server.py of version 1 (branch main) and of version 2
-(branch alltalkbeta). Both speak first and answer with an address; the sound is kept in memory for
-as long as it takes to fetch it. The narrator, RVC and playing on the server do not exist here.
+(branch alltalkbeta). Both speak first and answer with an address; the client then fetches the
+audio, which is kept in memory for ten minutes. There is no narrator, no RVC, and no playback on
+the server.
 """
 
 import html
@@ -50,20 +51,21 @@ class GenerateForm(BaseModel):
     @field_validator("streaming", mode="before")
     @classmethod
     def _switches(cls, value: Any) -> Any:
-        """Only what the schema names: pydantic would take `y` and `off` too."""
+        """Accepts only the values that the schema names; pydantic alone would accept `y` and
+        `off`."""
         if isinstance(value, str) and value.casefold() not in ("true", "false", "0", "1"):
             raise PydanticCustomError("switch", "it may be true or false")
         return value
 
     @property
     def unused(self) -> list[str]:
-        """What was switched on and does nothing here."""
+        """The fields that were switched on and have no effect here."""
         names = ("narrator_enabled", "rvccharacter_voice_gen", "autoplay")
         return [name for name in names if getattr(self, name).lower() not in _OFF]
 
 
 class Generated(BaseModel):
-    """Where the sound is."""
+    """The address of the audio."""
 
     status: str
     output_file_path: str
@@ -175,8 +177,8 @@ async def read_sound(name: str, parts: Shared) -> Response:
 
 
 async def _kept(voice: str, request: Request, parts: AppState, unused: list[str]) -> SoundForm:
-    """Keeps the sound, and answers where it is. Clients of version 1 take the address as it is, and
-    add `.wav` to the names of the list; those of version 2 put it behind the one they know."""
+    """Keeps the audio and answers with its address. Clients of version 1 use the address as it is
+    and add `.wav` to the voice names; clients of version 2 append it to the server's address."""
     version_1 = voice.endswith(".wav") and voice not in await speaking.labels(parts)
     root = str(request.base_url).rstrip("/") if version_1 else ""
     headers = {"X-Ignored-Fields": ", ".join(unused)} if unused else {}

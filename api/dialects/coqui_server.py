@@ -21,8 +21,9 @@ router = APIRouter(tags=["speech"], responses=PROBLEMS)
 
 
 class TtsFields(BaseModel):
-    """What Coqui's server calls text, voice and language. Its page sends every field, and empty
-    what was not chosen. speaker_wav, style_wav: files of the server, which nobody names here."""
+    """Text, voice and language by the names of Coqui's server. Its page sends every field; those
+    not chosen are empty. speaker_wav, style_wav: files on that server, which have no meaning
+    here."""
 
     text: str = Field("", max_length=MOST_CHARACTERS)
     speaker_id: str = Field("", max_length=128)
@@ -49,7 +50,7 @@ async def speak_form(
 
 async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Response:
     caller = parts.check_rate(request)
-    values = {name: _told(name, request, fields) for name in TtsFields.model_fields}
+    values = {name: _field(name, request, fields) for name in TtsFields.model_fields}
     if values["speaker_wav"] or values["style_wav"]:
         text = "Files of the server are not voices here. Upload one, and name it as speaker_id."
         raise APIError(400, "unsupported", text, param="speaker_wav")
@@ -64,8 +65,8 @@ async def _respond(request: Request, parts: AppState, fields: TtsFields) -> Resp
     )  # fmt: skip
 
 
-def _told(name: str, request: Request, fields: TtsFields) -> str:
-    """A field from where Coqui's server looks for it first: a header, the address, the form."""
+def _field(name: str, request: Request, fields: TtsFields) -> str:
+    """A field, looked for where Coqui's server does: in the headers, the query, then the form."""
     header = request.headers.get(name.replace("_", "-"), "")
     try:
         # Clients write UTF-8; the header is read as ISO 8859-1.

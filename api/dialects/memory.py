@@ -18,14 +18,14 @@ _SECONDS = 600.0
 class KeptSounds:
     """Sounds that AllTalk's clients fetch with a second request.
 
-    The oldest go first: when there are too many, when they are too large together, and after ten
+    The oldest is dropped when there are too many, when together they are too large, and after ten
     minutes. Their names cannot be guessed."""
 
     _known: "OrderedDict[str, tuple[float, bytes]]" = field(default_factory=OrderedDict)
     _bytes: int = 0
 
     def keep(self, wav: bytes) -> str:
-        """The name under which it is found from now on."""
+        """Keeps a WAV file and returns the name to fetch it by."""
         self._clear(time.monotonic(), len(wav))
         name = f"{secrets.token_urlsafe(16)}.wav"
         self._known[name] = (time.monotonic(), wav)
@@ -33,13 +33,13 @@ class KeptSounds:
         return name
 
     def find(self, name: str) -> bytes | None:
-        """None where it is no longer kept, or never was."""
+        """The WAV file of that name; None if it is no longer kept, or never was."""
         self._clear(time.monotonic(), 0)
         kept = self._known.get(name)
         return kept[1] if kept else None
 
     def _clear(self, now: float, more: int) -> None:
-        """Makes room for one of `more` bytes; 0: only what is too old goes."""
+        """Makes room for `more` bytes. With 0, drops only what is too old."""
         while self._known:
             at, wav = next(iter(self._known.values()))
             full = len(self._known) >= _MOST_SOUNDS or self._bytes + more > _MOST_BYTES
@@ -50,9 +50,9 @@ class KeptSounds:
 
 
 class TtsSettings(BaseModel):
-    """xtts-api-server's settings, with its defaults and its bounds. temperature and speed are used;
-    the others are the model's own here, and only told again. Numbers may come as texts: the
-    sliders of a web page have no others."""
+    """xtts-api-server's settings, with its defaults and its bounds. Only temperature and
+    speed have an effect; the others are stored and returned. Numbers may be strings, because the
+    sliders of a web page send strings."""
 
     model_config = ConfigDict(allow_inf_nan=False)
 
@@ -71,7 +71,7 @@ class TtsSettings(BaseModel):
     )  # fmt: skip
     @classmethod
     def _no_switch_is_a_number(cls, value: Any) -> Any:
-        """pydantic would take false as 0."""
+        """Rejects booleans, which pydantic would read as 0 and 1."""
         if isinstance(value, bool):
             raise PydanticCustomError("number", "it must be a number")
         return value
@@ -79,7 +79,7 @@ class TtsSettings(BaseModel):
     @field_validator("enable_text_splitting", mode="before")
     @classmethod
     def _no_text_is_a_switch(cls, value: Any) -> Any:
-        """pydantic would take `y` and `off`."""
+        """Rejects strings, of which pydantic would accept `y` and `off`."""
         if isinstance(value, str):
             raise PydanticCustomError("switch", "it may be true or false")
         return value

@@ -1,7 +1,7 @@
 """Lists for OpenAI's clients: /v1/models, /v1/audio/models and /v1/audio/voices.
 
-OpenAI has the first only. The others are as Open WebUI asks for them and as Kokoro-FastAPI,
-SGLang-omni and vLLM-omni answer.
+Only the first is OpenAI's own. Open WebUI requests the other two, and they have the form in which
+Kokoro-FastAPI, SGLang-omni and vLLM-omni answer them.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ from api.voices.store import SERVED
 
 router = APIRouter(prefix="/v1", tags=["models"], responses=PROBLEMS)
 Legacy = Annotated[bool, Query(description="names only, as Kokoro-FastAPI had them before 0.3")]
-# With the date of a snapshot too, such as tts-1-1106 and gpt-4o-mini-tts-2025-03-20.
+# Also with the date of a snapshot, such as tts-1-1106 and gpt-4o-mini-tts-2025-03-20.
 _OPENAI_NAME = re.compile(rf"(?:{'|'.join(OPENAI_MODELS)})(?:-[0-9]+)*")
 
 

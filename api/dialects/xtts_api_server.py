@@ -1,7 +1,7 @@
 """xtts-api-server's routes, as SillyTavern's XTTS provider calls them.
 
-After github.com/daswer123/xtts-api-server, xtts_api_server/server.py. Its routes that name folders
-of the server, or switch its model, do not exist here.
+After github.com/daswer123/xtts-api-server, xtts_api_server/server.py. Its routes that name
+folders of the server or switch its model do not exist here.
 """
 
 from typing import Annotated
@@ -24,7 +24,7 @@ _STREAM = SoundForm("wav", "stream", "audio/x-wav")
 
 
 class TtsToAudioRequest(BaseModel):
-    """speaker_wav: an id or a name of a voice; the served one where it is missing."""
+    """speaker_wav: the id or the name of a voice; the served voice if it is missing."""
 
     text: Text
     speaker_wav: VoiceText | None = None
@@ -67,7 +67,7 @@ async def list_model_names(parts: Shared) -> list[str]:
 
 @router.get("/get_tts_settings")
 async def read_settings(request: Request, parts: Shared) -> TtsSettings:
-    """What this caller has set, else the defaults."""
+    """This caller's settings, or the defaults if the caller has set none."""
     return parts.caller_settings.get(parts.caller(request), TtsSettings())
 
 

@@ -2,8 +2,8 @@
 
 After github.com/coqui-ai/xtts-streaming-server, server/main.py. There a voice is two arrays, its
 latents, which the client reads once and sends along with each text. Here both arrays hold the
-voice's id instead: nobody reads the latents of a person's voice out of the service, and nothing
-that a client made up goes into the model.
+voice's id instead, so that the latents of a person's voice never leave the service, and no values
+that a client made up reach the model.
 """
 
 import base64
@@ -26,7 +26,7 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["xtts-streaming-server"], responses=PROBLEMS)
 _MARK = "sotaque:"
-# A byte / 256 is the same number in half precision, in which Coqui's demo keeps such arrays.
+# Coqui's demo keeps such arrays in half precision, which represents byte / 256 exactly.
 _UNIT = 256.0
 _LONGEST = 128
 
@@ -75,7 +75,7 @@ async def clone_speaker(
     stem = PurePath(wav_file.filename or "").stem
     name = "".join(one for one in stem if one.isprintable())[:100].strip()
     if not name or means_served(name):
-        name = "cloned"  # it is asked for by its handle
+        name = "cloned"  # clients name the voice by its handle, not by this
     voice = await keep_voice(parts, name, [wav_file], once=True)
     return handle_of(voice.id)
 

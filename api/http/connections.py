@@ -1,14 +1,14 @@
 """Accepts connections on bare sockets, with time limits and a limit for each address.
 
-asyncio makes a transport and uvicorn a parser as soon as a connection is accepted, in the order in
-which they came, so a probe waits for that work on behalf of everybody who came before it: with
-2,000 clients who connect and send nothing, for seconds. A bare socket costs a fraction of it, so a
-connection gets the rest only once the head of its first request is here.
+As soon as a connection is accepted, asyncio makes a transport for it and uvicorn a parser, in the
+order of arrival. A health probe waits until that work is done for every connection before it: for
+seconds, if 2,000 clients connect and send nothing. A bare socket costs a fraction of that, so a
+connection gets its transport and parser only when the head of its first request has arrived.
 
-uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and a connection
-that never sends one is kept for ever. So its protocol is extended here. As in nginx, the oldest
-idle connection is closed when its place is needed, and no connection is refused: whether a request
-is one too many is known when its head is read, and probes are never (`api.gate`).
+uvicorn has no time limit for a head: its keep-alive timer ends at the first byte, and it keeps a
+connection that never sends one for ever. So its protocol is extended here. As in nginx, the oldest
+idle connection is closed when its place is needed, and no connection is refused. `api.gate` refuses
+a request over the limit once its head is read, and never refuses a probe.
 """
 
 import asyncio
@@ -26,25 +26,26 @@ from typing import Any, Protocol
 import h11
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-# In scope["state"] of a request whose connection is one too many.
+# Set in scope["state"] of a request whose connection exceeds the limit.
 OVER_LIMIT = "over_limit"
-# In scope["state"]: the network at the other end of the connection, whatever a proxy's header says.
+# Set in scope["state"]: the network of the connection's peer, whatever a proxy's header says.
 PEER = "peer"
 log = logging.getLogger("api")
-# In one turn of the event loop: some milliseconds, after which requests have theirs.
+# Accepted in one turn of the event loop: a few milliseconds, then requests have their turn.
 _ACCEPTED_AT_ONCE = 64
 _RETRY_SECONDS = 1.0
 _NO_RESOURCES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
-# h11 takes bare line feeds too, and refuses at once what begins with a control character or space.
+# h11 also accepts bare line feeds, and at once refuses a head that begins with a control character
+# or a space.
 _HEAD_END = re.compile(rb"\n\r?\n")
 _FIRST_PRINTABLE = 0x21
 
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """head_seconds: for a request's line and headers, from the connection or from their first byte
-    on; stall_seconds: how long a client may take nothing of an answer; most, most_per_address: how
-    many connections may be idle, and as many again may be answered."""
+    """head_seconds: the time limit for a request's line and headers, from the connection or from
+    their first byte; stall_seconds: how long a client may read nothing of an answer; most,
+    most_per_address: how many connections may be idle, and how many more may be answered."""
 
     head_seconds: float = 10.0
     stall_seconds: float = 60.0
@@ -53,19 +54,19 @@ class ConnectionLimits:
 
 
 class IdleConnection(Protocol):
-    """What may be closed when its place is needed."""
+    """A connection that may be closed when its place is needed."""
 
     address: str
 
     def drop(self, reason: str) -> None:
-        """Closes it at once, and counts why."""
+        """Closes the connection at once and counts the reason."""
 
 
 @dataclass
 class Connections:
-    """Every open connection by address: idle ones, the oldest first, and how many are answered.
+    """Every open connection by address: the idle ones, oldest first, and how many are answered.
 
-    on_closed: called with the reason why one was closed by the service.
+    on_closed: called with the reason when the service closes a connection.
     """
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
@@ -79,12 +80,13 @@ class Connections:
         return self._num_idle + self._num_answered
 
     def full(self, address: str) -> bool:
-        """Whether no other request is answered now, for this address or for anybody."""
+        """Whether no more requests can be answered now, from this address or from any."""
         own = len(self._answered.get(address, ()))
         return own >= self.limits.most_per_address or self._num_answered >= self.limits.most
 
     def rests(self, one: IdleConnection) -> None:
-        """A connection is idle; where there are too many, the one that is so longest is closed."""
+        """Marks a connection as idle; if there are too many, closes the one that is idle
+        longest."""
         self.leave(one)
         held = self._idle.setdefault(one.address, OrderedDict())
         held[one] = None
@@ -92,12 +94,13 @@ class Connections:
         if len(held) > self.limits.most_per_address:
             next(iter(held)).drop("too_many")
         elif self._num_idle > self.limits.most:
-            # The address with the most loses one: no client loses its place to another's flood.
+            # The address with the most connections loses one, so that one client's flood closes no
+            # other's.
             most = max(self._idle, key=lambda address: len(self._idle[address]))
             next(iter(self._idle[most])).drop("too_many")
 
     def works(self, one: IdleConnection) -> None:
-        """A connection has sent a head, and is answered."""
+        """Marks a connection as answered: it has sent a head."""
         self.leave(one)
         self._answered.setdefault(one.address, set()).add(one)
         self._num_answered += 1
@@ -117,14 +120,14 @@ class Connections:
                 del self._answered[address]
 
     def protocol(self) -> type["BoundedProtocol"]:
-        """The class of which each connection with a head gets an object."""
+        """The protocol class of connections that have sent a head."""
         return type("BoundedProtocol", (BoundedProtocol,), {"connections_by_address": self})
 
 
 class BoundedProtocol(H11Protocol):
-    """uvicorn's, with limits.
+    """uvicorn's HTTP protocol with time limits and a limit of connections.
 
-    first_bytes: what came before it had a transport.
+    first_bytes: what the client sent before the connection had a transport.
     """
 
     connections_by_address: Connections
@@ -135,7 +138,7 @@ class BoundedProtocol(H11Protocol):
     _stall_timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """uvicorn's hook of asyncio; so are the others."""
+        """asyncio's callback, as in uvicorn; the methods below override its others."""
         super().connection_made(transport)
         self.address = network_of(self.client[0] if self.client else "")
         self._usual_state = {**self.app_state, PEER: self.address}
@@ -151,7 +154,7 @@ class BoundedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def handle_events(self) -> None:
-        """What has come, or what was kept until the request before it was answered."""
+        """Parses what has arrived, and what was kept while the request before it was answered."""
         over_limit = self.connections_by_address.full(self.address)
         self.app_state = (
             {**self._usual_state, OVER_LIMIT: True} if over_limit else self._usual_state
@@ -178,7 +181,7 @@ class BoundedProtocol(H11Protocol):
         super().send_400_response(msg)
 
     def drop(self, reason: str) -> None:
-        """Closes it at once; what is not sent yet is dropped."""
+        """Closes the connection at once and drops what is not sent yet."""
         self._stop_timers()
         self.connections_by_address.leave(self)
         self.connections_by_address.on_closed(reason)
@@ -195,7 +198,7 @@ class BoundedProtocol(H11Protocol):
             else:
                 self._stop_head_timer()
                 self.connections_by_address.works(self)
-        # uvicorn's timer of a kept connection ends at the first byte of the next head.
+        # uvicorn's keep-alive timer ends at the first byte of the next head.
         if idle and self.timeout_keep_alive_task is None and self._head_timer is None:
             self._wait_for_head()
 
@@ -215,7 +218,7 @@ class BoundedProtocol(H11Protocol):
 
 
 def is_address(text: str) -> bool:
-    """Whether this is an IP address, with or without a zone."""
+    """Whether `text` is an IP address, with or without a zone."""
     try:
         ipaddress.ip_address(text.partition("%")[0])
     except ValueError:
@@ -224,8 +227,8 @@ def is_address(text: str) -> bool:
 
 
 def network_of(address: str) -> str:
-    """Whom an address stands for: IPv6 gives each subscriber a network of 64 bits at least
-    (https://www.rfc-editor.org/rfc/rfc6177), so an address in it is as good as any other."""
+    """The network that counts as one client. With IPv6 each subscriber has at least a /64
+    (https://www.rfc-editor.org/rfc/rfc6177) and can use any address in it."""
     try:
         ip: Any = ipaddress.ip_address(address.partition("%")[0])
     except ValueError:
@@ -238,7 +241,8 @@ def network_of(address: str) -> str:
 
 
 class Acceptor:
-    """Accepts on listening sockets; connections that have sent a head go to `make_protocol`'s.
+    """Accepts on listening sockets; a connection that has sent a head gets `make_protocol`'s
+    protocol.
 
     Args:
         most_head_bytes: A longer head is handed on as it is, for the parser to refuse.
@@ -267,8 +271,8 @@ class Acceptor:
             self._watch(one)
 
     async def close(self) -> None:
-        """Accepts nothing more, and closes the connections that have not sent a head; those that
-        have are with uvicorn then. The listening sockets stay open: they are their owner's."""
+        """Stops accepting, and closes the connections that have not sent a head; the others belong
+        to uvicorn by then. The listening sockets stay open: their owner closes them."""
         for one in self._listening:
             self.loop.remove_reader(one)
         self._listening.clear()
@@ -277,12 +281,12 @@ class Acceptor:
         await asyncio.gather(*self._handing_over)
 
     def forget(self, pending: "PendingConnection") -> None:
-        """Of a connection that is closed or handed over."""
+        """Forgets a connection that is closed or handed over."""
         self._pending.discard(pending)
         self.connections.leave(pending)
 
     def hand_over(self, connection: socket.socket, head: bytes) -> None:
-        """Gives a connection a transport and a parser, which first gets `head`."""
+        """Gives a connection a transport and a parser, and passes `head` to the parser first."""
         task = self.loop.create_task(self._connect(connection, head))
         self._handing_over.add(task)
         task.add_done_callback(self._handing_over.discard)
@@ -301,7 +305,9 @@ class Acceptor:
                 if error.errno not in _NO_RESOURCES:
                     raise
                 log.warning("No connection can be accepted now (%s).", error.strerror)
-                self.loop.remove_reader(listening)  # it would stay readable, and be asked for ever
+                self.loop.remove_reader(
+                    listening
+                )  # it stays readable, and would be polled for ever
                 self.loop.call_later(_RETRY_SECONDS, self._watch, listening)
                 return
             connection.setblocking(False)
@@ -322,7 +328,7 @@ class Acceptor:
 
 
 class PendingConnection:
-    """A connection whose first head is not here yet."""
+    """A connection whose first head has not arrived yet."""
 
     def __init__(self, acceptor: Acceptor, connection: socket.socket, address: str) -> None:
         self.address = address
@@ -334,7 +340,7 @@ class PendingConnection:
         self._timer = acceptor.loop.call_later(seconds, self.drop, "slow_head")
 
     def drop(self, reason: str) -> None:
-        """Closes it, and counts why."""
+        """Closes the connection and counts the reason."""
         self.close()
         self._acceptor.connections.on_closed(reason)
 

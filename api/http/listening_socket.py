@@ -7,9 +7,10 @@ from machine.errors import SotaqueError
 
 
 def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.socket]:
-    """A socket for each address of `host` (localhost has two). Raises SotaqueError.
+    """Opens a socket for each address of `host` (localhost has two).
 
-    setting: the name of the port's.
+    setting: the name of the setting that holds the port. Raises SotaqueError if none can be bound,
+    or if another program uses the port.
     """
     try:
         addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
@@ -25,8 +26,8 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
             bound.append(_bound(family, kind, protocol, address))
         except OSError as error:
             refusal = error
-    # One address is enough: localhost may stand for ::1 where there is no IPv6. But a port that
-    # another program has is a mistake, whichever address it is on.
+    # One address is enough: localhost may name ::1 on a machine without IPv6. But a port that
+    # another program uses is an error, on whichever address.
     if refusal is not None and (not bound or _is_taken(refusal)):
         for one in bound:
             one.close()
@@ -35,14 +36,14 @@ def listening(host: str, port: int, setting: str = "API_PORT") -> list[socket.so
 
 
 def _bound(family: int, kind: int, protocol: int, address: object) -> socket.socket:
-    # With its protocol: asyncio turns Nagle's algorithm off for such sockets only.
+    # The protocol is given because asyncio turns Nagle's algorithm off only if it is known.
     bound = socket.socket(family, kind, protocol)
     try:
         bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if family == socket.AF_INET6:
             bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
         bound.bind(address)  # type: ignore[arg-type]
-        bound.listen()  # without it, two programs may bind the same
+        bound.listen()  # until one listens, two programs can bind the same port
     except OSError:
         bound.close()
         raise

@@ -1,7 +1,7 @@
 """Runs uvicorn with bounded connections and a shutdown within ten seconds.
 
-`docker stop` and Kubernetes' defaults: SIGTERM, and SIGKILL ten or thirty seconds later. Whoever is
-spoken to has FINISH_SECONDS of them; pages that only listen, and requests that wait, are told at
+`docker stop` sends SIGKILL ten seconds after SIGTERM, Kubernetes thirty. Requests that are being
+spoken get FINISH_SECONDS of that time. Event streams are closed and waiting requests refused at
 once.
 """
 
@@ -23,19 +23,20 @@ if TYPE_CHECKING:
     from api.wyoming.server import WyomingServer
 
 FINISH_SECONDS = 6.0
-# What still runs then is cancelled; the child is ended behind that.
+# What still runs after this is cancelled; then the speaking process is ended.
 _CANCEL_SECONDS = 8
-# Longer than a proxy keeps one: whoever closes first must not be the one that is about to be asked.
+# Longer than a proxy keeps an idle connection: the service must not close one just as the proxy
+# sends a request on it.
 _KEEP_ALIVE_SECONDS = 75
 _MOST_HEAD_BYTES = 16 << 10
 _OTHER_FILES = 256
 _MOST_FILES = 1 << 16
-# Connections that the kernel keeps until they are accepted.
+# Connections that the kernel queues until they are accepted.
 _LISTENING = 2_048
 
 
 class Server(uvicorn.Server):
-    """Accepts for itself, and stops in its own order. Made by `server_of`."""
+    """uvicorn's server with an acceptor and a shutdown order of its own. Made by `server_of`."""
 
     parts: AppState
     connections: Connections
@@ -43,8 +44,8 @@ class Server(uvicorn.Server):
     _acceptor: Acceptor
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """As uvicorn's, which would accept with asyncio's server. What connects before the service
-        has started waits in the kernel."""
+        """As uvicorn's, but accepts with `Acceptor` instead of asyncio's server. Connections that
+        arrive before the service has started wait in the kernel."""
         for one in sockets or ():
             one.listen(_LISTENING)
         await super().startup([])
@@ -60,7 +61,7 @@ class Server(uvicorn.Server):
             await self.wyoming.start()
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Tells those who wait, lets those who are spoken to finish, ends the rest."""
+        """Refuses waiting requests, lets those that are being spoken finish, cancels the rest."""
         engine = self.parts.engine
         self.parts.events.close()
         engine.close_queue()
@@ -77,9 +78,9 @@ def server_of(
     limits: ConnectionLimits | None = None,
     wyoming: Sequence[socket.socket] = (),
 ) -> Server:
-    """A server of the application; `run(sockets)` serves until a signal.
+    """Builds the server of the application; its `run(sockets)` serves until a signal.
 
-    wyoming: what it listens on for that protocol. Raises SotaqueError.
+    wyoming: the sockets to listen on for that protocol. Raises SotaqueError.
     """
     parts: AppState = app.state.parts
     limits = limits or limits_within(raise_open_files())
@@ -124,7 +125,7 @@ def raise_open_files() -> int:
 
 
 def limits_within(open_files: int) -> ConnectionLimits:
-    """As many connections as there may be files, and no more than is of use."""
+    """The limits of connections that `open_files` file descriptors allow, up to a fixed maximum."""
     usual = ConnectionLimits()
     most = max(8, min(usual.most, (open_files - _OTHER_FILES) // 2))
     return ConnectionLimits(most=most, most_per_address=min(usual.most_per_address, most))

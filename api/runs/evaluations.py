@@ -20,7 +20,7 @@ BASE = "base"
 
 
 def candidate_id(kind: CandidateKind, epoch: int, share: float = 1.0) -> str:
-    """The id of a candidate in addresses."""
+    """The id of a candidate in URLs."""
     if kind == "base":
         return BASE
     return f"epoch_{epoch}" + (f"_share_{share:g}" if kind == "blend" else "")
@@ -35,8 +35,8 @@ def find_candidate(run: RunSummary, wanted: str) -> Candidate | None:
 
 
 def is_current(run: RunSummary, candidate: Candidate) -> bool:
-    """Whether what was judged is what the run holds: an epoch that was trained again is another.
-    Of a pruned epoch the hash of the checkpoint that spoke its sample is left."""
+    """Whether the run still holds the weights that were judged; an epoch that was trained again
+    has others. For a pruned epoch, the hash of the checkpoint that spoke its sample decides."""
     epoch = run.epochs.get(candidate.epoch)
     if candidate.kind == "base" or epoch is None:
         return True
@@ -47,8 +47,8 @@ def is_current(run: RunSummary, candidate: Candidate) -> bool:
 def listed(
     run: RunSummary, *, served: str | None, can_speak: Callable[[str], bool]
 ) -> EvaluationRow | None:
-    """The evaluation as a run of /v1/runs carries it, without sentences; None where nothing was
-    judged. served: the id of the candidate that speaks, where it is of this run."""
+    """The evaluation as /v1/runs lists it, without sentences; None if nothing was judged. served:
+    the id of the candidate that is served, if it belongs to this run."""
     evaluation = run.evaluation
     if evaluation is None:
         return None
@@ -80,7 +80,7 @@ def _row(
 
 
 def sentences(run: RunSummary) -> list[CandidateSentences]:
-    """Each candidate with what it said: addresses of the sound, and the judges' figures."""
+    """Each candidate with its sentences: the URL of the sound, and the judges' figures."""
     candidates = run.evaluation.candidates if run.evaluation else []
     return [_said(run, one) for one in candidates if is_current(run, one)]
 
@@ -99,8 +99,8 @@ def _said(run: RunSummary, one: Candidate) -> CandidateSentences:
 
 
 def sound_of(run: RunSummary, candidate: Candidate, number: int) -> Path | None:
-    """The wav of a sentence. evaluation.json is a file that may have been changed or copied from
-    elsewhere: nothing outside the run folder is served, nor anything that is no wav."""
+    """The WAV file of a sentence. evaluation.json may have been edited or copied from elsewhere, so
+    only WAV files inside the run folder are served."""
     if not 0 <= number < len(candidate.sentences):
         return None
     wav = candidate.sentences[number].wav

@@ -27,7 +27,7 @@ LOOK_SECONDS = 2.0
 
 
 class VoiceFollower:
-    """Keeps the engine at the voice that is wanted, and knows the runs."""
+    """Keeps the engine on the voice that should be served, and holds the list of runs."""
 
     def __init__(self, settings: ApiSettings, engine: Engine, events: Events) -> None:
         self.settings = settings
@@ -40,10 +40,10 @@ class VoiceFollower:
         self._refused: set[str] = set()
         self._changing = asyncio.Lock()
 
-    # ---- what routes ask ----
+    # ---- for the routes ----
 
     def listing(self) -> RunList:
-        """/v1/runs."""
+        """The answer to /v1/runs."""
         served = self.served_epoch()
         return RunList(
             runs=[self._listed(run, served) for run in self.runs.values()],
@@ -68,7 +68,7 @@ class VoiceFollower:
 
     @property
     def follows(self) -> Literal["best", "latest", "fixed"]:
-        """What is served until an epoch is promoted: `best`, `latest`, or `fixed` (VOICE names a
+        """What is served while no epoch is promoted: `best`, `latest`, or `fixed` (VOICE names a
         voice)."""
         if self.settings.voice is None:
             current = self.runs.get(CURRENT)
@@ -78,7 +78,7 @@ class VoiceFollower:
         return "latest" if self.settings.voice == "latest" else "fixed"
 
     def served_epoch(self) -> Served | None:
-        """The epoch that speaks, or the base (epoch 0) or blend of a run; None where it is none."""
+        """The epoch, base (epoch 0) or blend of a run that is served; None if it is of no run."""
         for known in self._known_targets():
             if self.is_served(known):
                 return Served(run=known.run, epoch=known.epoch, candidate=known.candidate)
@@ -101,12 +101,12 @@ class VoiceFollower:
 
     @property
     def reason(self) -> str:
-        """Why the voice that speaks is the one that speaks; "" while another one is wanted."""
+        """Why the served voice was chosen; "" while another one is being opened."""
         target = self.wanted()
         return target.reason if self.is_served(target) else ""
 
     async def promote(self, run_id: str, epoch: EpochSummary) -> None:
-        """Speaks with an epoch, and goes on with it after a restart. Raises APIError."""
+        """Serves an epoch from now on, also after a restart. Raises APIError."""
         async with self._changing:
             target = targets.epoch_target(self.settings, run_id, epoch)
             await self._turn_to(target)
@@ -127,10 +127,11 @@ class VoiceFollower:
             await self._turn_to(self.wanted())
         self.tell()
 
-    # ---- its own life ----
+    # ---- the polling loop ----
 
     async def look(self) -> None:
-        """Reads what is on disk, without turning to anything: before the first child."""
+        """Reads the runs on disk without changing the served voice; called before the first
+        child."""
         self.promotion = await asyncio.to_thread(promotion.read, self.settings.voices_dir)
         self.runs = await asyncio.to_thread(runs.scan, self.settings.output_dir)
         for run in self.runs.values():
@@ -138,17 +139,18 @@ class VoiceFollower:
             await asyncio.to_thread(curve.read, run.folder.metrics)
 
     async def first(self) -> None:
-        """What to speak with at first."""
+        """Chooses the voice to start with."""
         await self.look()
         self.engine.wanted = self.wanted().voice
 
     async def follow(self) -> None:
-        """Looks every two seconds, until it is cancelled."""
+        """Polls the runs every two seconds until it is cancelled."""
         seen: list[RunRow] = []
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             try:
-                # Inside: a promotion that is kept while the file is read must not be forgotten.
+                # Under the lock: a promotion that is stored while the file is read must not get
+                # lost.
                 async with self._changing:
                     await self.look()
                     await self._turn_if_needed()
@@ -157,11 +159,11 @@ class VoiceFollower:
                 if now != seen:
                     self.tell()
                 seen = now
-            except Exception:  # it must go on; the next look is in two seconds
+            except Exception:  # the loop must go on; it polls again in two seconds
                 log.exception("Reading the runs failed.")
 
     def tell(self) -> None:
-        """Tells whoever listens that runs have changed."""
+        """Sends every open page the event that runs have changed."""
         if self.events.listeners:
             self.events.tell("epoch", self.listing())
             current = self.runs.get(CURRENT)
@@ -170,8 +172,8 @@ class VoiceFollower:
                 self.events.tell("metrics", {"run": CURRENT, "next": end})
 
     def wanted(self) -> FollowTarget:
-        """Over what `look` found: the promoted epoch, else VOICE; without VOICE the best of the
-        current run where it was judged, else its newest epoch, else the demo voice."""
+        """The voice to serve, of what `look` read: the promoted epoch, else VOICE. Without VOICE:
+        the best of the current run if it was judged, else its newest epoch, else the demo voice."""
         if self.promotion and (target := self._promoted(self.promotion)):
             return replace(target, reason=f"Epoch {self.promotion.epoch} was promoted.")
         name = self.settings.voice
@@ -187,8 +189,9 @@ class VoiceFollower:
         return replace(target, reason=f"VOICE={name}: {reason}" if name else reason)
 
     def _best(self, run: RunSummary, *, by_loss: bool) -> tuple[FollowTarget | None, str]:
-        """What the verdict names, and why, or why not. by_loss: without an evaluation, the epoch
-        with the lowest validation loss."""
+        """The candidate that the verdict names, with the reason; or None, with the reason why it
+        cannot be served. by_loss: without an evaluation, the epoch with the lowest validation
+        loss."""
         if run.evaluation is None:
             return self._lowest_loss(run) if by_loss else (None, "")
         if (verdict := run.evaluation.verdict) is None:
@@ -228,7 +231,7 @@ class VoiceFollower:
         return targets.epoch_target(self.settings, run.id, epochs[-1]), reason
 
     def _epochs(self, run: RunSummary) -> list[EpochSummary]:
-        """Those that can be opened, as far as is known."""
+        """The epochs that are not known to be unusable."""
         return [
             epoch for epoch in run.epochs.values()
             if epoch.checkpoint
@@ -240,7 +243,8 @@ class VoiceFollower:
         return name not in self._refused and not self.engine.is_deadly(name)
 
     def _promoted(self, wanted: Promotion) -> FollowTarget | None:
-        """By its hash: the run may have moved to the archive since, or the trainer pruned it."""
+        """Finds the promoted epoch by its hash: since then, the run may have moved to the archive
+        or the trainer may have pruned the epoch."""
         for run in self.runs.values():
             epoch = run.epochs.get(wanted.epoch)
             if epoch and epoch.checkpoint and epoch.sha256 == wanted.sha256:
@@ -254,7 +258,7 @@ class VoiceFollower:
     async def _turn_if_needed(self) -> None:
         target = self.wanted()
         if self.engine.standing is None or self.engine.child is None or self.is_served(target):
-            self.engine.wanted = target.voice  # the same weights may lie elsewhere now
+            self.engine.wanted = target.voice  # the same weights may have another path now
             return
         if target.voice.name in self._refused:
             return
@@ -262,15 +266,15 @@ class VoiceFollower:
             await self._turn_to(target)
         except APIError as refusal:
             if refusal.status == 503:
-                return  # the child died or is not there yet: asked again
+                return  # the child died or has not started yet: tried again at the next poll
             self._refused.add(target.voice.name)
             log.warning("%s is not used: %s", target.voice.name, refusal)
             self.engine.voice_refused(target.voice, refusal)
 
     def is_served(self, target: FollowTarget) -> bool:
-        """Whether it speaks already: the same weights with the same learned decoder, or, for a
-        voice that is no checkpoint of a run, the same name (the base is the same, whichever epoch's
-        checkpoint it is found by)."""
+        """Whether `target` is served already: the same weights with the same learned decoder. A
+        voice that is no checkpoint of a run is compared by name (the base is the same voice,
+        whichever epoch's checkpoint led to it)."""
         standing = self.engine.standing
         if standing is None:
             return False
@@ -291,7 +295,7 @@ class VoiceFollower:
         return self._verified.get(epoch.sha256) if epoch.sha256 else None
 
     async def _verify_one(self) -> None:
-        """Reads one checkpoint through, a look at a time: a run has many, of 2 GB each."""
+        """Verifies one checkpoint per poll: a run has many, of 2 GB each."""
         for run in self.runs.values():
             for epoch in reversed(list(run.epochs.values())):
                 if epoch.sha256 and epoch.sha256 not in self._verified:
@@ -301,7 +305,7 @@ class VoiceFollower:
 
 
 def _why_missing(run: RunSummary, name: str, verdict: Verdict) -> str:
-    """Why what the verdict names cannot speak, in a sentence. name: of that candidate."""
+    """The sentence that says why the candidate `name`, which the verdict names, cannot speak."""
     best = f"The best by the evaluation, {name},"
     if verdict.kind == "epoch":
         return f"{best} has no checkpoint any more, or another one than was judged."

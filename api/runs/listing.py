@@ -1,6 +1,7 @@
 """Lists runs, epochs, samples and losses from the run folder.
 
-Only reads. Ids are looked up in what `scan` found, so that nothing a caller writes becomes a path.
+Only reads. Ids are looked up among the runs that `scan` returned, so no caller's input becomes part
+of a path.
 """
 
 import contextlib
@@ -27,23 +28,23 @@ from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.run_folder import RunFolder
 
 CURRENT = "current"
-# A log older than this is of a run that has ended, where the file system has no locks.
+# On a file system without locks, a run whose log is older than this has ended.
 _WRITING_SECONDS = 30.0
 _MOST_RECORDS = 5_000
 _MOST_BYTES = 8 << 20
 _MOST_EVALUATIONS = 256
 
 _SAMPLE = re.compile(r"epoch_([0-9]+)_output\.json")
-# What is on disk of a checkpoint: all of it; nothing, since it was deleted to save space; a file
-# whose manifest is yet to be written; or a file that is not what was saved.
+# The state of a checkpoint on disk: complete; deleted to save space; still being written (its
+# manifest is missing); or different from what was saved.
 CheckpointState = Literal["whole", "pruned", "unfinished", "damaged"]
 
 
 @dataclass(frozen=True)
 class EpochSummary:
-    """One epoch: what is on disk of it. sample: its sidecar's JSON, None without one; checkpoint:
-    None where its manifest does not fit it at a first look (`state` says why); decoder: the digest
-    of one that was learned for these weights, "" without one."""
+    """The files of one epoch. sample: its sidecar's JSON, None without one; checkpoint: None if its
+    size does not match its manifest (`state` says why); decoder: the digest of the decoder that was
+    learned for these weights, "" without one."""
 
     number: int
     manifest: Manifest | None
@@ -64,14 +65,14 @@ class EpochSummary:
 
     @property
     def sampled(self) -> str:
-        """The SHA-256 of the checkpoint that spoke its sample: stays when that is pruned."""
+        """The SHA-256 of the checkpoint that spoke its sample; known even when that is pruned."""
         return str((self.sample or {}).get("checkpoint_sha256") or "")
 
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run and its epochs, by number. evaluation: None where nothing was judged; learned: what
-    best_decoder.json says."""
+    """A run and its epochs by number. evaluation: None if nothing was judged; learned: the content
+    of best_decoder.json."""
 
     id: str
     folder: RunFolder
@@ -83,9 +84,8 @@ class RunSummary:
 
     @property
     def best(self) -> int | None:
-        """The epoch that the verdict names, where there is one (it may name the base or a blend,
-        and no epoch is the best then); else the epoch with the lowest validation audio loss among
-        those with a checkpoint."""
+        """The epoch that the verdict names; None if it names the base or a blend. Without a
+        verdict, the epoch with the lowest validation audio loss among those with a checkpoint."""
         if self.evaluation and (verdict := self.evaluation.verdict):
             return verdict.epoch if verdict.kind == "epoch" else None
         losses = [
@@ -97,7 +97,7 @@ class RunSummary:
 
 
 def scan(output_dir: Path) -> dict[str, RunSummary]:
-    """Every run under `output_dir`, the current one first; only what has an epoch or a curve."""
+    """Every run under `output_dir` that has an epoch or a curve, the current run first."""
     runs: dict[str, RunSummary] = {}
     folders = [(CURRENT, RunFolder(output_dir))]
     with contextlib.suppress(OSError):
@@ -116,8 +116,8 @@ def _read(stamp: FileStamp) -> Evaluation | None:
 
 
 def _evaluation(folder: RunFolder) -> Evaluation | None:
-    """A run's evaluation, read again only when its file has changed: the runs are looked at every
-    two seconds, and a damaged file is told of once."""
+    """A run's evaluation, read again only when its file has changed: the runs are polled every two
+    seconds, and a damaged file should be logged once."""
     try:
         return _read(stamp_of(folder.evaluation_file))
     except OSError:
@@ -126,7 +126,7 @@ def _evaluation(folder: RunFolder) -> Evaluation | None:
 
 def _run(name: str, folder: RunFolder) -> RunSummary:
     numbers = set(folder.epochs())
-    with contextlib.suppress(OSError):  # of a pruned epoch its sample is left
+    with contextlib.suppress(OSError):  # a pruned epoch keeps its sample
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(match[1]) for match in named if match)
     learned = learned_decoder.recorded(folder.best_decoder)
@@ -154,11 +154,11 @@ def _epoch(folder: RunFolder, number: int) -> EpochSummary:
 
 
 def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> CheckpointState:
-    """By names and sizes; the content is read later, a checkpoint at a time."""
+    """Judges by name and size; the content is verified later, one checkpoint at a time."""
     try:
         size = checkpoint.stat().st_size
     except OSError:
-        # The trainer renames what it finds damaged, and deletes what it prunes.
+        # The trainer renames damaged checkpoints, and deletes those that it prunes.
         aside = checkpoint.with_name(f"{checkpoint.name}.corrupt")
         return "damaged" if aside.is_file() else "pruned"
     if manifest is None and not beside.exists():
@@ -168,12 +168,12 @@ def _state(checkpoint: Path, beside: Path, manifest: Manifest | None) -> Checkpo
 
 
 def losses_of(epoch: EpochSummary) -> Mapping[str, float | None]:
-    """The losses that the manifest holds."""
+    """The losses in the epoch's manifest."""
     return epoch.manifest.losses if epoch.manifest else {}
 
 
 def is_training(folder: RunFolder) -> bool:
-    """Whether a trainer is at work: it holds the lock; where there are no locks, it writes."""
+    """Whether a trainer is running: it holds the lock or, without locks, has written recently."""
     locked = folder.is_locked()
     if locked is not None:
         return locked
@@ -190,7 +190,7 @@ def listed(
     train_losses: Mapping[int, float],
     evaluation: EvaluationRow | None,
 ) -> RunRow:
-    """One run as /v1/runs tells it. served: the epoch that speaks, where it is of this run."""
+    """One run as /v1/runs lists it. served: the epoch that is served, if it is of this run."""
     best = run.best
     return RunRow(
         id=run.id,
@@ -233,17 +233,16 @@ def _sample(run: RunSummary, epoch: EpochSummary) -> Sample | None:
 
 
 def _words(value: Any) -> list[WordTimestamp] | None:
-    """When the words of a sample are spoken; None where its sidecar does not know, or is of an
-    earlier version."""
+    """The times of a sample's words; None if its sidecar has none or is of an earlier version."""
     with contextlib.suppress(ValidationError, TypeError):
         return [WordTimestamp.model_validate(one, strict=True) for one in value]
     return None
 
 
 def records(path: Path, since: int) -> tuple[list[dict[str, Any]], int]:
-    """The rows of a metrics.jsonl from byte `since`, and where to go on.
+    """The rows of a metrics.jsonl from byte `since`, and the position to continue from, in bytes.
 
-    A file that has become shorter (a run that went on from an earlier step) is read again.
+    A file that has become shorter (the run resumed from an earlier step) is read from its start.
     """
     try:
         with path.open("rb") as file:
@@ -275,8 +274,8 @@ def _created(folder: RunFolder) -> float:
 
 @dataclass
 class LossCurve:
-    """Mean loss of each epoch, read incrementally from a metrics.jsonl. end: how much of it is
-    known, in bytes."""
+    """The mean loss of each epoch, read incrementally from a metrics.jsonl. end: how many bytes
+    were read."""
 
     end: int = 0
     _sums: dict[int, tuple[float, int]] = field(default_factory=dict)

@@ -26,14 +26,15 @@ from xtts.voices.run_folder import RunFolder, manifest_beside, reference_beside
 
 log = logging.getLogger("api")
 
-# What another replica has just kept is not taken away from it.
+# Files that another replica stored within this time are not deleted.
 _OTHERS_SECONDS = 3600.0
 _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 
 @dataclass(frozen=True)
 class Promotion:
-    """run: where it was; sha256: of its checkpoint, by which it is found when the run has moved."""
+    """run: the run's id; sha256: of the checkpoint, which finds the epoch when the run has
+    moved."""
 
     run: str
     epoch: int
@@ -41,7 +42,7 @@ class Promotion:
 
 
 def read(folder: Path) -> Promotion | None:
-    """None where none was, or the file is damaged."""
+    """The stored promotion; None if there is none, or the file is damaged."""
     content = read_json(_file(folder))
     with contextlib.suppress(ValueError, KeyError, TypeError):
         if _SHA256.match(sha256 := str(content["sha256"])):
@@ -50,15 +51,15 @@ def read(folder: Path) -> Promotion | None:
 
 
 def kept(folder: Path, promotion: Promotion) -> Path | None:
-    """The checkpoint that was kept of it."""
+    """The stored copy of its checkpoint; None if there is none."""
     path = _run(folder, promotion).checkpoint_path(promotion.epoch)
     return path if path.is_file() else None
 
 
 def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = None) -> None:
-    """Keeps a promotion and its checkpoint, or forgets the one before (None).
+    """Stores a promotion and its checkpoint in place of the one before; None only removes that.
 
-    Raises APIError (507) where the folder cannot be written or has no room.
+    Raises APIError (507) if the folder cannot be written or the disk is full.
     """
     before = read(folder)
     try:
@@ -70,7 +71,7 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
     except (OSError, WriteError) as error:
         text = f"It is served until a restart; saving it failed: {without_paths(str(error))}"
         raise APIError(507, "not_kept", text) from error
-    # First what is not needed any more: there may be no room for both.
+    # The old files go first: there may be no room for both.
     _forget(folder, before, promotion)
     if promotion is not None and checkpoint is not None:
         _keep_files(folder, promotion, checkpoint)
@@ -91,19 +92,21 @@ def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
     try:
         for part in (run.checkpoints, run.samples):
             make_folder(part)
-        for source, target in (*pairs, (checkpoint, wanted)):  # the one that is looked for last
+        # The checkpoint comes last: if it is there, the copy is complete.
+        for source, target in (*pairs, (checkpoint, wanted)):
             _link_or_copy(source, target)
     except (OSError, WriteError) as error:
         text = (
-            "It is served as long as the trainer keeps its checkpoint. It could not be copied: "
-            f"kept beyond that: {without_paths(str(error))}"
+            "It is served only as long as the trainer keeps its checkpoint, because that could not "
+            f"be copied: {without_paths(str(error))}"
         )
         raise APIError(507, "not_kept", text) from error
 
 
 def _link_or_copy(source: Path, target: Path) -> None:
-    """The trainer replaces files and never writes into one, so a link's content stays."""
-    with contextlib.suppress(OSError):  # another file system or mount, or one without links
+    """Hard-links, or copies. A link keeps its content: the trainer replaces files and never writes
+    into one."""
+    with contextlib.suppress(OSError):  # another file system, or one without hard links
         target.unlink(missing_ok=True)
         os.link(source, target)
         return
@@ -113,7 +116,7 @@ def _link_or_copy(source: Path, target: Path) -> None:
 
 
 def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> None:
-    """Removes what was kept of the one before, and what replicas left long ago."""
+    """Removes the files of the promotion before, and old files that replicas left behind."""
     entries: list[Path] = []
     with contextlib.suppress(OSError):
         entries = list((folder / "promoted").iterdir())

@@ -1,6 +1,7 @@
 """What of a run can speak: an epoch, the base with the person's recording, the best blend.
 
-Decided over what `api.runs.listing` found, the blend's manifest, and which recordings are there.
+Decides from the run as `api.runs.listing` read it, the blend's manifest, and the recordings on
+disk.
 """
 
 import contextlib
@@ -19,14 +20,14 @@ from xtts.voices.run_folder import reference_beside
 
 @dataclass(frozen=True)
 class FollowTarget:
-    """What is to speak.
+    """A voice to serve.
 
     Attributes:
-        voice: How it is opened.
-        sha256: Of the weights' file; "" for a voice that is no checkpoint.
-        run, candidate: Of which run, and which of its candidates; "" for a voice of no run.
+        voice: The paths and options to open it with.
+        sha256: The SHA-256 of the weights file; "" for a voice that is no checkpoint.
+        run, candidate: The ids of its run and of the candidate; "" for a voice of no run.
         epoch: 0 for the base.
-        reason: Why this one, in a sentence.
+        reason: Why this voice was chosen, as a sentence.
     """
 
     voice: VoiceTarget
@@ -38,7 +39,7 @@ class FollowTarget:
 
 
 def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> FollowTarget:
-    """An epoch's own weights."""
+    """The target that serves an epoch's own weights."""
     name = epoch_name(epoch.number, epoch.sha256)
     voice = voice_at(settings, str(epoch.checkpoint), name, decoder=epoch.decoder)
     candidate = evaluations.candidate_id("epoch", epoch.number)
@@ -46,8 +47,8 @@ def epoch_target(settings: ApiSettings, run_id: str, epoch: EpochSummary) -> Fol
 
 
 def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """The base that the run was made from, with the person's recording: what there was before the
-    fine-tune. None where the run has no checkpoint to find its base by, or no recording."""
+    """The run's base with the person's recording, as before the fine-tune. None if the run has no
+    checkpoint that names its base, or no recording."""
     whole = [epoch for epoch in run.epochs.values() if epoch.checkpoint and epoch.manifest]
     recording = reference_beside(run.folder.best_blend)
     if not whole or recording is None or whole[-1].manifest is None:
@@ -62,7 +63,7 @@ def base_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 
 def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """`best.pt`, where the verdict names a blend and the file is that one, by its manifest."""
+    """`best.pt`, if the verdict names a blend and the manifest says that the file is that blend."""
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None or verdict.kind != "blend":
         return None
@@ -84,7 +85,7 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 
 def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
-    """What the run's verdict names; None without one, or where its files are missing."""
+    """The candidate that the run's verdict names; None without a verdict or without its files."""
     verdict = run.evaluation.verdict if run.evaluation else None
     if verdict is None:
         return None
@@ -99,7 +100,7 @@ def best_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
 
 
 def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> FollowTarget:
-    """The candidate of that id, judged or not. Raises APIError where it cannot be spoken with."""
+    """The candidate of that id, judged or not. Raises APIError if it cannot speak."""
     if candidate == evaluations.BASE:
         if target := base_target(settings, run):
             return target
@@ -124,14 +125,14 @@ def find_target(settings: ApiSettings, run: RunSummary, candidate: str) -> Follo
 
 
 def can_speak(settings: ApiSettings, run: RunSummary, candidate: str) -> bool:
-    """Whether `find_target` finds it."""
+    """Whether `find_target` returns a target rather than raise."""
     with contextlib.suppress(APIError):
         return bool(find_target(settings, run, candidate))
     return False
 
 
 def no_checkpoint(epoch: EpochSummary) -> APIError:
-    """Why this epoch cannot be spoken with."""
+    """The error that says why this epoch cannot speak."""
     name = _of(epoch.number)
     if epoch.state == "damaged":
         text = f"{name} is damaged: it changed after it was saved. Serve another epoch."
@@ -148,14 +149,15 @@ def _of(epoch: int) -> str:
 
 
 def epoch_name(epoch: int, sha256: str) -> str:
-    """By which an epoch's voice goes in /status and the log."""
+    """The name of an epoch's voice in /status and the log."""
     return f"epoch {epoch} ({sha256[:8]})"
 
 
 def voice_at(
     settings: ApiSettings, where: str, name: str = "", decoder: str = "", **more: Any
 ) -> VoiceTarget:
-    """A voice on disk as the speaking process opens it. more: fields of its VoiceSpec."""
+    """The voice at the path `where`, as the speaking process opens it. more: fields of
+    VoiceSpec."""
     lists = {"pronunciations": settings.pronunciations} if settings.pronunciations else {}
     if where == "demo":
         return VoiceTarget(DEMO.name, {**DEMO.wanted, **lists})

@@ -18,7 +18,7 @@ from api.wyoming.session import WyomingSession
 
 log = logging.getLogger("api")
 _KIND = "_wyoming._tcp.local."
-# mDNS's own address (RFC 6762): the way to it is the way into the local network.
+# mDNS's multicast address (RFC 6762): the route to it goes out on the local network.
 _MULTICAST = "224.0.0.251"
 
 
@@ -36,7 +36,7 @@ class WyomingServer:
         self._announcement: Announcement | None = None
 
     async def start(self) -> None:
-        """Accepts, and announces itself where that is asked for."""
+        """Starts to accept, and announces the service if the settings say so."""
         for one in self._sockets:
             self._servers.append(await asyncio.start_server(self._serve, sock=one))
         settings = self._parts.settings
@@ -46,7 +46,8 @@ class WyomingServer:
             await self._announcement.start()
 
     async def close(self, seconds: float) -> None:
-        """Takes nobody in any more. Who is spoken to has `seconds`; who is not is let go."""
+        """Stops accepting and closes idle connections. Speech in progress has `seconds` to
+        finish."""
         if self._announcement is not None:
             await self._announcement.close()
         for server in self._servers:
@@ -62,7 +63,7 @@ class WyomingServer:
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
-        # A peer that has gone without a word, its machine switched off, is noticed some day.
+        # Keep-alive packets detect, in time, a peer whose machine was switched off.
         sock = writer.get_extra_info("socket")
         sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         session = WyomingSession(reader, writer, self._parts, self._connections)
@@ -74,7 +75,8 @@ class WyomingServer:
 
 
 class Announcement:
-    """From `start` to `close`. host: API_HOST; 0.0.0.0 is announced as this machine's address."""
+    """The mDNS announcement, from `start` to `close`. host: API_HOST; 0.0.0.0 is announced as this
+    machine's address."""
 
     def __init__(self, host: str, port: int) -> None:
         self._host = host
@@ -82,7 +84,7 @@ class Announcement:
         self._zeroconf: AsyncZeroconf | None = None
 
     async def start(self) -> None:
-        """A network without mDNS is told in the log, and nothing else changes."""
+        """Announces the service. If the network has no mDNS, only logs that."""
         try:
             address = await asyncio.to_thread(announced_address, self._host)
             self._zeroconf = AsyncZeroconf()
@@ -99,7 +101,7 @@ class Announcement:
         log.info("Announced as %s at %s:%d", name, address, self._port)
 
     async def close(self) -> None:
-        """Takes it back."""
+        """Withdraws the announcement."""
         if self._zeroconf is not None:
             await self._zeroconf.async_unregister_all_services()
             await self._zeroconf.async_close()
@@ -107,7 +109,7 @@ class Announcement:
 
 
 def announced_address(host: str) -> str:
-    """The address under which others reach `host`. Raises OSError where there is none."""
+    """The IP address at which other machines reach `host`. Raises OSError if there is none."""
     address = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)[0][4][0]
     if not ipaddress.ip_address(str(address).partition("%")[0]).is_unspecified:
         return str(address)

@@ -1,14 +1,14 @@
 """One connection of the Wyoming protocol: its events, its list of voices, its speech.
 
-Reading goes on while it speaks, so that a client's going away ends its speech at once. Its texts
-are spoken one after another, in the queue and within the limits of HTTP's requests. The protocol's
-own reader waits for as many bytes as an event says it has, for as long as they take; `EventReader`
-reads within bounds of size and time.
+A session reads while it speaks, so that its speech ends as soon as the client disconnects. Its
+texts are spoken one after another, in the same queue and within the same limits as HTTP requests.
+The protocol's own reader waits without limit for as many bytes as an event announces; `EventReader`
+limits size and time.
 
-Home Assistant sends the name of a voice and not the language that its user chose. So a model of
-several languages has each of its voices once for each of them: `Anna (pt)`. For the same reason
-each named speaker and each style is a voice of its own; the served voice tells them as its
-`speakers`, too, for clients that know those.
+Home Assistant sends the name of a voice, but not the language that its user chose. So a model of
+several languages lists each of its voices once for each language: `Anna (pt)`. For the same reason
+each named speaker and each style is listed as a voice; the served voice also lists them as its
+`speakers`, for clients that support those.
 """
 
 import asyncio
@@ -51,19 +51,19 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("api")
 _SEND_SECONDS = 30.0
-# Texts of one connection that wait for the one before.
+# How many texts of one connection may wait.
 _MOST_WAITING = 32
-# Until the first voice is open, in which time Home Assistant asks again.
+# How long to wait for the first voice to open; Home Assistant asks again within it.
 _OPEN_SECONDS = 60.0
 _SOUND = {"rate": RATE, "width": 2, "channels": 1}
-# The data of an event and its payload; a text of 4,096 characters takes 50 kB at most.
+# The largest data and payload of an event; a text of 4,096 characters takes at most 50 kB.
 MOST_BYTES = 64 << 10
 VERSION = "1"
 _ATTRIBUTION = Attribution("Sotaque", "")
 
 
 class WyomingSession:
-    """Serves one client until it goes, or until it is refused something."""
+    """Serves one client until it disconnects, or until one of its requests is refused."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class WyomingSession:
         self._wanted = asyncio.Queue(_MOST_WAITING)
 
     async def run(self) -> None:
-        """Until its end."""
+        """Serves the connection until it ends."""
         self._connections.rests(self)
         reading = asyncio.ensure_future(self._read())
         speaking_ = asyncio.ensure_future(self._speak_all())
@@ -111,7 +111,7 @@ class WyomingSession:
             self._writer.close()
 
     def drop(self, reason: str) -> None:
-        """Closes it at once; what is not sent yet is dropped."""
+        """Closes the connection at once and drops what is not sent yet."""
         self._connections.leave(self)
         self._connections.on_closed(reason)
         self._writer.transport.abort()
@@ -126,9 +126,10 @@ class WyomingSession:
                 self._take(event)
 
     def _take(self, event: Event) -> None:
-        """An event that asks for speech; others are not for a voice, and change nothing."""
+        """Handles an event that asks for speech; ignores the events of other services."""
         if Synthesize.is_type(event.type):
-            # Within a stream it repeats the whole text, for servers without streams.
+            # During a streamed text, this event repeats the whole text for servers without
+            # streaming.
             if self._streamed is None:
                 speaking.check_length(whole := _text_of(event))
                 text = TextStream()
@@ -175,7 +176,7 @@ class WyomingSession:
                 await self._send(SynthesizeStopped())
 
     async def _speak(self, voice: SynthesizeVoice | None, text: TextStream) -> None:
-        """One text: a start, its sound, and an end, however many parts it came in."""
+        """Speaks one text: a start, its audio, and an end, in however many parts the text came."""
         begun = False
         async for part in text:
             with self._busy():
@@ -184,14 +185,14 @@ class WyomingSession:
                         begun = True
                         await self._send(AudioStart(**_SOUND))
                     await self._send(AudioChunk(**_SOUND, audio=chunk))
-        if not begun:  # not a sign to be spoken: an empty sound is whole, too
+        if not begun:  # the text has nothing to speak: the answer is empty audio
             await self._send(AudioStart(**_SOUND))
         await self._send(AudioStop())
 
     @contextlib.contextmanager
     def _busy(self) -> Iterator[None]:
-        """Who waits for more text is idle: a client that has gone without a word takes no place
-        from those who are spoken to. Raises APIError."""
+        """Counts the connection as answered while it speaks. While it waits for more text it is
+        idle, so that a client that vanished takes no place from others. Raises APIError."""
         if self._connections.full(self.address):
             text = "Too many requests are open, from this address or in total."
             raise APIError(503, "too_many_connections", text, retry_after=1)
@@ -204,7 +205,7 @@ class WyomingSession:
             self._connections.rests(self)
 
     async def _counted(self, voice: SynthesizeVoice | None, part: str) -> AsyncGenerator[bytes]:
-        """The sound of a part, counted as one request to speak."""
+        """The audio of a part, counted as one speech request."""
         metrics, started, status = self._parts.metrics, time.monotonic(), 499
         try:
             async with contextlib.aclosing(self._sound(voice, part)) as sound:
@@ -237,7 +238,8 @@ class WyomingSession:
             count_pieces(spoken, parts, f"of {self.address} by Wyoming")
 
     async def _send(self, event: Eventable) -> None:
-        """One that does not read for half a minute is let go."""
+        """Sends an event; closes the connection of a client that reads nothing for half a
+        minute."""
         try:
             async with asyncio.timeout(_SEND_SECONDS):
                 await async_write_event(event.event(), self._writer)
@@ -246,7 +248,8 @@ class WyomingSession:
             raise ConnectionError from None
 
     async def _tell(self, refusal: APIError) -> None:
-        """Says why, and closes: most clients wait for the end of a sound, and know no error."""
+        """Sends the error and closes: most clients wait for the end of the audio and ignore
+        errors."""
         with contextlib.suppress(ConnectionError):
             await self._send(Error(text=without_paths(refusal.detail), code=refusal.code))
 
@@ -273,13 +276,13 @@ def _voice_of(event: Event) -> SynthesizeVoice | None:
 
 
 class MalformedEvent(Exception):
-    """What came is no event, or one that is too large."""
+    """The received bytes are no event, or an event that is too large."""
 
 
 class EventReader:
-    """The events of one connection.
+    """Reads the events of one connection.
 
-    event_seconds: from the first byte of an event to its last.
+    event_seconds: the time limit from the first byte of an event to its last.
     """
 
     def __init__(self, reader: asyncio.StreamReader, event_seconds: float) -> None:
@@ -289,10 +292,10 @@ class EventReader:
         self._deadline = 0.0
 
     async def next(self) -> Event | None:
-        """The next event; None where the client has gone. Raises MalformedEvent, and TimeoutError
-        for one that came too slowly."""
+        """The next event; None if the client has disconnected. Raises MalformedEvent, or
+        TimeoutError if the event arrives too slowly."""
         try:
-            # It asks its reader for a line, and for as many bytes as that says.
+            # It reads a line, and then as many bytes as the line says.
             event = await async_read_event(cast(asyncio.StreamReader, self))
         except (asyncio.IncompleteReadError, ConnectionError):
             return None
@@ -325,8 +328,8 @@ class EventReader:
 def listings_of(
     labels: Mapping[str, str], languages: Sequence[str]
 ) -> dict[str, tuple[str, str | None, str]]:
-    """What is listed, by name: a voice's id, its language, None where it has one only, and its
-    label. labels: label -> id of every voice (`api.voices.store.labels`)."""
+    """The listed names, each with the voice's id, its language (None if the model has only one) and
+    its label. labels: label -> id of every voice (`api.voices.store.labels`)."""
     if len(languages) < 2:
         return {label: (voice, None, label) for label, voice in labels.items()}
     return {
@@ -361,8 +364,8 @@ def info_of(
 def wanted_of(
     voice: SynthesizeVoice | None, labels: Mapping[str, str], languages: Sequence[str]
 ) -> tuple[str, str | None]:
-    """Voice, by id or by name, and language of a request; None leaves the language to the model.
-    A `speaker` is who speaks; the voice beside it then tells the language only."""
+    """The voice (id or name) and the language of a request; None lets the model choose the
+    language. With a `speaker`, the voice beside it gives only the language."""
     if voice is None:
         return SERVED, None
     wanted, language = voice.name or SERVED, voice.language

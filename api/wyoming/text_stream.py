@@ -6,10 +6,10 @@ import re
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS
 
-# What may have come and not been spoken yet.
+# How many characters may have arrived without having been spoken.
 MOST_WAITING = 16 * MOST_CHARACTERS
-# A sentence's end, the quotes and brackets that close behind it, and the space that shows it is one
-# ("3.5" has none); signs of Chinese and Japanese need no space.
+# The end of a sentence: its sign, closing quotes and brackets, and the space that tells it from a
+# decimal point ("3.5"). The signs of Chinese and Japanese need no space.
 _END = re.compile(r"[.!?…؟।]['\"»”’)\]]*(?=\s)|[。！？][」』”’）]*|\n")
 _LAST_WORD = re.compile(r"\w*$")
 _TAG = re.compile(r"<(/?)[a-zA-Z][^<>]*?(/?)>")
@@ -17,7 +17,7 @@ _UNCLOSED = re.compile(r"<[/a-zA-Z][^<>]*$|\[[^\[\]]*$")
 
 
 class TextStream:
-    """The text of one request, in parts of whole sentences, to be iterated once."""
+    """The text of one request, iterated once, in parts of whole sentences."""
 
     def __init__(self) -> None:
         self._kept = ""
@@ -25,7 +25,7 @@ class TextStream:
         self._changed = asyncio.Event()
 
     def add(self, text: str) -> None:
-        """More text. Raises APIError when much more has come than was spoken."""
+        """Adds text. Raises APIError if too much text waits to be spoken."""
         if len(self._kept) + len(text) > MOST_WAITING:
             message = f"{MOST_WAITING:,} characters already wait to be spoken. Send more later."
             raise APIError(413, "too_large", message, param="text")
@@ -33,7 +33,7 @@ class TextStream:
         self._changed.set()
 
     def end(self) -> None:
-        """No more text."""
+        """Ends the text."""
         self._ended = True
         self._changed.set()
 
@@ -50,7 +50,7 @@ class TextStream:
             await self._changed.wait()
 
     def _part(self) -> str:
-        """The sentences that are whole by now, as many as one request may have."""
+        """The sentences that are complete so far, as many as one request may have."""
         place = len(self._kept) if self._ended else last_end(self._kept)
         if place > MOST_CHARACTERS:
             place = last_end(self._kept[:MOST_CHARACTERS]) or MOST_CHARACTERS
@@ -64,7 +64,7 @@ class TextStream:
 
 
 def last_end(text: str) -> int:
-    """Where the last whole sentence of `text` ends; 0 where none does."""
+    """The position where the last complete sentence of `text` ends; 0 if there is none."""
     for ends in reversed(list(_END.finditer(text))):
         head = text[: ends.end()]
         if ends[0].startswith(".") and _may_go_on(text[: ends.start()]):
@@ -75,14 +75,14 @@ def last_end(text: str) -> int:
 
 
 def _may_go_on(head: str) -> bool:
-    """Whether a full stop behind it may be none: "Dr.", "z. B.", "3." as in German dates. Where it
-    was one, the sentence is spoken with the next."""
+    """Whether a full stop after `head` may not end the sentence: "Dr.", "z. B.", "3." as in German
+    dates. If it did end it, the sentence is spoken together with the next."""
     last = _LAST_WORD.search(head)
     word = last[0] if last else ""
     return len(word) == 1 or word.isdigit() or (len(word) == 2 and word[0].isupper())
 
 
 def _is_inside_a_tag(head: str) -> bool:
-    """Whether a tag of SSML, or what one encloses, would be cut in two."""
+    """Whether a cut after `head` would split an SSML tag or its content."""
     depth = sum(0 if alone else -1 if closes else 1 for closes, alone in _TAG.findall(head))
     return depth > 0 or bool(_UNCLOSED.search(head))

@@ -19,9 +19,10 @@ from xtts.model.packed_batch import PackedBatch, pack
 
 REFERENCES_PER_MANNER = 40
 REFERENCE_FRAMES = (80, 160)
-# Of the clips by which fine-tunes are rehearsed (`strangers`): as short as most users' are.
+# The most codes of a clip in a simulated fine-tune: as short as most users' clips.
 SHORT_CODES = 80
-# Batches are drawn from within families of so many pseudo-speakers, and sorted in such windows.
+# A batch draws from a group of this many pseudo-speakers, and rows are sorted by length in such
+# windows.
 FAMILY = 4
 WINDOW_BATCHES = 24
 VALIDATION_CLIPS = 96
@@ -29,8 +30,8 @@ VALIDATION_CLIPS = 96
 
 @dataclass(frozen=True)
 class Lesson:
-    """A batch: rows, what they say, which reference mel each row is conditioned on, the mel frames
-    of its codes in the timbre of that reference, and that timbre."""
+    """A batch: rows with their passages, the reference mel that conditions each row, the mel frames
+    of its codes in that reference's timbre, and the timbre itself."""
 
     rows: PackedBatch
     passages: tuple[Passage, ...]
@@ -39,13 +40,13 @@ class Lesson:
     timbres: tuple[Timbre, ...]
 
     def to(self, device: torch.device) -> "Lesson":
-        """The same with its rows on a device."""
+        """A copy with its rows on `device`."""
         return replace(self, rows=self.rows.to(device))
 
 
 class Lessons:
-    """Batches of rows of like length. One reference of each pseudo-speaker serves all its rows of
-    a batch: reading references would cost more than reading rows."""
+    """Batches of rows of similar length. All rows of a pseudo-speaker in a batch share one
+    reference, because encoding references costs more than encoding rows."""
 
     def __init__(
         self,
@@ -63,7 +64,7 @@ class Lessons:
             index
             for index, clip in enumerate(targets.clips)
             if clip.manner in recipe.pretrained
-            and references.get(clip.manner)  # who never says a second and a half cannot be heard
+            and references.get(clip.manner)  # a reference needs a clip of 1.5 s
             and self.passages.fits(*alone([index]))
             and not is_judged(clip.text)
         ]
@@ -72,14 +73,14 @@ class Lessons:
         self.kept_back = tuple(self.heard[: min(VALIDATION_CLIPS, len(self.heard) // 8)])
 
     def behind_others(self, clip: int, draw: random.Random) -> Passage:
-        """A passage that ends in this clip, as the vocoder is to meet its latents."""
+        """A passage that ends in this clip, so that the vocoder sees latents of late positions."""
         others = self._of_person.setdefault(self.targets.clips[clip].manner, [])
         if not others:
             others += self.short(self.targets.clips[clip].manner)
         return self.passages.ending_in(clip, others, draw)
 
     def short(self, manner: str) -> list[int]:
-        """Clips of one pseudo-speaker, be it one that the GPT learns from or not."""
+        """Short clips of one pseudo-speaker, whether or not the GPT learns from it."""
         return [
             index
             for index, clip in enumerate(self.targets.clips)
@@ -87,7 +88,8 @@ class Lessons:
         ]
 
     def batch(self, passages: Sequence[Passage], seed: str, timbred: bool = False) -> Lesson:
-        """The lesson of these passages; `timbred` = some in another timbre than the teacher's."""
+        """The batch of these passages; with `timbred`, some in another timbre than the
+        teacher's."""
         draw = random.Random(seed)
         people = [self.passages.person(passage) for passage in passages]
         manners = sorted(set(people))
@@ -111,12 +113,12 @@ class Lessons:
         return conditioning_mel(part[None], self.mel_stats)[0]
 
     def at(self, step: int) -> Lesson:
-        """The lesson of a step; each step is asked for once, in their order."""
+        """The batch of a step; call it once for each step, in order."""
         self._coming = self._coming or self._from(step)
         return next(self._coming)
 
     def _from(self, first: int) -> Iterator[Lesson]:
-        """The lessons from number `first` on, endless; the order depends on the seed alone."""
+        """Endless batches from number `first` on; their order depends only on the seed."""
         number, epoch = 0, 0
         while True:
             for group in self._epoch(epoch):
@@ -127,8 +129,8 @@ class Lessons:
             epoch += 1
 
     def _epoch(self, epoch: int) -> list[list[Passage]]:
-        """Rows of like length and of few pseudo-speakers together: fewer references to read, and
-        little padding. Each clip comes once, alone or behind others."""
+        """Groups rows of similar length and few pseudo-speakers: few references to encode and
+        little padding. Each clip comes once, alone or in a passage."""
         draw = random.Random(f"epoch/{self.recipe.seed}/{epoch}")
         names = [name for name in PEOPLE if name in self.recipe.pretrained]
         order = self.heard[len(self.kept_back) :]
@@ -146,14 +148,14 @@ class Lessons:
         return groups
 
     def _cut(self, order: Sequence[Passage]) -> list[list[Passage]]:
-        """Groups of like length, each of as many positions as a step may have."""
+        """Cuts the order into batches, each of as many positions as a step may have."""
         length, most = self.passages.row_length, self.recipe.positions
         window = self.recipe.pretraining.batch * WINDOW_BATCHES
         groups: list[list[Passage]] = []
         for start in range(0, len(order), window):
             group: list[Passage] = []
             for row in sorted(order[start : start + window], key=length):
-                # The rows come longest last: this one says how wide the group would be.
+                # The rows are sorted by length, so the newest row sets the width of the batch.
                 if group and (len(group) + 1) * length(row) > most:
                     groups.append(group)
                     group = []
@@ -163,7 +165,7 @@ class Lessons:
 
 
 def references(speech: TeacherSpeech, manners: Iterable[str]) -> dict[str, list[Tensor]]:
-    """[samples] at 22,050 Hz of some clips of each pseudo-speaker."""
+    """Some clips of each pseudo-speaker as reference recordings, [samples] at 22,050 Hz."""
     recordings = {}
     for name in manners:
         clips = [one for one in speech.by_manner.get(name, []) if speech.clips[one].seconds > 1.5]

@@ -18,15 +18,16 @@ from xtts.text.tokenizer import RESERVED_TOKENS
 
 # 12 s of sound.
 MOST_CODES = 258
-# Shorter passages than this are single sentences' business.
+# The shortest passage; single sentences are shorter.
 FEWEST_CODES = 60
-# Codes of silence between two clips, which end and begin with a tenth of a second of their own.
+# Codes of silence between two clips, in addition to the tenth of a second at each clip's ends.
 PAUSES = (0, 1, 2, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True)
 class Passage:
-    """Clips of one person in the order of a row, `pauses[i]` codes of silence before clip i."""
+    """Clips of one speaker in the order of a row, with `pauses[i]` codes of silence before clip
+    i."""
 
     clips: tuple[int, ...]
     pauses: tuple[int, ...]
@@ -38,18 +39,18 @@ def alone(clips: Iterable[int]) -> list[Passage]:
 
 
 class Passages:
-    """Makes passages of clips, and their rows; `most_tokens` as the GPT has places for."""
+    """Makes passages of clips, and their rows. most_tokens: the text positions of the GPT."""
 
     def __init__(self, targets: Targets, most_tokens: int) -> None:
         self.targets = targets
-        # Whoever speaks such a text again adds START and STOP.
+        # Two positions are for START and STOP, which are added when such a text is spoken.
         self.most_tokens = most_tokens - RESERVED_TOKENS
 
     def tokens(self, passage: Passage) -> Tensor:
-        """The ids of the clips' texts with a space between two."""
+        """The ids of the clips' texts, joined with spaces."""
         first, *others = (self.targets.tokens[clip] for clip in passage.clips)
         space = torch.tensor([self.targets.space])
-        # Behind the language, which each clip's ids begin with.
+        # Without the language token, with which each clip's ids begin.
         return torch.cat([first, *(part for ids in others for part in (space, ids[1:]))])
 
     def codes(self, passage: Passage) -> Tensor:
@@ -76,22 +77,22 @@ class Passages:
         return sum(len(self.targets.tokens[clip]) for clip in passage.clips)
 
     def row_length(self, passage: Passage) -> int:
-        """Positions of the GPT that it takes."""
+        """How many positions of the GPT it takes."""
         return row_length(self.num_tokens(passage), self.num_codes(passage), stop_input=True)
 
     def person(self, passage: Passage) -> str:
-        """Who speaks."""
+        """The pseudo-speaker."""
         return self.targets.clips[passage.clips[0]].manner
 
     def fits(self, passage: Passage) -> bool:
-        """Whether the GPT is to learn a row as long as this."""
+        """Whether the row fits the limits of the GPT."""
         return (
             self.num_codes(passage) <= MOST_CODES and self.num_tokens(passage) <= self.most_tokens
         )
 
     def drawn(self, clips: Sequence[int], draw: random.Random, share: float) -> list[Passage]:
-        """Each of these clips in one row, alone or in a passage with others of the same person;
-        `share` of the rows begin a passage."""
+        """Puts each of these clips in one row, alone or in a passage with others of its speaker.
+        share: the share of the rows that begin a passage."""
         waiting: dict[str, list[int]] = {}
         for clip in clips:
             waiting.setdefault(self.targets.clips[clip].manner, []).append(clip)
@@ -115,7 +116,8 @@ class Passages:
             yield passage
 
     def ending_in(self, clip: int, others: Sequence[int], draw: random.Random) -> Passage:
-        """The clip behind some of `others`, all of one person, as many as fit."""
+        """A passage of some of `others`, as many as fit, with `clip` at its end; all of one
+        speaker."""
         goal, before, passage = _goal(draw), Passage((), ()), Passage((clip,), (0,))
         while self.num_codes(before) < goal:
             longer = _behind(before, draw.choice(others), draw)
@@ -127,11 +129,12 @@ class Passages:
 
 
 def _goal(draw: random.Random) -> float:
-    """Codes; longer ones more often, because only they have late places to learn."""
+    """A random length in codes; long ones are more likely, because only they have late
+    positions."""
     return FEWEST_CODES + (MOST_CODES - FEWEST_CODES) * draw.random() ** 0.5
 
 
 def _behind(passage: Passage, clip: int, draw: random.Random) -> Passage:
-    """The passage with one clip more behind a pause; none before its first."""
+    """The passage with a pause and one more clip; no pause comes before its first clip."""
     pause = draw.choice(PAUSES) if passage.clips else 0
     return Passage((*passage.clips, clip), (*passage.pauses, pause))

@@ -1,10 +1,11 @@
 """Pretrains the GPT: phones and voice latents to the teacher's codes.
 
-A loop of its own beside `train.trainer`, on the same model, rows and arithmetic, because it needs
-two losses that a fine-tune does not have: guided attention in the first steps, and a linear head
-that predicts the mel from the latents, so that the vocoder finds the spectrum in them. Both are
-dropped when the voice is packaged. Guided attention (https://arxiv.org/abs/1710.08969) pulls two
-heads in each of two early layers to the diagonal from audio to text.
+It has a loop of its own, on the same model, rows and arithmetic as `train.trainer`, because it
+needs two losses that a fine-tune does not have: guided attention in the first steps, and a linear
+head that predicts the mel from the latents, so that the latents contain the spectrum for the
+vocoder. Both are dropped when the voice is packaged. Guided attention
+(https://arxiv.org/abs/1710.08969) pulls two heads in each of two early layers to the diagonal from
+audio to text.
 """
 
 import math
@@ -39,30 +40,31 @@ DIAGONAL = 0.1
 
 
 class Pupil(nn.Module):
-    """The GPT with the mel head that only learning needs."""
+    """The GPT with the mel head, which only the training needs."""
 
     def __init__(self, gpt: GPT) -> None:
         super().__init__()
         self.gpt = gpt
-        # A code's latent was made before the code was known; the next one has seen it.
+        # A code's latent is computed before the code is known; the next latent has seen the code.
         self.mel_head = nn.Linear(2 * gpt.shape.width, MEL_PER_CODE)
-        # Reads the mean spectrum of a reference out of its latents. Without it they became the same
-        # for everybody: a constant serves a young GPT better than a voice, and attention over
-        # attention makes one of every recording, with no gradient left to come back by.
+        # Predicts the mean spectrum of a reference from its latents. Without this loss the latents
+        # of all recordings became equal: early in training a constant serves the GPT better than a
+        # voice, and after that no gradient separates them again.
         self.voice_head = nn.Linear(gpt.shape.width, MEL_BANDS)
         blocks: list[Any] = list(gpt.conditioning_encoder.attn)
         for block in blocks:
-            # As Coqui's `zero_module`: each frame is itself until something is gained by mixing.
+            # As Coqui's `zero_module`: each block starts as the identity.
             nn.init.zeros_(block.proj_out.weight)
             nn.init.zeros_(block.proj_out.bias)
 
     def heard(self, lesson: Lesson) -> Tensor:
-        """Each reference's latents [references, 32, width], read once for all its rows."""
+        """The latents of each reference, [references, 32, width], computed once for all its
+        rows."""
         rows = lesson.rows
         return self.gpt.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
 
     def hidden(self, lesson: Lesson, heard: Tensor | None = None) -> Tensor:
-        """As `GPT.hidden`; `heard` where the references have been read."""
+        """As `GPT.hidden`. heard: the references' latents, if they were computed already."""
         gpt, rows = self.gpt, lesson.rows
         heard = self.heard(lesson) if heard is None else heard
         latents = heard[lesson.reference_of.to(heard.device)]
@@ -74,7 +76,7 @@ class Pupil(nn.Module):
         return gpt.final_norm(gpt.gpt(grid.view(rows.rows, rows.length, -1))).flatten(0, 1)
 
     def latent_pairs(self, hidden: Tensor, lesson: Lesson) -> Tensor:
-        """What the mel head reads of each code: its latent and the next one's [codes, 2 width]."""
+        """The inputs of the mel head: each code's latent and the next one's, [codes, 2 width]."""
         slots = lesson.rows.audio_target_slots
         real = lesson.rows.audio_targets != self.gpt.shape.audio_stop
         after = (slots + 1).clamp(max=len(hidden) - 1)
@@ -97,7 +99,7 @@ class Pupil(nn.Module):
 
 
 def mean_spectra(rows: PackedBatch) -> Tensor:
-    """[references, 80]: the mean frame of each reference's mel."""
+    """The mean frame of each reference's mel, [references, 80]."""
     mels, lengths = rows.conditioning, rows.conditioning_lengths
     real = torch.arange(mels.shape[2], device=mels.device) < lengths[:, None]
     return (mels * real[:, None]).sum(2) / lengths[:, None]
@@ -160,7 +162,7 @@ def optimizers(pupil: Pupil, rate: float) -> dict[str, torch.optim.Optimizer]:
 
 @torch.no_grad()
 def validate(pupil: Pupil, lessons: Lessons) -> float:
-    """Nats a code on clips that were kept back."""
+    """The loss on the validation clips, in nats per code."""
     pupil.eval()
     if not lessons.kept_back:
         return math.nan
@@ -179,9 +181,9 @@ def load(folder: Path, recipe: BaseRecipe) -> Pupil:
 
 
 class QuickAttention(Attention):
-    """The same arithmetic by two matrix products: on a CPU, for rows as short as these, 3 times as
-    fast as the flash kernel's backward in bfloat16. `shares` [rows, heads, length, length] stay
-    for the guide when `watched`."""
+    """The same arithmetic as two matrix products. On a CPU and for rows as short as these, 3 times
+    as fast as the flash kernel's backward in bfloat16. With `watched`, it keeps the attention as
+    `shares` [rows, heads, length, length] for the guide."""
 
     watched = False
     shares: Tensor
@@ -217,12 +219,12 @@ class Guide:
         self.watched: list[Any] = [gpt.gpt.h[layer].attn for layer in layers]
 
     def watch(self, wanted: bool) -> None:
-        """Keeps attention in the next forward, or not: it takes time and memory."""
+        """Sets whether the next forward keeps the attention, which takes time and memory."""
         for attention in self.watched:
             attention.watched = wanted
 
     def loss(self, rows: PackedBatch) -> Tensor:
-        """Minus the log of the attention that lies round the diagonal, mean over audio inputs."""
+        """Minus the log of the attention near the diagonal, as the mean over audio inputs."""
         ideal = diagonal(rows)
         real = ideal.sum(-1) > 0
         losses = []
@@ -233,11 +235,11 @@ class Guide:
 
 
 class Calm:
-    """Keeps what the perceiver makes of a recording at the size of one before it is normed.
+    """Keeps the perceiver's output, before its norm, at a mean square of at most 1.
 
-    Nothing between its layers is normed, and its gates multiply: left alone it grew within one
-    training until its squares overflowed, the norm divided by infinity, and every recording became
-    the same 32 zeros, without a gradient to come back by.
+    Nothing between its layers is normed, and its gates multiply. Without this loss the output grew
+    within one training until its squares overflowed; the norm then divided by infinity, every
+    recording became the same 32 zeros, and no gradient was left.
     """
 
     def __init__(self, gpt: GPT) -> None:
@@ -248,12 +250,13 @@ class Calm:
         self._square = inputs[0].float().square().mean()
 
     def loss(self) -> Tensor:
-        """How far the mean square is above 1, in nats; 0 below."""
+        """The log of the mean square where it is above 1, else 0."""
         return self._square.clamp(min=1.0).log()
 
 
 def diagonal(rows: PackedBatch) -> Tensor:
-    """[rows, length, length]: 1 where an audio input should look at the text, down to 0 off it."""
+    """[rows, length, length]: 1 where an audio input should attend to the text, falling to 0 around
+    it."""
     size, length = rows.rows, rows.length
     place = torch.full((2, size * length), -1.0, device=rows.text.device)
     for part, (slots, positions) in enumerate(
@@ -269,8 +272,9 @@ def diagonal(rows: PackedBatch) -> Tensor:
 
 
 class Float32Muon(torch.optim.Muon):
-    """`torch.optim.Muon` with "match_rms_adamw", state and steps, up to rounding. torch's own
-    orthogonalises in bf16, which takes 45 times as long where a processor has no such products."""
+    """`torch.optim.Muon` with "match_rms_adamw": the same state and, up to rounding, the same
+    steps. torch's own orthogonalises in bf16, which takes 45 times as long on a processor without
+    bf16 products."""
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> None:  # type: ignore[override]
@@ -288,7 +292,7 @@ class Float32Muon(torch.optim.Muon):
         ahead = gradient.lerp(mean, momentum)  # Nesterov's
         update = orthogonal(ahead, group["ns_coefficients"], group["ns_steps"], group["eps"])
         weight.mul_(1 - group["lr"] * group["weight_decay"])
-        # A matrix of singular values near 1 has this share of AdamW's usual step.
+        # Scales the step, whose singular values are near 1, to the usual size of AdamW's.
         weight.add_(update, alpha=-group["lr"] * 0.2 * max(weight.shape) ** 0.5)
 
 

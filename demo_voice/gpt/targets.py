@@ -21,7 +21,7 @@ FRAMES_PER_CODE = SAMPLES_PER_CODE // MEL_HOP
 MEL_PER_CODE = FRAMES_PER_CODE * MEL_BANDS
 AT_ONCE = 25
 SILENCE = "silence.npz"
-# Codes that the codec hears on either side of the silent one, so that no edge is in sight.
+# Silent codes on either side of the one that is used, so that it is not affected by an edge.
 _ROUND_SILENCE = 24
 
 
@@ -47,7 +47,7 @@ def compute(speech: TeacherSpeech, dvae: Any, mel_stats: Tensor, folder: Path) -
 
 @torch.inference_mode()
 def silent(dvae: Any, mel_stats: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """A code int16 [] in which nothing sounds, and its mel frames float16 [320]."""
+    """The code of silence, int16 [], and its mel frames, float16 [320]."""
     wave = torch.zeros(1, (2 * _ROUND_SILENCE + 1) * SAMPLES_PER_CODE)
     mels = dvae_mel(wave, mel_stats)
     codes = dvae.get_codebook_indices(mels.to(next(dvae.parameters()).device)).cpu()
@@ -62,7 +62,7 @@ def encode(
 ) -> list[tuple[np.ndarray, np.ndarray]]:
     """Clips -> (codes [n] int16, mels [n, 320] float16) each, n = ceil(samples / 1024).
 
-    Frame `f` of code `c` stands at 80 f of row c. Silence is appended, as in training.
+    Frame `f` of code `c` starts at column 80 f of row c. Silence is appended, as in training.
     """
     encoded = []
     for start in range(0, len(indices), at_once):
@@ -86,10 +86,10 @@ class Targets:
     """The targets of clips, in their order.
 
     Args:
-        clips, tokens: Each clip, and its ids.
+        clips, tokens: Each clip, and the ids of its text.
         encoded: Codes [n] and mel frames [n, 320], of one clip or of several joined.
         counts: How many codes each clip has.
-        silence: What a pause between two clips is made of: a code and its mel frames [320].
+        silence: The code of a pause between two clips, and its mel frames [320].
     """
 
     space = CHARACTERS.index("[SPACE]")
@@ -109,7 +109,7 @@ class Targets:
 
     @staticmethod
     def read(speech: TeacherSpeech, folder: Path) -> "Targets":
-        """Of all clips, as `compute` wrote them."""
+        """Reads the targets of all clips, as `compute` wrote them."""
         encoded, counts = [], []
         for path in sorted(folder.glob("codes_*.npz")):
             with np.load(path) as arrays:
@@ -138,10 +138,10 @@ class Targets:
 
 
 def _ids(text: str) -> list[int]:
-    """The ids that `xtts.text.tokenizer.Tokenizer` makes of a sentence without numbers, much
-    faster.
+    """The ids that `xtts.text.tokenizer.Tokenizer` returns for a sentence without numbers, computed
+    much faster.
 
-    A test holds the two together.
+    A test compares the two.
     """
     from xtts.text.phonemes import to_phones
 

@@ -1,10 +1,10 @@
 """Teachers of other languages for the codec and the vocoder, which a fine-tune never changes.
 
-They read the same kind of sentences as well as their alphabets allow. With only three voices,
-however shifted, codec and vocoder learn three vocal tracts, and a fourth, a user's, has no codes
-and no sound of its own. XTTS's frozen parts were trained on thousands of people; these on a dozen
-more. The GPT, which is to speak English, never learns from them. Spoken by
-Festival (packages in `PACKAGES`), one process a voice.
+They read the same kind of sentences as well as their alphabets allow. With only three voices, even
+shifted ones, codec and vocoder learn three vocal tracts and represent a user's voice badly. XTTS's
+frozen parts were trained on thousands of people; these teachers add a dozen. The GPT, which should
+speak English, never learns from them. Festival speaks them (packages in `PACKAGES`), in one process
+per voice.
 """
 
 import atexit
@@ -48,15 +48,15 @@ ACCENTS = tuple(
     )
 )
 _ENGLISH, _RUSSIAN = "ked", "nsh"
-# Phones (`xtts.text.phonemes`) in letters that are read nearly so in Italian, Finnish, Czech and
-# Catalan.
+# Phones (`xtts.text.phonemes`) spelled in letters with a similar sound in Italian, Finnish, Czech
+# and Catalan.
 _LETTERS = {
     "A": "a", "&": "e", "V": "a", "@": "e", "O": "o", "W": "au", "Y": "ai", "C": "ts", "D": "d",
     "E": "e", "R": "er", "e": "ei", "h": "h", "I": "i", "i": "i", "J": "ds", "N": "n", "o": "ou",
     "X": "oi", "S": "s", "T": "t", "U": "u", "u": "u", "w": "u", "j": "i", "z": "s", "Z": "s",
 }  # fmt: skip
 _CYRILLIC = str.maketrans("abdefghiklmnoprstuv", "абдефгхиклмнопрстув")
-# Festival's phones of the other tongues; what stands in neither list goes by its first letter.
+# Festival's phones of the other languages; a phone in neither list goes by its first letter.
 _ENGLISH_PHONES = {
     "#": flite.SILENCE, "a": "aa", "e": "eh", "i": "iy", "o": "ow", "u": "uw", "j": "y",
     "h": "hh", "x": "hh", "q": "k", "c": "k", "E": "eh", "O": "ao", "ts": "t", "dz": "d",
@@ -65,7 +65,8 @@ _ENGLISH_PHONES = {
 
 
 def spelled(text: str, manner: SpeakingStyle) -> str:
-    """`text` in letters that are read nearly as English; an English voice needs none."""
+    """`text` respelled so that the voice reads it nearly as English; unchanged for an English
+    voice."""
     if manner.name == _ENGLISH:
         return text
     letters = "".join(_LETTERS.get(phone, phone) for phone in to_phones(text))
@@ -88,14 +89,14 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `flite.NAMES` has them; none where
+    """The phones of a clip by the names of `flite.NAMES`, with their ends in seconds; empty if
     Festival had to leave words out. Raises TeacherError."""
     pairs = _process(manner.voice).phones(spelled(text, manner))
     return [(_english(phone), end) for phone, end in pairs]
 
 
 def _english(phone: str) -> str:
-    """The nearest English phone; what is none of them stays itself."""
+    """The nearest English phone; an unknown one stays as it is."""
     plain = phone.rstrip("0123456789:")
     for name in (plain, _ENGLISH_PHONES.get(plain), plain[:1], _ENGLISH_PHONES.get(plain[:1])):
         if name in flite.NAMES:
@@ -104,12 +105,13 @@ def _english(phone: str) -> str:
 
 
 def plan(sentences: Sequence[str]) -> list[tuple[str, SpeakingStyle]]:
-    """Which voice says what, in turns."""
+    """Assigns the sentences to the voices in turn."""
     return [(text, ACCENTS[number % len(ACCENTS)]) for number, text in enumerate(sentences)]
 
 
 class Festival:
-    """A Festival that has one voice open; it ends with this process, when its input does."""
+    """A Festival process with one voice open; it ends when this process ends and its input
+    closes."""
 
     def __init__(self, voice: str) -> None:
         try:
@@ -128,7 +130,7 @@ class Festival:
         self._ask(f"(voice_{voice})")
 
     def speak(self, text: str) -> np.ndarray | None:
-        """What it says, float32 [n] at 16 kHz; None where it cannot."""
+        """The spoken text, float32 [n] at 16 kHz; None if it cannot be spoken."""
         quoted = text.replace("\\", "").replace('"', "")
         with tempfile.TemporaryDirectory() as folder, self._busy:
             path = Path(folder) / "spoken.wav"
@@ -139,8 +141,8 @@ class Festival:
         return np.asarray(resample(torch.from_numpy(samples), rate, RATE))
 
     def phones(self, text: str) -> list[tuple[str, float]]:
-        """What it says when: phones in its own letters with their ends in seconds; none where it
-        cannot say the whole."""
+        """The phones of the text by Festival's names, with their ends in seconds; empty if it
+        cannot speak all of it."""
         quoted = text.replace("\\", "").replace('"', "")
         with self._busy:
             lines = self._ask(
@@ -151,7 +153,7 @@ class Festival:
         return [(phone, float(end)) for phone, end in entries]
 
     def close(self) -> None:
-        """Lets it end."""
+        """Closes its input, so that it ends."""
         self._process.communicate()
 
     def _ask(self, command: str) -> list[str]:

@@ -1,8 +1,7 @@
 """The main teacher: flite's free voices, some shifted in pitch and formants.
 
-Clips are kept in shards of int16 samples at 16 kHz with a JSON list beside each. A shard is written
-whole or not at all, so a stopped run resumes. `TeacherSpeech` is
-what every later stage reads.
+Clips are stored in shards of int16 samples at 16 kHz, each with a JSON list beside it. A shard is
+written whole or not at all, so a stopped run can resume. Every later stage reads `TeacherSpeech`.
 """
 
 import json
@@ -27,7 +26,7 @@ from xtts.audio import SPEAKER_RATE, resample
 from xtts.text.phonemes import PHONES
 
 RATE = SPEAKER_RATE
-# The phones, in flite's letters.
+# The phones, by flite's names.
 SILENCE = "pau"
 NAMES = (SILENCE, *(name.lower() for name in PHONES))
 CLIPS_PER_SHARD = 500
@@ -49,8 +48,8 @@ class SpeakingStyle:
     weight: float = 1.0
 
 
-# Medians in Hz: slt 172, rms 104, kal16 90, each times its shift and its pitch setting (rms has
-# none). awb, held out, has 128: what lies round it, from above and from below, matters most.
+# Median F0 in Hz: slt 172, rms 104, kal16 90, each times its shift and its pitch setting (rms has
+# none). awb, which is held out, has 128: voices just above and below it matter most.
 MANNERS = (
     SpeakingStyle("slt", "slt", Fraction(1), (), 24.0),
     SpeakingStyle("rms", "rms", Fraction(1), (), 24.0),
@@ -80,7 +79,7 @@ class TeacherClip:
 
     @property
     def seconds(self) -> float:
-        """How long it is."""
+        """Its length in seconds."""
         return self.length / RATE
 
 
@@ -95,9 +94,9 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip, in flite's letters, with their ends in seconds. Raises TeacherError."""
+    """The phones of a clip, by flite's names, with their ends in seconds. Raises TeacherError."""
     pairs = (entry.rsplit(":", 1) for entry in _flite(text, manner, "-psdur", "-o", "none").split())
-    # What is played faster is over sooner.
+    # Faster playback shortens the times.
     return [(phone, float(end) / float(manner.shift)) for phone, end in pairs]
 
 
@@ -108,7 +107,7 @@ def _flite(text: str, manner: SpeakingStyle, *options: str) -> str:
 
 
 def run(command: Sequence[str], text: str, packages: str, given: str = "") -> str:
-    """What a program that speaks `text` prints; given: what it reads. Raises TeacherError."""
+    """The output of a program that speaks `text`. given: its input. Raises TeacherError."""
     try:
         done = subprocess.run(command, input=given, capture_output=True, text=True, check=False)
     except FileNotFoundError:
@@ -122,7 +121,7 @@ def run(command: Sequence[str], text: str, packages: str, given: str = "") -> st
 
 
 def played(path: Path, shift: Fraction) -> np.ndarray:
-    """A recording as int16 samples [n] at 16 kHz, played faster by `shift`."""
+    """A recording as int16 samples [n] at 16 kHz, played `shift` times as fast."""
     samples, rate = soundfile.read(path, dtype="float32")
     wave = np.asarray(resample(torch.from_numpy(samples), int(rate * shift), RATE))
     return (np.clip(wave, -1, 1) * 32767).astype(np.int16)
@@ -131,7 +130,7 @@ def played(path: Path, shift: Fraction) -> np.ndarray:
 def plan(
     sentences: Sequence[str], seed: int, manners: Sequence[SpeakingStyle]
 ) -> list[tuple[str, SpeakingStyle]]:
-    """Which pseudo-speaker says what: each sentence once, so that no two share a text."""
+    """Assigns each sentence to one pseudo-speaker, so that no two share a text."""
     draw = random.Random(f"manners/{seed}")
     weights = [manner.weight for manner in manners]
     return [(text, draw.choices(manners, weights)[0]) for text in sentences]
@@ -156,7 +155,7 @@ def speak_all(
 
 
 def shards(clips: int) -> int:
-    """How many shards hold so many clips."""
+    """The number of shards for `clips` clips."""
     return -(-clips // CLIPS_PER_SHARD)
 
 
@@ -169,7 +168,7 @@ def _write_shard(
         for (text, manner), start, samples in zip(part, starts, spoken, strict=False)
     ]
     np.save(_path(folder, shard, "npy"), np.concatenate(spoken))
-    # The list comes last: a shard without it is made again.
+    # The list is written last: a shard without a list is made again.
     listed = json.dumps([asdict(clip) for clip in clips]).encode()
     atomic.replace_file(_path(folder, shard, "json"), lambda file: file.write(listed))
 
@@ -186,14 +185,14 @@ class TeacherSpeech:
 
     @cached_property
     def by_manner(self) -> dict[str, list[int]]:
-        """The clips of each pseudo-speaker that is there."""
+        """The indices of the clips of each pseudo-speaker."""
         groups: dict[str, list[int]] = {}
         for index, clip in enumerate(self.clips):
             groups.setdefault(clip.manner, []).append(index)
         return groups
 
     def at(self, index: int, rate: int) -> Tensor:
-        """All samples [n] of clip `index` at another rate."""
+        """The samples [n] of clip `index`, resampled to `rate` Hz."""
         return _resampler(rate)(self.samples(index))
 
     def samples(self, index: int) -> Tensor:

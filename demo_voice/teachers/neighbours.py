@@ -2,9 +2,9 @@
 
 The GPT takes only those that a recogniser understands as well as the main teacher.
 
-The codec knew three English throats by heart and gave a fourth, in a user's hands, codes that say
-half of its phones. RHVoice's `alan` stays out: a Scot like ARCTIC's awb, who is held out, and
-perhaps the same man. Both programs tell no phones; pocketsphinx finds them.
+A codec trained on flite's three English speakers alone gave a new voice codes that lost half of its
+phones. RHVoice's `alan` is left out: he is Scottish like ARCTIC's awb, who is held out, and perhaps
+the same man. Neither program reports phones; pocketsphinx aligns them.
 """
 
 import re
@@ -20,7 +20,7 @@ from demo_voice.teachers import flite
 from demo_voice.teachers.flite import RATE, SpeakingStyle, TeacherError
 from xtts.text.phonemes import PHONES, to_phones
 
-# Debian has them in its section non-free: trained networks, without what trained them.
+# In Debian's section non-free: the trained networks come without their training data.
 PACKAGES = "rhvoice rhvoice-english libttspico-utils, of the section non-free"
 NEIGHBOURS = (
     SpeakingStyle("bdl", "bdl", Fraction(1), (), 3.0),
@@ -41,7 +41,7 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
         if manner.voice.startswith("en-"):
             flite.run(["pico2wave", "-l", manner.voice, "-w", str(path), text], text, PACKAGES)
         else:
-            # What is played faster is spoken slower before.
+            # Spoken more slowly first, because it is then played faster.
             rate = str(round(100 / manner.shift))
             command = ["RHVoice-test", "-p", manner.voice, "-r", rate, "-o", str(path)]
             flite.run(command, text, PACKAGES, given=text)
@@ -51,8 +51,8 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `flite.NAMES` has them; none where the
-    recogniser lacks a word or loses its way. Raises TeacherError."""
+    """The phones of a clip by the names of `flite.NAMES`, with their ends in seconds; empty if the
+    recogniser does not know a word or cannot align the text. Raises TeacherError."""
     words = re.findall(r"[a-z']+", text.lower())
     decoder = _recogniser()
     sound = speak(text, manner).tobytes()
@@ -68,8 +68,8 @@ def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
 
 
 def hear(decoder: Any, sound: bytes) -> None:
-    """Has the recogniser listen to PCM16 at 16 kHz as if it had heard nothing before: it would
-    carry its noise estimate along."""
+    """Recognises PCM16 at 16 kHz in a fresh state; otherwise the noise estimate of the clip before
+    would be used."""
     decoder.reinit_feat()
     decoder.start_utt()
     decoder.process_raw(sound, full_utt=True)
@@ -77,8 +77,8 @@ def hear(decoder: Any, sound: bytes) -> None:
 
 
 def _phones(word: Any) -> list[tuple[str, float]]:
-    """The recogniser has one vowel for AH and AX; our dictionary says which it is, where it has as
-    many phones for the word."""
+    """The phones of a recognised word. The recogniser has one vowel for AH and AX; our dictionary
+    says which it is, if it has as many phones for the word."""
     heard = list(word)
     ours = [_NAMES.get(letter, "") for letter in to_phones(re.sub(r"\(\d+\)$", "", word.name))]
     known = len(ours) == len(heard)
@@ -97,7 +97,7 @@ def _recogniser() -> Any:
 
 
 def open_recogniser() -> Any:
-    """A pocketsphinx of one's own, with its English model. Raises TeacherError."""
+    """A new pocketsphinx decoder with its English model. Raises TeacherError."""
     try:
         from pocketsphinx import Decoder
     except ImportError as error:

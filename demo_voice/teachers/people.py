@@ -1,8 +1,8 @@
 """All speakers that a stage may use, with the times of their phones.
 
 Every teacher is a module with `speak(text, manner)` and `phone_times(text, manner)`. Phones are an
-auxiliary target of the codec: trained on spectra alone it spends its codes on the speaker, and
-loses words in a voice that it has never heard.
+auxiliary target of the codec: trained on spectra alone, it spends its codes on the speaker and
+loses words in a new voice.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,13 +17,13 @@ from demo_voice.teachers import accents, flite, neighbours
 from demo_voice.teachers.flite import SpeakingStyle, TeacherSpeech
 from xtts.audio import CODE_RATE, MEL_HOP
 
-# Of many clips, of few, and of few.
+# Groups of speakers: the first has many clips, the others few.
 GROUPS = (flite.MANNERS, accents.ACCENTS, neighbours.NEIGHBOURS)
 TEACHERS = (flite, accents, neighbours)
 PEOPLE = {manner.name: manner for group in GROUPS for manner in group}
 GROUP_OF = {manner.name: number for number, group in enumerate(GROUPS) for manner in group}
 NUMBERS = {name: number for number, name in enumerate(flite.NAMES)}
-# Of a frame of which nothing is known.
+# The label of a frame whose phone is unknown.
 UNKNOWN = -1
 # A speaker's phones in flite's letters, with the seconds at which they end.
 Aligner = Callable[[str, SpeakingStyle], Sequence[tuple[str, float]]]
@@ -35,18 +35,18 @@ def speak(text: str, manner: SpeakingStyle) -> np.ndarray:
 
 
 def phone_times(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """The phones of a clip with their ends in seconds, as `flite.NAMES` has them; none where
-    they are not known. Raises TeacherError."""
+    """The phones of a clip by the names of `flite.NAMES`, with their ends in seconds; empty if they
+    are unknown. Raises TeacherError."""
     return TEACHERS[GROUP_OF[manner.name]].phone_times(text, manner)
 
 
 def labels(pairs: Sequence[tuple[str, float]], frames: int) -> np.ndarray:
-    """int16 `[frames]`: which of NAMES sounds in the middle of each mel frame."""
+    """int16 `[frames]`: the index into NAMES of the phone in the middle of each mel frame."""
     ends = np.array([end for _, end in pairs])
     numbers = np.array(
         [flite.NAMES.index(name) if name in flite.NAMES else UNKNOWN for name, _ in pairs]
     )
-    middles = np.arange(frames) * MEL_HOP / CODE_RATE  # a frame's window stands round its place
+    middles = np.arange(frames) * MEL_HOP / CODE_RATE  # a frame's window is centred
     return numbers[np.searchsorted(ends, middles).clip(max=len(ends) - 1)].astype(np.int16)
 
 
@@ -56,7 +56,7 @@ def phones_of(
     path: Path,
     aligner: Aligner,
 ) -> dict[int, Tensor]:
-    """The labels of those clips whose phones are known; written to `path` and read from there."""
+    """The labels of the clips whose phones are known. Cached in `path`."""
     if not path.is_file():
         phones = {}
         for index in indices:

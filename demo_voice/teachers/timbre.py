@@ -1,8 +1,7 @@
 """Random timbres: each clip as if spoken through another vocal tract and microphone.
 
-From a handful of voices a model learns each by heart. A smooth random filter, the same on the
-conditioning and on the target while the codes stay, teaches it to take the voice from the
-reference.
+A model memorises a handful of voices. A smooth random filter, applied to the conditioning and to
+the target but not to the codes, teaches it to take the voice from the reference.
 """
 
 import math
@@ -15,15 +14,15 @@ from torch import Tensor
 
 from xtts.audio import CODE_RATE, MEL_BANDS
 
-# Spreads in nats of magnitude of the ripples over the mel axis, the slowest (a tilt) first. The
-# mean spectra of two of the teacher's voices lie about as far apart as two such curves.
+# Standard deviations, in nats of magnitude, of the ripples over the mel axis; the slowest (a tilt)
+# first. Two such curves differ about as much as the mean spectra of two of the teacher's voices.
 RIPPLES = (0.55, 0.5, 0.4, 0.35, 0.3, 0.25, 0.2, 0.2)
-# Every second row keeps its own timbre: the voices as they are have to stay.
+# Every second row keeps its own timbre, so that the original voices are learned too.
 SHARE = 0.5
 _HIGHEST_HZ = 8000.0
-# What is as low as this in a log-mel is digital silence: no filter raises it.
+# Log-mel values at or below this are digital silence, which no filter raises.
 _SILENCE = math.log(1e-5)
-# Speech has half its power below, and falls by 6 dB an octave above.
+# Half of the power of speech is below this frequency in Hz; above, it falls by 6 dB an octave.
 _SPEECH_HZ = 500.0
 
 
@@ -35,14 +34,14 @@ class Timbre:
 
     @staticmethod
     def drawn(draw: random.Random) -> "Timbre":
-        """Flat as often as not."""
+        """A random filter, which is flat half of the time."""
         if draw.random() >= SHARE:
             return Timbre()
         return Timbre(tuple(draw.gauss(0.0, spread) for spread in RIPPLES))
 
     def gains(self, hertz: Tensor) -> Tensor:
-        """Gains in nats of magnitude at these frequencies, above 8 kHz that of 8 kHz; speech stays
-        about as loud."""
+        """The gains in nats of magnitude at these frequencies; above 8 kHz, the gain at 8 kHz. The
+        loudness of speech stays about the same."""
         everywhere = torch.linspace(0, _HIGHEST_HZ, 400)
         power = 1 / (1 + (everywhere / _SPEECH_HZ) ** 2)
         louder = (power * (2 * self._curve(everywhere)).exp()).sum() / power.sum()
@@ -55,7 +54,7 @@ class Timbre:
         return torch.cos(math.pi * numbers * place[:, None]) @ ripples
 
     def heard(self, wave: Tensor, rate: int) -> Tensor:
-        """[samples] behind the filter."""
+        """The filtered wave, [samples]."""
         if not self.ripples:
             return wave
         size = 1 << (len(wave) + rate // 20).bit_length()
@@ -64,8 +63,8 @@ class Timbre:
         return filtered.clamp(-1.0, 1.0)
 
     def mels(self, frames: Tensor, mel_stats: Tensor) -> Tensor:
-        """The DVAE's mel frames [n, 4 * 80] as they would be behind the filter: near enough to
-        learn from, as the filter is smooth."""
+        """The DVAE's mel frames [n, 4 * 80] as if filtered; an approximation, which is close
+        because the filter is smooth."""
         if not self.ripples:
             return frames
         moved = 2 * self.gains(_centres())
@@ -81,7 +80,7 @@ def _mel(hertz: Tensor) -> Tensor:
 
 @cache
 def _centres() -> Tensor:
-    """Where the 80 bands of the DVAE's mel lie, in Hz."""
+    """The centre frequencies of the 80 bands of the DVAE's mel, in Hz."""
     from torchaudio.functional import melscale_fbanks
 
     bins = 513

@@ -1,7 +1,8 @@
 """Common English words for the sentences that the embedded voice learns from.
 
-A small list of our own by part of speech, joined by WordNet's most common nouns, verbs, adjectives
-and adverbs (Princeton, free licence; Debian package `wordnet-base`) with their irregular forms.
+A small list of our own by part of speech, extended by WordNet's most common nouns, verbs,
+adjectives and adverbs (Princeton, free licence; Debian package `wordnet-base`) and their irregular
+forms.
 """
 
 from collections import Counter
@@ -103,7 +104,7 @@ def _lines(path: Path) -> list[str]:
 
 
 def _counts(lines: Iterable[str]) -> dict[str, Counter[str]]:
-    """How often each word was tagged in WordNet's corpus, by kind; only words we can speak."""
+    """How often each word is tagged in WordNet's corpus, by kind; only words with known phones."""
     counts: dict[str, Counter[str]] = {kind: Counter() for kind in KEPT}
     for line in lines:
         key, _, tagged = line.split()

@@ -1,6 +1,7 @@
 """Sentences for the teachers, from a grammar or cut out of WordNet.
 
-Deterministic for a seed; another set for each voice; never a sentence that the voice is judged by.
+The same seed gives the same sentences, and each voice gets its own. Sentences that the evaluation
+uses are never among them.
 """
 
 import random
@@ -15,7 +16,7 @@ from demo_voice.text import lexicon as words
 from demo_voice.text.lexicon import Lexicon
 from xtts.text.phonemes import is_known
 
-# Rarer words than this in WordNet's phrases teach little: they are heard once or twice.
+# Rarer words in WordNet's phrases teach little, because they occur once or twice.
 LEAST_COUNT = 12
 _JOINTS = (
     ", and ", ", but ", ", so ", " because ", " when ", " while ", " before ", " after ",
@@ -28,11 +29,11 @@ FILES = ("sentences.txt", "choosing.txt", "reporting.txt")
 
 
 class Grammar:
-    """Draws everyday sentences: every word of the lexicon in ever new company.
+    """Draws everyday sentences, which combine the words of the lexicon at random.
 
     Attributes:
-        lengths: The fewest and the most words of a sentence.
-        cut: The share of the sentences that are cut out of WordNet.
+        lengths: The smallest and the largest number of words of a sentence.
+        cut: The share of the sentences that are taken from WordNet.
     """
 
     lengths, cut = (2, 12), 0.45
@@ -42,7 +43,7 @@ class Grammar:
         self.draw = random.Random(seed)
 
     def sentence(self) -> str:
-        """One sentence with its stop."""
+        """One sentence with its full stop."""
         kinds: tuple[tuple[Callable[[], str], int], ...] = (
             (self._past, 6), (self._present, 4), (self._to_be, 4), (self._modal, 4),
             (self._question, 4), (self._command, 3), (self._there, 2), (self._two, 3),
@@ -59,7 +60,7 @@ class Grammar:
         return before + made() if self.draw.random() < chance else ""
 
     def _common(self, options: tuple[str, ...]) -> str:
-        """Commoner words more often: the lists are sorted by frequency."""
+        """Draws common words more often: the lists are sorted by frequency."""
         return options[int(len(options) * self.draw.random() ** 1.4)]
 
     def _noun(self) -> str:
@@ -100,7 +101,7 @@ class Grammar:
         return self._one(words.TIMES.split("|"))
 
     def _rest(self) -> str:
-        """What may stand behind a verb."""
+        """A phrase that can follow a verb."""
         return (
             self._maybe(0.75, self._object)
             + self._maybe(0.35, self._where)
@@ -184,7 +185,7 @@ class LongGrammar(Grammar):
     lengths, cut = (13, 40), 0.35
 
     def sentence(self) -> str:
-        """One sentence of 13 to 40 words with its stop."""
+        """One sentence of 13 to 40 words with its full stop."""
         kinds: tuple[tuple[Callable[[], str], int], ...] = (
             (self._chain, 8), (self._list, 4), (self._count, 3), (self._asked, 4),
             (self._relative, 3), (self._condition, 3),
@@ -256,7 +257,7 @@ class LongGrammar(Grammar):
 
 
 def past(verb: str, lexicon: Lexicon) -> str:
-    """The past of a verb, irregular where WordNet says so."""
+    """The past tense of a verb, irregular if WordNet lists it."""
     irregular = lexicon.irregular.get(verb)
     if verb in ("be", "have", "do"):
         return {"be": "was", "have": "had", "do": "did"}[verb]
@@ -284,7 +285,7 @@ def plural(word: str) -> str:
 
 
 def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
-    """WordNet's definitions and examples, cut at their stops, made of words heard often enough."""
+    """WordNet's definitions and examples, split at punctuation, if all their words are common."""
     cut = [
         piece.strip(" \"'")
         for gloss in lexicon.glosses
@@ -305,7 +306,7 @@ def phrases(lexicon: Lexicon, fewest: int, most: int) -> list[str]:
 
 
 def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:
-    """Endless different sentences; `unseen` (as `plain`) are left out."""
+    """Endless distinct sentences, without those in `unseen` (compared as `plain`)."""
     cut = phrases(grammar.lexicon, *grammar.lengths)
     grammar.draw.shuffle(cut)
     used = set(unseen)
@@ -317,12 +318,12 @@ def sentences(grammar: Grammar, unseen: Collection[str]) -> Iterator[str]:
 
 
 def plain(sentence: str) -> str:
-    """A sentence for comparing: words alone, lower case."""
+    """A sentence for comparison: only its words, in lower case."""
     return " ".join(split(sentence))
 
 
 def split(sentence: str) -> list[str]:
-    """The words of a sentence, lower case."""
+    """The words of a sentence in lower case."""
     return re.findall(r"[a-z']+", sentence.lower())
 
 
@@ -332,12 +333,12 @@ def _spoken(number: int) -> str:
 
 @cache
 def judged_texts(folder: Path = FOLDER) -> frozenset[str]:
-    """All of them, as `sentences.plain`."""
+    """All sentences of the evaluation, in the form of `plain`."""
     read = [(folder / name).read_text(encoding="utf-8") for name in FILES]
     return frozenset(plain(line) for text in read for line in text.splitlines())
 
 
 def is_judged(text: str) -> bool:
-    """Whether the words of this text stand in one of them, side by side."""
+    """Whether the words of this text occur, in order and adjacent, in one of these sentences."""
     words = f" {plain(text)} "
     return any(words in f" {judged} " for judged in judged_texts())

@@ -20,6 +20,7 @@ from machine.errors import SotaqueError
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
 # the test's own, {clips}: a dataset of twelve clips.
 SMALLEST = {
+    "adapters": ["--rounds 1 --codes 6 --adapters 3 --threads 1 --folder {base} --json"],
     "cutting": [
         "--voices slt --sentences 6 --json",
         "--voices slt --sentences 6 --by base --json",
@@ -54,6 +55,7 @@ SMALLEST = {
         " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
     ],
     "text": ["--json"],
+    "tone": ["--texts 1 --sentences 3 --json"],
     "training": ["--rounds 1 --threads 1 --folder {base} --json"],
     "voice": [
         f"--speak-as slt --sentences 2 --seeds 1 --precision {precision} --json"
@@ -68,7 +70,7 @@ SHORT_RUN = {
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.
 ONLY_ON_A_GPU = ("cudnn", "efficient", "varlen")
-NEED_FLITE = ("cutting", "decoder", "guard", "speakers", "voice")
+NEED_FLITE = ("cutting", "decoder", "guard", "speakers", "tone", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())

@@ -1,13 +1,14 @@
 """Aligns pieces of a text with spans of a recording, by the base model's own GPT.
 
-Teacher-forced: the log-likelihood of the span's codes with the text, and of STOP after them, less
-that of the codes with other words. One pass tells it for all ends of a span, as each code depends
-on those before it only. Any language of the base is aligned so, XTTS-v2's seventeen for one.
+The score of a span is a log-likelihood ratio with teacher forcing: the log-likelihood of its codes
+and of STOP after them, given the text, minus that of the codes given other words. Each code depends
+only on those before it, so one pass scores all ends of a span. This works in every language of the
+base, such as the seventeen of XTTS-v2.
 
-Breaths, which have a pause on both sides, are gone through in the order of time. Any run of them
-may say the next pieces, be passed over (other speech), or the text may be passed over (not said).
-Dynamic programming with pruning (beam search, Lowerre 1976); sums of log-likelihood ratios decide,
-so what neither says nor belongs to the text costs next to nothing.
+Breaths, which have a pause on both sides, are read in the order of time. A run of breaths can say
+the next pieces, or be skipped (other speech); pieces can be skipped too (text that was not spoken).
+Dynamic programming with a beam (Lowerre 1976) finds the reading with the largest sum of the scores.
+Skipping costs little.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -33,32 +34,32 @@ from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 
 CODES_A_SECOND = CODE_RATE / SAMPLES_PER_CODE
-# Codes at a time, and those on both sides that the DVAE hears besides.
+# Codes that the DVAE computes at once, and the context on both sides.
 _BLOCK_CODES, _CONTEXT_CODES = 640, 16
-# What a span may last, as a share of what its characters usually take.
+# The shortest and longest span, as shares of the usual duration of its characters.
 _SHORTEST_SHARE, _LONGEST_SHARE = 0.4, 2.2
-# By so much the logarithm of a sentence's pace deviates from the whole text's.
+# The standard deviation of the logarithm of a sentence's pace around the pace of the whole text.
 _PACE_DEVIATION = 0.25
-# STOP is said so many codes after a breath's end, wherever it is likeliest.
+# STOP is expected within this many codes after a breath's end, where it is likeliest.
 _STOP_REACH = 5
 _BEFORE_SECONDS = 0.06
 _WINDOW_CODES = 16
-# Longer silence inside a piece is not one breath.
+# A longer silence ends the span.
 _LONGEST_GAP_SECONDS = 1.2
-# A piece that is said makes its codes likelier by tens of nats. A model may well stop before a text
-# is over, so that nothing else shows that a last piece is not said.
+# The nats that the last piece of a group must add. A spoken piece adds tens of nats. STOP alone
+# does not show that a last piece was not spoken, because a model may stop before the end of a text.
 _LEAST_ADDED = 20.0
-# Of many groups those that begin as the first seconds do are asked about in full.
+# Of many groups, only those that fit the first seconds best are scored in full.
 _MANY, _KEPT, _FIRST_CODES = 6, 2, 56
 _VOICE_SPANS, _VOICE_SECONDS = 6, (1.5, 6.0)
-# Nats: what it costs to pass over a breath, or a piece of the text, and to take two pieces for one
-# span where there may be a pause between them.
+# The costs in nats of skipping a breath, of skipping a piece of the text, and of joining two pieces
+# into one span although there may be a pause between them.
 _PASS_BREATH, _PASS_PIECE, _JOIN = 2.0, 1.0, 2.0
-# A second of sound that is what the text says gives about 55 nats (2.6 a code); nothing gives more.
+# An upper bound. A second of sound that says the text gives about 55 nats (2.6 per code).
 _MOST_NATS_A_SECOND = 90.0
-# Readings at the same moment that are worse by more than this are given up.
+# Readings that are worse than the best one at the same time by more than this are dropped.
 _BEAM = 80.0
-# So many pieces ahead are looked for, and one more for each breath that said none of them.
+# How many pieces ahead are tried, and one more for each breath since the last match.
 _AHEAD, _MOST_AHEAD = 3, 40
 _MOST_JOINED = 3
 
@@ -71,8 +72,8 @@ class Breath(NamedTuple):
 
 
 class SpanScore(NamedTuple):
-    """From a first breath to before `last`: nats: how much likelier with the text than without;
-    weakest: the least mean of them a code along 0.75 s."""
+    """The score of a span from a first breath to before `last`. nats: how much likelier it is with
+    the text than without; weakest: the lowest mean over 0.75 s, in nats per code."""
 
     last: int
     nats: float
@@ -92,17 +93,17 @@ class SpanMatch:
 
     @property
     def nats_a_code(self) -> float:
-        """The evidence for it."""
+        """The mean evidence, in nats per code."""
         return self.score.nats / max(self.score.codes, 1)
 
     def follows(self, other: "SpanMatch") -> bool:
-        """Whether nothing is between them, neither in the text nor in the sound."""
+        """Whether it follows `other` directly, both in the text and in the sound."""
         return (self.first, self.first_piece) == (other.last, other.last_piece)
 
 
 @dataclass(frozen=True)
 class ScoringBase:
-    """A base model's GPT, its codec and its texts. sha256: of its weights."""
+    """The GPT, codec and tokenizer of a base model. sha256: of its weights file."""
 
     gpt: GPT
     dvae: Any
@@ -112,7 +113,7 @@ class ScoringBase:
 
     @staticmethod
     def load(folder: Path, device: str) -> "ScoringBase":
-        """From a base folder; the GPT on `device`."""
+        """Loads a base folder, with the GPT on `device`."""
         config = ModelConfig.read(folder)
         state = read_tensors(folder / "model.pth")
         gpt = load_gpt(state, config, device=device)
@@ -142,8 +143,8 @@ class ScoringBase:
     def voice(
         self, recording: SourceRecording, speech: Sequence[tuple[float, float]]
     ) -> Tensor | None:
-        """Latents of who speaks, the mean over some of the spans in seconds; None where none is
-        long enough."""
+        """The conditioning latents of the speaker: the mean over some of the spans (in seconds);
+        None if none is long enough."""
         shortest, longest = _VOICE_SECONDS
         long = [span for span in speech if span[1] - span[0] >= shortest]
         chosen = [long[i * len(long) // _VOICE_SPANS] for i in range(_VOICE_SPANS)] if long else []
@@ -160,12 +161,12 @@ class ScoringBase:
 
 
 class BaseScorer:
-    """How well pieces of a text fit the spans of one recording.
+    """Scores pieces of a text against spans of one recording.
 
     Args:
-        latents: Of who speaks.
-        texts: The pieces, in their order.
-        seconds_a_character: What a character usually takes.
+        latents: The conditioning latents of the speaker.
+        texts: The pieces, in order.
+        seconds_a_character: The usual duration of a character.
     """
 
     def __init__(
@@ -183,13 +184,14 @@ class BaseScorer:
         self._ids: dict[range, list[int]] = {}
 
     def may_join(self, pieces: range) -> bool:
-        """Whether so many pieces may be one span."""
+        """Whether these pieces together may be one span."""
         if len(self._tokens(pieces)) > self._base.tokenizer.max_tokens:
             return False
         return len(pieces) == 1 or self._expected(pieces) <= LONGEST_SECONDS
 
     def score(self, first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
-        """Of spans from a breath on, for each group of pieces: at each end that is plausible."""
+        """The scores of spans that start at breath `first`: for each group, one per plausible
+        end."""
         begin = max(int((self._breaths[first].start - _BEFORE_SECONDS) * CODES_A_SECOND), 0)
         ends = [self._ends(first, group) for group in groups]
         candidates = [place for place, last_codes in enumerate(ends) if last_codes]
@@ -206,7 +208,7 @@ class BaseScorer:
             shorter = rows.get(group[:-1]) if len(group) > 1 else None
             for last in ends[candidates[row]]:
                 reach = self._stops(begin, last)
-                # The text has said all of it where STOP is likeliest.
+                # The span ends where STOP is likeliest.
                 end = reach.start + int(stop[row, reach.start : reach.stop].argmax())
                 added = (
                     own[row, :end].sum() - own[shorter, :end].sum() if shorter is not None else 0
@@ -221,8 +223,8 @@ class BaseScorer:
     def _likeliest(
         self, begin: int, groups: Sequence[range], candidates: Sequence[int]
     ) -> list[int]:
-        """The groups that begin with the pieces which fit the first codes best, up to wherever
-        each fits best: a short one is over before the last of them."""
+        """The groups whose first piece fits the first codes best. Each is compared up to the code
+        where it fits best, because a short piece ends before the last of these codes."""
         own, _, null = self._ask(begin, _FIRST_CODES, [groups[place] for place in candidates])
         fits = np.cumsum(own - null, axis=1).max(axis=1)
         best: dict[int, float] = {}
@@ -235,8 +237,9 @@ class BaseScorer:
     def _ask(
         self, begin: int, count: int, groups: Sequence[range]
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Nats of each code with each group, `[groups, count]`; of STOP before each code and after
-        the last, `[groups, count + 1]`; of each code with other words, `[count]`."""
+        """The log-likelihoods in nats: of each code given each group, `[groups, count]`; of STOP
+        before each code and after the last, `[groups, count + 1]`; of each code given other words,
+        `[count]`."""
         codes = self._codes[begin : begin + count]
         texts = [self._tokens(group) for group in groups]
         others = self._other_words(groups, max(map(len, texts)))
@@ -245,7 +248,7 @@ class BaseScorer:
         return with_text[:-1], stopped[:-1], with_text[-1]
 
     def _other_words(self, groups: Sequence[range], length: int) -> list[int]:
-        """Tokens of about `length`: words from far away in the text, in reverse order."""
+        """About `length` tokens of other words: from far away in the text, in reverse order."""
         far = groups[0].start + len(self._texts) // 2
         words, tokens = list[str](), list[int]()
         for place in range(len(self._texts)):
@@ -271,7 +274,7 @@ class BaseScorer:
         return ends
 
     def _stops(self, begin: int, last: int) -> range:
-        """Where STOP may be said after a breath, counted from the first code."""
+        """The codes before which STOP may come after breath `last` - 1, counted from `begin`."""
         end = int(np.ceil(self._breaths[last - 1].end * CODES_A_SECOND)) - begin
         following = len(self._codes) - begin
         if last < len(self._breaths):
@@ -283,7 +286,7 @@ class BaseScorer:
         return sum(len(self._texts[one]) for one in pieces) * self._pace
 
     def _oddness(self, codes: int, pieces: range) -> float:
-        """Nats that a length costs: a normal distribution of its logarithm."""
+        """The cost of an unusual duration in nats, from a normal distribution of its logarithm."""
         odd = np.log(codes / CODES_A_SECOND / self._expected(pieces)) / _PACE_DEVIATION
         return float(odd**2 / 2)
 
@@ -300,7 +303,7 @@ class BaseScorer:
 
 
 def _weakest(evidence: np.ndarray) -> float:
-    """The least mean along `_WINDOW_CODES`, or of all where they are fewer."""
+    """The lowest mean over `_WINDOW_CODES` codes, or the mean of all if there are fewer."""
     if len(evidence) <= _WINDOW_CODES:
         return float(evidence.mean()) if len(evidence) else 0.0
     sums = np.cumsum(np.concatenate(([0.0], evidence)))
@@ -311,7 +314,7 @@ def _weakest(evidence: np.ndarray) -> float:
 
 
 class _Reading(NamedTuple):
-    """A way to read what came before a moment. since: breaths passed over since the last match."""
+    """A reading of the recording up to some breath. since: breaths skipped since the last match."""
 
     nats: float
     since: int
@@ -323,12 +326,12 @@ def best_matches(
     score: Callable[[int, Sequence[range]], list[list[SpanScore]]],
     may_join: Callable[[range], bool],
 ) -> list[SpanMatch]:  # fmt: skip
-    """The matches of the likeliest reading, in their order.
+    """The matches of the likeliest reading, in order.
 
     Args:
-        score: Of a first breath and groups of pieces, how well each group fits each end that is
-            plausible. Asked once for each breath that a piece may begin with, in their order.
-        may_join: Whether so many pieces may be one span.
+        score: Scores groups of pieces from a first breath on, as `BaseScorer.score` does. Called
+            once, in order, for each breath at which a piece may begin.
+        may_join: Whether some pieces together may be one span.
     """
     waiting: list[dict[int, _Reading]] = [{} for _ in range(len(breaths) + 1)]
     waiting[0][0] = _Reading(0.0, 0, None)
@@ -361,8 +364,8 @@ def _alive(
     readings: dict[int, _Reading], breath: Breath, breaths: Sequence[Breath], first: int,
     best_after: Sequence[float],
 ) -> Iterator[tuple[int, _Reading]]:  # fmt: skip
-    """Those that may still become the best: neither far behind another at this moment, nor behind
-    one that is ahead in time by more than the sound between can give."""
+    """The readings that can still become the best: not far worse than another at this breath, nor
+    worse than one at a later breath by more than the sound in between can add."""
     if not readings:
         return
     least = max(one.nats for one in readings.values()) - _BEAM
@@ -375,7 +378,7 @@ def _alive(
 
 
 def _starts(alive: dict[int, _Reading], num_pieces: int) -> dict[int, _Reading]:
-    """The pieces that may come next, each with the best reading before it."""
+    """The pieces that may come next, each with the best reading that leads to it."""
     starts = dict[int, _Reading]()
     if not alive:
         return starts

@@ -35,21 +35,22 @@ from xtts.voices.base_models import check_base, locate_base
 
 log = logging.getLogger("train")
 
-# Nats a code by which a span must be likelier with its text, in all and along any 0.75 s of it;
-# set by hand and looked at on thirty sentences of benchmarks/choosing.txt (docs/benchmarks.md).
+# How much likelier a span must be with its text, in nats per code: on average, and over any 0.75 s
+# of it. Set by hand and checked on thirty sentences of benchmarks/choosing.txt
+# (docs/benchmarks.md).
 LEAST_EVIDENCE, LEAST_WEAKEST = 0.8, -1.0
-# Sound of which less is speech is music, noise or a breath.
+# Sound with a smaller share of speech is music, noise or breathing.
 _LEAST_SPEECH = 0.3
-# Longer sentences are divided at their commas.
+# Longer sentences are split at their commas.
 _LONG_SECONDS = 8.0
-# What a character takes, at least and at most: Chinese and fast Spanish.
+# The shortest and the longest usual duration of a character: fast Spanish and Chinese.
 _SECONDS_A_CHARACTER = (0.04, 0.35)
 _LEAST_SHARE = 0.2
 
 
 def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
-    """The base model of BASE_MODEL on DEVICE. Raises CuttingError for a language that it does not
-    speak, and the errors of bases and devices."""
+    """Loads BASE_MODEL on DEVICE. Raises CuttingError for a language that it does not speak, and
+    the errors of `locate_base`, `check_base` and `choose_device`."""
     folder = locate_base(
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )
@@ -102,7 +103,8 @@ def cut_by_base(job: CutJob, text: Manuscript, base: ScoringBase, language: str)
 def _journaled(
     scorer: BaseScorer, journal: HeardJournal, name: str, progress: Progress
 ) -> Callable[[int, Sequence[range]], list[list[SpanScore]]]:
-    """Asks the model what the journal does not know; breaths are asked of in their order."""
+    """A scorer that asks the model only for scores that the journal lacks. Call it for the breaths
+    in order."""
     began_with = progress.done
 
     def score(first: int, groups: Sequence[range]) -> list[list[SpanScore]]:
@@ -120,8 +122,8 @@ def _journaled(
 
 
 def sure_matches(matches: Sequence[SpanMatch], pieces: Sequence[TextUnit]) -> list[SpanMatch]:
-    """Those that are likely enough, and neither begin nor end inside a sentence whose other part is
-    not said beside them. Pure."""
+    """The matches that are likely enough. One that begins or ends inside a sentence counts only if
+    the rest of that sentence is matched next to it. Pure."""
     sure = [
         one
         for one in matches
@@ -151,8 +153,8 @@ def _is_whole(
 
 
 def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
-    """What is looked for at once: its sentences; those that are longer are divided at the ends of
-    clauses. Pure."""
+    """The pieces of a text that are aligned: its sentences, of which long ones are split at the
+    ends of clauses. Pure."""
     pieces, held = list[TextUnit](), list[TextUnit]()
     for number, unit in enumerate(text.units):
         held.append(unit)
@@ -167,7 +169,7 @@ def pieces_of(text: Manuscript, most_characters: int) -> list[TextUnit]:
 
 
 def breaths_of(profile: SoundProfile) -> list[Breath]:
-    """What stands between two pauses and is speech, at least in part."""
+    """The sounds between two pauses that are at least partly speech."""
     breaths = list[Breath]()
     for start, end in sounding_spans(profile):
         frames = profile.speech[int(start / VAD_SECONDS) : int(np.ceil(end / VAD_SECONDS))]
@@ -177,7 +179,7 @@ def breaths_of(profile: SoundProfile) -> list[Breath]:
 
 
 def _pace(text: Manuscript, profiles: Sequence[SoundProfile]) -> float:
-    """Seconds a character, if all speech is the text and all the text is said."""
+    """Seconds per character, if all speech is the text and all of the text is spoken."""
     characters = sum(map(len, text.sentences))
     seconds = sum(end - start for profile in profiles for start, end in breaths_of(profile))
     least, most = _SECONDS_A_CHARACTER
@@ -203,7 +205,7 @@ def _units(
 
 
 def _unheard(placed: set[int], pieces: Sequence[TextUnit], text: Manuscript) -> list[int]:
-    """Sentences of which less than half was found."""
+    """The numbers of the sentences of which less than half was matched."""
     said_characters = [0] * len(text.sentences)
     for number in placed:
         said_characters[pieces[number].sentence] += len(pieces[number].text)

@@ -34,54 +34,55 @@ from train.cutting.word_alignment import (
 from train.progress import with_progress
 from xtts.audio import resample
 
-# The expectation moves on with the reader in steps: a model takes a tenth of a second to build.
+# The expected words move on in steps, because a language model takes 0.1 s to build.
 _EXPECTATION_STEP = 600
 _LEAST_SHARE = 0.2
 _FEWEST_WORDS = 5
-# Shorter sentences are heard by chance in any recording.
+# Shorter sentences are recognised by chance in any recording.
 _FEWEST_WORDS_OF_SENTENCE = 4
 
 _Heard = Callable[[], list[HeardWord]]
 
 
 class TextListener:
-    """Hears chunk after chunk with the text that is expected next.
+    """Recognises chunk after chunk, with a language model of the text that is expected next.
 
-    Chunks are begun ahead of those that are settled, with what is expected by then. Where those
-    move the expectation on, they are heard again: the words are those of one chunk at a time.
+    Recognition of later chunks starts before earlier ones are done, with the words expected by
+    then. If an earlier chunk changes the expected words, the later chunks are recognised again, so
+    that the result is the same as from one chunk at a time.
 
     Args:
-        journal: What was heard before this process was started.
+        journal: What was recognised before this process started.
     """
 
     def __init__(self, text: Manuscript, journal: HeardJournal, steps: Steps) -> None:
-        text_recogniser()  # raises where it is not installed
+        text_recogniser()  # raises if it is not installed
         self._text = text
         self._journal = journal
         self._steps = steps
-        # Key in the journal, chunk, the words of the text with which it is heard, what is heard.
+        # For each chunk: its key in the journal, the chunk, its expected words, its result.
         self._begun = deque[tuple[str, SpokenChunk, tuple[int, int], _Heard]]()
         self.follower = TextFollower(text.words)
         self.heard = list[HeardWord]()
         self._wanted = (0, min(EXPECTED_AFTER, len(text.words)))
 
     def hear(self, recording: SourceRecording, chunk: SpokenChunk) -> None:
-        """Begins to hear one chunk, unless the journal knows it."""
+        """Starts to recognise a chunk, unless the journal has its result."""
         key = f"{recording.name}|{chunk.start:.3f}|{len(chunk.samples)}"
         self._begun.append((key, chunk, self._wanted, self._begin(key, chunk)))
         if len(self._begun) > self._steps.ahead:
             self._settle()
 
     def finish(self) -> None:
-        """Waits for what is begun; all of it is in `heard` then."""
+        """Waits for the chunks that were started; `heard` then holds all results."""
         while self._begun:
             self._settle()
 
     def check(
         self, recording: SourceRecording, one: DoubtfulSentence, samples: np.ndarray
     ) -> _Heard:
-        """Begins to look for the words of a sentence in [samples] of the recording; what is
-        returned waits for them, with their certainty."""
+        """Starts to align the words of a doubtful sentence with the [samples]. The returned
+        function waits for the words and their certainty."""
         key = f"{recording.name}|words {one.first} to {one.last}|{one.start:.3f}"
         if (known := self._known(key)) is not None:
             return lambda: known
@@ -126,7 +127,8 @@ class TextListener:
 
 
 def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
-    """Aligns an English text word by word. Raises CuttingError, also for a foreign text."""
+    """Aligns an English text word by word. Raises CuttingError, also if the recordings say another
+    text."""
     with job.listening() as progress:
         listener = TextListener(text, job.journal, job.steps)
         profiles, bounds = list[SoundProfile](), [0]
@@ -158,7 +160,7 @@ def cut_by_words(job: CutJob, text: Manuscript) -> CutResult:
             sure |= own.keys() | {
                 word for word, one in checked.items() if (one.certainty or 0.0) >= LEAST_CERTAINTY
             }
-    # A model of a short text hears its phrases in anything; they do not stand the second look.
+    # A language model of a short text recognises its phrases in any sound; the check rejects them.
     _refuse_other_text(num_placed, *counts, job.recordings, cause)
     unheard = [
         number
@@ -173,7 +175,7 @@ def _checked(
     recording: SourceRecording, doubtful: Sequence[DoubtfulSentence], listener: TextListener,
     ahead: int,
 ) -> dict[int, HeardWord]:  # fmt: skip
-    """The words of doubtful sentences, by number, where a second look finds them."""
+    """The words of doubtful sentences, by number, as a second alignment places them."""
     sure = dict[int, HeardWord]()
     rate = recording.rate
     doubtful = sorted(doubtful, key=lambda one: one.end)
@@ -194,7 +196,7 @@ def _checked(
 def _refuse_other_text(
     matched: int, recognised: int, written: int, recordings: Sequence[SourceRecording], cause: str
 ) -> None:
-    """cause: what else than another text explains it; "" where nothing does."""
+    """cause: another explanation than a wrong text; "" if there is none."""
     if recognised < _FEWEST_WORDS and written >= _FEWEST_WORDS:
         raise CuttingError(
             f"{recordings[0].path} holds almost no English speech ({recognised} words recognised)."
@@ -209,8 +211,8 @@ def _refuse_other_text(
 
 
 def heard_whole(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
-    """The sentences that are heard word by word exactly once, in the order of the recording, be it
-    that of the text or not."""
+    """The sentences that are recognised completely and exactly once, in the order of the recording,
+    which may differ from the text's."""
     texts = [one.text for one in recognised]
     places: dict[tuple[str, ...], list[int]] = {}
     for words in text.words_of_sentence:
@@ -229,7 +231,8 @@ def heard_whole(recognised: Sequence[HeardWord], text: Manuscript) -> list[int]:
 
 
 def wrong_order(recognised: Sequence[HeardWord], text: Manuscript) -> str:
-    """A sentence where most of the text is heard, in another order than it is written; else ""."""
+    """The advice for a text that is mostly recognised, but in another order than written; else
+    ""."""
     order = heard_whole(recognised, text)
     if 2 * len(order) < len(text.sentences):
         return ""

@@ -52,8 +52,8 @@ def run(
 ) -> int:  # fmt: skip
     """Cuts, writes and reports; returns 0. Raises CuttingError, DiskFull (exit 74), WriteError.
 
-    recogniser: a folder with a Whisper model, which writes the transcripts where there is no text.
-    open_steps: where the steps are computed.
+    recogniser: a folder with a Whisper model, which transcribes the clips if there is no text.
+    open_steps: opens what computes the steps.
     """
     if not recordings or to is None:
         raise CuttingError(
@@ -92,7 +92,7 @@ def run(
                 doubt = f" Is {text} its text, and in {language}?"
             raise CuttingError(
                 f"No clip could be cut: no speech of 1 to 11 s between pauses.{doubt} "
-                f"{_told(result)}"
+                f"{_summary_lines(result)}"
             )
     except CuttingError:
         if not existed or (work.is_dir() and not (to / "wavs").exists()):
@@ -103,13 +103,13 @@ def run(
     return 0
 
 
-# How recordings are cut: what the clips depend on besides recordings and text, and what cuts them.
+# How recordings are cut: a name for the fingerprint, and the function that cuts.
 _Method = tuple[str, Callable[[CutJob], CutResult]]
 
 
 def _without_text(recogniser: Path | None, language: str, short: str) -> _Method:
     if recogniser is None:
-        # As it was named when English was the only language with a way of its own.
+        # The name from the time when only English had a cutter of its own; fingerprints contain it.
         return "en by words" if short == "en" else short, cutter.cut_by_speech
     ear, sha256 = cutter.open_recogniser(recogniser, language)
     return (
@@ -122,7 +122,8 @@ def _with_text(
     settings: TrainSettings, text: Manuscript, path: Path, num_recordings: int, language: str,
     short: str,
 ) -> _Method:  # fmt: skip
-    """English by words where pocketsphinx is there; else by the text's times, or by the base."""
+    """Cuts English by words if pocketsphinx is installed; otherwise by the text's times, or by the
+    base model."""
     if short == "en" and importlib.util.find_spec("pocketsphinx") is not None:
         return "en by words", lambda job: cut_by_words(job, text)
     if short == "en":
@@ -140,7 +141,7 @@ def _with_text(
 
 
 def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path | None) -> None:
-    log.info("%s", _told(result))
+    log.info("%s", _summary_lines(result))
     if text is not None and result.unheard:
         log.info("%d sentences of the text were not recognised:", len(result.unheard))
         for number in result.unheard[:_MOST_SENTENCES]:
@@ -171,13 +172,13 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
 
 
 def train_command(to: Path) -> str:
-    """What trains on a dataset, into a run of its own: another dataset's run is not continued."""
+    """The command that trains on a dataset, in an OUTPUT_DIR of its own."""
     run = shlex.quote(str(Path("runs") / to.resolve().name))
     return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} make train"
 
 
-def _told(result: CutResult) -> str:
-    """A line for each recording; of many, for the first ones and for all together."""
+def _summary_lines(result: CutResult) -> str:
+    """A line for each recording; for many, only the first ones, and a total."""
     totals = [(one.recording.name, one.seconds_by_reason()) for one in result.recordings]
     rows = totals[:_MOST_RECORDINGS]
     if len(totals) > len(rows):
@@ -191,7 +192,8 @@ def _told(result: CutResult) -> str:
 
 
 def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]]) -> list[str]:
-    """A line for each of the longest parts without a pause. recordings: name, rate and account."""
+    """A line for each of the longest parts without a pause. recordings: name, rate in Hz,
+    account."""
     parts = [
         ((row.last - row.first) / rate, row.first / rate, name)
         for name, rate, rows in recordings
@@ -207,8 +209,8 @@ def without_pause(recordings: Sequence[tuple[str, int, Sequence[Stretch]]]) -> l
 
 
 def little_kept(totals: Sequence[dict[str, float]]) -> str:
-    """A sentence where less than half of the speech is in clips; else "". totals: of each
-    recording, seconds by reason."""
+    """A warning if less than half of the speech is in clips, else "". totals: the seconds by
+    reason, for each recording."""
     together = summed(totals)
     speech = {
         reason: seconds
@@ -227,7 +229,7 @@ def little_kept(totals: Sequence[dict[str, float]]) -> str:
 
 
 def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
-    """Seconds by reason of all recordings together, most first."""
+    """The seconds by reason over all recordings, largest first."""
     total = Counter[str]()
     for one in totals:
         total.update(one)
@@ -235,7 +237,8 @@ def summed(totals: Sequence[dict[str, float]]) -> dict[str, float]:
 
 
 def _names(recordings: Sequence[Path]) -> list[str]:
-    """A name for each, without what file names or rows may not hold; twins are numbered."""
+    """A name for each recording, without characters that file names or metadata rows must not
+    contain; equal names are numbered."""
     names = list[str]()
     for path in recordings:
         plain = re.sub(r"[^\w-]+", "-", path.stem).strip("-")[:_LONGEST_NAME] or "recording"

@@ -1,9 +1,8 @@
 """The interface of every cutter, and the three cutters that need no alignment.
 
-These three cut at pauses alone, at the times that the text carries, or with transcripts by a
-recogniser that you have.
+These three cut at pauses alone, at the times in the text, or with transcripts by a Whisper model.
 
-A Whisper model transcribes each clip by itself. Where it understands nothing it can invent text:
+A Whisper model transcribes each clip by itself. If it understands nothing, it can invent text:
 the same words again and again, or a note such as `[Music]`. Such a clip is left out.
 """
 
@@ -36,23 +35,23 @@ from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened
 
-# In the fingerprint: another number where the same input is cut otherwise.
+# Part of the fingerprint. Change it when the same input is cut differently.
 CUTTING_VERSION = 4
-# Times of subtitles are that far off.
+# How far the times of subtitles may be off, in seconds.
 _CUE_REACH_SECONDS = 0.5
-# Of 10 ms frames of speech: a loud take has under 1 %.
+# The share of clipped 10 ms frames of speech; a loud take has less than 1 %.
 _CLIPPED_SHARE = 0.05
-# Whisper's own limit for words that go round (`compression_ratio_threshold`): bytes over zlib's.
+# Whisper's own limit for repetitions (`compression_ratio_threshold`): bytes over compressed bytes.
 _MOST_REPEATED = 2.4
-# Nobody speaks as fast; a language without spaces says more with a character, so it is far below.
+# Characters per second that no speaker reaches; languages without spaces are far below.
 _MOST_CHARACTERS_A_SECOND = 35.0
 _NOTE = re.compile(r"\[[^\]]*\]|\([^)]*\)|<[^>]*>|\*[^*]*\*|♪[^♪]*♪?")
 
 
 @dataclass(frozen=True)
 class CutJob:
-    """What is cut, and with what. speech_by: what finds speech; journal: of what was heard before a
-    stop; steps: where the steps are computed."""
+    """The recordings to cut, and the means. speech_by: the speech detector; journal: what was
+    recognised before a stop; steps: computes the steps."""
 
     recordings: Sequence[SourceRecording]
     speech_by: str
@@ -60,13 +59,13 @@ class CutJob:
     steps: Steps
 
     def listening(self) -> Progress:
-        """How much of all the recordings was listened to."""
+        """Progress over the seconds of all recordings."""
         return Progress("Listening", sum(one.seconds for one in self.recordings), "s")
 
 
 @dataclass(frozen=True)
 class CutRecording:
-    """A recording with its clips and the account of all of it, in its own frames."""
+    """A recording with its clips and its whole account, in frames at its own rate."""
 
     recording: SourceRecording
     profile: SoundProfile
@@ -79,7 +78,7 @@ class CutRecording:
         cls, recording: SourceRecording, profile: SoundProfile, clips: list[Stretch],
         left: list[Stretch],
     ) -> "CutRecording":  # fmt: skip
-        """With the account of all of the recording."""
+        """Makes one, with the account of the whole recording."""
         rows = account(clips, left, profile, recording.rate, recording.frames)
         return cls(recording, profile, clips, left, rows)
 
@@ -92,7 +91,7 @@ class CutRecording:
         ]
 
     def seconds_by_reason(self) -> dict[str, float]:
-        """Most first; they sum to the length of the recording."""
+        """The seconds by reason, largest first; their sum is the length of the recording."""
         frames = Counter[str]()
         for row in self.rows:
             frames[row.reason] += row.last - row.first
@@ -102,8 +101,8 @@ class CutRecording:
 
 @dataclass(frozen=True)
 class CutResult:
-    """All recordings. unheard: numbers of the sentences of which no clip says a word; moved: those
-    of them that are heard whole, elsewhere than the text has them."""
+    """All recordings. unheard: the numbers of the sentences of which no clip contains a word;
+    moved: those of them that are recognised completely, but at another place than in the text."""
 
     recordings: list[CutRecording]
     unheard: list[int]
@@ -113,7 +112,7 @@ class CutResult:
 def fingerprint_of(
     recordings: Sequence[SourceRecording], text: Manuscript | None, method: str, speech_by: str
 ) -> str:
-    """What the clips depend on: same fingerprint, same bytes."""
+    """A hash of everything that the clips depend on: the same fingerprint means the same bytes."""
     parts = [str(CUTTING_VERSION), method, speech_by]
     parts += [f"{one.name} {sha256_of(one.path)}" for one in recordings]
     if text is not None:
@@ -122,9 +121,9 @@ def fingerprint_of(
 
 
 def measured_all(job: CutJob) -> Iterator[SoundProfile]:
-    """The measures of each recording, in their order."""
+    """The profile of each recording, in order."""
     with job.listening() as progress:
-        # Another process cannot count along: its recordings are counted when they are whole.
+        # Another process cannot report progress: its recordings count when they are done.
         here = None if job.steps.ahead else progress
         begun = (job.steps.begin(measured, one, job.speech_by, here) for one in job.recordings)
         for recording, profile in zip(job.recordings, lookahead(begun, job.steps.ahead)):
@@ -181,7 +180,7 @@ def cut_by_cues(job: CutJob, text: Manuscript) -> CutResult:
 
 
 def clipping(profiles: Sequence[SoundProfile]) -> str:
-    """A sentence where so much of the speech is clipped that its words cannot be heard; else ""."""
+    """A warning if so much of the speech is clipped that words cannot be recognised; else ""."""
     frames = [
         one.clipped[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)]
         for one in profiles
@@ -200,7 +199,7 @@ def clipping(profiles: Sequence[SoundProfile]) -> str:
 
 
 def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
-    """The recogniser, and the SHA-256 of its files, which its transcripts depend on.
+    """Opens the recogniser; also returns the SHA-256 of its files, on which the transcripts depend.
 
     Raises CuttingError.
     """
@@ -215,7 +214,7 @@ def open_recogniser(folder: Path, language: str) -> tuple[Recogniser, str]:
 
 
 def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal) -> CutResult:
-    """The clips with what was heard in each; those of which nothing was understood are left out."""
+    """The clips with the recogniser's transcripts; a clip without one is left out."""
     count = sum(len(one.clips) for one in result.recordings)
     done = []
     with Progress("Transcribing", count, "clips") as progress:
@@ -227,7 +226,7 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
                 known = journal.get(key)
                 if known is None:
                     wave = resample(torch.from_numpy(samples), recording.rate, LISTENING_RATE)
-                    # As words are kept: text, start, end, certainty.
+                    # In the journal's form of a word: text, start, end, certainty.
                     transcribed_text = recogniser.hear([wave.numpy()])[0]
                     known = [(transcribed_text, clip.first / 100, clip.last / 100, None)]
                     journal.put(key, known)
@@ -242,7 +241,7 @@ def transcribed(result: CutResult, recogniser: Recogniser, journal: HeardJournal
 
 
 def transcript(recognised: str, seconds: float) -> str | None:
-    """What was heard as a transcript; None where it cannot be what is said. Pure."""
+    """The recognised text as a transcript; None if it cannot be what is said. Pure."""
     text = " ".join(_NOTE.sub(" ", recognised).split())
     if not any(letter.isalnum() for letter in text):
         return None

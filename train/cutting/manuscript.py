@@ -1,9 +1,9 @@
 """Reads a manuscript: its sentences, and their words in the form in which they are recognised.
 
-Files are txt, or have times: SubRip, WebVTT, HTK and Audacity labels, Praat TextGrid. They give
-cues, pieces of text in the order of the file. A unit is the shortest piece of the written text that
-has words of its own: `$5` is one unit and two words, and is never cut. Numbers and abbreviations
-are read by the normaliser of `xtts.text`.
+Files are plain text, or have times: SubRip, WebVTT, HTK and Audacity labels, Praat TextGrid. A cue
+is a piece of text as the file gives it. A unit is the shortest piece of written text that has words
+of its own: `$5` is one unit of two words, and is never cut. The normaliser of `xtts.text` reads
+numbers and abbreviations.
 """
 
 import bisect
@@ -21,12 +21,12 @@ from xtts.text.normalization.registry import rules_of
 _TIME = r"(?:(\d+):)?(\d{1,2}):(\d{2})[.,](\d{1,3})"
 _TIMES = re.compile(rf"^\s*{_TIME}\s*-->\s*{_TIME}")
 _TAG = re.compile(r"<[^>]*>|\{\\[^}]*\}")
-# HTK writes whole hundreds of nanoseconds, Audacity seconds with a point.
+# HTK writes integers in units of 100 ns, Audacity seconds with a decimal point.
 _HTK_PER_SECOND = 1e7
 _SILENT_LABELS = {"", "sil", "sp", "pau", "spn", "<eps>", "<sil>", "#"}
 
-# Closing quotes and brackets, at most two, belong to the sentence before. Chinese and Japanese
-# leave no space after a sentence.
+# At most two closing quotes or brackets belong to the sentence before them. Chinese and Japanese
+# have no space after a sentence.
 _CLOSING = '["”’»)\\]]'
 _SENTENCE_END = re.compile(
     rf"(?<=[.!?…])\s+|(?<=[.!?…]{_CLOSING})\s+|(?<=[.!?…]{_CLOSING}{_CLOSING})\s+"
@@ -39,7 +39,7 @@ _CLAUSE_END = ",;:)—–"
 
 @dataclass(frozen=True)
 class Cue:
-    """A piece of text; start, end: seconds in the recording, None where the file has no times."""
+    """A piece of text. start, end: seconds in the recording, None if the file has no times."""
 
     text: str
     start: float | None = None
@@ -47,7 +47,7 @@ class Cue:
 
 
 def read_cues(path: Path) -> list[Cue]:
-    """The pieces of a text file, by its ending.
+    """Reads the cues of a text file, whose extension names its format.
 
     Raises CuttingError for a missing, unknown, unreadable or empty file.
     """
@@ -73,12 +73,12 @@ def _text(path: Path) -> str:
 
 
 def _plain(text: str, _path: Path) -> list[Cue]:
-    """Paragraphs; a line break inside one is a space."""
+    """The paragraphs of a plain text; a line break inside one is a space."""
     return [Cue(" ".join(part.split())) for part in re.split(r"\n\s*\n", text)]
 
 
 def _subtitles(text: str, path: Path) -> list[Cue]:
-    """SubRip and WebVTT: a line of times, then lines of text up to an empty one."""
+    """The cues of SubRip and WebVTT: a line of times, then lines of text up to an empty line."""
     cues = list[Cue]()
     for block in re.split(r"\n\s*\n", text):
         lines = block.strip().split("\n")
@@ -104,7 +104,8 @@ def _seconds(groups: tuple[str | None, ...]) -> float:
 
 
 def _labels(text: str, path: Path) -> list[Cue]:
-    """`start end text` a line: HTK in units of 100 ns, Audacity in seconds."""
+    """The cues of label files, `start end text` per line: HTK in units of 100 ns, Audacity in
+    seconds."""
     cues = list[Cue]()
     for number, line in enumerate(text.split("\n"), start=1):
         fields = line.split(maxsplit=2)
@@ -125,8 +126,8 @@ def _labels(text: str, path: Path) -> list[Cue]:
 
 
 def _text_grid(text: str, path: Path) -> list[Cue]:
-    """The first tier of intervals in Praat's long form; a tier called words is not taken where
-    there is another."""
+    """The first interval tier of a TextGrid in Praat's long format; a tier called words is used
+    only if there is no other."""
     tiers = [tier for tier in re.split(r"item\s*\[\d+\]\s*:", text)[1:] if '"IntervalTier"' in tier]
     if not tiers:
         raise CuttingError(
@@ -160,8 +161,8 @@ _READERS: dict[str, Callable[[str, Path], list[Cue]]] = {
 
 @dataclass(frozen=True)
 class TextUnit:
-    """Written text that is never cut. words: the range of its words in the manuscript; ends: 3 at
-    the end of a paragraph or cue, 2 of a sentence, 1 of a clause, else 0."""
+    """Written text that is never cut. words: the range of its words in the manuscript; ends: what
+    ends after it: 3 a paragraph or cue, 2 a sentence, 1 a clause, 0 nothing."""
 
     text: str
     first_word: int
@@ -172,8 +173,8 @@ class TextUnit:
 
 @dataclass(frozen=True)
 class Manuscript:
-    """words: as they are said, in lower case; sentences: as they are written; cues: the times that
-    the file gives, by sentence; words_of_sentence: the numbers of each one's words."""
+    """A text for cutting. words: as spoken, in lower case; sentences: as written; cues: the times
+    in the file, by sentence; words_of_sentence: the range of each sentence's words."""
 
     words: tuple[str, ...]
     units: tuple[TextUnit, ...]
@@ -187,12 +188,13 @@ class Manuscript:
         return all(cue.start is not None for cue in self.cues)
 
     def sentence_of(self, word: int) -> int:
-        """The number of the sentence that a word is in."""
+        """The number of the sentence that contains a word."""
         return bisect.bisect_right(self.words_of_sentence, word, key=lambda words: words.start) - 1
 
 
 def manuscript_of(cues: Sequence[Cue], language: str) -> Manuscript:
-    """The words of a text. Cues without times are divided into sentences; timed ones are kept."""
+    """Makes a manuscript of cues. Cues without times are split into sentences; timed ones are
+    not."""
     words, units = list[str](), list[TextUnit]()
     sentences, kept, ranges = list[str](), list[Cue](), list[range]()
     for cue in cues:
@@ -221,7 +223,7 @@ def said_words(text: str, language: str) -> list[str]:
 
 
 def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
-    """(Written, words) of each unit of a sentence."""
+    """The units of a sentence: (written text, spoken words) of each."""
     tokens = sentence.split()
     plain = [
         (word, place)
@@ -239,7 +241,7 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
                 words_of[place].append(word)
             continue
         places = [place for _, place in plain[start:end]]
-        if not places and plain:  # said and not written: it belongs to what is before
+        if not places and plain:  # spoken, not written: belongs to the unit before
             places = [plain[max(start - 1, 0)][1]]
         if places:
             words_of[places[0]] += spoken[first:last]
@@ -251,7 +253,8 @@ def _units(sentence: str, language: str) -> list[tuple[str, list[str]]]:
 def _grouped(
     tokens: Sequence[str], words_of: Sequence[list[str]], joined: Sequence[bool]
 ) -> list[tuple[str, list[str]]]:
-    """Tokens without words of their own go with the one before, or with the first that has."""
+    """Groups tokens: one without words of its own joins the token before it or, at the start, the
+    first that has words."""
     groups = list[tuple[str, list[str]]]()
     for token, words, with_last in zip(tokens, words_of, joined):
         if groups and (with_last or not words or not groups[-1][1]):

@@ -2,8 +2,9 @@
 
 All functions are pure.
 
-Cuts are at pauses only, into 1 to 11 seconds, rather at the ends of sentences: the best cuts of a
-breath are found by dynamic programming over its pauses. What is in no clip has a reason.
+It cuts only at pauses, into clips of 1 to 11 seconds, preferably at the ends of sentences. Dynamic
+programming over the pauses of a breath finds the cheapest cuts. Whatever is in no clip gets a
+reason.
 """
 
 import itertools
@@ -27,14 +28,14 @@ from train.cutting.profile import (
 
 SHORTEST_SECONDS, LONGEST_SECONDS = 1.0, 11.0
 _GOOD_SECONDS = (3.0, 9.0)
-# What a clip costs that ends inside a sentence, at a clause, at its end, at that of a paragraph.
+# The cost of a clip that ends inside a clause, or at the end of a clause, sentence or paragraph.
 _CUT_COST = (3.0, 1.0, 0.0, 0.0)
-# And one that goes on over such an end.
+# The cost of a clip that continues past such an end.
 _JOIN_COST = (0.0, 0.0, 0.3, 2.5)
 _SENTENCE_END, _PARAGRAPH_END = 2, 3
 _LOSS_COST = 20.0
 _CLIPPED_SHARE = 0.01
-# Quiet before the first word and after the last: where nothing is said, this far at most.
+# The longest silence before the first word of a clip and after its last.
 _EDGE_SECONDS = 0.6
 UNSURE = "unsure words"
 TOO_LONG = "too long without a pause"
@@ -43,20 +44,20 @@ CLIPPED = "clipped"
 IN_A_CLIP, SILENCE, NOISE = "in a clip", "silence", "music or noise"
 _ABOVE_BACKGROUND_DB = 12.0
 _LOUDEST_SILENCE_DB = -45.0
-# Shorter changes between silence, noise and speech count as what is around them.
+# Shorter stretches of silence, noise or speech count as what surrounds them.
 _SHORTEST_FRAMES = 30
 
 
 @dataclass(frozen=True)
 class PlacedUnit:
-    """Text that is surely said from `start` to `end`, in seconds.
+    """Text that is certainly spoken from `start` to `end`, in seconds.
 
     Attributes:
         ends: As in `TextUnit`.
-        with_next: Whether the next unit follows in the text and in the same breath.
-        before, after: Where the neighbouring speech ends and begins, whatever it says.
-        reach: How far, in seconds, `start` and `end` may be off.
-        begins: Whether a sentence begins with it.
+        with_next: Whether the next unit follows it in the text and in the same breath.
+        before, after: Where the speech before it ends and the speech after it begins, in seconds.
+        reach: How far `start` and `end` may be off, in seconds.
+        begins: Whether it begins a sentence.
     """
 
     text: str
@@ -72,8 +73,8 @@ class PlacedUnit:
 
 @dataclass(frozen=True)
 class Stretch:
-    """From `first` to before `last`: a clip to write, or left out for a reason. In frames of 10 ms,
-    in an account in those of the recording. text: what is said there, as far as it is known."""
+    """From frame `first` to before `last`: a clip, or a part left out for a reason. In frames of
+    10 ms; in an account, in frames of the recording. text: what is said there, if known."""
 
     first: int
     last: int
@@ -82,7 +83,7 @@ class Stretch:
 
 
 def plan(units: Sequence[PlacedUnit], profile: SoundProfile) -> tuple[list[Stretch], list[Stretch]]:
-    """The clips of a recording, and what of its sure speech is in none."""
+    """The clips of a recording, and the certain speech that is in no clip."""
     clips, left = list[Stretch](), list[Stretch]()
     first = 0
     for place, unit in enumerate(units):
@@ -116,7 +117,7 @@ def _plan_breath(
 
 
 def _edges(before: Pause, after: Pause) -> tuple[float, float]:
-    """Start and end of a clip; a single word is given more of the quiet around it."""
+    """The start and end of a clip; a single word gets more of the silence around it."""
     start, stop = before.clip_start(), after.clip_end()
     for margin in WIDE_MARGINS_SECONDS:
         if stop - start < SHORTEST_SECONDS:
@@ -128,7 +129,7 @@ def _reason(
     units: Sequence[PlacedUnit], pauses: Sequence[Pause | None], first: int, last: int
 ) -> str:
     if pauses[first] is None or pauses[last] is None:
-        # It runs into something else without a pause: neighbours that are not sure.
+        # No pause separates it from uncertain speech next to it.
         edge = first == 0 or last == len(units)
         return UNSURE if edge else TOO_LONG
     short = units[last - 1].end - units[first].start < LONGEST_SECONDS / 2
@@ -140,13 +141,13 @@ def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | 
     pauses = list[Pause | None]()
     for place, unit in enumerate(units):
         before = units[place - 1].end if place else max(unit.before, unit.start - _EDGE_SECONDS)
-        # Where the text begins a paragraph, the speaker paused or was recorded again.
+        # At the start of a paragraph, the speaker paused or the recording was resumed.
         is_edge = unit.begins and (place == 0 or units[place - 1].ends == _PARAGRAPH_END)
         shortest = SHORTEST_EDGE_SECONDS if is_edge else SHORTEST_PAUSE_SECONDS
         pauses.append(pause_between(profile, before, unit.start, unit.reach, shortest))
     last = units[-1]
     after = min(last.after, last.end + _EDGE_SECONDS)
-    # A closure before a word that is not sure is no pause.
+    # The closure of a plosive before an uncertain word is no pause.
     shortest = SHORTEST_EDGE_SECONDS if last.ends >= _SENTENCE_END else SHORTEST_PAUSE_SECONDS
     pauses.append(pause_between(profile, last.end, after, last.reach, shortest))
     return pauses
@@ -155,7 +156,7 @@ def _pauses(units: Sequence[PlacedUnit], profile: SoundProfile) -> list[Pause | 
 def _cheapest(
     units: Sequence[PlacedUnit], pauses: Sequence[Pause | None]
 ) -> list[tuple[int, int, bool]]:
-    """(first unit, last unit + 1, whether it is a clip) of the cheapest division."""
+    """The cheapest division into (first unit, last unit + 1, whether it is a clip)."""
     costs = [0.0] + [float("inf")] * len(units)
     came: list[tuple[int, bool]] = [(0, False)] * (len(units) + 1)
     for last in range(1, len(units) + 1):
@@ -198,14 +199,14 @@ def account(
     clips: Sequence[Stretch], left: Sequence[Stretch], profile: SoundProfile, rate: int,
     frames: int,
 ) -> list[Stretch]:  # fmt: skip
-    """All of a recording, from its frame 0 to `frames`, at its own rate."""
+    """The account of a whole recording, from frame 0 to `frames`, at its own rate."""
     kinds = [SILENCE, NOISE, UNSURE]
     labels = _background(profile)
     for start, end in speech_spans(profile.speech):
         labels[int(start / LEVEL_SECONDS) : int(end / LEVEL_SECONDS)] = 2
     texts = dict[int, str]()
     for one in (*left, *clips):
-        # Each its own number, so that two neighbours stay two rows.
+        # Each has a number of its own, so that two neighbours remain two rows.
         labels[one.first : one.last] = len(kinds)
         texts[len(kinds)] = one.text
         kinds.append(one.reason)
@@ -225,18 +226,18 @@ def account(
 
 
 def clip_frame(place: int, rate: int) -> int:
-    """The frame of a recording at `place` times 10 ms."""
+    """The frame of the recording, at `rate` Hz, that starts at `place` times 10 ms."""
     return round(place * rate * LEVEL_SECONDS)
 
 
 def _background(profile: SoundProfile) -> np.ndarray:
-    """0 silence, 1 something that is heard, for each 10 ms."""
+    """For each 10 ms: 0 silence, 1 sound."""
     levels = profile.level_db
     audible = levels[levels > SILENT_DB + 1]
     quiet = float(np.quantile(audible, 0.05)) if len(audible) else SILENT_DB
     limit = max(quiet + _ABOVE_BACKGROUND_DB, _LOUDEST_SILENCE_DB - 10)
     loud = (levels > limit).astype(np.int32)
-    # A majority of 0.3 s: a click is no music.
+    # The majority over 0.3 s, so that a click is not taken for music.
     window = np.ones(_SHORTEST_FRAMES) / _SHORTEST_FRAMES
     smooth = np.convolve(loud, window, mode="same")[: len(loud)]
     kinds: np.ndarray = (smooth > 0.5).astype(np.int32)

@@ -1,10 +1,10 @@
 """Measures a recording in one pass: its level, its speech and its pauses.
 
-The sound is held for at most two blocks; what stays is a few bytes for each 10 ms. Speech is found
-by Silero VAD (https://github.com/snakers4/silero-vad) in ONNX Runtime, or by the level where that
-is not installed; both give a value for each 32 ms. The model of Silero's wheel that takes a whole
-block (`silero_vad_16k_sequence.onnx`) is run as it stands, without the package's own code, which
-imports torchaudio in another version than ours.
+At most two blocks of sound are in memory; a profile holds a few bytes for each 10 ms. Silero VAD
+(https://github.com/snakers4/silero-vad) in ONNX Runtime detects speech, or the level if that is not
+installed; both give a value for each 32 ms. Of Silero's wheel, only the model that takes a whole
+block (`silero_vad_16k_sequence.onnx`) is used. The package's own code is not, because it imports
+another version of torchaudio than ours.
 """
 
 import importlib.util
@@ -32,20 +32,20 @@ SILENT_DB = -100.0
 _VAD_CONTEXT = 64
 _MODEL = "data/silero_vad_16k_sequence.onnx"
 _BEGINS, _ENDS = 0.5, 0.35
-# By level: this much above what is quiet around, which is the tenth part of a minute.
+# For detection by level: how far speech is above the quietest tenth of a block, in dB.
 _ABOVE_QUIET_DB = 12.0
 _SHORTEST_GAP_SECONDS = 0.3
 _SPAN_MARGIN_SECONDS = 0.1
 SHORTEST_PAUSE_SECONDS = 0.12
-# Before the first word of a breath and after its last one, where no word can be cut in two.
+# Silence kept before the first word of a breath and after its last one, which cuts no word.
 SHORTEST_EDGE_SECONDS = 0.04
-# A recogniser's word ends are that far off.
+# How far a recogniser's word ends may be off, in seconds.
 _REACH_SECONDS = 0.12
 MARGIN_SECONDS, WIDE_MARGINS_SECONDS = 0.15, (0.3, 0.45)
-# Quiet is nearer to the background than to speech.
+# Silence is at most this far above the background, in dB, and nearer to it than to speech.
 _ABOVE_BACKGROUND_DB, _BELOW_SPEECH_DB = 9.0, 24.0
 _SURELY_NO_SPEECH = 0.15
-# What is quiet is judged again every 5 s.
+# The threshold of quiet is computed again every 5 s.
 _WINDOW = 500
 _LONGEST_CHUNK, _SHORTEST_CHUNK = int(20 / VAD_SECONDS), int(6 / VAD_SECONDS)
 _SPEECH, _PAUSE = 0.5, 0.35
@@ -54,8 +54,8 @@ _FULL_SCALE = 0.999
 
 
 def find_detector() -> "SileroDetector | LevelDetector":
-    """Silero VAD where it and ONNX Runtime are installed, else by level; `description` says which.
-    It takes blocks one after the other."""
+    """Silero VAD if it and ONNX Runtime are installed, otherwise detection by level; `description`
+    says which. Pass it the blocks in order."""
     package = importlib.util.find_spec("silero_vad")
     if package is None or package.origin is None:
         return LevelDetector("package silero-vad is not installed")
@@ -69,7 +69,7 @@ def find_detector() -> "SileroDetector | LevelDetector":
 
 
 class SileroDetector:
-    """Probability of speech, 0..1, for each 32 ms."""
+    """The probability of speech, 0 to 1, for each 32 ms."""
 
     def __init__(self, model: Path) -> None:
         self._session = open_session(model, "cpu", OnnxSessionOptions(threads=1)).session
@@ -89,7 +89,7 @@ class SileroDetector:
 
 
 class LevelDetector:
-    """1 where it is 12 dB louder than the quietest tenth of the last block, else 0."""
+    """1 where the sound is 12 dB louder than the quietest tenth of the last block, else 0."""
 
     def __init__(self, reason: str) -> None:
         self.description = f"the level alone, because {reason} (extra `cut`)"
@@ -99,7 +99,7 @@ class LevelDetector:
         loud = levels(block, VAD_FRAME)
         audible = loud[loud > SILENT_DB + 20]
         quiet = float(np.quantile(audible, 0.1)) if len(audible) else 0.0
-        # A block that speaks throughout has no quiet tenth.
+        # A block of uninterrupted speech has no quiet tenth.
         quiet = min(quiet, float(loud.max()) - 2 * _ABOVE_QUIET_DB)
         return (loud > quiet + _ABOVE_QUIET_DB).astype(np.float32)
 
@@ -112,9 +112,9 @@ def levels(block: np.ndarray, frame: int = LEVEL_FRAME) -> np.ndarray:
 
 
 def speech_spans(probabilities: np.ndarray) -> list[tuple[float, float]]:
-    """(start, end) in seconds of what is spoken, with 0.1 s around; shorter gaps are joined."""
+    """(start, end) of speech in seconds, with 0.1 s added on both sides; short gaps are closed."""
     spans, begun = list[tuple[float, float]](), -1
-    # Begun above 0.5, ended below 0.35.
+    # Speech starts above 0.5 and ends below 0.35.
     for place, probability in enumerate((*probabilities, 0.0)):
         if begun < 0 and probability >= _BEGINS:
             begun = place
@@ -138,15 +138,16 @@ def _framed(block: np.ndarray, frame: int) -> np.ndarray:
 
 @dataclass(frozen=True)
 class SoundProfile:
-    """What was measured along a recording. level_db: each 10 ms; speech: probability, each 32 ms;
-    clipped: each 10 ms, whether full scale was reached twice in a row."""
+    """The measurements of a recording. level_db: for each 10 ms; speech: the probability for each
+    32 ms; clipped: for each 10 ms, whether two samples in a row reached full scale."""
 
     level_db: np.ndarray
     speech: np.ndarray
     clipped: np.ndarray
 
     def background_db(self, start: float, end: float) -> float:
-        """The quietest twentieth of the ten seconds around."""
+        """The level below which the quietest twentieth of the surrounding ten seconds lies, in
+        dB."""
         first = max(int((start - 5) / LEVEL_SECONDS), 0)
         around = self.level_db[first : int((end + 5) / LEVEL_SECONDS) + 1]
         return float(np.quantile(around, 0.05)) if len(around) else 0.0
@@ -154,22 +155,22 @@ class SoundProfile:
 
 @dataclass(frozen=True)
 class Pause:
-    """Quiet between two words; start, end in seconds."""
+    """Silence between two words; start, end in seconds."""
 
     start: float
     end: float
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Its length in seconds."""
         return self.end - self.start
 
     def clip_end(self, margin: float = MARGIN_SECONDS) -> float:
-        """Where a clip ends that is followed by this pause."""
+        """The end of a clip that is followed by this pause, in seconds."""
         return self.start + min(margin, self.seconds / 2)
 
     def clip_start(self, margin: float = MARGIN_SECONDS) -> float:
-        """Where a clip begins that follows this pause."""
+        """The start of a clip that follows this pause, in seconds."""
         return self.end - min(margin, self.seconds / 2)
 
 
@@ -180,14 +181,15 @@ def pause_between(
     reach: float = _REACH_SECONDS,
     shortest: float = SHORTEST_PAUSE_SECONDS,
 ) -> Pause | None:
-    """The longest quiet between the end of a word and the start of the next, in seconds; None when
-    there is none of `shortest` seconds."""
+    """The longest pause between the end of a word and the start of the next; None if none has
+    `shortest` seconds."""
     first = max(int((last_end - reach) / LEVEL_SECONDS), 0)
     last = min(int((next_start + reach) / LEVEL_SECONDS) + 1, len(profile.level_db))
     if last <= first:
         return None
     quiet = _quiet(profile, first, last)
-    # A closure inside a word is no pause: the quiet must touch the gap between the words.
+    # The closure of a plosive inside a word is no pause: a pause must touch the gap between the
+    # words.
     quiet_runs = [(begin + first, end + first) for begin, end in runs_of(quiet)
              if (end + first) * LEVEL_SECONDS >= min(last_end, next_start) - 0.02
              and (begin + first) * LEVEL_SECONDS <= max(last_end, next_start) + 0.02]  # fmt: skip
@@ -199,7 +201,7 @@ def pause_between(
 
 
 def sounding_spans(profile: SoundProfile) -> list[tuple[float, float]]:
-    """(start, end) in seconds of what stands between pauses of `SHORTEST_PAUSE_SECONDS`."""
+    """(start, end) in seconds of the sounds between pauses of `SHORTEST_PAUSE_SECONDS`."""
     quiet = np.concatenate([
         _quiet(profile, first, min(first + _WINDOW, len(profile.level_db)))
         for first in range(0, len(profile.level_db), _WINDOW)
@@ -233,7 +235,7 @@ def runs_of(flags: np.ndarray) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class SpokenChunk:
-    """At most 20 s of sound at 16 kHz, cut at pauses; start in seconds."""
+    """At most 20 s of sound at 16 kHz, cut at pauses. start: in seconds."""
 
     start: float
     samples: np.ndarray
@@ -242,11 +244,11 @@ class SpokenChunk:
 def measured(
     recording: SourceRecording, speech_by: str, progress: Progress | None = None
 ) -> SoundProfile:
-    """A recording measured without hearing words in it: a step by itself.
+    """Measures a recording without recognising words; a step of its own.
 
-    progress: in seconds of sound; None where it is counted elsewhere.
+    progress: counts seconds of sound; None if that is counted elsewhere.
 
-    Raises CuttingError where speech is not found by `speech_by` here, or the file changed.
+    Raises CuttingError if this machine has not the detector `speech_by`, or if the file changed.
     """
     detector = find_detector()
     if detector.description != speech_by:
@@ -263,7 +265,7 @@ def listen(
     recording: SourceRecording, detector: "SileroDetector | LevelDetector",
     hear: Callable[[SpokenChunk], None] | None, progress: Progress | None = None,
 ) -> SoundProfile:  # fmt: skip
-    """Measures a recording once through; `hear` is called with each chunk that has speech, and
+    """Measures a recording in one pass. `hear` is called with each chunk that has speech;
     `progress` counts the seconds of sound."""
     measured = list[np.ndarray]()
     speech, clipped = list[np.ndarray](), list[np.ndarray]()
@@ -284,7 +286,7 @@ def listen(
 
 
 def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenChunk]:
-    """Blocks with their probabilities of speech -> chunks with speech in them."""
+    """Cuts blocks, with their probabilities of speech, into chunks that contain speech."""
     samples, speech, first = np.zeros(0, np.float32), np.zeros(0, np.float32), 0
     for block, probabilities in blocks:
         samples = np.concatenate((samples, block))
@@ -297,7 +299,8 @@ def chunks(blocks: Iterator[tuple[np.ndarray, np.ndarray]]) -> Iterator[SpokenCh
 
 
 def _chunk_end(speech: np.ndarray) -> int:
-    """The middle of the longest pause after the first 6 s, else where speech is least likely."""
+    """The frame to cut at: the middle of the longest pause after the first 6 s, or without a pause
+    the frame where speech is least likely."""
     later = speech[_SHORTEST_CHUNK:]
     pauses = [(last - first, (last + first) // 2) for first, last in runs_of(later < _PAUSE)]
     return _SHORTEST_CHUNK + (max(pauses)[1] if pauses else int(later.argmin()))

@@ -1,9 +1,9 @@
 """Recognises words with pocketsphinx and a language model of the manuscript near the position.
 
-The model knows nothing but the manuscript's words and sequences, so it never gives a text: it says
-where the manuscript is heard (Moreno et al. 1998, "A recursive algorithm for the forced alignment
-of very long audio segments"). `certainty` compares words with a free loop over phones, the
-goodness of pronunciation of Witt and Young (2000).
+The language model contains only the manuscript's words and word sequences, so the recogniser writes
+no text of its own: it shows where the manuscript is spoken (Moreno et al. 1998, "A recursive
+algorithm for the forced alignment of very long audio segments"). `certainty` compares a word with a
+free phone loop, as the goodness of pronunciation of Witt and Young (2000).
 """
 
 import importlib
@@ -22,9 +22,9 @@ from train.cutting.recordings import LISTENING_RATE, CuttingError
 from xtts.text.phonemes import PHONES, to_phones
 
 _FRAME_SECONDS = 0.01
-# The free loop's scores come divided by 2^10, those of an alignment whole.
+# The scores of the free phone loop are divided by 2^10; those of an alignment are not.
 _FREE_SCALE = 1024.0
-# A short word has too few frames to be judged by their mean.
+# A shorter word has too few frames to be judged by their mean.
 _FEWEST_FRAMES = 20
 _FILLERS = "<[("
 _ARPABET = {letter: "AH" if phone == "AX" else phone for phone, letter in PHONES.items()}
@@ -32,8 +32,8 @@ _LOUDNESS = 0.7
 
 
 class HeardWord(NamedTuple):
-    """A word with its start and end in seconds; certainty: nats a frame against any phones, nearer
-    to 0 is surer, None where it was not computed."""
+    """A word with its start and end in seconds. certainty: nats per frame against the free phone
+    loop; nearer to 0 is more certain, None if it was not computed."""
 
     text: str
     start: float
@@ -42,11 +42,11 @@ class HeardWord(NamedTuple):
 
 
 class TextRecogniser:
-    """pocketsphinx, for English. Raises CuttingError where it is not installed."""
+    """pocketsphinx, for English. Raises CuttingError if it is not installed."""
 
     def __init__(self) -> None:
         try:
-            # By name: an extra that the programs run without.
+            # Imported by name, because it is an optional extra.
             self._sphinx: Any = importlib.import_module("pocketsphinx")
         except ImportError:
             raise CuttingError(
@@ -58,8 +58,8 @@ class TextRecogniser:
         self._words: tuple[str, ...] | None = None
 
     def hear(self, expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-        """The words in [samples] at 16 kHz, which begin at `start` seconds, by a language model of
-        those that may come next."""
+        """Recognises [samples] at 16 kHz, which begin at `start` seconds, with a language model of
+        the expected words."""
         if self._words != tuple(expected):
             self._expect(expected)
         _listen(self._expected, samples)
@@ -71,7 +71,8 @@ class TextRecogniser:
         ]  # fmt: skip
 
     def align(self, samples: np.ndarray, words: Sequence[str], start: float) -> list[HeardWord]:
-        """Each of `words` where it is in [samples], with its certainty; none where it cannot be."""
+        """Aligns `words` with [samples] and computes their certainty; empty if they cannot be
+        aligned."""
         for word in set(words):
             if self._dictionary.lookup_word(word) is None:
                 self._dictionary.add_word(word, _pronounced(word))
@@ -95,7 +96,7 @@ class TextRecogniser:
             trigrams.compute()
             with model.open("w", encoding="utf-8") as file:
                 trigrams.write(file)
-            # One pass: the second and third cost twice the time and find the same words.
+            # One pass: the second and third double the time and find the same words.
             self._expected = self._sphinx.Decoder(
                 samprate=LISTENING_RATE, loglevel="FATAL", lm=str(model), dict=str(dictionary),
                 fwdflat=False, bestpath=False,
@@ -103,7 +104,7 @@ class TextRecogniser:
         self._words = tuple(words)
 
     def _free_scores(self, samples: np.ndarray) -> np.ndarray:
-        """Nats of each frame of 10 ms by whatever phones fit best."""
+        """The log-likelihood of each 10 ms frame, in nats, by the best-fitting phones."""
         _listen(self._phones, samples)
         scores = np.zeros(len(samples) // 160 + 8)
         for one in self._phones.seg() or ():
@@ -136,24 +137,24 @@ class TextRecogniser:
 
 
 def heard_words(expected: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-    """What of the expected words is heard in [samples] at 16 kHz. Pure, so that it is a step."""
+    """Recognises the expected words in [samples] at 16 kHz. Pure, so that it can be a step."""
     return text_recogniser().hear(expected, samples, start)
 
 
 def aligned_words(words: Sequence[str], samples: np.ndarray, start: float) -> list[HeardWord]:
-    """As `TextRecogniser.align`. Pure, so that it is a step."""
+    """As `TextRecogniser.align`. Pure, so that it can be a step."""
     return text_recogniser().align(samples, words, start)
 
 
 @cache
 def text_recogniser() -> TextRecogniser:
-    """This process's own: its models take a second to load."""
+    """This process's recogniser, kept because its models take a second to load."""
     return TextRecogniser()
 
 
 def _listen(decoder: Any, samples: np.ndarray) -> None:
-    # Afresh each time: it would carry its estimate of the noise along, and a run that was killed
-    # and begun again would hear otherwise than one that was not.
+    # The noise estimate is reset each time; otherwise a run that was killed and resumed would
+    # recognise other words than one that was not.
     decoder.reinit_feat()
     loud = samples / max(float(np.abs(samples).max(initial=0.0)), 1e-4) * _LOUDNESS
     decoder.start_utt()
@@ -178,6 +179,6 @@ def _spelled(word: str) -> str:
 
 
 def _pronounced(word: str) -> str:
-    """A word that the dictionary lacks, by the rules of our own front-end."""
+    """The pronunciation of a word that the dictionary lacks, by the rules of our own front-end."""
     letters = [_ARPABET[letter] for letter in to_phones(word) if letter in _ARPABET]
     return " ".join(letters) or "AH"

@@ -15,24 +15,25 @@ from machine.storage.hashes import FileStamp, stamp_of
 from xtts.audio import AudioError, declared_bytes, facts, resample
 
 LISTENING_RATE = 16_000
-# A whole number of the 32 ms frames of speech detection at 16 kHz.
+# A multiple of speech detection's 32 ms frames at 16 kHz.
 BLOCK_SECONDS = 32
-# What a block hears of its neighbours, so that resampling leaves no seam.
+# The context on both sides of a block, so that resampling leaves no seam.
 _CONTEXT_SECONDS = 1
 _LEAST_PRESENT = 0.95
-# Of the power of the channels, what is left when they are mixed: a stereo recording keeps half.
+# The share of the channels' power that must remain after mixing to mono; ordinary stereo keeps
+# half.
 _LEAST_TOGETHER = 0.01
 SOUND_ENDINGS = (".wav", ".flac", ".mp3", ".ogg", ".opus")
 
 
 class CuttingError(SotaqueError):
-    """Recordings, a text or a folder that cannot be used; nothing was written."""
+    """Recordings, a text or a folder cannot be used. Nothing was written."""
 
 
 @dataclass(frozen=True)
 class SourceRecording:
-    """A recording that libsndfile reads. name: how clips and tables call it; rate: in Hz;
-    stamp: of the file when it was opened."""
+    """A recording that libsndfile can read. name: its name in clips and tables; rate: in Hz; stamp:
+    size and time of the file when it was opened."""
 
     name: str
     path: Path
@@ -42,12 +43,12 @@ class SourceRecording:
 
     @property
     def seconds(self) -> float:
-        """Its length."""
+        """Its length in seconds."""
         return self.frames / self.rate
 
 
 def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
-    """Reads the header; what libsndfile cannot decode is decoded by `av` into `work`.
+    """Opens a recording. If libsndfile cannot decode it, `av` decodes it into the folder `work`.
 
     Raises CuttingError for a missing, empty or undecodable file, and for one that ends early.
     """
@@ -75,7 +76,7 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
 
 def check_unchanged(recording: SourceRecording) -> None:
     """Raises CuttingError when the file changed since it was opened."""
-    # Not where it lies: another machine of a cluster may have it elsewhere, under the same name.
+    # The path is not compared: it may differ on another machine of a cluster.
     if stamp_of(recording.path)[1:] != recording.stamp[1:]:
         raise CuttingError(
             f"{recording.path} changed while it was read. Is it still being recorded? Run the "
@@ -86,8 +87,8 @@ def check_unchanged(recording: SourceRecording) -> None:
 def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     """The recording as mono float32 at its own rate, `BLOCK_SECONDS` at a time.
 
-    Raises CuttingError where it cannot be decoded, ends early or holds non-finite values, and where
-    its channels cancel each other.
+    Raises CuttingError if it cannot be decoded, ends early or holds non-finite values, or if its
+    channels cancel each other.
     """
     import soundfile
 
@@ -102,7 +103,7 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
                         f"{recording.path} holds non-finite values (NaN or infinite) before "
                         f"{seen / recording.rate:.0f} s."
                     )
-                # A header may promise less than there is: the account goes by the header.
+                # A header may declare less than there is; the account follows the header.
                 over = max(seen - recording.frames, 0)
                 kept = block[: len(block) - over]
                 if len(kept):
@@ -130,7 +131,7 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
 
 
 def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarray]:
-    """The same at `rate`, in Hz; every block but the last is `BLOCK_SECONDS` long."""
+    """The recording's blocks resampled to `rate` Hz; all but the last are `BLOCK_SECONDS` long."""
     context = _CONTEXT_SECONDS * recording.rate
     before = nothing = np.zeros(0, np.float32)
     for block, following in itertools.pairwise(itertools.chain(blocks(recording), [nothing])):
@@ -144,7 +145,8 @@ def resampled_blocks(recording: SourceRecording, rate: int) -> Iterator[np.ndarr
 def stretches(
     recording: SourceRecording, spans: Sequence[tuple[int, int]]
 ) -> Iterator[tuple[int, np.ndarray]]:
-    """(Place in `spans`, samples) of each span of frames, read once through; sorted by start."""
+    """(Index in `spans`, samples) of each span of frames, by its start; reads the recording
+    once."""
     waiting = list(enumerate(spans))
     held, start = np.zeros(0, np.float32), 0
     for block in blocks(recording):
@@ -158,7 +160,7 @@ def stretches(
 
 
 def _by_av(path: Path, to: Path) -> Path:
-    """Decodes the first audio track of a film or an m4a, mono, 16 bits at its own rate."""
+    """Decodes the first audio track of a video or an m4a to mono with 16 bits, at its own rate."""
     import soundfile
 
     try:
@@ -172,7 +174,8 @@ def _by_av(path: Path, to: Path) -> Path:
         ) from None
     make_folder(to.parent)
     try:
-        # By no name, and nothing that it names: a playlist would have FFmpeg read other files.
+        # As a stream without a name, and without nested files: a playlist could make FFmpeg read
+        # others.
         with (
             path.open("rb") as original,
             av.open(original, options={"protocol_whitelist": "none"}) as container,

@@ -1,7 +1,7 @@
 """Computes the steps of a cut, in this process or on Ray, and keeps a journal of their results.
 
-A step is a function of its arguments alone, so every place of computation gives the same bytes.
-Any number of steps can be in flight; their results are taken in order.
+A step is a pure function of its arguments, so it gives the same bytes wherever it is computed. Any
+number of steps can be in flight; their results are taken in order.
 
 Ray (https://docs.ray.io, Moritz et al. 2018) is an optional extra. `--ray` starts workers on this
 machine. RAY_ADDRESS names a cluster whose machines have this project installed and see the
@@ -25,44 +25,45 @@ from train.cutting.recordings import CuttingError
 
 T = TypeVar("T")
 
-# Blocks of 20 s take 1.3 MB; the measures of a ten-hour recording 20 MB.
+# A block of 20 s takes 1.3 MB, the profile of a ten-hour recording 20 MB.
 _STORE_BYTES = 256 << 20
-# Begun for each worker: what is computed, and what it takes next.
+# Steps in flight per worker: the one that is computed, and the next.
 _AHEAD_OF_A_WORKER = 2
-# How often a step is begun again whose worker or machine was lost.
+# How often a step is repeated after its worker or machine was lost.
 _RETRIES = 10
-# What Ray reads when it is imported: nothing is reported to its makers, and its ports, which it
-# opens to every interface whatever address is named, ask for the token in the user's home folder.
+# Ray reads these when it is imported. They turn off its usage reports and require the token in the
+# user's home folder on its ports, which it opens on every interface whatever address is configured.
 _ENVIRONMENT = {"RAY_USAGE_STATS_ENABLED": "0", "RAY_AUTH_MODE": "token"}
 _LOCAL = "local"
 
 
 class Steps:
-    """In this process, each when its result is asked for.
+    """Computes each step in this process, when its result is taken.
 
-    ahead: how many steps are worth having begun before the first of them is taken.
+    ahead: how many steps are worth starting before the first result is taken.
     """
 
     ahead = 0
 
     def begin(self, step: Callable[..., T], *arguments: object) -> Callable[[], T]:
-        """Begins a step; what is returned waits for its result. Raises what the step raises."""
+        """Starts a step. The returned function waits for its result and raises what the step
+        raises."""
         return lambda: step(*arguments)
 
     def close(self) -> None:
-        """Ends the workers, where there are some."""
+        """Ends the workers, if there are any."""
 
 
 class RaySteps(Steps):
-    """Over Ray. A step whose worker dies is begun again on another.
+    """Computes steps on Ray. A step whose worker dies is repeated on another.
 
     Args:
-        address: Of a cluster, or `local` for workers of this machine.
-        workers: How many of them, None for what the cluster has.
+        address: The address of a cluster, or `local` for workers on this machine.
+        workers: The number of workers; None for all that the cluster has.
 
     Raises:
-        SotaqueError: Ray cannot be started or reached, or has lost a step for good. It is no
-            CuttingError: what was heard is kept.
+        SotaqueError: Ray cannot be started or reached, or a step failed for good. It is no
+            CuttingError, because the journal is kept.
     """
 
     def __init__(self, address: str, workers: int | None) -> None:
@@ -84,21 +85,21 @@ class RaySteps(Steps):
         self._remote: dict[Callable[..., Any], Any] = {}
 
     def begin(self, step: Callable[..., T], *arguments: object) -> Callable[[], T]:
-        """As `Steps.begin`; it is computed at once, in its turn."""
+        """As `Steps.begin`, but the step is queued at once."""
         if step not in self._remote:
             self._remote[step] = self._ray.remote(num_cpus=1, max_retries=_RETRIES)(step)
         reference = self._remote[step].remote(*arguments)
         return lambda: self._taken(reference)
 
     def close(self) -> None:
-        """Ends the workers of this machine, or leaves the cluster."""
+        """Ends the workers on this machine, or disconnects from the cluster."""
         self._ray.shutdown()
 
     def _taken(self, reference: Any) -> Any:
         try:
             return self._ray.get(reference)
         except self._ray.exceptions.RayTaskError as error:
-            # What the step itself raised, without the worker's traceback in its sentence.
+            # Raises the step's own error, without the worker's traceback in its message.
             raise error.cause from error
         except self._ray.exceptions.RayError as error:
             text = str(error).strip().splitlines()[0]
@@ -112,10 +113,10 @@ def steps_for(
     use_ray: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
     cores: int | None = None,
 ) -> Callable[[], Steps]:  # fmt: skip
-    """What begins to compute the steps of a cut. use_ray: `--ray`; workers: `--workers`; cores: of
+    """Chooses what computes the steps of a cut. use_ray: `--ray`; workers: `--workers`; cores: of
     this machine.
 
-    Raises CuttingError where Ray is asked for and not installed, and for workers that cannot be.
+    Raises CuttingError if Ray is requested and not installed, or if `workers` is impossible.
     """
     address = environment.get("RAY_ADDRESS", "").strip()
     if not use_ray and not address:
@@ -135,10 +136,10 @@ def steps_for(
 
 
 class HeardJournal:
-    """What was heard so far, on disk: a cut that was killed goes on where it stopped.
+    """What was recognised so far, on disk, so that a cut that was killed resumes where it stopped.
 
-    A line of JSON for each chunk, appended. The first line is the fingerprint of recordings and
-    text; a line that a kill cut short is not read. Raises DiskFull or WriteError from `put`.
+    Each chunk appends a line of JSON. The first line is the fingerprint of recordings and text. A
+    line that was cut short by a kill is ignored. `put` raises DiskFull or WriteError.
     """
 
     def __init__(self, path: Path, fingerprint: str) -> None:
@@ -153,15 +154,16 @@ class HeardJournal:
             self._write({"fingerprint": fingerprint})
 
     def get(self, chunk: str) -> list[Any] | None:
-        """What `put` was given for a chunk, tuples as lists; None where it is not known."""
+        """The values that `put` stored for a chunk, with tuples as lists; None if there are
+        none."""
         return self._known.get(chunk)
 
     def put(self, chunk: str, values: Sequence[Any]) -> None:
-        """Remembers what JSON can hold."""
+        """Stores the values of a chunk, which JSON must be able to hold."""
         self._write({"chunk": chunk, "words": values})
 
     def close(self) -> None:
-        """The file stays."""
+        """Closes the file, which stays on disk."""
         self._file.close()
 
     def _write(self, entry: Mapping[str, Any]) -> None:
@@ -171,7 +173,8 @@ class HeardJournal:
             os.fsync(self._file.fileno())
 
     def _read(self, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
-        """(What it holds, bytes that are whole); nothing where it is of other recordings."""
+        """(The stored values, the length of the complete lines in bytes); empty if the fingerprint
+        differs."""
         try:
             lines = self._path.read_bytes().splitlines(keepends=True)
         except OSError:

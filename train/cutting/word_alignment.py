@@ -1,10 +1,10 @@
 """Aligns recognised words with the words of a text, and gives units of the text with times.
 
-The heard words are aligned with the written ones in sections, each against the text after the last
-word that was found, so that time and memory do not grow with the length of a book. Text that is not
-spoken and speech that is not written cost little each, so that what follows them is found again.
-Doubtful sentences, of which some words were heard and others not, are aligned on their own and
-judged word by word. What stays doubtful is in no clip.
+The recognised words are aligned with the written ones in sections, each with the text after the
+last matched word, so that time and memory do not grow with the length of a book. Unspoken text and
+unwritten speech cost little, so that the alignment recovers after them. Doubtful sentences, of
+which only some words were recognised, are aligned on their own and judged word by word. What stays
+doubtful is in no clip.
 """
 
 import bisect
@@ -22,31 +22,33 @@ _MATCH, _OTHER = 1.0, -1.0
 _UNWRITTEN, _UNSPOKEN, _AHEAD = -0.4, -0.1, -0.01
 _SECTION_WORDS, _SETTLED_WORDS = 300, 200
 _BEHIND_WORDS, _BEYOND_WORDS = 20, 500
-# Below this share of a section the place in the text is lost, and looked for in all of it.
+# If a smaller share of a section matches, the position is lost and the whole text is searched.
 _LOST_SHARE, _FOUND_SHARE = 0.3, 0.5
-# What the recogniser should expect: a word here or there may be wrong, a page may not.
+# The expected words before and after the position, which may be wrong by some words, not by a page.
 EXPECTED_BEFORE, EXPECTED_AFTER = 300, 1500
 
-# Nats a frame below a free phone loop; chosen on benchmarks/choosing.txt (docs/benchmarks.md).
+# Limits of the certainty, in nats per frame below a free phone loop; chosen on
+# benchmarks/choosing.txt (docs/benchmarks.md).
 LEAST_CERTAINTY = -1.4
-# For the only doubtful word of a sentence of which so many others are sure.
+# The limit for a sentence's only doubtful word, if at least this many others are certain.
 _LEAST_ALONE, _FEWEST_SURE = -2.0, 4
 _LEAST_HEARD_SHARE = 0.5
-# What is heard that near to a sentence and that briefly, and is not written, may be a part of it.
+# An unwritten word this near to a sentence and this short may be a fragment of its words.
 _ABUTTING_SECONDS, _FRAGMENT_SECONDS = 0.05, 0.3
-# A match on its own is chance: short words are found everywhere.
+# A single match is chance: short words match everywhere.
 _FEWEST_IN_A_ROW = 3
-# Longer silence between two words is not one breath.
+# A longer silence between two words ends the breath.
 LONGEST_GAP_SECONDS = 0.8
 _LONGEST_DOUBT_SECONDS = 30.0
 
 
-# A word of the manuscript, by its number, and where in the order of heard words it was heard.
+# The number of a word of the manuscript, and its index among the recognised words.
 WordMatch = tuple[int, int]
 
 
 class TextFollower:
-    """Told the heard words of recordings in their order; `matches` grows as they are settled."""
+    """Aligns the recognised words of recordings, added in order; `matches` grows section by
+    section."""
 
     def __init__(self, words: Sequence[str]) -> None:
         self._numbers: dict[str, int] = {}
@@ -58,13 +60,13 @@ class TextFollower:
         self.matches = list[WordMatch]()
 
     def add(self, recognised: Sequence[HeardWord]) -> None:
-        """Further heard words."""
+        """Adds recognised words."""
         self._pending += [self._number(one.text) for one in recognised]
         while len(self._pending) >= _SECTION_WORDS:
             self._settle(_SETTLED_WORDS)
 
     def finish(self) -> None:
-        """No further words come."""
+        """Ends the words and aligns the rest."""
         while self._pending:
             self._settle(len(self._pending))
 
@@ -90,8 +92,8 @@ class TextFollower:
 
 
 def matched(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
-    """(heard, written) of equal words by the best alignment; text before and after costs nearly
-    nothing. Needleman and Wunsch (1970), a row a step."""
+    """The indices (recognised, written) of equal words in the best alignment, by Needleman and
+    Wunsch (1970), row by row. Text before and after costs nearly nothing."""
     width = len(text)
     steps = np.arange(width + 1) * -_UNSPOKEN
     row = np.arange(width + 1) * _AHEAD
@@ -101,7 +103,7 @@ def matched(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
         across = np.full(width + 1, -np.inf)
         across[1:] = row[:-1] + np.where(text == word, _MATCH, 2 * _UNWRITTEN + _OTHER)
         best = np.maximum(down, across)
-        # Any number of text words skipped: a running maximum, as each costs the same.
+        # Skips any number of text words: a running maximum, because each costs the same.
         row = np.maximum.accumulate(best + steps) - steps
         came[place] = np.where(row > best + 1e-9, 2, np.where(across >= down, 1, 0))
     pairs, column = list[tuple[int, int]](), int(row.argmax())
@@ -121,7 +123,7 @@ def matched(recognised: np.ndarray, text: np.ndarray) -> list[tuple[int, int]]:
 
 @dataclass(frozen=True)
 class DoubtfulSentence:
-    """Words `first` to `last` of the manuscript, somewhere between `start` and `end` seconds."""
+    """The manuscript's words `first` to `last`, spoken between `start` and `end` seconds."""
 
     first: int
     last: int
@@ -131,7 +133,8 @@ class DoubtfulSentence:
 
 def trusted(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
             text: Manuscript) -> dict[int, int]:  # fmt: skip
-    """Number of a word -> place in `heard`: matches in a row, or that are whole sentences."""
+    """The trusted matches, which are in a row or form whole sentences: number of the word -> index
+    of the recognised word."""
     trusted_places = dict[int, int]()
     for row in _rows(_beside_neighbours(matches, recognised, text)):
         sentences = Counter(text.sentence_of(word) for word, _ in row)
@@ -145,8 +148,8 @@ def trusted(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
 
 def _beside_neighbours(matches: Sequence[WordMatch], recognised: Sequence[HeardWord],
                        text: Manuscript) -> list[WordMatch]:  # fmt: skip
-    """A word that was heard twice belongs beside the next one of its sentence, else beside the one
-    before: for the alignment, which counts words, both are as good."""
+    """Moves a word that was recognised twice next to the following word of its sentence, or else to
+    the one before. The alignment, which counts words, cannot tell the two apart."""
     moved = list(matches)
     for step, places in ((1, range(len(moved) - 2, -1, -1)), (-1, range(1, len(moved)))):
         for place in places:
@@ -162,8 +165,8 @@ def _beside_neighbours(matches: Sequence[WordMatch], recognised: Sequence[HeardW
 
 def doubts(text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord],
            seconds: float) -> list[DoubtfulSentence]:  # fmt: skip
-    """Sentences that were heard in part, with other words between theirs, or with a fragment of one
-    at their begin or end."""
+    """The sentences that were recognised in part, with other words among theirs, or with a fragment
+    of a word at the start or end."""
     doubtful = list[DoubtfulSentence]()
     used = set(places.values())
     for number in sorted({text.sentence_of(word) for word in places}):
@@ -178,7 +181,7 @@ def doubts(text: Manuscript, places: Mapping[int, int], recognised: Sequence[Hea
             continue
         earlier, later = places.get(words[0] - 1), places.get(words[-1] + 1)
         first, last = recognised[places[known[0]]], recognised[places[known[-1]]]
-        # Half a second a word that is missing, at most up to its neighbours.
+        # Half a second for each missing word, but not past the neighbouring words.
         start = max(first.start - 0.3 - 0.5 * (known[0] - words[0]), 0.0)
         end = min(last.end + 0.3 + 0.5 * (words[-1] - known[-1]), seconds)
         if earlier is not None:
@@ -192,8 +195,8 @@ def doubts(text: Manuscript, places: Mapping[int, int], recognised: Sequence[Hea
 
 def _with_fragments(words: range, places: Mapping[int, int], recognised: Sequence[HeardWord],
                     used: Set[int]) -> DoubtfulSentence | None:  # fmt: skip
-    """A sentence that was heard whole, with what touches it and may be a piece of its first or last
-    word; None where nothing does."""
+    """A sentence that was recognised completely, but touches a fragment that may belong to its
+    first or last word; None without one."""
     first, last = places[words[0]], places[words[-1]]
     before, after = _fragment(recognised, first, -1, used), _fragment(recognised, last, 1, used)
     if before is None and after is None:
@@ -207,7 +210,7 @@ def _with_fragments(words: range, places: Mapping[int, int], recognised: Sequenc
 def _fragment(
     recognised: Sequence[HeardWord], edge: int, step: int, used: Set[int]
 ) -> HeardWord | None:
-    """The unwritten word that touches the one at `edge`, if it is brief and nothing touches it."""
+    """The unwritten word next to the one at `edge`, if it is short and touches no other word."""
     if not 0 <= edge + step < len(recognised) or edge + step in used:
         return None
     one, further = recognised[edge + step], edge + 2 * step
@@ -219,17 +222,17 @@ def _fragment(
 
 
 def _gap(one: HeardWord, other: HeardWord) -> float:
-    """Seconds between two words, whichever is first."""
+    """The seconds between two words, in either order."""
     return max(one.start, other.start) - min(one.end, other.end)
 
 
 def place_units(text: Manuscript, places: Mapping[int, int], recognised: Sequence[HeardWord],
                 checked: Mapping[int, HeardWord]) -> list[PlacedUnit]:  # fmt: skip
-    """The units that are sure, in the order of time.
+    """The certain units, in the order of time.
 
     Args:
-        checked: Words of doubtful sentences, by number, with their certainty; they replace what
-            was heard there.
+        checked: The words of doubtful sentences by number, with their certainty; they replace
+            what was recognised there.
     """
     sentences = {text.sentence_of(word) for word in checked}
     times: dict[int, HeardWord] = {}
@@ -253,7 +256,7 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
             strangers: Sequence[HeardWord]) -> Iterator[PlacedUnit]:  # fmt: skip
     ends = [times[text.units[number].last_word].end for number in sure]
     starts = [times[text.units[number].first_word].start for number in sure]
-    # Before each unit, and after the last one.
+    # One value before each unit, and one after the last.
     between: list[list[HeardWord]] = [[] for _ in range(len(sure) + 1)]
     for one in strangers:
         between[bisect.bisect_right(starts, one.start)].append(one)
@@ -275,8 +278,8 @@ def _placed(text: Manuscript, sure: Sequence[int], times: Mapping[int, HeardWord
 
 def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapping[int, int],
                 recognised: Sequence[HeardWord]) -> set[int]:  # fmt: skip
-    """The checked words that are surely said where they were aligned. One that is doubtful among
-    others that are not is believed more easily: nothing else can be there."""
+    """The checked words that are certainly spoken where they were aligned. The limit is lower for a
+    single doubtful word among certain ones, because nothing else can be there."""
     sure = {word for word, one in checked.items() if _is_sure(word, one, places, recognised)}
     for number in {text.sentence_of(word) for word in checked}:
         words = text.words_of_sentence[number]
@@ -290,8 +293,8 @@ def _sure_words(checked: Mapping[int, HeardWord], text: Manuscript, places: Mapp
 
 def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
              recognised: Sequence[HeardWord]) -> bool:  # fmt: skip
-    """What was heard as it is written needs no second proof, where it is aligned with the same
-    sound: a word may be heard again in what another person says."""
+    """Whether a checked word is certain. A word that was recognised as written needs no second
+    proof if it is aligned with the same sound; elsewhere, another person may have said it."""
     if (one.certainty or 0.0) >= LEAST_CERTAINTY:
         return True
     known = recognised[places[word]] if word in places else None
@@ -301,7 +304,7 @@ def _is_sure(word: int, one: HeardWord, places: Mapping[int, int],
 def _strangers(recognised: Sequence[HeardWord], used: set[int], checked: Mapping[int, HeardWord],
                text: Manuscript, sentences: set[int],
                certain: Set[int]) -> list[HeardWord]:  # fmt: skip
-    """Heard words that are in no sure place, and words that were checked and are not sure."""
+    """The recognised words that are not placed, and the checked words that are not certain."""
     spans = []
     for number in sentences:
         words = [checked[word] for word in text.words_of_sentence[number] if word in checked]
@@ -319,7 +322,8 @@ def _strangers(recognised: Sequence[HeardWord], used: set[int], checked: Mapping
 
 
 def _rows(matches: Sequence[WordMatch]) -> Iterator[list[WordMatch]]:
-    """Matches that follow each other in the text and in what was heard, with one slip between."""
+    """Groups matches that follow each other in the text and among the recognised words; one word
+    may differ between two of them."""
     row = list[WordMatch]()
     for word, place in matches:
         if row and (word - row[-1][0] > 2 or place - row[-1][1] > 2):

@@ -1,9 +1,9 @@
 """Writes a cut: `wavs/`, `account.csv`, `report.html`, `clips.jsonl`, `metadata.csv`, `cut.json`.
 
-The last of them last. The same input gives the same bytes, also when a kill came between: each file
-is whole or absent, and what is there already is written again. `report.html` shows the clips with
-their waveforms, worst first, to hear and to correct; `clips.jsonl` is the same for programs, a clip
-a line in the order of the recordings.
+The files are written in this order. The same input gives the same bytes, also after a kill: each
+file is complete or absent, and existing ones are written again. `report.html` shows the clips with
+their waveforms, worst first, to play and to correct. `clips.jsonl` is the same for programs: one
+clip per line, in the order of the recordings.
 """
 
 import json
@@ -35,14 +35,14 @@ _SCHEMA = 1
 _TEMPLATE = Path(__file__).with_name("report.html")
 _POINTS = 120
 _MOST_ROWS = 500
-# Twice as fast or slow as the median clip is worth a look.
+# A clip that is twice as fast or slow as the median clip is marked.
 _ODD_RATE = math.log(1.5)
 
 
 @dataclass(frozen=True)
 class WrittenClip:
-    """A clip in the folder. start: seconds in its recording; levels: dB each 10 ms; sha256: of its
-    file."""
+    """A clip in the folder. start: seconds in its recording; levels: dB for each 10 ms; sha256: of
+    its file."""
 
     name: str
     recording: str
@@ -54,7 +54,7 @@ class WrittenClip:
 
 
 def claim(folder: Path, fingerprint: str) -> bool:
-    """Makes the folder ours; False where exactly this cut is in it already.
+    """Marks the folder as this cut's; returns False if it holds exactly this cut already.
 
     Raises CuttingError for a folder that holds something else.
     """
@@ -76,7 +76,7 @@ def claim(folder: Path, fingerprint: str) -> bool:
 
 
 def abandon(folder: Path) -> None:
-    """Removes what `claim` made, and the folder where nothing else is in it."""
+    """Removes what `claim` made, and the folder if it is empty then."""
     shutil.rmtree(folder / WORK, ignore_errors=True)
     if folder.is_dir() and not any(folder.iterdir()):
         folder.rmdir()
@@ -85,12 +85,12 @@ def abandon(folder: Path) -> None:
 def write(
     folder: Path, result: CutResult, text: Manuscript | None, fingerprint: str, speech_by: str
 ) -> None:
-    """Writes all of a cut; then the work folder goes. Raises DiskFull (exit 74) and WriteError."""
+    """Writes a cut and removes the work folder. Raises DiskFull (exit 74) and WriteError."""
     unheard = [text.sentences[number] for number in result.unheard] if text else []
     clips = _write_clips(folder, result)
     write_account(folder, result)
     write_report(folder, clips, result, unheard, fingerprint)
-    # `id|text` a line, as `train.dataset.metadata` reads it.
+    # One `id|text` per line, as `train.dataset.metadata` reads it.
     rows = "".join(f"{clip.name}|{field(clip.text)}\n" for clip in clips)
     replace_file(folder / "metadata.csv", lambda file: file.write(rows.encode()))
     write_json(folder / FINISHED, {
@@ -106,7 +106,7 @@ def write(
 
 
 def field(text: str) -> str:
-    """A text as it may stand between the bars of metadata.csv."""
+    """A text in a form that may stand between the bars of metadata.csv."""
     return " ".join(text.replace("|", ",").split())
 
 
@@ -134,7 +134,7 @@ def _write_clips(folder: Path, result: CutResult) -> list[WrittenClip]:
 
 
 def write_account(folder: Path, result: CutResult) -> None:
-    """Every row of every recording, in seconds to the sixth digit."""
+    """Writes every row of every account, in seconds with six decimals."""
     rows = []
     for one in result.recordings:
         for row in one.rows:
@@ -149,8 +149,8 @@ def write_report(
     folder: Path, clips: Sequence[WrittenClip], result: CutResult, unheard: Sequence[str],
     fingerprint: str,
 ) -> None:  # fmt: skip
-    """Writes `clips.jsonl` and `report.html` beside `wavs/`, from where it plays. fingerprint: of
-    the cut; a browser keeps corrections under it."""
+    """Writes `clips.jsonl` and `report.html` next to `wavs/`, which the page plays. fingerprint: of
+    the cut; the browser stores corrections under it."""
     usual = statistics.median([_rate(clip) for clip in clips if clip.text] or [0.0])
     shown = [_shown(clip, usual) for clip in clips]
     more = ({"recording": clip.recording, "sha256": clip.sha256} for clip in clips)
@@ -175,14 +175,14 @@ def write_report(
         "clips": shown,
         "left": sorted(left, key=lambda row: -row["seconds"])[:_MOST_ROWS],
     }, ensure_ascii=False)  # fmt: skip
-    # A text may say </script>.
+    # A text may contain </script>.
     page = _TEMPLATE.read_text(encoding="utf-8").replace("@DATA@", data.replace("<", "\\u003c"))
     replace_file(folder / "report.html", lambda file: file.write(page.encode()))
 
 
 def _shown(clip: WrittenClip, usual: float) -> dict[str, Any]:
-    """What the page shows of a clip: how far its rate is from the `usual`, and that in words where
-    it is far; the loudest of each stretch, at most `_POINTS`."""
+    """What the page shows of a clip: how far its rate is from the `usual` one, with a note if it is
+    far, and the waveform as at most `_POINTS` peaks."""
     rate, worst, why = _rate(clip), 0.0, ""
     if clip.text and usual > 0:
         worst = abs(math.log(rate / usual))
@@ -198,5 +198,5 @@ def _shown(clip: WrittenClip, usual: float) -> dict[str, Any]:
 
 
 def _rate(clip: WrittenClip) -> float:
-    """Characters a second, without the quiet at both ends."""
+    """Characters per second, without the silence at both ends."""
     return max(len(clip.text), 1) / max(clip.seconds - 0.3, 0.1)

@@ -1,17 +1,17 @@
 """The feature cache: DVAE codes and conditioning mels, computed once and memory-mapped.
 
-DVAE and mels are frozen, so what they say of a recording is a constant. Recipes that compute it
-again at every step decode each clip twice and run two mel front-ends and a DVAE for nothing.
+DVAE and mels are frozen, so a recording's features are constant. A recipe that computes them again
+at every step decodes each clip twice, and runs two mel front-ends and a DVAE, for nothing.
 
     CACHE_DIR/features-<key>/<shard>.bin    records end to end: codes int16, mel float16
     CACHE_DIR/features-<key>/<shard>.json   audio SHA-256 -> [offset, codes, frames, SHA-256]
 
-Offsets are in bytes. The key holds the hash of DVAE and mel statistics and the version of this
-code; new clips add shards. It does not hold the device: a GPU rounds in another way than a CPU, as
-two CPUs do, and one that is farther off computes no features (`_Extractor`). A shard's JSON is
-written after its data, so a build may be killed at any time, and two trainers may build at once:
-what both made is there twice and equal. Every record is held against its hash before a run learns
-from it (a day of audio: 1.2 GB, read once in any case).
+Offsets are in bytes. The key hashes the DVAE, the mel statistics and the version of this code; new
+clips add shards. The device is not part of the key: a GPU rounds differently from a CPU, as two
+CPUs do, and a GPU that differs more computes no features (`_Extractor`). A shard's JSON is written
+after its data, so a build may be killed at any time. Two trainers may build at once: what both
+computed is then stored twice, and equal. Every record is compared with its hash before a run learns
+from it (a day of audio is 1.2 GB, which is read once in any case).
 """
 
 import hashlib
@@ -54,27 +54,27 @@ log = logging.getLogger("train")
 
 VERSION = 1
 CLIPS_PER_SHARD = 256
-# Of all clips, so many may have become unreadable since they were judged; more is no accident.
+# The share of clips that may have become unreadable since they were checked; more is an error.
 LARGEST_LOST_SHARE = 0.01
-# A GPU's first clips are computed on the CPU too, and it must agree: one code in fifty may lie
-# between two entries of the codebook, and a mel may be rounded otherwise to float16.
+# A GPU's first clips are also computed on the CPU, and both must agree: one code in fifty may be
+# between two entries of the codebook, and a mel may be rounded differently to float16.
 PROVING_CLIPS = 4
 LARGEST_OTHER_SHARE = 0.02
 LARGEST_MEL_DISTANCE = 1e-3
 ON_CPU = Choice("cpu", "no GPU was requested")
 _MOST_READERS = 8
-# Records for a thread at once: handing one over costs as much as hashing it.
+# Records per task of a thread: passing one to a thread costs as much as hashing it.
 _PORTION = 64
 
 T = TypeVar("T")
 
 
 class FeaturesError(SotaqueError):
-    """The feature cache is damaged; the sentence says how to mend it."""
+    """The feature cache is damaged; the message says how to repair it."""
 
 
 class Record(NamedTuple):
-    """Where the features of one recording stand."""
+    """The place of a recording's features in a shard."""
 
     shard: Path
     offset: int
@@ -111,14 +111,15 @@ class FeatureCache:
         return [clip.name for clip in self._clips if clip.audio_sha256 not in self.records]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """Those of the clips that have a record; `build` leaves out what cannot be decoded."""
+        """Those of the clips that have a record; `build` leaves out clips that cannot be
+        decoded."""
         return tuple(i for i in indices if self._clips[i].audio_sha256 in self.records)
 
     def damaged(self) -> list[str]:
-        """Names of the clips whose record is not what was written; `build` computes them."""
+        """Names of the clips whose record differs from its hash; `build` computes them again."""
         there = [clip for clip in self._clips if clip.audio_sha256 in self.records]
         records = [self.records[clip.audio_sha256] for clip in there]
-        whole = in_threads(self._whole, records, _PORTION)  # hashing leaves the interpreter's lock
+        whole = in_threads(self._whole, records, _PORTION)  # hashing releases the GIL
         return [clip.name for clip, is_whole in zip(there, whole, strict=True) if not is_whole]
 
     def _whole(self, record: Record) -> bool:
@@ -140,7 +141,7 @@ class FeatureCache:
 
 
 def _read_records(folder: Path) -> dict[str, Record]:
-    """Every record of a cache folder; a shard whose index cannot be read does not count."""
+    """Every record of a cache folder, without the shards whose index cannot be read."""
     records: dict[str, Record] = {}
     for index in sorted(folder.glob("*.json")):
         shard = index.with_suffix(".bin")
@@ -164,7 +165,7 @@ def _read_index(path: Path) -> dict[str, list[Any]]:
 
 
 def _forget(index: Path, bad: set[str]) -> None:
-    """Takes records out of a shard's index; sets an index aside that cannot be read."""
+    """Removes records from a shard's index; moves an index aside if it cannot be read."""
     try:
         entries = _read_index(index)
     except (OSError, ValueError):
@@ -176,8 +177,8 @@ def _forget(index: Path, bad: set[str]) -> None:
 
 
 class UncachedFeatures:
-    """CACHE=off: the features of a clip are computed whenever they are asked for, as in Coqui's
-    recipe. Slow, and for finding faults: the numbers are those of the cache."""
+    """CACHE=off: computes the features of a clip at every use, as Coqui's recipe does. Slow; meant
+    for debugging. The values are those of the cache."""
 
     def __init__(self, clips: Sequence[Clip], base: Path, config: ModelConfig) -> None:
         self._clips = clips
@@ -192,18 +193,18 @@ class UncachedFeatures:
         return self._features.of(read(self._clips[clip].path, CODE_RATE))[1]
 
     def present(self, indices: Sequence[int]) -> tuple[int, ...]:
-        """All of them; what cannot be decoded is logged by its batch."""
+        """All of them; a clip that cannot be decoded is logged with its batch."""
         return tuple(indices)
 
 
 def build(
     dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
 ) -> FeatureCache:
-    """The features of every clip; computes those that are not there or not what was written.
+    """The features of every clip; computes those that are missing or damaged.
 
-    place: where, as `machine.devices.selection.choose_feature_device` says. A clip that can no
-    longer be decoded is logged and left out (`FeatureCache.present`); raises FeaturesError when
-    they are more than one in a hundred.
+    place: the device, as `machine.devices.selection.choose_feature_device` returns it. A clip that
+    can no longer be decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError
+    if these are more than one in a hundred.
     """
     folder = folder_of(base, cache_dir)
     remove_stale(folder, older_than_seconds=STALE_SECONDS)
@@ -230,14 +231,14 @@ def build(
 def repair(
     dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
 ) -> list[str]:
-    """Computes damaged records again, as every start does; the names of their clips."""
+    """Computes damaged records again, as every start does. Returns the names of their clips."""
     damaged = FeatureCache(dataset.clips, folder_of(base, cache_dir)).damaged()
     build(dataset, base, config, cache_dir, place)
     return sorted(damaged)
 
 
 def folder_of(base: Path, cache_dir: Path) -> Path:
-    """The cache folder of a base model: what its DVAE and mel scales say is all in there."""
+    """The cache folder of a base model, named by the hash of its DVAE and mel scales."""
     parts = [str(VERSION), sha256_of(base / "dvae.pth")]
     parts.append(mel_stats(base, read_tensors(base / "model.pth")).numpy().tobytes().hex())
     return cache_dir / f"features-{hashlib.sha256('|'.join(parts).encode()).hexdigest()[:16]}"
@@ -247,7 +248,8 @@ def _compute(
     clips: Sequence[Clip], base: Path, config: ModelConfig, folder: Path, place: Choice,
     most_lost: int,
 ) -> None:  # fmt: skip
-    """Writes shards of what can be decoded; the dataset judged each clip, some time ago."""
+    """Writes shards of the clips that can be decoded; each was readable when the dataset was
+    read."""
     folder.mkdir(parents=True, exist_ok=True)
     log.info(
         "Computing features of %d clips, once, on %s (%s).", len(clips), place.value,
@@ -297,9 +299,9 @@ def _write_shard(stem: Path, clips: Iterable[tuple[Clip, np.ndarray, np.ndarray]
 
 
 class _Extractor:
-    """Computes features on a GPU that says of the first clips what the CPU says, else on the CPU.
+    """Computes features on a GPU if it agrees with the CPU on the first clips, else on the CPU.
 
-    What fails there afterwards is computed on the CPU, with all that follows.
+    If the GPU fails later, that clip and all that follow are computed on the CPU.
     """
 
     def __init__(self, base: Path, config: ModelConfig, place: Choice) -> None:
@@ -311,7 +313,7 @@ class _Extractor:
 
     @property
     def readers(self) -> int:
-        """How many recordings are read while one is computed: a GPU would wait for them."""
+        """How many recordings are read ahead while one is computed, so that a GPU does not wait."""
         return min(_MOST_READERS, os.cpu_count() or 1) if self._on_gpu else 1
 
     def features(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
@@ -333,7 +335,7 @@ class _Extractor:
         return expected
 
     def _try(self, work: Callable[[], T]) -> T | None:
-        """None where the GPU failed, which is not asked again."""
+        """The result of `work`; None if the GPU failed, which is then not used again."""
         try:
             return work()
         except Exception as error:
@@ -354,7 +356,7 @@ class _Extractor:
 def _difference(
     ours: tuple[np.ndarray, np.ndarray], expected: tuple[np.ndarray, np.ndarray]
 ) -> str:
-    """ "" where two devices agree but for rounding, else what they differ in."""
+    """What two devices differ in; "" if they agree up to rounding."""
     (codes, mel), (right, right_mel) = ours, expected
     other = int((codes != right).sum())
     if other > max(1, int(LARGEST_OTHER_SHARE * len(right))):
@@ -373,9 +375,11 @@ class DeviceFeatures:
         self._stats = mel_stats(base, read_tensors(base / "model.pth")).to(self._device)
 
     def of(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """As `features_of`. On a GPU without cuDNN: it would make a plan for each of some ten
-        convolutions at each length of a clip, and compute in TF32."""
-        if self._device.type == "cpu":  # also beside a training step, whose cuDNN stays as it is
+        """As `features_of`. cuDNN is off on a GPU: it would plan about ten convolutions anew for
+        every clip length, and compute in TF32."""
+        if (
+            self._device.type == "cpu"
+        ):  # may run during a training step, whose cuDNN must not change
             return features_of(waveform, self._dvae, self._stats)
         with torch.backends.cudnn.flags(enabled=False):
             return features_of(waveform.to(self._device), self._dvae, self._stats)
@@ -386,7 +390,7 @@ def features_of(
     waveform: torch.Tensor, dvae: torch.nn.Module, stats: torch.Tensor
 ) -> tuple[np.ndarray, np.ndarray]:
     """(codes `[n]` int16, mel `[80, frames]` float16) of one recording, `[samples]` at 22,050 Hz,
-    by itself: no padding."""
+    without padding."""
     codes = codes_of(waveform, dvae, stats)
     mel = conditioning_mel(waveform[None], stats)[0]
     return codes, mel.cpu().numpy().astype(np.float16)
@@ -394,7 +398,7 @@ def features_of(
 
 @torch.inference_mode()
 def codes_of(waveform: torch.Tensor, dvae: torch.nn.Module, stats: torch.Tensor) -> np.ndarray:
-    """Codes `[n]` int16 of `[samples]` at 22,050 Hz, by itself."""
+    """Codes `[n]` int16 of one recording, `[samples]` at 22,050 Hz."""
     count = -(-len(waveform) // SAMPLES_PER_CODE)
     codes: torch.Tensor = dvae.get_codebook_indices(dvae_mel(waveform[None], stats))  # type: ignore[operator]
     return codes[0, :count].cpu().numpy().astype(np.int16)

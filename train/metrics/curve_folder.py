@@ -1,12 +1,12 @@
 """The TensorBoard folder of a run in RUNS_DIR, one for each OUTPUT_DIR.
 
-    OUTPUT_DIR/curves.json      {id}: stays when the folder is moved, names no path
-    RUNS_DIR/<name>/run.json    {id, output_dir}: whose curves these are
+    OUTPUT_DIR/curves.json      {id}: holds no path, so it remains valid when the folder is moved
+    RUNS_DIR/<name>/run.json    {id, output_dir}: the run of these curves
     RUNS_DIR/<name>/events.*    TensorBoard shows them as the run <name>
 
-The name is the last one of OUTPUT_DIR, with a number where another run has it. Paths alone would
-not tell runs apart: in a container every OUTPUT_DIR is the same one. Event files directly in
-RUNS_DIR are of earlier versions and of an unknown run: they stay where they are.
+The name is the last part of OUTPUT_DIR, with a number if another run has it. Paths alone do not
+identify a run, because in containers every OUTPUT_DIR is the same. Event files directly in RUNS_DIR
+are from earlier versions and of an unknown run; they are left alone.
 """
 
 import itertools
@@ -27,14 +27,14 @@ _OWNER = "run.json"
 
 
 def find(run: RunFolder, runs_dir: Path) -> Path | None:
-    """The folder of this run's curves, None where it has none yet. Reads only."""
+    """The folder of this run's curves; None if it has none yet. Only reads."""
     own = read_json(_id_file(run)).get("id")
     folders = (mark.parent for mark in _marks(runs_dir, own) if not _of_the_original(mark, run))
     return next(folders, None)
 
 
 def claim(run: RunFolder, runs_dir: Path) -> Path:
-    """The folder of this run's curves, made where it has none yet. Raises DiskFull, WriteError."""
+    """The folder of this run's curves, created if necessary. Raises DiskFull, WriteError."""
     folder = find(run, runs_dir)
     if folder is None:
         own = _own_id(run, runs_dir)
@@ -54,7 +54,7 @@ def claim(run: RunFolder, runs_dir: Path) -> Path:
 
 
 def _own_id(run: RunFolder, runs_dir: Path) -> str:
-    """The id in OUTPUT_DIR; another one where there is none, and in a copy of another run."""
+    """The id in OUTPUT_DIR; a new one if it has none or is a copy of another run."""
     known = read_json(_id_file(run)).get("id")
     if known and not any(_of_the_original(mark, run) for mark in _marks(runs_dir, known)):
         return str(known)
@@ -65,7 +65,7 @@ def _own_id(run: RunFolder, runs_dir: Path) -> str:
 
 
 def _new_folder(run: RunFolder, runs_dir: Path) -> Path:
-    """Made by this call: two runs that start at once get two."""
+    """Creates a folder; two runs that start at once get different ones."""
     name = re.sub(r"[^\w.-]+", "_", run.folder.resolve().name).strip(".") or "run"
     make_folder(runs_dir)
     names = itertools.chain([name], (f"{name}-{number}" for number in itertools.count(2)))
@@ -84,7 +84,7 @@ def _made(folder: Path) -> bool:
 
 
 def _marks(runs_dir: Path, own: Any) -> list[Path]:
-    """The marks that name this id."""
+    """The `run.json` files with this id."""
     if not own:
         return []
     return [
@@ -93,7 +93,7 @@ def _marks(runs_dir: Path, own: Any) -> list[Path]:
 
 
 def _of_the_original(mark: Path, run: RunFolder) -> bool:
-    """Whether OUTPUT_DIR is a copy: the folder that the mark names is another one with its id."""
+    """Whether OUTPUT_DIR is a copy: `mark` names another existing folder with the same id."""
     owner = read_json(mark)
     original = Path(str(owner.get("output_dir")))
     if original == run.folder.resolve():

@@ -2,7 +2,7 @@
 
 All functions are pure.
 
-The base's figure is a line across; the best candidate has a colour of its own.
+A horizontal line marks the base's figure; the best candidate has a colour of its own.
 """
 
 from collections.abc import Sequence
@@ -25,9 +25,9 @@ Colour = tuple[int, int, int]
 
 
 def picture(evaluation: Evaluation) -> Tensor:
-    """`[3, height, width]` from 0 to 1: a panel for each of words and voice that was judged; the
-    candidates from left to right as in the table. The base is given by a grey line, what is ruled
-    out is red, the best green."""
+    """Draws `[3, height, width]` from 0 to 1: a panel each for words and voice, if they were
+    judged, with the candidates from left to right as in the table. A grey line marks the base;
+    candidates that are ruled out are red, the best is green."""
     judged = [
         judge
         for judge in (WORDS, VOICE)
@@ -42,7 +42,7 @@ def picture(evaluation: Evaluation) -> Tensor:
 
 
 def colour_of(one: Candidate, best: Candidate | None) -> Colour:
-    """Of a candidate's point."""
+    """The colour of a candidate's point."""
     if one is best:
         return BEST
     return OUT if one.ruled_out is not None else INK

@@ -10,13 +10,14 @@ from torch import Tensor
 from machine.storage.atomic import make_folder, refused
 from xtts.audio import VOCODER_RATE
 
-# After a fault the writer stays broken, also when the disk has space again: another is made, but
-# not at every step, since each makes a file.
+# After an error the writer stays broken, even if the disk has space again. A new one is opened, but
+# not at every step, because each creates a file.
 STEPS_BEFORE_ANOTHER = 100
 
 
 class TensorBoardWriter:
-    """The events of one start. Raises WriteError where its folder cannot be written at all."""
+    """Writes the events of one start of a run. Raises WriteError if its folder cannot be
+    written."""
 
     def __init__(self, folder: Path, first_step: int) -> None:
         self.folder = folder
@@ -27,7 +28,7 @@ class TensorBoardWriter:
             self._open(first_step + 1)
 
     def numbers(self, kind: str, values: Mapping[str, Any], step: int) -> None:
-        """Those of the values that are numbers, each as the curve `kind/name`. Raises OSError."""
+        """Writes each value that is a number as the curve `kind/name`. Raises OSError."""
         if not (writer := self._ready(step)):
             return
         for name, value in values.items():
@@ -35,10 +36,10 @@ class TensorBoardWriter:
                 self._asked(writer.add_scalar, f"{kind}/{name}", value, step)
 
     def sound(self, name: str, waveform: Tensor, step: int) -> None:
-        """`[samples]` at 24,000 Hz as audio and as a spectrogram. Raises OSError.
+        """Writes `[samples]` at 24,000 Hz as audio and as a spectrogram. Raises OSError.
 
-        Each has a tag of its own: TensorBoard's loader takes a tag for what its first value is,
-        and would serve the picture as a recording.
+        Each has a tag of its own: TensorBoard's loader gives a tag the type of its first value, and
+        would serve the picture as a recording.
         """
         if not (writer := self._ready(step)):
             return
@@ -47,13 +48,13 @@ class TensorBoardWriter:
         self._asked(writer.flush)
 
     def image(self, name: str, picture: Tensor, step: int) -> None:
-        """`[3, height, width]` from 0 to 1. Raises OSError."""
+        """Writes a picture, `[3, height, width]` from 0 to 1. Raises OSError."""
         if writer := self._ready(step):
             self._asked(writer.add_image, name, picture, step)
             self._asked(writer.flush)
 
     def text(self, name: str, markdown: str, step: int) -> None:
-        """Something to read, under TensorBoard's Text. Raises OSError."""
+        """Writes a text, which TensorBoard shows under Text. Raises OSError."""
         if writer := self._ready(step):
             self._asked(writer.add_text, name, markdown, step)
             self._asked(writer.flush)
@@ -64,7 +65,8 @@ class TensorBoardWriter:
             self._asked(self._writer.close)
 
     def _open(self, step: int) -> None:
-        # 0.4 s, and without TensorFlow where that is installed too: a run logs, `check` need not.
+        # Imported here because it takes 0.4 s, which `check` need not spend; this path also avoids
+        # TensorFlow if that is installed.
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(self.folder), purge_step=step, flush_secs=5)
@@ -88,7 +90,7 @@ class TensorBoardWriter:
 FFT_SIZE = 1024
 HOP = 256
 RANGE_DB = 80.0
-# Dark to bright: (level, red, green, blue), each from 0 to 1, straight lines between.
+# The colour map from dark to bright: (level, red, green, blue), 0 to 1, interpolated linearly.
 _COLOURS = (
     (0.0, 0.0, 0.0, 0.1),
     (0.3, 0.3, 0.05, 0.45),
@@ -99,7 +101,7 @@ _COLOURS = (
 
 
 def spectrogram(waveform: Tensor) -> Tensor:
-    """`[samples]` -> `[3, 513, frames]` from 0 to 1, low frequencies at the bottom; without a
+    """`[samples]` -> `[3, 513, frames]` from 0 to 1, with low frequencies at the bottom. Needs no
     plotting library."""
     padded = torch.nn.functional.pad(waveform, (0, max(0, FFT_SIZE - len(waveform))))
     window = torch.hann_window(FFT_SIZE)

@@ -1,7 +1,7 @@
 """FLOPs of a training step, and peak FLOPs of GPUs, for MFU.
 
-The useful part: recomputed blocks and padding do not count, so that the share of a GPU's peak that
-a step reaches (MFU, Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311) compares over modes.
+Recomputed blocks and padding do not count, so that the share of a GPU's peak that a step reaches
+(MFU, Chowdhery et al. 2022, https://arxiv.org/abs/2204.02311) can be compared between modes.
 """
 
 import re
@@ -17,7 +17,7 @@ PERCEIVER_LAYERS = 2
 PERCEIVER_WIDTH = 512
 LATENTS = 32
 
-# Dense bf16 products a second, as the makers tell them.
+# Dense bf16 FLOP/s, as the manufacturers state them.
 PEAKS = {
     "B200": 2250e12, "GH200": 989e12, "H200": 989e12, "H100": 989e12, "H100 PCIe": 756e12,
     "H100 NVL": 835e12, "H800": 989e12, "H20": 148e12, "A100": 312e12, "A800": 312e12,
@@ -27,15 +27,15 @@ PEAKS = {
     "RTX 3090": 71e12, "RTX 3090 Ti": 80e12, "RTX 3080": 60e12, "RTX 3070": 41e12,
     "RTX 3060": 25e12,
 }  # fmt: skip
-# Slower than what has the name without it, each by a clock and power limit of its own.
+# Suffixes of variants that are slower than the GPU of the plain name, each by its own limits.
 _SLOWER = ("Laptop", "Max-Q", "Mobile")
 
 
 def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float:
-    """Of one step on these rows; a multiplication and an addition are two.
+    """The FLOPs of one step on these rows; a multiplication and an addition count as two.
 
-    learns: the share of the weights that learn (LORA_RANK, FREEZE). Those that do not have no
-    gradient of their own: of the three products of a weight one is left out.
+    learns: the share of the weights that learn (LORA_RANK, FREEZE). A frozen weight needs no
+    gradient, so one of its three matrix products is left out.
     """
     width = shape.width
     clips = rows.segments.lengths if rows.segments else (rows.length,) * rows.rows
@@ -46,15 +46,15 @@ def step_flops(rows: PackedBatch, shape: GPTShape, learns: float = 1.0) -> float
     products += sum(frames) * ENCODER_BLOCKS * 4 * width**2
     products += sum(frames) * PERCEIVER_LAYERS * 2 * PERCEIVER_WIDTH * width
     products += len(frames) * LATENTS * PERCEIVER_LAYERS * (8 * width**2 + 2 * width)
-    # Causal: half of the square; scores and their weighted sum.
+    # Causal attention is half of the square: the scores, and the weighted sum of the values.
     attention = sum(length**2 for length in clips) * shape.layers * width
     attention += sum(length**2 for length in frames) * ENCODER_BLOCKS * 2 * width
     return 2.0 * (2 + learns) * products + 6.0 * attention
 
 
 def peak_flops(device_name: str) -> float | None:
-    """Of a GPU, by its name; None where it is not known. Whole words count: an L40S is no L40, an
-    RTX A1000 no A100; of several names that fit the longest does."""
+    """The peak of a GPU by its name; None if it is unknown. Only whole words match (an L40S is no
+    L40, an RTX A1000 no A100), and of several matches the longest counts."""
     if any(word in device_name for word in _SLOWER):
         return None
     variants = {f"{name}{more}" for name in PEAKS for more in (" SUPER", " Ti")} - PEAKS.keys()

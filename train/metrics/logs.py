@@ -1,7 +1,7 @@
 """Logs each step and epoch to the console, TensorBoard and metrics.jsonl.
 
-The three tell the same: whatever a curve shows can be read from the file again, and after a resume
-no step is there twice.
+All three hold the same: metrics.jsonl contains every value of every curve, and after a resume no
+step appears twice.
 """
 
 import logging
@@ -37,8 +37,8 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class TrainedStep:
-    """Batch `number` of the epoch, step `step` of the run. names: of its clips, logged when the
-    step was skipped; flops: its arithmetic (train.metrics.flops)."""
+    """Batch `number` of the epoch, step `step` of the run. names: of its clips, logged if the step
+    was skipped; flops: of the step (`train.metrics.flops`)."""
 
     epoch: int
     number: int
@@ -52,8 +52,8 @@ class TrainedStep:
 
 
 class Logs:
-    """What a run says. steps_per_epoch and num_epochs make the time that is left; peak_flops: of
-    the device, for MFU; machine: GPU, CPU and RAM usage, logged with each console line."""
+    """The logs of a run. steps_per_epoch and num_epochs give the remaining time; peak_flops: of the
+    device, for MFU; machine: GPU, CPU and RAM usage, logged with each console line."""
 
     def __init__(
         self,
@@ -93,13 +93,13 @@ class Logs:
             log.info("`make tensorboard` shows the curves later.")
 
     def settings(self, values: Mapping[str, str]) -> None:
-        """All settings, with the curves: the console shows those that were set."""
+        """Writes all settings beside the curves; the console shows only those that were set."""
         rows = "\n".join(f"| {name} | {value} |" for name, value in values.items())
         with self._forgiving("The curves"):
             self._curves.text("settings", f"| | |\n|---|---|\n{rows}", self._first_step)
 
     def step(self, one: TrainedStep, result: StepResult, step_seconds: float) -> None:
-        """One optimizer step with its numbers; step_seconds: with the wait for its data."""
+        """Logs one optimizer step. step_seconds: its duration, with the wait for its data."""
         epoch, number, step, batch = one.epoch, one.number, one.step, one.batch
         self.remaining.step(step_seconds)
         record: dict[str, Any] = {
@@ -144,7 +144,7 @@ class Logs:
             )  # fmt: skip
 
     def epoch(self, epoch: int, step: int, validation: Mapping[str, float] | None) -> None:
-        """The end of an epoch."""
+        """Logs the end of an epoch."""
         if validation is None:
             return
         log.info("epoch %d/%d  validation: %s", epoch, self.num_epochs, _shown(validation))
@@ -152,13 +152,13 @@ class Logs:
         self._record("validation", {"epoch": epoch, "step": step, **losses})
 
     def evaluation(self, evaluation: Evaluation, candidate: Candidate) -> None:
-        """A candidate that was judged: its line, its curves over the epochs, and the table of all
-        as text and as a picture. Blends have a share, and no place on a curve."""
+        """Logs a judged candidate: its line, its points on the curves over the epochs, and the
+        table of all candidates as text and as a picture. Blends are on no curve."""
         left = f"  left {clock(self.remaining.judging())}" if candidate.kind == "blend" else ""
         log.info("%s%s", report.line(evaluation, candidate), left)
         base = evaluation.candidates[0]
         with self._forgiving("The curves"):
-            if len(evaluation.candidates) == 2:  # the base and the first beside it
+            if len(evaluation.candidates) == 2:  # the base and the first other candidate
                 self._curves.numbers("evaluation", figures_of(base), 0)
             if candidate.kind == "epoch":
                 self._curves.numbers("evaluation", figures_of(candidate), candidate.epoch)
@@ -166,7 +166,7 @@ class Logs:
             self._curves.image("evaluation/figure", picture(evaluation), candidate.epoch)
 
     def sample(self, epoch: int, sidecar: SampleSidecar) -> None:
-        """A sample with its reference, as audio and as pictures; `epoch` is their step."""
+        """Logs a sample with its reference, as audio and as pictures, at the step `epoch`."""
         files = of_epoch(self.run, epoch)
         for what, path in (("output", files.output), ("reference", files.reference)):
             if sidecar.mode == "skipped" or not path.is_file():
@@ -191,7 +191,8 @@ class Logs:
 
     @contextmanager
     def _forgiving(self, what: str) -> Iterator[None]:
-        """A full disk costs curves; the next checkpoint decides whether training goes on."""
+        """Logs a failed write and continues: a full disk costs only curves, until a checkpoint
+        fails."""
         try:
             yield
             self._reported.discard(what)
@@ -203,11 +204,11 @@ class Logs:
 
 @dataclass
 class DeferredMetrics:
-    """Keeps steps until their numbers are read: every `log_every` steps, and at `flush`.
+    """Collects steps until their values are read: every `log_every` steps, and at `flush`.
 
-    A GPU computes while the host is steps ahead. To read a loss is to wait for it, so the numbers
-    of several steps are read together, and their time is the mean of the interval. logs: None where
-    another rank tells them.
+    The host runs some steps ahead of a GPU, and reading a loss waits for it. So the values of
+    several steps are read together, and their duration is the mean over the interval. logs: None if
+    another rank logs them.
     """
 
     learner: Learner
@@ -217,16 +218,16 @@ class DeferredMetrics:
     since: float = field(default_factory=time.perf_counter)
 
     def add(self, step: TrainedStep) -> None:
-        """Raises NonFiniteError, where it reads."""
+        """Adds a step. Raises NonFiniteError if it reads the values."""
         if not self.pending:
-            # Validation and samples, since the last flush, are no step's time.
+            # The time of validation and samples since the last flush belongs to no step.
             self.since = time.perf_counter() - step.step_seconds
         self.pending.append(step)
         if isinstance(step.result, StepResult) or step.step % self.log_every == 0:
             self.flush()
 
     def flush(self) -> None:
-        """Logs every pending step. Raises NonFiniteError; no weight moved by then."""
+        """Logs every pending step. Raises NonFiniteError; such a step has changed no weight."""
         pending, self.pending = self.pending, []
         deferred = [one.result for one in pending if isinstance(one.result, DeferredStepResult)]
         read = iter(self.learner.read_deferred(deferred))
@@ -241,20 +242,20 @@ class DeferredMetrics:
 
 
 def figures_of(candidate: Candidate) -> dict[str, float]:
-    """What of a candidate is a curve."""
+    """The figures of a candidate that are curves."""
     means = {name: figure.mean for name, figure in candidate.judges.items()}
     counts = {name: getattr(candidate, name) for name in ("unfinished", "cut", "babbling")}
     return {**means, **counts}
 
 
 def _shown(losses: Mapping[str, float]) -> str:
-    """The loss terms on the console, the last first: of two it is the audio that one listens to."""
+    """The loss terms on the console, the last one first, which is the audio loss."""
     names = (term.name for term in reversed(LOSS_TERMS))
     return "  ".join(f"{name.replace('_', ' ')} {losses[name]:.3f}" for name in names)
 
 
 def memory_bytes() -> int:
-    """The GPU's peak where one is used, else this process's peak resident memory."""
+    """The peak memory of the GPU if one is used, else this process's peak resident memory."""
     if torch.cuda.is_initialized():
         return int(torch.cuda.max_memory_allocated())
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024

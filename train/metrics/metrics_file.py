@@ -1,6 +1,6 @@
 """Writes metrics.jsonl: one JSON line for every step, whole or not at all.
 
-`train.metrics.logs` writes it; it is a log, and a run goes on when it cannot be written.
+`train.metrics.logs` uses it. It is only a log: a run continues if it cannot be written.
 """
 
 import errno
@@ -16,10 +16,10 @@ log = logging.getLogger("train")
 
 
 class MetricsFile:
-    """The file of one run, open for its end. Raises WriteError where it cannot be opened."""
+    """The file of one run, opened for appending. Raises WriteError if it cannot be opened."""
 
     def __init__(self, path: Path, step: int) -> None:
-        """Cuts the file back to `step`, the last step that the run goes on after."""
+        """Truncates the file after `step`, the last step before the run continues."""
         make_folder(path.parent)
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         with refused(path):
@@ -27,7 +27,7 @@ class MetricsFile:
             self._descriptor = os.open(path, flags, 0o666)
 
     def write(self, record: dict[str, Any]) -> None:
-        """Appends a record. Raises OSError; half a line is taken back then."""
+        """Appends a record. Raises OSError, after removing a partial line."""
         line = json.dumps(record).encode() + b"\n"
         before = os.fstat(self._descriptor).st_size
         written = os.write(self._descriptor, line)
@@ -41,7 +41,7 @@ class MetricsFile:
 
 
 def cut_back(path: Path, step: int) -> None:
-    """Removes what a killed run wrote after its last checkpoint, and a half-written line."""
+    """Removes what a killed run wrote after its last checkpoint, and a partial line."""
     if not path.is_file():
         return
     lines = path.read_bytes().split(b"\n")
@@ -65,7 +65,7 @@ def cut_back(path: Path, step: int) -> None:
 
 
 def _step_of(line: bytes) -> int | None:
-    """None for a line that is no record, or no text."""
+    """The step of a line; None if it is no record, or no text."""
     try:
         return int(json.loads(line)["step"])
     except (ValueError, KeyError, TypeError):

@@ -9,12 +9,12 @@ from dataclasses import dataclass, field
 
 @dataclass
 class RemainingTime:
-    """Counts what is done by kind, so that one kind that is slow makes no other seem so.
+    """Measures each kind of work on its own, so that a slow kind does not distort the others.
 
     Attributes:
-        judging: Seconds that judging will still take (`train.evaluation.budget`).
-        epoch_end: Seconds that follow an epoch's last step without judging: validation, checkpoint
-            and sample; a guess until the first was measured.
+        judging: The seconds that judging will still take (`train.evaluation.budget`).
+        epoch_end: The seconds after an epoch's last step, without judging: validation, checkpoint
+            and sample. An estimate until the first epoch has ended.
     """
 
     num_epochs: int
@@ -27,17 +27,17 @@ class RemainingTime:
     _ends: int = 0
 
     def step(self, seconds: float) -> None:
-        """A step took so long, with its wait for data."""
+        """Counts a step of `seconds`, with its wait for data."""
         self._step_seconds += seconds
         self._steps += 1
 
     def ended(self, seconds: float) -> None:
-        """So long followed the last step of an epoch."""
+        """Counts `seconds` after the last step of an epoch."""
         self._end_seconds += seconds
         self._ends += 1
 
     def left(self, epoch: int, number: int) -> float:
-        """Seconds after batch `number` of an epoch, whose own end is still to come."""
+        """The remaining seconds after batch `number` of an epoch that has not ended."""
         steps = (self.num_epochs - epoch + 1) * self.steps_per_epoch - number
         each = self._step_seconds / max(1, self._steps)
         end = self._end_seconds / self._ends if self._ends else self.epoch_end()

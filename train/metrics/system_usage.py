@@ -1,6 +1,6 @@
 """Logs GPU, CPU and RAM usage beside the losses.
 
-A step only takes what is there already: a driver that hangs costs curves and no time.
+A thread takes the readings, so that a driver that hangs costs curves but no time.
 """
 
 import logging
@@ -16,13 +16,13 @@ from machine.devices.usage import Usage, UsageMeter
 
 log = logging.getLogger("train")
 
-# 5 ms of a core each time with 80 processes, most of it reading /proc.
+# A reading takes 5 ms of a core with 80 processes, most of it for /proc.
 READ_SECONDS = 2.0
 
 
 class MachineMetrics:
-    """`with` starts the thread and ends it. meter: makes what is read, inside the thread, since
-    opening a broken driver may hang as well; tests give another."""
+    """`with` starts the thread and ends it. meter: opens the readings; it is called in the thread,
+    because opening a broken driver may hang too."""
 
     def __init__(
         self,
@@ -42,11 +42,12 @@ class MachineMetrics:
 
     def __exit__(self, *_: object) -> None:
         self._ended.set()
-        # A thread inside a driver's call is left behind; it ends with the process.
+        # A thread that hangs in a driver's call is abandoned; it ends with the process.
         self._thread.join(0.5)
 
     def take(self) -> dict[str, float]:
-        """The mean of every figure since the last call; empty when nothing was read. At once."""
+        """The mean of every figure since the last call; empty if nothing was read. Does not
+        wait."""
         with self._lock:
             seen, self._seen = self._seen, []
         values: dict[str, list[float]] = defaultdict(list)
@@ -61,7 +62,7 @@ class MachineMetrics:
             while not self._ended.wait(self._every_seconds):
                 figures = figures_of(read())
                 with self._lock:
-                    # Nobody takes for a long time while a sample is spoken: an hour is enough.
+                    # `take` is not called while a sample is spoken; keeping an hour is enough.
                     self._seen = [*self._seen[-1800:], figures]
         except Exception as error:
             log.warning(
@@ -70,7 +71,7 @@ class MachineMetrics:
 
 
 def figures_of(usage: Usage) -> dict[str, float]:
-    """The names under machine/ in TensorBoard; what is not known is left out."""
+    """The figures by their names under machine/ in TensorBoard, without unknown ones."""
     named: dict[str, float | None] = {
         "cpu_percent": usage.cpu_percent,
         "memory_bytes": usage.memory_used_bytes,
@@ -87,14 +88,15 @@ def _this_machine() -> Callable[[], Usage]:
     reader = GpuUsageReader()
 
     def gpus() -> tuple[GpuState, ...]:
-        # gpu0 is cuda:0 of this run, whichever card CUDA_VISIBLE_DEVICES made that.
+        # gpu0 is this run's cuda:0, whichever card CUDA_VISIBLE_DEVICES makes that.
         return as_cuda_counts(reader.read(), _cuda_uuids())
 
     return UsageMeter(gpus, os.getpid).read
 
 
 def _cuda_uuids() -> list[str]:
-    """Of cuda:0, cuda:1, … of this process; none before it uses CUDA, which asking would start."""
+    """The UUIDs of cuda:0, cuda:1, … of this process; empty before it uses CUDA, because asking
+    would initialise CUDA."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return []

@@ -18,8 +18,8 @@ log = logging.getLogger("train")
 
 MOST_PORTS_TRIED = 50
 ANSWER_SECONDS = 90.0
-# By itself it shows ten samples drawn at random. Its "0 = all" shows none in the audio plugin of
-# 2.21, so a number that no run reaches; only what is there takes memory.
+# By default it shows ten samples, drawn at random. "0 = all" shows none in the audio plugin of
+# 2.21, so this is a number that no run reaches. It costs no memory for samples that do not exist.
 _EVERY_SAMPLE = ("--samples_per_plugin", "audio=10000,images=10000")
 
 
@@ -38,8 +38,8 @@ class TensorBoard:
         threading.Thread(target=self._tell, name="tensorboard", daemon=True).start()
 
     def answers(self, within_seconds: float = ANSWER_SECONDS) -> bool:
-        """Waits until it answers over HTTP; False when it died or took too long."""
-        # Not by a proxy that the environment may name: it would connect to its own machine.
+        """Waits until it answers over HTTP; False if it died or took too long."""
+        # Without a proxy from the environment, which would connect to its own localhost.
         direct = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         end = time.monotonic() + within_seconds
         while time.monotonic() < end and self._child.code is None:
@@ -60,16 +60,16 @@ class TensorBoard:
 
 
 def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:
-    """The server that the settings ask for."""
+    """The server that the settings ask for; None if they ask for none."""
     if not settings.tensorboard:
         return None
-    # Inside a container the published port leads to its own address, not to its loopback.
+    # In a container, a published port leads to the container's address, not to its loopback.
     host = "0.0.0.0" if in_container else "127.0.0.1"
     return TensorBoard(settings.runs_dir, settings.tensorboard_port, host=host)
 
 
 def free_port(first: int, host: str) -> int:
-    """The first port from `first` on that is free; `first` itself when none is free."""
+    """The first free port from `first` on; `first` itself if none is free."""
     for port in range(first, min(first + MOST_PORTS_TRIED, 65536)):
         with socket.socket() as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -80,7 +80,8 @@ def free_port(first: int, host: str) -> int:
 
 
 def main() -> int:
-    """`make tensorboard`: the curves of runs that have ended, where the settings say they are."""
+    """`make tensorboard`: shows the curves of finished runs in the folder that the settings
+    name."""
     try:
         settings, _ = load()
     except SotaqueError as error:
@@ -89,7 +90,7 @@ def main() -> int:
     options = ["--logdir", str(settings.runs_dir), "--port", str(settings.tensorboard_port)]
     options += _EVERY_SAMPLE
     os.execv(sys.executable, [sys.executable, "-m", "tensorboard.main", *options])
-    return 0  # never: the process has become TensorBoard
+    return 0  # not reached: exec replaced the process by TensorBoard
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
 """GRADIENT_CHECKPOINTING: recomputes a block's activations instead of storing them.
 
-Chen et al. 2016 (https://arxiv.org/abs/1604.06174): of each block only its input stays, and the
-backward pass runs it forward once more, with the same dropout. About a third more arithmetic, and
-at XTTS-v2's size a tenth of the activations. The numbers are the same, bit for bit.
+Chen et al. 2016 (https://arxiv.org/abs/1604.06174): only the input of each block is kept, and the
+backward pass runs the block forward once more, with the same dropout. This takes about a third more
+arithmetic and, at XTTS-v2's size, a tenth of the memory for activations. The results are the same,
+bit for bit.
 """
 
 from collections.abc import Callable
@@ -15,18 +16,20 @@ from torch.utils.checkpoint import checkpoint
 from train.memory.estimate import MemoryEstimate
 from xtts.model.gpt import GPT
 
-# auto: the longest clip alone may take so much of the free memory before blocks are recomputed.
+# auto: blocks are recomputed if the longest clip alone takes more than this share of the free
+# memory.
 LARGEST_SHARE = 0.7
 
 
 def checkpoint_activations(gpt: GPT) -> None:
-    """From here on the transformer's blocks keep only their inputs while they learn."""
+    """From now on, the transformer's blocks keep only their inputs in training."""
     for block in gpt.gpt.h:
         _recomputed(block)
 
 
 def chosen(setting: str, footprint: MemoryEstimate, room_bytes: int | None) -> tuple[bool, str]:
-    """GRADIENT_CHECKPOINTING with its reason. room_bytes: memory for a step; None = not known."""
+    """Resolves GRADIENT_CHECKPOINTING, with the reason. room_bytes: memory for a step; None =
+    unknown."""
     if setting != "auto":
         return setting == "on", f"GRADIENT_CHECKPOINTING={setting}"
     if room_bytes is None:
@@ -47,5 +50,5 @@ def _recomputed(block: nn.Module) -> None:
             return forward(*args, **kwargs)
         return checkpoint(forward, *args, use_reentrant=False, preserve_rng_state=True, **kwargs)
 
-    # On the instance, so that names, state and `torch.compile` of the module stay as they are.
+    # Set on the instance, so that the module's names, state and `torch.compile` are unchanged.
     block.forward = twice

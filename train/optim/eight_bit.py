@@ -1,13 +1,13 @@
 """OPTIMIZER=adamw8bit: AdamW with 8-bit states.
 
-Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861): each block of 256 values has a scale, each
-value is one of 256 levels. Small tensors (under 4,096 values) stay in float32. Weights and
-arithmetic are float32 as before; at XTTS-v2's size 2.6 GB less. The numbers are those of torchao's
-AdamW8bit, and so are the states in checkpoints.
+Dettmers et al. 2022 (https://arxiv.org/abs/2110.02861): each block of 256 values has a scale, and
+each value is one of 256 levels. Small tensors (under 4,096 values) stay in float32, and so do
+weights and arithmetic. At XTTS-v2's size this saves 2.6 GB. The results equal those of torchao's
+AdamW8bit, and so do the states in checkpoints.
 
-Tensors stand one after the other and are worked on in chunks, so that a step starts as many kernels
-as there are chunks to fill, however many tensors there are, and needs no more memory beside than a
-chunk's. A value's level is found by one search among the thresholds between levels.
+Tensors are stored one after the other and processed in chunks. So the number of kernels of a step
+depends on the number of chunks, not of tensors, and the extra memory is that of one chunk. A
+value's level comes from one search among the thresholds between levels.
 """
 
 import functools
@@ -20,38 +20,38 @@ from torch import Tensor
 
 BLOCK = 256
 FEWEST_QUANTISED = 4096
-# Values at once: some 40 kernels a chunk, 170 MB beside the weights.
+# Values per chunk: about 40 kernels a chunk, and 170 MB of extra memory.
 CHUNK = 1 << 22
 _EXPONENTS = 7
 
 
 class AdamW8bit(torch.optim.Optimizer):
-    """AdamW whose averages take a byte a value, in blocks; `param_groups` are AdamW's."""
+    """AdamW whose averages take one byte per value, in blocks; `param_groups` are AdamW's."""
 
     def __init__(
         self, groups: list[dict[str, Any]], lr: float, betas: tuple[float, float], eps: float
     ) -> None:
         super().__init__(groups, {"lr": lr, "betas": betas, "eps": eps, "weight_decay": 0.0})
         self._rows = [row for group in self.param_groups for row in _rows(group)]
-        # Views of what is allocated, so that `optimizer.state` shows how much it is.
+        # Views of the storage, so that `optimizer.state` shows its size.
         for row in self._rows:
             self.state |= {place.weight: row.averages_of(place) for place in row.places}
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:  # type: ignore[override]
-        """One step at the groups' rates, of the weights that have a gradient."""
+        """One step of the weights that have a gradient, at the groups' learning rates."""
         del closure
         for row in self._rows:
             row.step()
 
     def state_dict(self) -> dict[str, Any]:
-        """Plain tensors and values only, in the order of the weights."""
+        """The state as plain tensors and values, in the order of the weights."""
         places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
         numbers = [places[id(one)] for group in self.param_groups for one in group["params"]]
         return {"adamw8bit": [row.state_of(place) for row, place in numbers]}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
-        """Takes up what `state_dict` returned."""
+        """Restores what `state_dict` returned."""
         places = {id(place.weight): (row, place) for row in self._rows for place in row.places}
         weights = [weight for group in self.param_groups for weight in group["params"]]
         for weight, kept in zip(weights, state_dict["adamw8bit"], strict=True):
@@ -61,7 +61,7 @@ class AdamW8bit(torch.optim.Optimizer):
 
 @dataclass
 class _Place:
-    """A weight in a row: where its values begin, and how many steps it has taken."""
+    """A weight in a row: the index of its first value, and how many steps it has taken."""
 
     weight: Tensor
     start: int
@@ -73,7 +73,7 @@ class _Place:
 
 
 class _Averages:
-    """One average of all values of a row, in 8 bits or as it is."""
+    """One average of all values of a row, in 8 bits or in float32."""
 
     def __init__(self, count: int, like: Tensor, *, signed: bool, quantised: bool) -> None:
         self.signed = signed
@@ -85,7 +85,7 @@ class _Averages:
             self.values = torch.zeros(count, device=like.device)
 
     def read(self, start: int, end: int) -> Tensor:
-        """In float32, a copy."""
+        """A copy of values `start` to `end` in float32."""
         if self.scale is None:
             return self.values[start:end].clone()
         levels = _levels(self.signed, self.values.device)
@@ -94,7 +94,7 @@ class _Averages:
         return values
 
     def write(self, start: int, new: Tensor) -> None:
-        """Keeps what begins at `start`."""
+        """Stores new values from index `start` on."""
         end = start + len(new)
         if self.scale is None:
             self.values[start:end] = new
@@ -108,7 +108,7 @@ class _Averages:
         ).view(-1)
 
     def state_of(self, place: _Place) -> Any:
-        """As it stands in a checkpoint."""
+        """The average of one weight, in the form of a checkpoint."""
         own = self.values[place.start : place.end].view(place.weight.shape)
         if self.scale is None:
             return own
@@ -123,7 +123,7 @@ class _Averages:
 
 
 class _Row:
-    """Weights of one group one after the other, all with averages in 8 bits or none."""
+    """Weights of one group, one after the other; the averages of all or of none are in 8 bits."""
 
     def __init__(
         self, group: Mapping[str, Any], weights: Sequence[Tensor], *, quantised: bool
@@ -152,9 +152,9 @@ class _Row:
             torch._foreach_copy_(values, together.split([len(one) for one in values]))
 
     def _move(self, weights: Tensor, gradients: Tensor, start: int, steps: int) -> None:
-        """AdamW of the values that begin at `start`, in place."""
+        """Applies AdamW to the values from index `start` on, in place."""
         end, (beta1, beta2) = start + len(weights), self._group["betas"]
-        # Numbers of float32 on the host, as torchao computes them.
+        # float32 numbers on the host, computed as torchao does.
         rate, step = (torch.tensor(float(one)) for one in (self._group["lr"], steps))
         if decay := self._group["weight_decay"]:
             weights.sub_(weights * (rate * decay))
@@ -166,19 +166,19 @@ class _Row:
         weights.sub_(first.div_(1 - beta1**step).mul_(rate).div_(divisor))
 
     def state_of(self, place: _Place) -> dict[str, Any]:
-        """Of one weight; nothing before its first step."""
+        """The checkpoint state of one weight; empty before its first step."""
         if not place.steps:
             return {}
         return {"step": torch.tensor(float(place.steps)), **self.averages_of(place)}
 
     def averages_of(self, place: _Place) -> dict[str, Any]:
-        """Of one weight, as they stand here."""
+        """The averages of one weight, as views of this storage."""
         return {
             "exp_avg": self._first.state_of(place), "exp_avg_sq": self._second.state_of(place),
         }  # fmt: skip
 
     def take_up(self, place: _Place, kept: Mapping[str, Any]) -> None:
-        """What `state_of` returned."""
+        """Restores what `state_of` returned."""
         if kept:
             place.steps = int(kept["step"])
             self._first.take_up(place, kept["exp_avg"])
@@ -186,7 +186,8 @@ class _Row:
 
 
 def _rows(group: Mapping[str, Any]) -> Iterator[_Row]:
-    """A group's weights in two rows: in 8 bits, and small or odd ones."""
+    """A group's weights in two rows: those in 8 bits, and the small or oddly sized ones in
+    float32."""
     sides: dict[bool, list[Tensor]] = {True: [], False: []}
     for weight in group["params"]:
         count = weight.numel()
@@ -195,8 +196,8 @@ def _rows(group: Mapping[str, Any]) -> Iterator[_Row]:
 
 
 def _chunks(places: Sequence[_Place]) -> Iterator[list[tuple[_Place, int, int]]]:
-    """Pieces of weights, (place, from, to), that follow each other, have taken the same
-    number of steps and are at most `CHUNK` values together."""
+    """Lists of pieces of weights, (place, from, to), that are adjacent, have taken the same number
+    of steps and have at most `CHUNK` values together."""
     chunk, room = list[tuple[_Place, int, int]](), CHUNK
     for number, place in enumerate(places):
         before = places[number - 1] if number else place
@@ -216,7 +217,7 @@ def _chunks(places: Sequence[_Place]) -> Iterator[list[tuple[_Place, int, int]]]
 
 
 def _cuts(count: int, room: int) -> Iterator[int]:
-    """Where the pieces of a weight begin, the first of which has `room` left."""
+    """The start index of each piece of a weight; the first piece has at most `room` values."""
     yield 0
     yield from range(room, count, CHUNK)
 
@@ -241,8 +242,8 @@ def _levels(signed: bool, device: torch.device) -> Tensor:
 
 @functools.lru_cache(maxsize=4)
 def _thresholds(signed: bool, device: torch.device) -> Tensor:
-    """The smallest number, of all that float32 has, that is taken to the next level instead of this
-    one: whose distance is at least half of theirs, as float32 subtracts."""
+    """For each level, the smallest float32 number that is rounded to the next level: whose
+    distance, as float32 subtracts, is at least half of the distance between the two."""
     levels = _levels(signed, torch.device("cpu"))
     below, above = levels[:-1], levels[1:]
     half = (above - below) * 0.5
@@ -255,7 +256,7 @@ def _thresholds(signed: bool, device: torch.device) -> Tensor:
 
 
 def _ordered(numbers: Tensor) -> Tensor:
-    """float32 as whole numbers, neighbours beside each other."""
+    """float32 numbers as integers in the same order, where neighbours differ by 1."""
     bits = numbers.view(torch.int32).long()
     return torch.where(bits < 0, -(bits & 0x7FFFFFFF), bits)
 

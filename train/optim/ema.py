@@ -1,7 +1,7 @@
 """EMA_DECAY: exponential moving average of the weights.
 
-Polyak and Juditsky 1992. The first steps count more than the decay says (as in TensorFlow's
-ExponentialMovingAverage), or the average would be the base model for a long time.
+Polyak and Juditsky 1992. The first steps have more weight than the decay gives them (as in
+TensorFlow's ExponentialMovingAverage); otherwise the average would stay near the base for long.
 """
 
 from collections.abc import Iterator, Mapping
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 
 class ExponentialMovingAverage:
-    """Averages of what learns in `module`, on the same device.
+    """Averages of the trainable weights of `module`, on the same device.
 
-    decay: the share of the old average that stays at a step.
+    decay: the share of the old average that remains after a step.
     """
 
     def __init__(self, module: nn.Module, decay: float) -> None:
@@ -24,14 +24,14 @@ class ExponentialMovingAverage:
 
     @torch.no_grad()
     def add(self, step: int) -> None:
-        """Behind optimizer step `step` (from 1)."""
+        """Updates the averages after optimizer step `step` (from 1)."""
         decay = min(self.decay, step / (step + 9))
         names, tensors = zip(*self._learning(), strict=True)
         torch._foreach_lerp_([self.values[name] for name in names], list(tensors), 1 - decay)
 
     @contextmanager
     def in_place(self) -> Iterator[None]:
-        """Inside, the module has the averages for weights; afterwards its own, bit for bit."""
+        """Inside, the module has the averages as weights; afterwards its own again, bit for bit."""
         self._swap()
         try:
             yield
@@ -39,12 +39,12 @@ class ExponentialMovingAverage:
             self._swap()
 
     def load(self, values: Mapping[str, Tensor]) -> None:
-        """Takes up averages that were kept."""
+        """Restores saved averages."""
         for name, tensor in self.values.items():
             tensor.copy_(values[name])
 
     def restart(self) -> None:
-        """The averages begin at the weights as they are."""
+        """Resets the averages to the present weights."""
         self.load({name: tensor.detach() for name, tensor in self._learning()})
 
     def _learning(self) -> list[tuple[str, Tensor]]:

@@ -1,6 +1,6 @@
 """FREEZE: parameters that are not trained, by name pattern.
 
-A pattern that fits no weight is a mistake, never a wish: it is refused, with the names near it.
+A pattern that matches no weight is an error; the message lists similar names.
 """
 
 import difflib
@@ -18,8 +18,8 @@ NOTHING = "none"
 def chosen(
     setting: str | None, advice: TrainingAdvice, *, with_adapters: bool
 ) -> tuple[tuple[str, ...], str]:
-    """The patterns of FREEZE, else those that the base model recommends, and why. `none` is
-    nothing; beside adapters everything is frozen already, and no advice is needed."""
+    """The patterns of FREEZE, or else those that the base model recommends, with the reason. `none`
+    means no pattern. With adapters, everything else is frozen anyway, so advice is ignored."""
     if setting is not None:
         return (() if setting.strip() == NOTHING else patterns(setting)), "FREEZE"
     if advice.freeze is None or with_adapters:
@@ -28,15 +28,15 @@ def chosen(
 
 
 def patterns(setting: str) -> tuple[str, ...]:
-    """Names as written -> patterns."""
+    """Splits the setting into patterns."""
     return tuple(part.strip() for part in setting.split(",") if part.strip())
 
 
 def freeze(module: nn.Module, globs: Sequence[str]) -> int:
-    """Freezes every weight that a pattern fits; how many numbers that are.
+    """Freezes every weight that a pattern matches; returns how many numbers that are.
 
-    A pattern fits a whole name (`text_embedding.weight`), or the name of a part
-    (`conditioning_*`). Raises SotaqueError.
+    A pattern matches a whole name (`text_embedding.weight`) or the name of a part
+    (`conditioning_*`). Raises SotaqueError if one matches nothing.
     """
     named = dict(module.named_parameters())
     for glob in globs:
@@ -51,7 +51,7 @@ def freeze(module: nn.Module, globs: Sequence[str]) -> int:
 
 
 def fits(name: str, globs: Sequence[str]) -> bool:
-    """Whether any of the patterns fits this weight, or a part that it is in."""
+    """Whether a pattern matches this weight, or a part that contains it."""
     parts = name.split(".")
     heads = [".".join(parts[: count + 1]) for count in range(len(parts))]
     return any(fnmatchcase(head, glob) for glob in globs for head in heads)

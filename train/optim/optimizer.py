@@ -1,8 +1,8 @@
 """OPTIMIZER: adamw or adamw8bit; its parameter groups, its gradient clipping, its kept state.
 
-Clipping costs a pass over all gradients of its own (3.6 GB read and written at XTTS-v2's size).
-Fused AdamW divides by a number in its kernel anyway, so the clipping goes in there; and it leaves
-the weights alone where `found_inf` is 1, so that on a GPU the host never waits for the device.
+Separate clipping needs a pass over all gradients (3.6 GB read and written at XTTS-v2's size). The
+kernel of fused AdamW can divide the gradients by a number, so clipping is done there. With
+`found_inf` = 1 it leaves the weights unchanged, so that the host never waits for a GPU.
 """
 
 from collections.abc import Sequence
@@ -24,15 +24,14 @@ ADAM_EPSILON = 1e-8
 def new_optimizer(
     name: str, groups: list[dict[str, Any]], learning_rate: float
 ) -> torch.optim.Optimizer:
-    """OPTIMIZER at its first learning rate, for `weight_groups`."""
+    """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate."""
     kind = AdamW8bit if name == "adamw8bit" else partial(torch.optim.AdamW, fused=True)
     return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 
 def weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
-    """Weight decay on matrices only; not on biases, norms and embeddings, as in Coqui's recipe.
-
-    What is frozen is in no group.
+    """The parameter groups: weight decay on matrices, none on biases, norms and embeddings, as in
+    Coqui's recipe. Frozen weights are in no group.
     """
     spared = {
         id(parameter)
@@ -55,7 +54,7 @@ def weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
 
 
 def fuses_clipping(optimizer: torch.optim.Optimizer) -> bool:
-    """Whether its kernel divides gradients by a number and can skip the weights."""
+    """Whether its kernel can divide the gradients by a number and skip the update."""
     return isinstance(optimizer, torch.optim.AdamW) and bool(optimizer.defaults["fused"])
 
 
@@ -71,8 +70,7 @@ def clip_gradients(
 
 
 def step_unless(optimizer: torch.optim.Optimizer, non_finite: Tensor) -> None:
-    """A step that moves nothing where `non_finite` is 1: decided on the device, see
-    `fuses_clipping`."""
+    """A step that changes nothing if `non_finite` is 1; the device decides (`fuses_clipping`)."""
     optimizer.found_inf = non_finite.float()  # type: ignore[attr-defined]
     try:
         optimizer.step()
@@ -81,7 +79,7 @@ def step_unless(optimizer: torch.optim.Optimizer, non_finite: Tensor) -> None:
 
 
 def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
-    """Takes up a state that was kept. Raises SotaqueError for one of another OPTIMIZER."""
+    """Restores a saved state. Raises SotaqueError for a state of another OPTIMIZER."""
     own = "adamw8bit" if isinstance(optimizer, AdamW8bit) else "adamw"
     saved = "adamw8bit" if "adamw8bit" in state else "adamw"
     if saved != own:
@@ -89,7 +87,7 @@ def load_state(optimizer: torch.optim.Optimizer, state: dict[str, Any]) -> None:
             f"The state that was saved is of OPTIMIZER={saved}, and this run has OPTIMIZER={own}. "
             "Set it back to go on, or RESUME=never to start over."
         )
-    if own == "adamw":  # what was saved without the fused kernel goes on with it
+    if own == "adamw":  # a state saved without the fused kernel continues with it
         fused = {"fused": optimizer.defaults["fused"]}
         groups = [{**group, **fused} for group in state["param_groups"]]
         state = {**state, "param_groups": groups}

@@ -3,23 +3,23 @@
 import math
 from dataclasses import dataclass
 
-# After the warm-up the rate holds for so many steps, then falls with 1/sqrt(step). It depends on
-# the step alone, so that a longer NUM_EPOCHS continues a run instead of changing it.
+# After the warm-up, the rate is constant for this many steps, then falls with 1/sqrt(step). It
+# depends only on the step, so that a larger NUM_EPOCHS continues a run instead of changing it.
 HOLD_STEPS = 1000
-# What is left of the rate at a cosine's end: at zero nothing would learn where a run goes on.
+# The share of the rate at the end of a cosine; at zero, a continued run would learn nothing.
 COSINE_END = 0.1
 
 
 @dataclass(frozen=True)
 class Schedule:
-    """name: SCHEDULE; total_steps: where a cosine ends."""
+    """The learning-rate schedule. name: SCHEDULE; total_steps: the end of a cosine."""
 
     name: str = "inverse_sqrt"
     warmup_steps: int = 0
     total_steps: int = 0
 
     def factor(self, step: int) -> float:
-        """What the peak rate is multiplied with at `step` (from 0), after a linear warm-up."""
+        """The factor of the peak rate at `step` (from 0), with a linear warm-up."""
         warm = min(1.0, (step + 1) / max(1, self.warmup_steps))
         if self.name == "constant":
             return warm

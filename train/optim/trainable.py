@@ -1,7 +1,7 @@
 """Trainable weights and saved weights: LoRA merged, EMA applied.
 
-Without LORA_RANK and EMA_DECAY both are the same. With adapters, what is saved is merged; with
-averages, it is the average. The trainer's state then keeps what cannot be had back from it.
+Without LORA_RANK and EMA_DECAY they are the same. With adapters, the saved weights are merged; with
+averages, they are the averages. The trainer's state then holds what they do not contain.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,7 +22,7 @@ from xtts.model.gpt import GPT, from_coqui, to_coqui
 
 @dataclass(frozen=True)
 class TrainableParts:
-    """What learns of a GPT, and how. ema_decay 0: no averages; freeze: patterns of names."""
+    """Which parts of a GPT learn, and how. ema_decay 0: no averages; freeze: patterns of names."""
 
     lora: LoraShape | None = None
     freeze: Sequence[str] = ()
@@ -31,9 +31,9 @@ class TrainableParts:
 
 
 class TrainableWeights:
-    """A GPT on its device, prepared to learn.
+    """A GPT on its device, prepared for training.
 
-    Raises SotaqueError for FREEZE and LORA_RANK that do not fit.
+    Raises SotaqueError for a FREEZE or LORA_RANK that does not fit the model.
     """
 
     def __init__(self, gpt: GPT, parts: TrainableParts, seed: int) -> None:
@@ -47,46 +47,47 @@ class TrainableWeights:
         freeze(gpt, parts.freeze)
         if parts.recompute:
             checkpoint_activations(gpt)
-        # What adapters stand on, where that is no longer the base model.
+        # The weights below the adapters, if these are no longer the base model's.
         self._ground: dict[str, Tensor] | None = None
         self.averages = ExponentialMovingAverage(gpt, parts.ema_decay) if parts.ema_decay else None
 
     @property
     def trainable(self) -> list[Tensor]:
-        """What has gradients."""
+        """The weights that have gradients."""
         return [parameter for parameter in self.gpt.parameters() if parameter.requires_grad]
 
     @property
     def trainable_share(self) -> float:
-        """The share of all numbers that learns."""
+        """The share of all weights that learn."""
         every = sum(parameter.numel() for parameter in self.gpt.parameters())
         return sum(weight.numel() for weight in self.trainable) / every
 
     def after_step(self, step: int) -> None:
-        """After optimizer step `step` (from 1)."""
+        """Updates the averages after optimizer step `step` (from 1)."""
         if self.averages:
             self.averages.add(step)
 
     @contextmanager
     def as_saved(self) -> Iterator[None]:
-        """Inside, the GPT computes with the weights that are saved."""
+        """Inside, the GPT has the weights that would be saved."""
         with self.averages.in_place() if self.averages else nullcontext():
             yield
 
     @torch.no_grad()
     def unsaved_state(self) -> dict[str, Tensor]:
-        """What `model_state` is made of, where it stands, for who copies it before the next step:
-        `xtts.model.gpt.to_coqui` makes the one of the other."""
+        """The tensors of `model_state` on their device and not copied; `xtts.model.gpt.to_coqui`
+        converts them. The caller must copy them before the next step."""
         with self.as_saved():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
             return {name: tensor.detach() for name, tensor in state.items()}
 
     @torch.no_grad()
     def model_state(self) -> dict[str, Tensor]:
-        """What is saved and evaluated: on the CPU, in Coqui's names and orientation, merged."""
+        """The weights that are saved and evaluated: on the CPU, by Coqui's names and orientation,
+        merged."""
         with self.as_saved():
             state = self.lora.merged() if self.lora else self.gpt.state_dict()
-            # Averages are swapped out again: what shares their memory would change with them.
+            # A copy, because the averages are swapped out again and would change shared memory.
             copied = self.averages is not None
             return to_coqui(
                 {
@@ -106,7 +107,7 @@ class TrainableWeights:
             return self.lora.alone(), self.lora.shape.alpha
 
     def state(self) -> dict[str, Any]:
-        """What `model_state` does not tell; empty where it tells all."""
+        """What `model_state` does not contain; empty if it contains everything."""
         state: dict[str, Any] = {}
         if self.lora:
             state["lora"] = _on_cpu(self.lora.adapters())
@@ -118,12 +119,13 @@ class TrainableWeights:
         return state
 
     def resume(self, model_state: Mapping[str, Tensor], state: Mapping[str, Any] | None) -> None:
-        """Takes up what was saved; state: None where only that is left."""
+        """Restores saved weights. state: of the trainer, None if only the weights are left."""
         weights, state = from_coqui(model_state), state or {}
         if not self.lora:
             self.gpt.load_state_dict(weights)
         elif not state.get("lora"):
-            # Weights of another run, or without their trainer's state: new adapters on top of them.
+            # Weights of another run, or without the trainer's state: new adapters start on top of
+            # them.
             self.lora.load_base(weights)
             self._ground = _on_cpu(self.lora.base())
         else:

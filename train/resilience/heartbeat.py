@@ -1,9 +1,9 @@
 """The heartbeat to the watchdog after each step, with more time for saving and sampling.
 
-    nothing for max(10 x the usual step, STALL_SECONDS)  ->  stacks of all threads, exit 75
+    no heartbeat for max(10 x the usual step, STALL_SECONDS)  ->  stacks of all threads, exit 75
 
-The watchdog is a process (`train.resilience.watchdog`); this is the trainer's side, and the
-decision how long the next sign may take.
+The watchdog is a process (`train.resilience.watchdog`). This is the trainer's side, which decides
+how long the next heartbeat may take.
 """
 
 import contextlib
@@ -30,13 +30,13 @@ T = TypeVar("T")
 
 EXIT_CODE = 75
 USUAL_STEPS = 10
-# A machine's first steps compile, choose kernels and read cold files.
+# The first steps are slow: they compile, choose kernels and read uncached files.
 STEPS_TO_KNOW = 3
 _REMEMBERED_STEPS = 50
 
 
 def allowed_seconds(steps: Sequence[float], stall_seconds: float) -> float:
-    """How long the next step may take, after steps that took so many seconds."""
+    """How many seconds the next step may take. steps: the seconds of earlier steps."""
     if len(steps) < STEPS_TO_KNOW:
         return USUAL_STEPS * stall_seconds
     return max(stall_seconds, USUAL_STEPS * statistics.median(steps))
@@ -45,14 +45,14 @@ def allowed_seconds(steps: Sequence[float], stall_seconds: float) -> float:
 class Heartbeat:
     """`with` starts the watchdog and ends it. stall_seconds: STALL_SECONDS; None = no watchdog.
 
-    It waits for nothing before the first `watch` or `allow`.
+    There is no time limit before the first `watch` or `allow`.
     """
 
     def __init__(self, stall_seconds: float | None) -> None:
         self.stall_seconds = stall_seconds
         self._child: subprocess.Popen[bytes] | None = None
         self._beats: int | None = None
-        # By what is done: a step of validation is shorter than one that learns.
+        # By activity: a validation step is shorter than a training step.
         self._steps: dict[str, deque[float]] = defaultdict(lambda: deque(maxlen=_REMEMBERED_STEPS))
 
     def __enter__(self) -> "Heartbeat":
@@ -66,7 +66,7 @@ class Heartbeat:
         os.close(self._beats)
         self._beats = None
         with contextlib.suppress(subprocess.TimeoutExpired):
-            self._child.wait(timeout=1.0)  # the end of the pipe is the end of it
+            self._child.wait(timeout=1.0)  # it ends when the pipe closes
         if self._child.poll() is None:
             self._child.kill()
             self._child.wait()
@@ -74,11 +74,11 @@ class Heartbeat:
 
     @property
     def pid(self) -> int | None:
-        """The watchdog's process id while there is one."""
+        """The watchdog's process id; None if there is none."""
         return self._child.pid if self._child and self._child.poll() is None else None
 
     def watch(self, items: Iterable[T], doing: str) -> Iterator[T]:
-        """The items; a sign of life whenever the next one is asked for."""
+        """Yields the items, and sends a heartbeat whenever the next one is requested."""
         steps = self._steps[doing]
         stall = self.stall_seconds or 0.0
         began = time.monotonic()
@@ -92,7 +92,7 @@ class Heartbeat:
 
     @contextmanager
     def allow(self, seconds: float, doing: str) -> Iterator[None]:
-        """The block may take so long without a sign."""
+        """Allows the block this many seconds without a heartbeat."""
         self._sign(seconds, doing)
         try:
             yield
@@ -100,7 +100,8 @@ class Heartbeat:
             self._sign(self.stall_seconds, f"{doing} ended")
 
     def _start(self) -> None:
-        # Written in C by whichever thread gets the signal: also under a GIL that is never let go.
+        # faulthandler writes in C, in the thread that gets the signal, even if the GIL is never
+        # released.
         faulthandler.register(signal.SIGUSR1, file=_console(), all_threads=True)
         read_end, self._beats = os.pipe()
         os.set_blocking(self._beats, False)
@@ -118,7 +119,7 @@ class Heartbeat:
             return
         try:
             os.write(self._beats, f"{allowed:.3f} {doing}\n".encode())
-        except BlockingIOError:  # it is stopped, or has no time to read: it gets later ones
+        except BlockingIOError:  # the watchdog is stopped or busy: it will read later ones
             pass
         except BrokenPipeError:
             log.warning("The watchdog has ended. A stall will not be detected.")
@@ -129,5 +130,5 @@ class Heartbeat:
 def _console() -> int:
     try:
         return sys.stderr.fileno()
-    except (OSError, ValueError, AttributeError):  # a test that has put something in its place
+    except (OSError, ValueError, AttributeError):  # a test has replaced it
         return 2

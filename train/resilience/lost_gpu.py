@@ -1,7 +1,7 @@
 """Handles a GPU that is lost in training: exits 70 with instructions, saves nothing from it.
 
-The weights on a dead CUDA context cannot be read, and what could be read could be wrong: the run
-goes on from what was saved before.
+Weights in a dead CUDA context cannot be read or may be wrong, so the run resumes from its last
+checkpoint.
 """
 
 from collections.abc import Callable, Iterator
@@ -16,10 +16,10 @@ from machine.errors import SotaqueError
 
 @contextmanager
 def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) -> Iterator[None]:
-    """Raises GpuLost (70) in the place of what a fault of `device` raises; others pass.
+    """Turns an error caused by a fault of `device` into GpuLost (exit 70); other errors pass.
 
-    After any error the device is asked whether it still computes. What the check of the GPU should
-    have foretold is reported, so that the next start checks it again.
+    After any error, the device is tested. A fault that the GPU probe should have detected is
+    reported, so that the next start probes again.
     """
     try:
         yield
@@ -39,7 +39,7 @@ def lost_gpu(device: str, report: Callable[[str, str], None] = report_surprise) 
 
 
 def gone(device: str, words: str) -> GpuLost:
-    """The sentence for a device that computes no more."""
+    """The error for a device that no longer computes."""
     return GpuLost(
         f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "
         "Nothing was saved from it; everything saved before is whole. Give the same command again: "
@@ -50,7 +50,7 @@ def gone(device: str, words: str) -> GpuLost:
 
 
 def out_of_memory(device: str, words: str) -> GpuLost:
-    """The sentence for memory that stayed short after everything was given back."""
+    """The error for memory that does not suffice even after all of it was freed."""
     return GpuLost(
         f"{device} has not enough memory, also after giving back what could be: "
         f"{words.rstrip('.')}. Everything saved before is whole. End what else uses it and give "

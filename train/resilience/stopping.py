@@ -1,9 +1,9 @@
 """Handles SIGTERM and SIGINT: finishes the step, saves, exits.
 
-The handler itself does no I/O (a signal may arrive inside a write). Where a step plus the write of
-its state do not fit into STOP_SECONDS, waiting would end in a kill: then a watching thread exits at
-once, and the run goes on from its last epoch. The thread is woken by the C-level handler, because
-Python's own handler has to wait while a backward pass runs in C.
+The handler does no I/O, because a signal may arrive during a write. If a step and the write of its
+state do not fit into STOP_SECONDS, waiting would end in a kill: then a thread exits at once, and
+the run resumes from its last epoch. The C-level handler wakes the thread, because Python's own
+handler has to wait while a backward pass runs in C.
 """
 
 import os
@@ -19,10 +19,10 @@ SIGNALS = (signal.SIGTERM, signal.SIGINT)
 
 @dataclass
 class StopRequest:
-    """Whether to stop, and what the loop knows about how long that takes.
+    """Whether to stop, and how long that takes.
 
-    has_state: there is something that could be saved. step_seconds: the latest step's;
-    write_seconds: the latest checkpoint's (0 = not known yet).
+    has_state: whether there is a state to save. step_seconds: the duration of the latest step;
+    write_seconds: of the latest checkpoint (0 = not known yet).
     """
 
     allowed_seconds: float
@@ -34,7 +34,7 @@ class StopRequest:
 
     @property
     def requested(self) -> bool:
-        """A signal came, and there is time to save."""
+        """Whether a signal came and there is time to save."""
         return self.signal_number is not None
 
     @property
@@ -43,12 +43,12 @@ class StopRequest:
         return 128 + (self.signal_number or 0)
 
     def fits(self) -> bool:
-        """A step and the write of its state take less than the time allowed."""
+        """Whether a step and the write of its state fit into the allowed time."""
         return self.step_seconds + self.write_seconds <= self.allowed_seconds
 
     def receive(self, signal_number: int) -> None:
-        """What a signal does: the first asks, or ends what need not or cannot be saved; a second
-        ends."""
+        """Handles a signal. The first asks the loop to stop, or exits if there is no state or no
+        time to save it; a second exits."""
         self._seen += 1
         code = 128 + signal_number
         if self._seen > 1:
@@ -69,11 +69,11 @@ class StopRequest:
 
 @contextmanager
 def stop_on_signals(allowed_seconds: float) -> Iterator[StopRequest]:
-    """A Stop that follows SIGTERM and SIGINT while the block runs; only in the main thread."""
+    """A StopRequest that SIGTERM and SIGINT set while the block runs; only in the main thread."""
     stop = StopRequest(allowed_seconds)
     read_end, write_end = os.pipe()
     os.set_blocking(write_end, False)
-    # A handler must be there for the wake-up byte to be written; the thread does the rest.
+    # Python writes the wake-up byte only if a handler is set; the thread does the rest.
     before = {number: signal.signal(number, lambda *_: None) for number in SIGNALS}
     old_wakeup = signal.set_wakeup_fd(write_end, warn_on_full_buffer=False)
     watcher = threading.Thread(target=_watch, args=(read_end, stop), name="signals", daemon=True)
@@ -96,6 +96,6 @@ def _watch(read_end: int, stop: StopRequest) -> None:
 
 
 def _exit(code: int, sentence: str) -> None:
-    """Leaves without cleaning up; children die with their parent, locks go with the process."""
+    """Exits without cleaning up; children die with the process, and its locks are released."""
     print(sentence, file=sys.stderr, flush=True)
     os._exit(code)

@@ -1,10 +1,10 @@
 """A pipe that ends this process with an exit code even when its interpreter hangs.
 
-A process that stalls inside C code, its GIL held, runs no Python any more: no thread, no signal
-handler. What still runs is the C library. Its asynchronous read (aio_read(3), a thread of its own)
-calls a function when a byte has come (SIGEV_THREAD, sigevent(7)); here the function is `_exit`.
-So `train.resilience.watchdog`, another process, can end a stalled trainer with 75 where SIGKILL
-would say 137.
+A process that stalls in C code while it holds the GIL runs no more Python: no thread, no signal
+handler. The C library still runs. Its asynchronous read (aio_read(3), in a thread of its own) calls
+a function when a byte arrives (SIGEV_THREAD, sigevent(7)); here that function is `_exit`. So
+`train.resilience.watchdog`, another process, can end a stalled trainer with 75 instead of the 137
+of SIGKILL.
 """
 
 import ctypes
@@ -28,7 +28,7 @@ class _Notification(ctypes.Structure):
 
 
 class _Read(ctypes.Structure):
-    """struct aiocb of the GNU C library on 64 bits: 168 bytes; what is not named stays zero."""
+    """struct aiocb of the GNU C library on 64 bits: 168 bytes; fields not named here stay zero."""
 
     _fields_ = (
         ("descriptor", ctypes.c_int),
@@ -43,10 +43,10 @@ class _Read(ctypes.Structure):
 
 @cache
 def tripwire(exit_code: int) -> int | None:
-    """The descriptor to write that byte to, for a child to inherit; one for the whole process.
+    """The descriptor to write the byte to, which a child inherits; one for the whole process.
 
-    This process keeps the descriptor too: that its child ends must not end it. None where the C
-    library has no such read.
+    This process keeps the descriptor open too, so that the end of the child does not end it. None
+    if the C library has no such read.
     """
     if ctypes.sizeof(ctypes.c_void_p) != 8:
         return None
@@ -66,17 +66,17 @@ def tripwire(exit_code: int) -> int | None:
         os.close(read_end)
         os.close(write_end)
         return None
-    # The C library's thread may look at them for the first time while the interpreter ends: freed
-    # by then, they would read as a request that failed, and the exit code would be this one.
+    # Never freed: the C library's thread may read them for the first time while the interpreter
+    # shuts down. Freed memory would look like a failed request, and cause this exit code.
     for kept in (library, buffer, request):
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    # The thread that reads is not in a forked child.
+    # A forked child does not have the reading thread.
     os.register_at_fork(after_in_child=tripwire.cache_clear)
     return write_end
 
 
 def _with_aio() -> ctypes.CDLL | None:
-    for name in (None, "librt.so.1"):  # a library of its own before glibc 2.34
+    for name in (None, "librt.so.1"):  # a separate library before glibc 2.34
         try:
             library = ctypes.CDLL(name, use_errno=True)
             if library.aio_read and library._exit:

@@ -1,14 +1,13 @@
 """The watchdog process, which ends a stalled trainer (exit code 75).
 
-A process, because a thread is as dead as the rest while C code holds the GIL or the system has
-stopped the process. It reads `train.resilience.heartbeat`'s lines (`seconds doing`: how long the
-next one may take) from a pipe. When that time is over it has the trainer dump the stacks of all its
-threads (SIGUSR1, answered in C by faulthandler) and ends it with exit code 75 by its tripwire; one
-that even then does not go is killed. It ends when the pipe does: with its trainer, however that
-dies.
+It is a process, because no thread runs while C code holds the GIL or the system has stopped the
+process. It reads `train.resilience.heartbeat`'s lines (`seconds activity`: how long the next line
+may take) from a pipe. When that time is over, it makes the trainer dump the stacks of all threads
+(SIGUSR1, handled in C by faulthandler) and ends it with exit code 75 through its tripwire; if that
+fails, it kills it. The watchdog ends when the pipe closes, which happens however the trainer ends.
 
-Started by its path with `python -I -S`: it imports nothing but the standard library, so that it is
-there in 20 ms and takes 10 MB.
+It is started by its path with `python -I -S` and imports only the standard library, so that it
+starts in 20 ms and takes 10 MB.
 """
 
 import contextlib
@@ -20,18 +19,19 @@ import signal
 import sys
 import time
 
-# Between the signal that asks for the stacks and the end: they are written to a console.
+# Seconds between the request for the stacks and the end, in which the stacks are written.
 DUMP_SECONDS = 1.0
-# From the end that was asked for to the one that is not.
+# Seconds between the tripwire and SIGKILL.
 LEAVE_SECONDS = 10.0
 MOST_BYTES = 1 << 16
 
 
 def main() -> None:
-    """Arguments: the trainer's process, the pipe to read, the tripwire (-1 = none)."""
+    """Runs the watchdog. Arguments: the trainer's process id, the pipe, the tripwire (-1 =
+    none)."""
     parent, beats, tripwire = (int(word) for word in sys.argv[1:4])
     _live_as_long_as(parent)
-    # A Ctrl-C or a stop is for the trainer, which ends in its own time; then so does this.
+    # Ctrl-C and SIGTERM are for the trainer, which ends in its own time; the watchdog ends with it.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     doing = waited(beats)
@@ -40,10 +40,10 @@ def main() -> None:
 
 
 def waited(beats: int) -> str | None:
-    """Waits for silence; the sentence about it, or None when the trainer has ended.
+    """Waits until the heartbeat stops and returns the message; None if the trainer has ended.
 
-    Time is counted in looks, not read from a clock: whoever was stopped together with the trainer
-    (Ctrl-Z) has not waited for it.
+    Time is counted in polls, not read from a clock, so that the time in which both processes were
+    stopped (Ctrl-Z) does not count.
     """
     allowed, doing, silent = math.inf, "", 0.0
     while True:
@@ -52,7 +52,7 @@ def waited(beats: int) -> str | None:
             data = os.read(beats, MOST_BYTES)
             if not data:
                 return None
-            # Lines are written whole, and a look takes all there are.
+            # Lines are written whole, and a poll reads all that have arrived.
             words = data.decode().splitlines()[-1].split(" ", 1)
             allowed, doing, silent = float(words[0]), words[1], 0.0
         else:
@@ -62,10 +62,10 @@ def waited(beats: int) -> str | None:
 
 
 def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
-    """Has the trainer tell where it hangs, then ends it.
+    """Makes the trainer dump its stacks, then ends it.
 
-    One that the system has stopped is not asked. It hangs nowhere; and woken for it, it would run
-    on while its stacks are read, which faulthandler survives only when they stand still.
+    A stopped trainer does not dump its stacks: it does not hang and, once continued, it would run
+    while faulthandler reads its stacks, which is not safe.
     """
     stopped = _is_stopped(parent)
     say(f"{sentence} {'A signal stopped the process (SIGSTOP).' if stopped else 'Where it hangs:'}")
@@ -80,7 +80,7 @@ def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
         )
         if tripwire >= 0:
             os.write(tripwire, b"!")
-            os.kill(parent, signal.SIGCONT)  # a stopped process cannot leave
+            os.kill(parent, signal.SIGCONT)  # a stopped process cannot exit
             if _gone(beats, LEAVE_SECONDS):
                 return
         os.kill(parent, signal.SIGKILL)
@@ -89,7 +89,8 @@ def end(parent: int, beats: int, tripwire: int, sentence: str) -> None:
 
 
 def _is_stopped(process: int) -> bool:
-    """Its state after the name in parentheses (proc_pid_stat(5)); False where there is no /proc."""
+    """Whether the process is stopped, by its state in /proc (proc_pid_stat(5)); False without
+    /proc."""
     try:
         with open(f"/proc/{process}/stat") as file:  # noqa: PTH123 (pathlib takes 10 ms to import)
             return file.read().rsplit(")", 1)[1].split()[0] == "T"
@@ -98,13 +99,14 @@ def _is_stopped(process: int) -> bool:
 
 
 def say(sentence: str) -> None:
-    """To the trainer's console, which may be gone."""
+    """Writes to the trainer's console, which may be closed."""
     with contextlib.suppress(OSError):
         os.write(2, f"{sentence}\n".encode())
 
 
 def _gone(beats: int, within_seconds: float) -> bool:
-    """Whether the pipe ends, and with it the trainer. Late beats are no life: it was too late."""
+    """Whether the pipe closes in time, which shows that the trainer has ended. Late heartbeats do
+    not count."""
     end = time.monotonic() + within_seconds
     while (left := end - time.monotonic()) > 0:
         if select.select([beats], [], [], left)[0] and not os.read(beats, MOST_BYTES):
@@ -113,7 +115,8 @@ def _gone(beats: int, within_seconds: float) -> bool:
 
 
 def _live_as_long_as(parent: int) -> None:
-    """The pipe's end says the same, but not to a process that is stopped (1 = PR_SET_PDEATHSIG)."""
+    """Ends this process with the trainer even if it is stopped and cannot read the pipe (1 =
+    PR_SET_PDEATHSIG)."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     if os.getppid() != parent:

@@ -15,7 +15,7 @@ device are in order (docs/gpu.md).
 """
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from weakref import WeakKeyDictionary
 
@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 
 from machine.devices.graph_capture import Capture, captures_on, difference
+from xtts.model.adapter import MATRICES, Adapter, LowRank, for_rows
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, SlotCaches, StaticCaches
 from xtts.model.shapes import NUM_LATENTS, GPTShape
@@ -39,6 +40,12 @@ ATTENDED = (1, 4, 16)
 OTHERS_BYTES = 768 << 20
 
 
+# By the number of a row; a row that is not in it speaks with the GPT as it is.
+Adapters = Mapping[int, Adapter]
+NO_ADAPTERS: Adapters = {}
+_Layer = tuple[Callable[[Tensor], Tensor], ...]
+
+
 class DecodeStep:
     """Keeps hold of `gpt`'s weights as they are now."""
 
@@ -53,17 +60,20 @@ class DecodeStep:
         self._codes = gpt.mel_embedding.weight
         self._positions = gpt.mel_pos_embedding.emb.weight
         self._head = gpt.mel_head.forward
+        self._adapted: tuple[Adapters, list[_Layer]] = NO_ADAPTERS, self._layers
 
     def __call__(
-        self, codes: Tensor, positions: Tensor, cache: KeyValueCache | SlotCaches | StaticCaches
-    ) -> tuple[Tensor, Tensor]:
+        self, codes: Tensor, positions: Tensor, cache: KeyValueCache | SlotCaches | StaticCaches,
+        adapters: Adapters = NO_ADAPTERS,
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
         """Codes `[rows]` at their audio positions `[rows]`, behind the cache -> (latents
         `[rows, width]`, audio logits `[rows, audio_ids]`)."""
         x = torch.embedding(self._codes, codes) + torch.embedding(self._positions, positions)
         outside = x.dtype
         if outside != self._inside:
             x = x.to(self._inside)
-        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(self._layers):
+        layers = self._layers_with(adapters)
+        for number, (norm_1, attend, attended, norm_2, widen, narrow) in enumerate(layers):
             packed = attend(norm_1(x)).view(self._packed_shape)
             x += attended(cache.attend_next(number, packed).reshape(-1, self._width))
             x += narrow(_gelu(widen(norm_2(x)), approximate="tanh"))
@@ -73,8 +83,30 @@ class DecodeStep:
         latents = after(latents if outside == self._inside else latents.to(outside))
         return latents, self._head(latents)
 
+    def _layers_with(self, adapters: Adapters) -> list[_Layer]:
+        """Made once for those who speak together, which lasts for many codes."""
+        known, layers = self._adapted
+        if adapters != known:
+            layers = [
+                _adapted(layer, {row: one.matrices[number] for row, one in adapters.items()})
+                for number, layer in enumerate(self._layers)
+            ]
+            self._adapted = adapters, layers
+        return layers
 
-def _layer(block: Block) -> tuple[Callable[[Tensor], Tensor], ...]:
+
+def _adapted(layer: _Layer, rows: Mapping[int, Mapping[str, LowRank]]) -> _Layer:
+    pairs = {
+        name: [(row, own[name]) for row, own in rows.items() if name in own] for name in MATRICES
+    }
+    norm_1, attend, attended, norm_2, widen, narrow = layer
+    return (
+        norm_1, for_rows(attend, pairs["attn.c_attn"]), for_rows(attended, pairs["attn.c_proj"]),
+        norm_2, for_rows(widen, pairs["mlp.c_fc"]), for_rows(narrow, pairs["mlp.c_proj"]),
+    )  # fmt: skip
+
+
+def _layer(block: Block) -> _Layer:
     attention, feed_forward = block.attn, block.mlp
     return (
         _norm(block.ln_1), attention.c_attn.forward, attention.c_proj.forward,
@@ -135,16 +167,19 @@ class CudaGraphStep:
                     self._first()
 
     @torch.inference_mode()
-    def __call__(self, codes: Tensor, positions: Tensor) -> tuple[Tensor, Tensor]:
-        """As `DecodeStep`; what it returns is overwritten by the next call."""
+    def __call__(
+        self, codes: Tensor, positions: Tensor, adapters: Adapters = NO_ADAPTERS
+    ) -> tuple[Tensor, Tensor]:
+        """As `DecodeStep`; what it returns is overwritten by the next call. With adapters there is
+        no graph: whose they are changes with every utterance."""
         self._codes.copy_(codes)
         self._positions.copy_(positions)
         # However many attend, and over whatever span, each row is the same: what is masked adds
         # nothing, and the products are always of all rows, whose kernel their number chooses.
         self.caches.span = self.caches.span_of(SPAN)
         self.caches.attended = self.caches.attended_of(ATTENDED)
-        if self.reason:
-            outputs = self._compute()
+        if self.reason or adapters:
+            outputs = self._compute(adapters)
         elif (graph := self._graphs.get(self._key)) is not None:
             outputs, replay = graph
             replay()
@@ -157,8 +192,8 @@ class CudaGraphStep:
     def _key(self) -> tuple[int, int]:
         return self.caches.attended, self.caches.span
 
-    def _compute(self) -> tuple[Tensor, Tensor]:
-        return self._step(self._codes, self._positions, self.caches)
+    def _compute(self, adapters: Adapters = NO_ADAPTERS) -> tuple[Tensor, Tensor]:
+        return self._step(self._codes, self._positions, self.caches, adapters)
 
     def _first(self) -> tuple[Tensor, Tensor]:
         """Captures, and compares the first replay with the step as it is."""

@@ -38,11 +38,14 @@ class Voice:
         speaker: Speaker embedding `[1, 512, 1]` for the vocoder.
         vocoder: A vocoder learned for this speaker (`xtts.voices.learned_decoder`); None is the
             model's.
+        adapter: What LoRA learned for this speaker (`xtts.model.adapter`); None is the model as it
+            is. With PyTorch only.
     """
 
     latents: Any
     speaker: Any
     vocoder: Any = None
+    adapter: Any = None
 
 
 # The cast of a text that changes no voice.

@@ -26,6 +26,7 @@ from xtts.inference.alignment.path import attention
 from xtts.inference.decode_step import DecodeStep
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.speech import Utterance, Voice
+from xtts.model.adapter import Adapter
 from xtts.model.gpt import GPT
 from xtts.model.kv_cache import KeyValueCache, QueryLog, SlotCaches
 from xtts.model.loading import Model
@@ -49,7 +50,7 @@ class DecodingError(NotFinite):
 
 class TorchUtterance(Utterance):
     """An `Utterance` that uses only its own row, so that other utterances make no difference. code:
-    the last code `[1]`, on the device."""
+    the last code `[1]`, on the device; adapter: of its voice, as of `Voice`."""
 
     def __init__(
         self,
@@ -58,7 +59,9 @@ class TorchUtterance(Utterance):
         random: torch.Generator,
         max_codes: int | None = None,
         heads: Sequence[Head] = (),
+        adapter: Adapter | None = None,
     ) -> None:
+        self.adapter = adapter
         self.code = torch.tensor([gpt.shape.audio_start], device=gpt.mel_head.weight.device)
         seen = torch.zeros(gpt.shape.audio_ids, dtype=torch.bool, device=self.code.device)
         super().__init__(gpt.shape, rules, random, max_codes, heads, seen)
@@ -157,12 +160,14 @@ class DecodingSlots:
         codes = torch.cat([speaking[row].code if row in speaking else placeholder for row in rows])
         places = [len(speaking[row].codes) if row in speaking else 0 for row in rows]
         positions = torch.tensor(places).to(device, non_blocking=True)
+        adapters = {row: one.adapter for row, one in speaking.items() if one.adapter is not None}
         if self._graphed is None:
             caches = [self._rows[row] if row in speaking else None for row in rows]
             alone = caches[0] if len(caches) == 1 else None
-            return self._step(codes, positions, alone or SlotCaches(caches))
+            return self._step(codes, positions, alone or SlotCaches(caches), adapters)
         # The next replay overwrites these outputs.
-        latents, logits = (output.clone() for output in self._graphed(codes, positions))
+        outputs = self._graphed(codes, positions, adapters)
+        latents, logits = (output.clone() for output in outputs)
         for slot, utterance in speaking.items():
             self._graphed.caches.tell(slot, utterance.queries)
         return latents, logits
@@ -205,7 +210,7 @@ class TorchBackend:
         max_codes: int | None, heads: Sequence[Head],
     ) -> TorchUtterance:  # fmt: skip
         """As in `Backend`."""
-        utterance = TorchUtterance(self.model.gpt, rules, random, max_codes, heads)
+        utterance = TorchUtterance(self.model.gpt, rules, random, max_codes, heads, voice.adapter)
         slots = self._slots or self._made(heads)
         slots.enter(voice.latents, torch.tensor(ids, device=self.model.device), utterance)
         self._slots = slots
@@ -247,6 +252,7 @@ class TorchBackend:
 def prefill(gpt: GPT, latents: Tensor, text: Tensor, utterance: TorchUtterance) -> KeyValueCache:
     """Prefills text ids `[n]` after conditioning latents `[1, 32, width]` and samples the first
     code. Returns the cache, with capacity for all codes. Raises DecodingError."""
+    gpt = gpt if utterance.adapter is None else utterance.adapter.gpt
     capacity = NUM_LATENTS + len(text) + 2 + utterance.limit + 1
     cache = gpt.gpt.new_cache(1, capacity)
     cache.log = utterance.queries if utterance.heads else None

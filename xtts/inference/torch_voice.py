@@ -16,10 +16,12 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.inference.torch_backend import TorchBackend
 from xtts.joined_reference import Reference
+from xtts.model.adapter import Adapter
 from xtts.model.loading import Model, load_model
 from xtts.model.vocoder import Vocoder
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import learned_decoder
+from xtts.voices import adapter_file, bundle, learned_decoder
+from xtts.voices.base_models import BundleError
 from xtts.voices.voice_files import VoiceFiles
 
 log = logging.getLogger(__name__)
@@ -29,7 +31,8 @@ log = logging.getLogger(__name__)
 class LoadedTorchVoice(LoadedVoice):
     """weights_file: the file of the learning part; reference: one recording of the voice or
     several; decoder: a vocoder that was learned for these weights, with which its own person
-    speaks; speaker_decoders: as of `VoiceFiles`."""
+    speaks; speaker_decoders: as of `VoiceFiles`; adapter: what its weights are the base of, where
+    it is an adapter's voice: every recording speaks with it, as with a checkpoint's weights."""
 
     model: Model
     folder: Path
@@ -42,6 +45,7 @@ class LoadedTorchVoice(LoadedVoice):
     speakers: Mapping[str, Path] = field(default_factory=dict)
     own_name: str = ""
     speaker_decoders: Mapping[Path, Path] = field(default_factory=dict)
+    adapter: Adapter | None = None
 
     def prepare(self) -> None:
         """As in `LoadedVoice`; also compiles the vocoder's kernels."""
@@ -68,20 +72,47 @@ class LoadedTorchVoice(LoadedVoice):
         return TorchBackend(self.model, fitting, {layer for layer, _ in heads})
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """As in `LoadedVoice`. A speaker for whom a decoder was learned speaks with it."""
+        """As in `LoadedVoice`. A speaker for whom a decoder was learned speaks with it. The folder
+        of an adapter of these weights is its person's recording, and what was learned for it.
+
+        Raises BundleError for an adapter that is damaged, or of another base.
+        """
+        if isinstance(recording, Path) and recording.is_dir():
+            return self._voice_of_adapter(recording, kept)
         weights = "" if kept is None else self.weights
         heard = latents_file.latents_of_recording(self.model, weights, recording, kept)
+        heard = replace(heard, adapter=self.adapter)
         if isinstance(recording, Path) and recording in self.speaker_decoders:
             return replace(heard, vocoder=self._vocoder_of(self.speaker_decoders[recording]))
         return heard
 
+    def _voice_of_adapter(self, folder: Path, kept: Path | None) -> Voice:
+        found = bundle.verify(folder)
+        if found.kind != bundle.ADAPTER:
+            raise BundleError(f"{folder} is a whole voice. It speaks by itself, not with another.")
+        if found.base["sha256"] != self.weights:
+            raise BundleError(
+                f"{folder.name} is an adapter of {found.base['name']} with SHA-256 "
+                f"{found.base['sha256'][:12]}…, and the weights that speak have "
+                f"{self.weights[:12]}…. Speak with its own base."
+            )
+        heard = self.voice_of(folder / "reference.wav", kept)
+        vocoder = None
+        if bundle.DECODER in found.files:
+            vocoder = self._new_vocoder(folder / bundle.DECODER)
+        adapter = read_adapter(self.model, folder / adapter_file.NAME)
+        return replace(heard, vocoder=vocoder, adapter=adapter)
+
     def _vocoder_of(self, tensors: Path) -> Vocoder:
         """Read at first use; several speakers may share one."""
         if tensors not in self._vocoders:
-            vocoder = self.model.another_vocoder(learned_decoder.read_tensors(tensors))
-            vocoder.warm_up()
-            self._vocoders[tensors] = vocoder
+            self._vocoders[tensors] = self._new_vocoder(tensors)
         return self._vocoders[tensors]
+
+    def _new_vocoder(self, tensors: Path) -> Vocoder:
+        vocoder = self.model.another_vocoder(learned_decoder.read_tensors(tensors))
+        vocoder.warm_up()
+        return vocoder
 
     @cached_property
     def _vocoders(self) -> dict[Path, Vocoder]:
@@ -103,20 +134,28 @@ class LoadedTorchVoice(LoadedVoice):
             # Read as for the samples of a run, so that both are the same to the bit.
             heard = voice.read_reference(self.model.config, self.reference)
             own = voice.voice_from_reference(self.model, heard)
-        return replace(own, vocoder=self.decoder)
+        return replace(own, vocoder=self.decoder, adapter=self.adapter)
+
+
+def read_adapter(model: Model, path: Path) -> Adapter:
+    """An adapter's file, for the GPT of a model. Raises BundleError, and ConfigError for that of
+    another model."""
+    header, tensors = adapter_file.read(path)
+    return Adapter(model.gpt, tensors, header.scale, str(path))
 
 
 def load_torch_voice(
     files: VoiceFiles, where: ComputeConfig, others: Iterable[LoadedVoice] = ()
 ) -> LoadedTorchVoice:
     """Loads a voice that was found. others: voices that are loaded already; a checkpoint of one's
-    base model takes its vocoder, speaker encoder and tokenizer from there.
+    base model takes its vocoder, speaker encoder and tokenizer from there, and an adapter the GPT
+    too, where it is the base's.
 
-    Raises ConfigError.
+    Raises BundleError, ConfigError.
     """
     same = None
-    if files.state is not None:
-        same = next((one.model for one in others if one.folder == files.folder), None)
+    if files.state is not None or files.adapter is not None:
+        same = next((one.model for one in others if _fits(files, one)), None)
     model = same or load_model(
         files.folder, where.device, where.mel_device, precision=where.precision,
         low_memory=where.low_memory,
@@ -130,8 +169,16 @@ def load_torch_voice(
     decoder = None
     if files.decoder is not None:
         decoder = model.another_vocoder(learned_decoder.read_tensors(files.decoder))
+    adapter = read_adapter(model, files.adapter) if files.adapter is not None else None
     return LoadedTorchVoice(
         model, files.folder, files.licence or model.config.licence, files.weights,
         files.other_reference or files.reference, where.latents_folder, where.guard, decoder,
-        files.speakers, files.own_name, files.speaker_decoders,
+        files.speakers, files.own_name, files.speaker_decoders, adapter,
     )  # fmt: skip
+
+
+def _fits(files: VoiceFiles, other: LoadedVoice) -> bool:
+    """Whether a voice can share the model of another one."""
+    if files.adapter is None:
+        return other.folder == files.folder
+    return isinstance(other, LoadedTorchVoice) and other.weights_file == files.weights

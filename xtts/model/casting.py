@@ -1,9 +1,9 @@
 """Autocast's copies of weights, made for many layers at once.
 
-Autocast copies each weight and each bias to 16 bits by itself and each gradient back: sixteen of
-the kernels of a transformer block, most of them over in less time than it takes to launch them.
-Here one kernel makes all of a block's copies and one widens its gradients. The copies are the same,
-and so is every number.
+Autocast copies each weight and bias of a layer to 16 bits, and each gradient back, in a kernel of
+its own: sixteen kernels per transformer block, most of them shorter than their launch. Here one
+kernel makes all copies of a block and one converts its gradients. The results are the same, bit for
+bit.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,9 +17,8 @@ from torch.autograd.function import once_differentiable
 
 @contextmanager
 def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
-    """Inside, the linear layers and convolutions among `modules` have weights of the type that
-    autocast would copy them to, one launch for all; without autocast, and on a CPU, nothing
-    changes. Not for two threads at once."""
+    """Inside, the linear layers and convolutions among `modules` have weights in autocast's type,
+    copied by one kernel. Without autocast, and on a CPU, nothing changes. Not thread-safe."""
     held = [
         (module._parameters, name, weight)
         for module in modules
@@ -28,7 +27,7 @@ def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
         if weight is not None and weight.dtype == torch.float32
     ]
     device = held[0][2].device.type if held else ""
-    # Where autocast would make copies, and a launch costs something.
+    # Only if autocast would make copies, and if launches take time.
     if not held or not counts_launches(held[0][2]) or not torch.is_autocast_enabled(device):
         yield
         return
@@ -44,7 +43,7 @@ def cast_together(modules: Iterable[nn.Module]) -> Iterator[None]:
 
 
 def counts_launches(like: Tensor) -> bool:
-    """Not on a CPU: one copy or sixteen are the same there."""
+    """Whether the number of kernel launches matters; on a CPU it does not."""
     return like.device.type != "cpu"
 
 

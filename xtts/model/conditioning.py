@@ -5,10 +5,9 @@ A mel `[batch, 80, frames]` goes through six attention blocks over time, then a 
 those of Coqui's `ConditioningEncoder` and `PerceiverResampler`; `lengths` is ours, so that
 references of different length share a batch and padding changes nothing.
 
-Training takes several references at once packed without padding (`packed_conditioning_latents`):
-3 to 6 s for each clip; padded to the longest, a quarter would be nothing. Where a kernel would need
-atomic additions to sum over a clip there is a product instead: the same bits each time, on a GPU as
-well.
+In training, several references of 3 to 6 s are packed without padding
+(`packed_conditioning_latents`); padded to the longest, a quarter would be padding. Sums over a clip
+are matrix products instead of atomic additions, so that the results are deterministic on a GPU too.
 """
 
 from typing import Any, cast
@@ -23,7 +22,7 @@ from xtts.model.shapes import NUM_LATENTS
 from xtts.model.varlen import VarlenLayout, attention
 
 MEL_BANDS = 80
-# Coqui fixes these for every width.
+# Fixed by Coqui for every width.
 PERCEIVER_HEADS = 8
 PERCEIVER_HEAD_WIDTH = 64
 PERCEIVER_DEPTH = 2
@@ -54,8 +53,8 @@ class TimeGroupNorm(nn.GroupNorm):
 
 
 class AttentionBlock(nn.Module):
-    """Every frame attends to every other. The stream continues from the *normed* input
-    (Coqui's `tortoise_norm=False`)."""
+    """Every frame attends to every other. The residual starts from the *normed* input (Coqui's
+    `tortoise_norm=False`)."""
 
     def __init__(self, channels: int, heads: int) -> None:
         super().__init__()
@@ -176,13 +175,13 @@ def packed_conditioning_latents(
     return perceiver.norm(latents)
 
 
-# [frames, clips]: 1 where a frame is of a clip; [clips, frames]: what is summed to the mean over a
-# clip.
+# [frames, clips]: 1 where a frame belongs to a clip; [clips, frames]: the weights of the mean over
+# a clip.
 _Means = tuple[Tensor, Tensor]
 
 
 def _pointwise(convolution: nn.Module, x: Tensor) -> Tensor:
-    """A convolution over one frame is a product: [frames, in] -> [frames, out]."""
+    """A convolution of width 1 as a matrix product: [frames, in] -> [frames, out]."""
     weight, bias = cast(Tensor, convolution.weight), cast(Tensor, convolution.bias)
     return F.linear(x, weight.squeeze(2), bias)
 
@@ -194,7 +193,8 @@ def _block(block: AttentionBlock, x: Tensor, clips: VarlenLayout, means: _Means)
 
 
 def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) -> Tensor:
-    """Mean and variance of each group over the frames of its clip."""
+    """The group norm of packed clips: mean and variance of each group over the frames of its
+    clip."""
     with torch.autocast(x.device.type, enabled=False):
         x = x.float()
         if varlen.attends_per_clip(x):
@@ -206,8 +206,8 @@ def _normed(norm: TimeGroupNorm, x: Tensor, clips: VarlenLayout, means: _Means) 
 
 
 class _NormOfClips(torch.autograd.Function):
-    """GroupNorm of each clip, [frames, width]; its gradient is written down instead of followed
-    step by step, which is a third of the operations."""
+    """GroupNorm of each clip, [frames, width], with an explicit gradient, which takes a third of
+    the operations of autograd's."""
 
     @staticmethod
     def forward(
@@ -236,14 +236,14 @@ class _NormOfClips(torch.autograd.Function):
 
 
 def _normed_clip(norm: TimeGroupNorm, x: Tensor) -> Tensor:
-    """[frames, width] of one clip: as an image of one column, channels innermost, so that torch's
-    kernel takes it as it lies in memory."""
+    """GroupNorm of one clip, [frames, width], passed as a channels-last image of one column, so
+    that torch's kernel needs no copy."""
     image = x.t()[None, :, :, None]
     return F.group_norm(image, norm.num_groups, norm.weight, norm.bias, norm.eps)[0, :, :, 0].t()
 
 
 def _attended(packed: Tensor, clips: VarlenLayout) -> Tensor:
-    """Each frame sees those of its clip: [frames, 3, heads, head_width] -> [frames, width]."""
+    """Attention within each clip: [frames, 3, heads, head_width] -> [frames, width]."""
     if varlen.attends_per_clip(packed):
         queries, keys, values = (part.transpose(0, 1)[None] for part in packed.unbind(1))
         split = (part.split(clips.lengths, 2) for part in (queries, keys, values))
@@ -256,7 +256,7 @@ def _attended(packed: Tensor, clips: VarlenLayout) -> Tensor:
 def _resampled(
     module: PerceiverAttention, latents: Tensor, frames: Tensor, clips: VarlenLayout
 ) -> Tensor:
-    """The latents of each clip look at themselves and at its frames: [clips, 32, width]."""
+    """The latents of each clip attend to themselves and to its frames: [clips, 32, width]."""
     queries = _heads(module.to_q(latents))
     own = [_heads(part) for part in module.to_kv(latents).chunk(2, dim=-1)]
     heard = [_heads(part[None]) for part in module.to_kv(frames).chunk(2, dim=-1)]

@@ -1,8 +1,8 @@
 """ModelConfig: reads config.json and vocab.json of a model folder.
 
-Coqui's `XttsConfig.load_json` drops keys that it does not know and its classes hard-code the sizes
-of DVAE, vocoder and speaker encoder. So what differs in our small models is under one key,
-`"sotaque"`; without that key every size is XTTS-v2's.
+Coqui's `XttsConfig.load_json` drops unknown keys, and its classes hard-code the sizes of DVAE,
+vocoder and speaker encoder. So the differences of our small models are under one key, `"sotaque"`;
+without that key every size is XTTS-v2's.
 """
 
 import json
@@ -18,26 +18,26 @@ from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderS
 from xtts.text.normalization.registry import COQUI, NEWEST, NORMALIZERS
 
 T = TypeVar("T")
-# What tells an exported voice from a base model, in Coqui's format and as ONNX models.
+# The files that distinguish an exported voice, in Coqui's format and in ONNX, from a base model.
 EXPORT_FILES = ("bundle.json", "onnx.json")
-# What a model says in one piece where its config.json does not tell, by its front-end: the embedded
-# voice's first folders and exports do not. Others keep to the language's characters.
+# The longest piece by front-end, for models whose config.json does not say it, such as the embedded
+# voice's first folders and exports. Other models use the language's limit of characters.
 PIECE_TOKENS = {"cmu_phones": 36}
 CPML = "CPML-1.0.0 (non-commercial, model and outputs)"
 
 
 def short_name(licence: str) -> str:
-    """A licence without what was learned from, which follows a semicolon."""
+    """The name of a licence, without the training data, which follows a semicolon."""
     return licence.partition(";")[0]
 
 
 class ConfigError(SotaqueError):
-    """config.json or vocab.json cannot be used; the sentence names file, key and value."""
+    """config.json or vocab.json cannot be used; the message names file, key and value."""
 
 
 @dataclass(frozen=True)
 class TrainingAdvice:
-    """What the base model recommends where a setting says `auto`; None = no advice. freeze: names
+    """What the base model recommends for settings that are `auto`; None = no advice. freeze: names
     of weights with *, separated by commas."""
 
     num_epochs: int | None = None
@@ -49,7 +49,8 @@ class TrainingAdvice:
 
 @dataclass(frozen=True, kw_only=True)
 class _Own:
-    """The key "sotaque" of config.json; unknown names in it are refused, so that none is lost."""
+    """The key "sotaque" of config.json; an unknown name in it is an error, so that none is
+    ignored."""
 
     schema: int = 1
     vocoder: VocoderShape = field(default_factory=VocoderShape)
@@ -70,9 +71,9 @@ class ModelConfig(_Own):
     """The configuration of a model.
 
     Attributes:
-        piece_tokens: The most text ids of one piece (`xtts.text.tokenizer`); None is as many as the
-            model has positions for.
-        alignment_heads: Layer and number of the attention heads that follow the text; () if none
+        piece_tokens: The most text ids of one piece (`xtts.text.tokenizer`); None for as many as
+            the model has positions.
+        alignment_heads: Layer and number of each attention head that follows the text; () if none
             does, None if not measured yet (`xtts.inference.alignment.heads`).
         normalizer: The rules that read its texts (`xtts.text.normalization.registry`).
     """
@@ -86,7 +87,7 @@ class ModelConfig(_Own):
 
     @property
     def speaks_in_coqui(self) -> bool:
-        """True when Coqui's own classes can hold this model: they hard-code these sizes."""
+        """Whether Coqui's own classes, which hard-code these sizes, can hold this model."""
         return (
             self.vocoder == VocoderShape()
             and self.speaker_encoder == SpeakerEncoderShape()
@@ -117,14 +118,14 @@ class ModelConfig(_Own):
 
 
 def naming_normalizer(config: dict[str, Any], normalizer: str) -> dict[str, Any]:
-    """The content of a config.json with the normaliser said."""
+    """The content of a config.json with the name of the normaliser."""
     return config | {"sotaque": (config.get("sotaque") or {}) | {"normalizer": normalizer}}
 
 
 def _normalizer(folder: Path, configured: str | None) -> str:
-    """What an export names. One that names none was written when there was Coqui's only; a base
-    model that names none is read by the newest rules: whoever normalised for it, it has learned
-    words, and these rules' words are right more often."""
+    """The normaliser of a model: the one that its config.json names. An export without a name is
+    from the time when only Coqui's existed. A base model without a name gets the newest rules: it
+    learned from words, whichever rules wrote them, and the newest rules are right more often."""
     if configured is None:
         exported = any((folder / name).is_file() for name in EXPORT_FILES)
         return COQUI if exported else NEWEST

@@ -1,7 +1,8 @@
 """Modules with uninitialized weights, for filling or inspection.
 
-Initialising on the meta device would do, but its first random draw imports 870 modules (sympy and
-torch's compiler: 2.5 s and 150 MB, torch 2.11), and on the CPU it would draw 441 M numbers in vain.
+The meta device would serve too, but its first random draw imports 870 modules (sympy and torch's
+compiler: 2.5 s and 150 MB with torch 2.11). On the CPU, 441 M random numbers would be drawn for
+nothing.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -12,19 +13,20 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-# `torch.nn.init.kaiming_normal_`, for Coqui's speaker encoder, asks no mode and draws with these.
+# `torch.nn.init.kaiming_normal_`, which Coqui's speaker encoder uses, bypasses the mode and draws
+# with these.
 _DRAWING = frozenset({Tensor.normal_, Tensor.uniform_})
 
 
 @contextmanager
 def without_weights() -> Iterator[None]:
-    """Modules that are built inside have shapes and no values."""
+    """Modules that are built inside have shapes, but uninitialized values."""
     with torch.device("meta"), _NothingDrawn():
         yield
 
 
 class _NothingDrawn(TorchFunctionMode):
-    """Every `torch.nn.init` function, and every draw, gives back its tensor as it is."""
+    """Makes every `torch.nn.init` function and every draw return its tensor unchanged."""
 
     def __torch_function__(
         self,

@@ -28,12 +28,12 @@ PREFIX = "gpt."
 # On disk these are Hugging Face Conv1D weights, [in, out].
 _TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 
-# Targets whose logits are held at once: 6,681 text ids in float32 take 55 MB.
+# Targets per chunk of logits: with 6,681 text ids in float32, a chunk takes 55 MB.
 LOGITS_CHUNK = 2048
 
 
 class Losses(NamedTuple):
-    """Mean cross-entropies in nats a token, and how many tokens each is the mean of."""
+    """Mean cross-entropies in nats per token, and the number of tokens of each mean."""
 
     text: Tensor
     audio: Tensor
@@ -55,7 +55,7 @@ class PositionTable(nn.Module):
 class GPT(nn.Module):
     """Text ids and a voice's latents in, codes and their latents out.
 
-    The latents that the vocoder speaks are `final_norm(transformer(...))` at the audio positions.
+    The latents for the vocoder are `final_norm(transformer(...))` at the audio positions.
     """
 
     def __init__(self, shape: GPTShape, dropout: float = 0.0) -> None:
@@ -76,11 +76,12 @@ class GPT(nn.Module):
     # Training
 
     def hidden(self, rows: PackedBatch) -> Tensor:
-        """The training forward: `[rows * length, width]`, normed, of every slot of the grid."""
+        """The training forward: the normed output `[rows * length, width]` of every slot of the
+        grid."""
         latents = self._heard(rows)
         text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
         audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
-        # Filled slot by slot, so that padding costs no embedding and its gradient is nowhere.
+        # Filled slot by slot, so that padding needs no embedding and has no gradient.
         grid = text.new_zeros(rows.rows * rows.length, self.shape.width)
         grid = grid.index_copy(0, rows.conditioning_slots, latents.flatten(0, 1).to(grid.dtype))
         grid = grid.index_copy(0, rows.text_slots, text)
@@ -89,8 +90,8 @@ class GPT(nn.Module):
         return self.final_norm(seen).flatten(0, 1)
 
     def losses(self, rows: PackedBatch) -> Losses:
-        """Cross-entropy of text and audio, each the mean over its targets in the batch; 0 where it
-        has none."""
+        """The cross-entropies of text and audio, each the mean over its targets in the batch; 0
+        without targets."""
         hidden = self.hidden(rows)
         return Losses(
             cross_entropy(self.text_head, hidden, rows.text_target_slots, rows.text_targets),
@@ -100,7 +101,7 @@ class GPT(nn.Module):
         )
 
     def _heard(self, rows: PackedBatch) -> Tensor:
-        """Latents `[clips, 32, width]` of the conditioning."""
+        """The conditioning latents, `[clips, 32, width]`."""
         if rows.frames is None:
             return self.conditioning_latents(rows.conditioning, rows.conditioning_lengths)
         frames = rows.conditioning.transpose(1, 2).flatten(0, 1)
@@ -113,8 +114,8 @@ class GPT(nn.Module):
     # Speaking
 
     def conditioning_latents(self, mel: Tensor, lengths: Tensor | None = None) -> Tensor:
-        """Conditioning mel `[batch, 80, frames]`, of which `lengths` frames are signal, -> latents
-        `[batch, 32, width]`."""
+        """Conditioning mel `[batch, 80, frames]` -> latents `[batch, 32, width]`. lengths: the
+        frames of each mel that are not padding."""
         valid = None
         if lengths is not None:
             valid = torch.arange(mel.shape[2], device=lengths.device) < lengths[:, None]
@@ -130,27 +131,28 @@ class GPT(nn.Module):
         return torch.cat((latents.to(embedded.dtype), embedded[None]), dim=1)
 
     def audio_input(self, code: Tensor, position: int | Tensor) -> Tensor:
-        """Codes `[batch]` at an audio position, or one each, -> embeddings `[batch, 1, width]`."""
+        """Codes `[batch]`, all at one audio position or each at its own, -> embeddings
+        `[batch, 1, width]`."""
         where = position if isinstance(position, Tensor) else torch.full_like(code, position)
         return (self.mel_embedding(code) + self.mel_pos_embedding(where))[:, None]
 
     def prefill(self, embedded: Tensor, cache: Cache) -> tuple[Tensor, Tensor]:
-        """Positions `[batch, time, width]` behind the cache -> (latent `[batch, width]`,
-        audio logits `[batch, audio_ids]`) of the last of them.
+        """Appends positions `[batch, time, width]` to the cache; returns the latent `[batch,
+        width]` and the audio logits `[batch, audio_ids]` of the last one.
 
-        Any number of positions, through the modules. One position a row, which is what decoding
-        does for every code, has a body of its own without modules and views
-        (`xtts.inference.decode_step`, a fifth faster); this one is what that is tested against.
+        This runs the modules on any number of positions. Decoding, with one position per row, has
+        its own code without modules and views (`xtts.inference.decode_step`), which is a fifth
+        faster and is tested against this.
         """
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
         return latent, self.mel_head(latent)
 
 
 def cross_entropy(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> Tensor:
-    """Mean cross-entropy in float32 of `head` at these slots of `hidden`.
+    """The mean cross-entropy of `head` at these slots of `hidden`, in float32.
 
-    Where there are many targets no more than a chunk of their logits is held: backwards each chunk
-    is computed again, which is 2 % of a step of XTTS-v2.
+    With many targets, only one chunk of logits is in memory: the backward pass computes each chunk
+    again, which takes 2 % of a step of XTTS-v2.
     """
     total = hidden.new_zeros((), dtype=torch.float32)
     pieces = list(zip(slots.split(LOGITS_CHUNK), targets.split(LOGITS_CHUNK), strict=True))
@@ -171,7 +173,8 @@ def _summed(head: nn.Module, hidden: Tensor, slots: Tensor, targets: Tensor) -> 
 
 
 def new_gpt(shape: GPTShape, seed: int) -> GPT:
-    """A GPT with GPT-2's random start, the same for the same seed; disturbs no random state."""
+    """A GPT with GPT-2's random initialisation, determined by the seed; does not change torch's
+    random state."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         gpt = GPT(shape)
@@ -183,14 +186,14 @@ def new_gpt(shape: GPTShape, seed: int) -> GPT:
 
 
 def to_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """`GPT.state_dict()` -> Coqui's names and orientation, as they stand in `model.pth`."""
+    """`GPT.state_dict()` -> the names and orientation of Coqui's `model.pth`."""
     return {PREFIX + name: _turned(name, tensor).contiguous() for name, tensor in state.items()}
 
 
 def from_coqui(state: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The learning part of a `model.pth` -> `GPT.state_dict()`.
+    """The trained part of a `model.pth` -> `GPT.state_dict()`.
 
-    Other parts are left out, and so are the inference copies that Coqui's trainer saves twice.
+    Leaves out other parts, and the inference copies that Coqui's trainer saves in addition.
     """
     left_out = (PREFIX + "gpt_inference.", PREFIX + "gpt.wte.", PREFIX + "gpt.wpe.")
     return {

@@ -13,21 +13,22 @@ from torch.nn import functional as F
 
 
 class Cache(Protocol):
-    """What the transformer asks of a cache. Tensors are [batch, heads, time, head_width]."""
+    """The interface of a cache for the transformer. Tensors are [batch, heads, time,
+    head_width]."""
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Remembers keys and values; each position sees itself and all before it."""
+        """Stores keys and values; returns the attention, causal within the new positions."""
 
     def advance(self, time: int) -> None:
-        """Counts `time` new positions, behind the last layer."""
+        """Counts `time` new positions, after the last layer."""
 
 
 class QueryLog:
-    """What some layers ask while one utterance is decoded, and their keys of its text: all that is
-    needed to know afterwards where they looked (`xtts.inference.alignment.path`).
+    """The queries of some layers while one utterance is decoded, and their keys of its text, from
+    which the attention can be computed afterwards (`xtts.inference.alignment.path`).
 
-    Nothing is computed while decoding, so what is said is the same, bit for bit, with a log and
-    without.
+    It computes nothing during decoding, so the speech is the same with and without a log, bit for
+    bit.
 
     Attributes:
         keys: For each layer `[heads, positions, head_width]` of START, the ids and STOP.
@@ -44,39 +45,39 @@ class QueryLog:
 
     @property
     def count(self) -> int:
-        """Of how many codes there are the queries of every layer."""
+        """The number of codes of which it has the queries of every layer."""
         return min(map(len, self._queries.values()), default=0)
 
     def add(self, layer: int, queries: Tensor) -> None:
-        """Keeps the queries of one code, `[heads, head_width]` in any shape."""
+        """Stores a copy of the queries of one code, `[heads, head_width]` in any shape."""
         if layer in self._queries:
-            # A view would keep alive what all rows asked.
+            # A view would keep the queries of all rows alive.
             self._queries[layer].append(queries.clone())
 
     def read_text(self, cache: "KeyValueCache", start: int, stop: int) -> None:
-        """Takes the keys of these positions out of a cache that has read them."""
+        """Copies the keys of these positions from a cache that holds them."""
         self.keys = {layer: cache.keys[layer, 0, :, start:stop].clone() for layer in self._queries}
 
     def of(self, layer: int) -> tuple[Tensor, Tensor]:
-        """Queries `[codes, heads, head_width]` and keys of a layer, in float32 on the CPU."""
+        """The queries `[codes, heads, head_width]` and the keys of a layer, in float32 on the
+        CPU."""
         keys = self.keys[layer].float().cpu()
         queries = torch.stack([one.reshape(keys.shape[0], -1) for one in self._queries[layer]])
         return queries.float().cpu(), keys
 
 
 class KeyValueCache:
-    """Storage is allocated once; `length` positions of it are in use.
+    """A cache whose storage is allocated once; `length` positions of it are in use.
 
-    Keys and values of a position lie beside each other, so that one copy writes both.
-    entries: [layers, batch, 2, heads, capacity, head_width]; log: who keeps the queries of its one
-    row, if anybody does.
+    Keys and values of a position are adjacent, so that one copy writes both. entries: [layers,
+    batch, 2, heads, capacity, head_width]; log: stores the queries of its only row, or None.
     """
 
     def __init__(self, entries: Tensor) -> None:
         self.entries = entries
         self.length = 0
         self.log: QueryLog | None = None
-        # A list, because taking a layer out of a tensor costs more than attending in it.
+        # A list, because indexing a layer of a tensor takes longer than its attention.
         self._layers = [entries.select(0, layer) for layer in range(len(entries))]
 
     @property
@@ -85,7 +86,7 @@ class KeyValueCache:
         return self.entries[:, :, 0]
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Any number of positions into an empty cache, afterwards one at a time."""
+        """Takes any number of positions if the cache is empty, otherwise one at a time."""
         time = keys.shape[2]
         if self.length and time != 1:
             raise ValueError(f"{time} positions at once behind {self.length} cached ones")
@@ -98,12 +99,12 @@ class KeyValueCache:
         return F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
 
     def attend_next(self, layer: int, packed: Tensor) -> Tensor:
-        """One position of each row: queries, keys and values `[rows, 3, heads, 1, head_width]` ->
-        `[rows, heads, 1, head_width]`; remembers keys and values."""
+        """Attention of one position per row: queries, keys and values `[rows, 3, heads, 1,
+        head_width]` -> `[rows, heads, 1, head_width]`. Stores keys and values."""
         entries = self._layers[layer]
         entries.narrow(3, self.length, 1).copy_(packed.narrow(1, 1, 2))
         keys, values = entries.narrow(3, 0, self.length + 1).unbind(1)
-        # One new position sees everything: no mask.
+        # One new position attends to everything, so no mask is needed.
         queries = packed.select(1, 0)
         if self.log is not None:
             self.log.add(layer, queries)
@@ -117,10 +118,10 @@ class KeyValueCache:
 
 
 class SlotCaches:
-    """One cache a row; a row without one is an empty slot, computed and thrown away.
+    """One cache per row. A row without a cache is an empty slot, whose result is discarded.
 
-    Each row attends by itself, over its own length: what a slot says does not depend, in any bit,
-    on who else is there.
+    Each row attends over its own length, separately, so that the speech of a slot does not depend,
+    in any bit, on the other slots.
     """
 
     def __init__(self, rows: Sequence[KeyValueCache | None]) -> None:
@@ -139,18 +140,18 @@ class SlotCaches:
 
 
 class StaticCaches:
-    """Slots whose shapes and addresses never change, as a CUDA graph needs them.
+    """Slots whose shapes and addresses never change, as a CUDA graph requires.
 
     entries: [layers, slots, 2, heads, capacity, head_width]; lengths, speaking: [slots], on the
-    device. The first `attended` slots attend over the first `span` positions, with what is not in
-    use masked; an empty slot among them writes its one position again and again, those behind them
-    are computed and thrown away. What is masked is settled by the first layer for all of them.
-    queries: of the watched layers, [slots, heads, head_width], overwritten by each step.
+    device. The first `attended` slots attend over the first `span` positions, with unused positions
+    masked. An empty slot among them overwrites its single position at every step; the results of
+    the slots after them are discarded. The first layer computes the mask for all layers.
+    queries: of the watched layers, [slots, heads, head_width], overwritten at every step.
     """
 
     def __init__(self, entries: Tensor, watched: Iterable[int] = ()) -> None:
-        """entries: of a cache that nothing is in, with a row for each slot; watched: the layers
-        whose queries are kept."""
+        """entries: of an empty cache with one row per slot; watched: the layers whose queries are
+        kept."""
         self.entries = entries
         slots, self.capacity = entries.shape[1], entries.shape[4]
         self.lengths = torch.zeros(slots, dtype=torch.long, device=entries.device)
@@ -158,16 +159,16 @@ class StaticCaches:
         self.span, self.attended = self.capacity, slots
         shape = (slots, entries.shape[3], entries.shape[5])
         self.queries = {layer: entries.new_zeros(shape) for layer in watched}
-        # The same on the host, so that it is known without waiting for the device.
+        # The same on the host, so that reading it does not wait for the device.
         self._counts = [0] * slots
         self._slots = torch.arange(slots, device=entries.device)
         self._places = torch.arange(self.capacity, device=entries.device)
         self._mask: Tensor | None = None
-        # Attention of the first slots stands in the rows of all.
+        # The attention of the first slots, in a tensor with rows for all slots.
         self._mixed = entries.new_zeros(slots, entries.shape[3], 1, entries.shape[5])
 
     def tell(self, slot: int, log: QueryLog) -> None:
-        """Adds to the log of an utterance what its slot asked in the last step."""
+        """Adds the queries of a slot's last step to the log of its utterance."""
         for layer, queries in self.queries.items():
             log.add(layer, queries[slot])
 
@@ -177,12 +178,12 @@ class StaticCaches:
         if layer in self.queries:
             self.queries[layer].copy_(packed[:, 0, :, 0])
         lengths, slots = self.lengths[: self.attended], self._slots[: self.attended]
-        # [slots, 2, heads, head_width], each at its own place.
+        # [slots, 2, heads, head_width], each row at its own position.
         entries[slots, :, :, lengths] = rows[:, 1:, :, 0].to(entries.dtype)
         keys, values = entries[:, :, :, : self.span].unbind(1)
         if self._mask is None:
             unseen = self._places[None, : self.span] > lengths[:, None]
-            # Added to the scores: attention would make the same of a bool, once a layer.
+            # Added to the scores; attention would convert a boolean mask to this in every layer.
             zeros = entries.new_zeros(unseen.shape)
             self._mask = zeros.masked_fill_(unseen, -torch.inf)[:, None, None]
         queries = rows[:, 0].to(entries.dtype)
@@ -202,12 +203,13 @@ class StaticCaches:
         return min(self.capacity, -(-longest // step) * step)
 
     def buckets(self, sizes: Iterable[int]) -> list[int]:
-        """Numbers of slots that may attend: those of `sizes` that are not all, and all."""
+        """The possible values of `attended`: those of `sizes` below the number of slots, and that
+        number."""
         slots = len(self._counts)
         return [*(size for size in sizes if size < slots), slots]
 
     def attended_of(self, sizes: Iterable[int]) -> int:
-        """The smallest of the buckets that holds every slot that is in use."""
+        """The smallest bucket that contains every slot in use."""
         used = max((slot + 1 for slot, count in enumerate(self._counts) if count), default=1)
         return next(size for size in self.buckets(sizes) if size >= used)
 
@@ -217,7 +219,7 @@ class StaticCaches:
 
     @torch.inference_mode()
     def enter(self, slot: int, filled: KeyValueCache) -> None:
-        """Takes over what one row has seen, into `slot`."""
+        """Copies the keys and values of a cache with one row into `slot`."""
         used = filled.entries[:, 0, :, :, : filled.length]
         self.entries[:, slot, :, :, : filled.length] = used
         self._counts[slot] = filled.length

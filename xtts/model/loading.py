@@ -1,7 +1,7 @@
 """Loads a model folder onto a device, with `model.pth` in Coqui's names.
 
 The folder has Coqui's layout (`config.json model.pth vocab.json …`). Weights are memory-mapped and
-land in their place once; the part that learns can be exchanged without touching the rest.
+copied once; the GPT can be replaced without loading the rest again.
 """
 
 import zipfile
@@ -23,8 +23,8 @@ from xtts.model.gpt import GPT, PREFIX, from_coqui
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
 
-# Coqui pickled its configuration objects into the published file. They are of no use here, but a
-# safe load must be given them as harmless: each becomes an inert object.
+# Coqui pickled its configuration objects into the published file. They are not used here, but a
+# safe load must know their classes: each becomes an inert object.
 _COQUI_CLASSES = (
     "TTS.tts.configs.xtts_config.XttsConfig",
     "TTS.tts.configs.xtts_config.XttsArgs",
@@ -33,7 +33,7 @@ _COQUI_CLASSES = (
     "TTS.tts.models.xtts.XttsAudioConfig",
     "TTS.config.shared_configs.BaseDatasetConfig",
 )
-# Of the GPT: what takes a voice from a recording, or is for learning only.
+# The parts of the GPT that encode a recording, or that only training needs.
 LISTENING = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
 
 
@@ -53,7 +53,7 @@ class Model:
 
     @contextmanager
     def voice_encoder(self) -> Iterator["Model"]:
-        """Who can take a voice from a recording: this one, or one that is loaded for it."""
+        """A model that can encode a recording: this one, or one that is loaded for the purpose."""
         if self.listener is None:
             yield self
             return
@@ -63,9 +63,9 @@ class Model:
             self.listener.rest()
 
     def load_gpt(self, state: Mapping[str, Tensor]) -> None:
-        """Takes the learning part out of `state` (names as in `model.pth`); the rest stays.
+        """Replaces the GPT by that of `state` (names as in `model.pth`).
 
-        Raises ConfigError when the tensors are not this model's.
+        Raises ConfigError if the tensors do not fit this model.
         """
         gpt = load_gpt(
             state, self.config, kind=self.kind, device=self.device, source="the checkpoint",
@@ -75,14 +75,14 @@ class Model:
         self.listener = self.listener and replace(self.listener, learned=state)
 
     def another_vocoder(self, state: Mapping[str, Tensor]) -> Vocoder:
-        """One with other weights (`xtts.voices.learned_decoder`), to speak beside the model's."""
+        """A second vocoder with other weights (`xtts.voices.learned_decoder`)."""
         vocoder = load_vocoder(state, self.config).to(self.device)
         if (dtype := self.vocoder.laid_out_as) is not None:
             vocoder.lay_out(dtype)
         return vocoder
 
     def unload_gpt(self) -> None:
-        """Gives its memory back; `load_gpt` is needed before the next word."""
+        """Frees the memory of the GPT; `load_gpt` is needed before the model can speak again."""
         with without_weights():
             self.gpt = GPT(self.config.gpt).eval()
 
@@ -95,16 +95,17 @@ def load_model(
     precision: str = "fp32",
     low_memory: bool = False,
 ) -> Model:
-    """Loads a model folder onto `device`; mel_device: where the speaker's mel is taken; precision:
-    fp32 is exact, int8 and int4 are the transformer's weights on a CPU, bf16 the transformer (on a
-    GPU half the bytes), auto what is fastest here without an audible difference
-    (`xtts.model.quantization`).
+    """Loads a model folder onto `device`.
 
-    low_memory: LOW_MEMORY=on. Each matrix of the mapped file becomes 8-bit by itself (auto is int8
-    on a CPU) and what was read of it is given back; what only listens (0.22 GB at XTTS-v2's size)
-    is loaded for a recording and let go. Numbers and times stand in docs/benchmarks.md.
+    mel_device: computes the speaker encoder's mel. precision: fp32 is exact; int8 and int4 quantise
+    the transformer's weights on a CPU; bf16 is the transformer in half the bytes, on a GPU; auto is
+    the fastest on this machine without an audible difference (`xtts.model.quantization`).
 
-    Raises ConfigError when a file is missing or does not belong to the others.
+    low_memory: LOW_MEMORY=on. Each matrix of the mapped file is quantised on its own (auto is int8
+    on a CPU) and its pages are released. The parts that encode recordings (0.22 GB at XTTS-v2's
+    size) are loaded for a recording and freed after it. Figures are in docs/benchmarks.md.
+
+    Raises ConfigError if a file is missing or does not belong to the others.
     """
     device = torch.device(device)
     config = ModelConfig.read(folder)
@@ -141,7 +142,7 @@ def load_model(
 
 @dataclass(frozen=True)
 class LazyVoiceEncoder:
-    """Makes a model that listens out of the mapped files, each time it is called."""
+    """Loads a model that can encode recordings from the mapped files, at every call."""
 
     frozen: Mapping[str, Tensor]
     learned: Mapping[str, Tensor]
@@ -183,10 +184,10 @@ def load_gpt(
     source: str = "model.pth",
     lean: bool = False,
 ) -> GPT:
-    """The learning part alone, in float32, its gradients on; or its matrices of another kind. lean:
-    without what only listens, and with nothing kept of the file that was read.
+    """The GPT alone, in float32 with gradients, or with its matrices quantised to `kind`. lean:
+    without the parts that encode recordings, and with the pages of the file released.
 
-    Raises ConfigError, naming `source`, when the tensors of `state` are not this model's.
+    Raises ConfigError, which names `source`, if the tensors of `state` do not fit the model.
     """
     with without_weights():
         gpt = GPT(config.gpt, dropout)
@@ -198,7 +199,7 @@ def load_gpt(
         gpt.gpt.cache_type = torch.bfloat16
     elif kind != "fp32":
         _quantise(gpt, tensors, kind, files)
-    # A copy, always: the source is memory-mapped, and training must not write into it.
+    # Always a copy: the source is memory-mapped, and training must not write into it.
     placed = {
         name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensors[name])
         for name, tensor in gpt.state_dict().items()
@@ -211,7 +212,7 @@ def load_gpt(
 
 
 def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, Tensor]:
-    """The GPT's tensors out of `state`, under its own names."""
+    """The GPT's tensors of `state`, by the GPT's own names."""
     own = gpt.state_dict()
     tensors = from_coqui(state)
     missing = sorted(own.keys() - tensors.keys())
@@ -227,8 +228,8 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
 
 
 def _quantise(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
-    """Puts the transformer's matrices in their place, as many at once as there are threads: each
-    is packed by one, and no more than those are there in float32."""
+    """Quantises the transformer's matrices, one per thread at a time, so that only as many as there
+    are threads exist in float32 at once."""
     names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
 
     def packed(name: str) -> nn.Module:
@@ -245,16 +246,16 @@ def _quantise(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFile
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:
-    """The tensors of a `model.pth`, memory-mapped, without running any pickled code.
+    """The tensors of a `model.pth`, memory-mapped. Runs no pickled code.
 
-    Raises ConfigError when the file is missing or no such thing.
+    Raises ConfigError if the file is missing or is no such file.
     """
     if not path.is_file():
         raise ConfigError(f"{path} is missing. A model folder in Coqui's layout holds it.")
     inert: list[Any] = [(_Inert, name) for name in _COQUI_CLASSES]
     try:
         with torch.serialization.safe_globals(inert):
-            # What was saved before torch 1.6 is no zip file and cannot be memory-mapped.
+            # A file from before torch 1.6 is no zip file and cannot be memory-mapped.
             tensors = torch.load(
                 path, map_location="cpu", weights_only=True, mmap=zipfile.is_zipfile(path)
             )
@@ -277,12 +278,12 @@ class _Inert(dict[str, Any]):
 def blend(
     base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], share: float
 ) -> dict[str, Tensor]:
-    """`base + share * (tuned - base)` of the learning part, in float32, in the names of `tuned`.
+    """`base + share * (tuned - base)` of the GPT, in float32, by the names of `tuned`.
 
-    A mean of a fine-tune and its base often keeps what the base can do and comes nearer to what was
-    learned than either end (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
+    A mean of a fine-tune and its base often keeps the base's abilities and is better on the new
+    data than either (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
 
-    share: of the fine-tuned weights, 0 to 1; 1 is `tuned` bit for bit. Raises ConfigError where the
+    share: of the fine-tuned weights, 0 to 1; 1 is `tuned`, bit for bit. Raises ConfigError if the
     two do not belong together.
     """
     if share == 1:
@@ -302,8 +303,8 @@ def blend(
 
 
 def read_speakers(folder: Path) -> dict[str, Tensor]:
-    """Speaker embeddings `[1, 512, 1]` by name of the voices that a base was published with; none
-    where it has no `speakers_xtts.pth`. Raises ConfigError for one that cannot be read."""
+    """The speaker embeddings `[1, 512, 1]`, by name, of the voices published with a base; empty if
+    it has no `speakers_xtts.pth`. Raises ConfigError if the file cannot be read."""
     path = folder / "speakers_xtts.pth"
     if not path.is_file():
         return {}
@@ -316,7 +317,7 @@ def read_speakers(folder: Path) -> dict[str, Tensor]:
 
 
 def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:
-    """The 80 band scales that both mels are divided by; in `model.pth`, else `mel_stats.pth`."""
+    """The 80 band scales that divide both mels, from `model.pth` or else `mel_stats.pth`."""
     if "mel_stats" in state:
         return state["mel_stats"].float().clone()
     path = folder / "mel_stats.pth"

@@ -3,14 +3,14 @@
     [ 32 conditioning | START t1 … tn (STOP) | START c1 … cm STOP STOP STOP ]
                         t1 … tn STOP           c1 … cm  STOP STOP STOP STOP     <- targets
 
-Coqui puts text and audio at fixed columns and masks the gaps; since positions are added per part,
-the results are the same. Coqui also masks the text STOP *input* while training and feeds it while
-speaking: `stop_input` says which of both the model at hand was trained with.
+Coqui puts text and audio at fixed columns and masks the gaps; because positions are counted per
+part, the results are the same. Coqui also masks the text STOP *input* in training and feeds it when
+speaking: `stop_input` says which of the two the model was trained with.
 
-Clips lie right-padded, one a row, and need no mask, because causal attention never sees what is
-behind; or packed, all in one row without padding (`xtts.model.varlen`), and say the same. Tokens
-lie flat in any case; `*_slots` say where in the `[rows * length]` grid each one goes. So embeddings
-and heads run on real tokens only, and nothing needs a host-device synchronisation.
+Clips are either right-padded, one per row, without a mask, because causal attention never sees what
+follows; or packed into one row without padding (`xtts.model.varlen`), with the same results. In
+both cases tokens are stored flat, and `*_slots` give their places in the `[rows * length]` grid. So
+embeddings and heads run on real tokens only, and nothing needs a host-device synchronisation.
 """
 
 import itertools
@@ -34,9 +34,10 @@ class PackedBatch:
     """A batch for `GPT.losses`; all tensors may be moved with `to`.
 
     rows, length: the grid; a packed batch is one row. text_*, audio_*: flat tokens, their positions
-    within their part and their slots in the grid. *_targets with *_target_slots: what is to be
-    predicted where. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in frames.
-    segments: the clips of a packed row, frames: their conditioning; None where clips are padded.
+    within their part and their slots in the grid. *_targets and *_target_slots: the targets and
+    their slots. conditioning: mel [clips, 80, frames]; conditioning_lengths [clips] in frames.
+    segments: the layout of the clips in a packed row; frames: of their conditioning; None if
+    padded.
     """
 
     rows: int
@@ -58,11 +59,11 @@ class PackedBatch:
     frames: VarlenLayout | None = None
 
     def to(self, device: torch.device | str) -> "PackedBatch":
-        """The same rows on `device`; the copy does not wait."""
+        """The same rows on `device`; the copy is asynchronous."""
         return self._moved(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pinned(self) -> "PackedBatch":
-        """The same rows in memory that a GPU can copy from by itself."""
+        """The same rows in pinned memory, from which a GPU can copy asynchronously."""
         return self._moved(lambda tensor: tensor.pin_memory())
 
     def _moved(self, move: Callable[[Tensor], Tensor]) -> "PackedBatch":
@@ -75,14 +76,14 @@ class PackedBatch:
         return replace(self, **moved)
 
     def tensors(self) -> list[Tensor]:
-        """All of them, those of the segments too."""
+        """All tensors, with those of the segments."""
         tensors = [value for value in vars(self).values() if isinstance(value, Tensor)]
         for part in (self.segments, self.frames):
             tensors += [getattr(part, name) for name in varlen.TENSORS] if part else []
         return tensors
 
     def without_targets(self) -> "PackedBatch":
-        """The same rows, from which nothing is learned."""
+        """The same rows without targets."""
         return replace(
             self,
             text_targets=self.text_targets[:0],
@@ -93,12 +94,12 @@ class PackedBatch:
 
     @property
     def used(self) -> int:
-        """Positions of the grid that hold something."""
+        """The number of positions of the grid that hold a token or a latent."""
         return len(self.conditioning_slots) + len(self.text) + len(self.audio)
 
 
 def row_length(num_tokens: int, num_codes: int, stop_input: bool) -> int:
-    """Positions that a clip of so many text tokens and codes takes."""
+    """How many positions a clip of `num_tokens` text tokens and `num_codes` codes takes."""
     return NUM_LATENTS + num_tokens + 1 + stop_input + num_codes + STOP_TARGETS
 
 
@@ -112,10 +113,10 @@ def pack(
     unheard: Sequence[tuple[int, int]] | None = None,
     padded: bool = True,
 ) -> PackedBatch:
-    """Lays clips out, each in a padded row of its own, or all in one row without padding.
+    """Makes a batch of clips, each in a padded row of its own or all in one row without padding.
 
-    tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1)
-    codes of clip i that are no targets, because its conditioning was cut there.
+    tokens[i] [n], codes[i] [m], conditioning[i] [80, frames]. `unheard[i]` = (first, last + 1): the
+    codes of clip i that are no targets, because its conditioning was cut from there.
     """
     lengths = [row_length(len(t), len(c), stop_input) for t, c in zip(tokens, codes, strict=True)]
     taken = [max(lengths)] * len(lengths) if padded else lengths
@@ -140,7 +141,7 @@ def pack(
 def _text(tokens: Tensor, shape: GPTShape, stop_input: bool) -> tuple[Tensor, Tensor]:
     start, stop = tokens.new_tensor([shape.text_start]), tokens.new_tensor([shape.text_stop])
     inputs = torch.cat((start, tokens, stop) if stop_input else (start, tokens))
-    # Behind a STOP input nothing is to be predicted: the first audio id is START by definition.
+    # A STOP input has no target: the first audio id after it is always START.
     return inputs, torch.cat((tokens, stop))
 
 
@@ -151,15 +152,15 @@ def _audio(codes: Tensor, shape: GPTShape) -> tuple[Tensor, Tensor]:
 
 
 def _flat(parts: Sequence[tuple[Tensor, ...]]) -> Any:
-    """The five tensors that `_places` says of each clip, behind each other."""
+    """Concatenates the five tensors that `_places` returns for each clip."""
     return [torch.cat(column) for column in zip(*parts, strict=True)]
 
 
 def _places(
     start: int, inputs: Tensor, targets: Tensor, skip: tuple[int, int] = (0, 0)
 ) -> tuple[Tensor, ...]:
-    """One part (text or audio) of a clip that begins at a slot: inputs, their positions and their
-    slots; targets, but for those within `skip`, and theirs."""
+    """One part (text or audio) of a clip that starts at a slot: its inputs, their positions and
+    slots; its targets, without those within `skip`, and their slots."""
     positions, aim = torch.arange(len(inputs)), torch.arange(len(targets))
     kept = (aim < skip[0]) | (aim >= skip[1])
     return (

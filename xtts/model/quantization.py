@@ -1,11 +1,11 @@
 """int8 and int4 weights for CPU inference, and bfloat16 for a GPU.
 
-int8: one scale a row, activations quantised as they come (torch's x86 kernels, which multiply in
-VNNI or AMX). int4: one scale and zero for 32 weights in a row, activations in bfloat16. The rest of
-the model stays as it is. bf16: the transformer whole, its norms, its stream and what attention
-remembers; embeddings, the last norm and the head that codes are drawn from stay in float32. Half
-the bytes a code, and of a slot. Which is fastest is measured on the machine, once a process; what
-each costs in words and in numbers is in docs/benchmarks.md.
+int8: one scale per row; activations are quantised dynamically (torch's x86 kernels, which use VNNI
+or AMX). int4: one scale and zero point per 32 weights of a row, activations in bfloat16. Both leave
+the rest of the model unchanged. bf16: the whole transformer with its norms, residual stream and
+key-value cache; embeddings, the last norm and the audio head stay in float32. This halves the bytes
+read per code and the memory of a slot. The fastest kind is measured on the machine, once per
+process. The cost of each in word errors and in numerical error is in docs/benchmarks.md.
 """
 
 import time
@@ -21,51 +21,52 @@ from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 
 KINDS = ("fp32", "int8", "int4", "bf16")
 GROUP = 32
-# A hair beyond what rounding can make of -1 .. 1.
+# Slightly more than rounding can make of the range -1 to 1.
 _ENDS = 1.0001
-# A kind that loses precision has to be faster by this much.
+# A kind that loses precision must be faster by this factor.
 WORTH = 1.2
-# From here on (Ampere) a GPU multiplies bfloat16 itself.
+# From this compute capability on (Ampere), a GPU multiplies bfloat16 in hardware.
 BF16_CAPABILITY = (8, 0)
 
 
 class Int8Linear(nn.Module):
-    """`nn.Linear` for inference with 8-bit weights; [.., in] -> [.., out] in float32. What a row
-    becomes depends, in no bit, on the other rows (`xtts.inference.torch_backend`)."""
+    """`nn.Linear` for inference with 8-bit weights; [.., in] -> [.., out] in float32. The result
+    for a row does not depend, in any bit, on the other rows (`xtts.inference.torch_backend`)."""
 
     _multiply = torch.ops.quantized.linear_dynamic
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
         super().__init__()
-        # On disk it lies turned; in that order all but the packing takes a third of the time.
+        # Stored transposed on disk; in that order, everything but the packing takes a third of the
+        # time.
         weight, bias = weight.detach().float(), bias.detach().float()
         scales = (torch.maximum(weight.amax(1), -weight.amin(1)) / 127).clamp(min=1e-8)
         numbers = (weight / scales[:, None]).round_()
-        sums = numbers.sum(1) * scales  # below 2 ** 24, so that float32 holds each
+        sums = numbers.sum(1) * scales  # below 2 ** 24, so exact in float32
         zeros = torch.zeros(len(weight), dtype=torch.long)
         rows = numbers.to(torch.int8).contiguous()
         rounded = torch._make_per_channel_quantized_tensor(rows, scales, zeros, 0)
-        # Neither a parameter nor a buffer: it is never trained, moved or saved.
+        # Neither a parameter nor a buffer, because it is never trained, moved or saved.
         self._packed: Any = torch.ops.quantized.linear_prepack(rounded, bias)
         self._back = torch.stack((sums, bias))
 
     def forward(self, x: Tensor) -> Tensor:
-        if len(x) == 1:  # of one utterance, however many positions
+        if len(x) == 1:  # one utterance, with any number of positions
             product: Tensor = self._multiply(x, self._packed, _seven_bits())
             return product
         return self._row_by_row(x.reshape(-1, x.shape[-1])).view(*x.shape[:-1], -1)
 
     def _row_by_row(self, x: Tensor) -> Tensor:
-        """Several rows at once, `[n, in]`. The kernel takes one scale from all that it is given, so
-        that a loud row would round its neighbours; each is brought to -1 .. 1 before, and a row
-        that reaches both ends makes the scale the same whoever is there."""
+        """Several rows at once, `[n, in]`. The kernel uses one scale for all rows, so that a row of
+        large values would make the others less precise. So each row is scaled to -1 .. 1 first,
+        and an additional row that reaches both ends makes the kernel's scale constant."""
         least, most = x.aminmax(dim=1, keepdim=True)
         middle, reach = (most + least) / 2, ((most - least) / 2).clamp(min=1e-8)
         even = x.new_zeros(len(x) + 1, x.shape[1])
         torch.addcmul(-middle / reach, x, 1 / reach, out=even[:-1])
         even[-1, 0], even[-1, -1] = -_ENDS, _ENDS
         product = self._multiply(even, self._packed, _seven_bits())[:-1]
-        # The kernel has added the bias once, which must not be stretched with the row.
+        # The kernel has added the bias, which must not be scaled back with the row.
         back = torch.cat((middle, 1 - reach), 1) @ self._back
         return torch.addcmul(back, product, reach)
 
@@ -73,7 +74,7 @@ class Int8Linear(nn.Module):
 class Int4Linear(nn.Module):
     """`nn.Linear` for inference with 4-bit weights; [.., in] -> [.., out] in float32.
 
-    Raises ValueError for a width that groups of 32 do not divide.
+    Raises ValueError for a width that is not a multiple of 32.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor) -> None:
@@ -95,14 +96,14 @@ class Int4Linear(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         multiply = torch.ops.aten._weight_int4pack_mm_for_cpu
         rows = x.reshape(-1, x.shape[-1]).bfloat16()
-        # The sum is in float32, as if its bfloat16 part had been widened before.
+        # The addition is in float32, as if the bfloat16 product had been converted first.
         product: Tensor = multiply(rows, self._packed, GROUP, self._scales) + self._bias
         return product.view(*x.shape[:-1], -1)
 
 
 @cache
 def _seven_bits() -> bool:
-    """Whether activations get 7 bits: without VNNI, sums of products of 8 bits overflow 16."""
+    """Whether activations get 7 bits: without VNNI, sums of 8-bit products overflow 16 bits."""
     return not torch.cpu._is_vnni_supported()
 
 
@@ -122,8 +123,8 @@ def quantized_linear(kind: str, weight: Tensor, bias: Tensor) -> nn.Module:
 def resolve_precision(
     precision: str, device: torch.device, width: int
 ) -> tuple[str, torch.dtype | None]:
-    """What a precision means on this machine: the kind of the transformer's weights, and the type
-    of the vocoder, None for the published layout in float32."""
+    """Resolves a precision on this machine: the kind of the transformer's weights, and the type of
+    the vocoder (None for the published layout in float32)."""
     if device.type == "cuda":
         return gpu_kind(precision, width, torch.cuda.get_device_capability(device)), None
     if precision == "fp32" or device.type != "cpu":
@@ -132,45 +133,47 @@ def resolve_precision(
 
 
 def gpu_kind(precision: str, width: int, capability: tuple[int, int]) -> str:
-    """What a precision means on a GPU of this compute capability. int8 and int4 are kernels of a
-    CPU; bf16 is half the bytes of float32, and as likely codes (docs/benchmarks.md)."""
+    """Resolves a precision on a GPU of this compute capability. int8 and int4 have only CPU
+    kernels; bf16 reads half the bytes, and its codes are as likely as float32's
+    (docs/benchmarks.md)."""
     small = precision == "auto" and width < SMALLEST_ROUNDED_WIDTH
     rounds = precision in ("auto", "bf16") and capability >= BF16_CAPABILITY and not small
     return "bf16" if rounds else "fp32"
 
 
 def vocoder_type() -> torch.dtype:
-    """Convolutions in bfloat16 take 0.56 of their time also where AVX-512 alone multiplies so."""
+    """The vocoder's type: bfloat16 if the CPU supports it. With AVX-512 alone, convolutions then
+    take 0.56 of their time."""
     quick = torch.cpu._is_avx512_bf16_supported() or torch.cpu._is_amx_tile_supported()
     return torch.bfloat16 if quick else torch.float32
 
 
 def memory_type() -> torch.dtype:
-    """Of what attention remembers: bfloat16 with AMX only; with AVX-512 alone it takes twice as
-    long to attend in.
+    """The type of the key-value cache: bfloat16 only with AMX; with AVX-512 alone, attention would
+    take twice as long.
 
-    A code reads all that is remembered: 45 MB in float32 behind 185 positions, where the weights
-    are 379 in int8."""
+    Every code reads the whole cache: 45 MB in float32 after 185 positions, compared with 379 MB of
+    weights in int8."""
     return torch.bfloat16 if torch.cpu._is_amx_tile_supported() else torch.float32
 
 
 def choose_precision(seconds: Mapping[str, float]) -> str:
-    """Which kind to speak with, from what one row took in each. Four bits are never chosen unasked:
-    the rounding is audible (docs/benchmarks.md)."""
+    """The kind to use. seconds: the measured time of one row in each kind. int4 is never chosen
+    automatically, because its rounding is audible (docs/benchmarks.md)."""
     return "int8" if seconds["fp32"] / seconds["int8"] >= WORTH else "fp32"
 
 
 @cache
 def fastest(width: int) -> str:
-    """Measures, for a transformer of this width, and chooses; a small one is not bound by
-    memory."""
+    """Measures and chooses the kind for a transformer of this width. A small one stays in float32,
+    because memory does not limit its speed."""
     return "fp32" if width < SMALLEST_ROUNDED_WIDTH else choose_precision(measured(width))
 
 
 @torch.inference_mode()
 def measured(width: int, layers: int = 6, runs: int = 9) -> dict[str, float]:
-    """Seconds that one row through the widest matrices takes in float32 and int8: the least of
-    some runs over `layers` of them, more than the caches hold."""
+    """The seconds that one row takes through the widest matrices in float32 and int8: the minimum
+    of some runs over `layers` of them, which is more than the CPU's caches hold."""
     generator = torch.Generator().manual_seed(0)
     weight, bias = torch.randn(4 * width, width, generator=generator), torch.zeros(4 * width)
     row = torch.randn(1, width, generator=generator)

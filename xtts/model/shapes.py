@@ -6,22 +6,22 @@ Every default is XTTS-v2's.
 from dataclasses import dataclass
 from math import prod
 
-# One code is so many samples at 22,050 Hz (Coqui's gpt_code_stride_len).
+# Samples per code at 22,050 Hz (Coqui's gpt_code_stride_len).
 SAMPLES_PER_CODE = 1024
-# Codes and conditioning live at the one, the vocoder speaks at the other.
+# The sample rates of codes and conditioning, and of the vocoder's output.
 CODE_RATE = 22_050
 VOCODER_RATE = 24_000
 # Coqui fills the prefix with this id, and its repetition penalty sees it.
 PLACEHOLDER_ID = 1
-# A voice is so many vectors before the text (Coqui's gpt_num_latents).
+# The number of conditioning latents before the text (Coqui's gpt_num_latents).
 NUM_LATENTS = 32
-# Smaller models are not bound by memory, and rounding their weights is more audible.
+# Memory does not limit the speed of smaller models, and rounding their weights is more audible.
 SMALLEST_ROUNDED_WIDTH = 512
 
 
 @dataclass(frozen=True)
 class GPTShape:
-    """Sizes of the part that learns (441 M parameters with 6,681 text ids)."""
+    """Sizes of the GPT (441 M parameters with 6,681 text ids)."""
 
     text_ids: int
     text_start: int
@@ -47,13 +47,13 @@ class GPTShape:
 
     @property
     def max_codes(self) -> int:
-        """The most codes one sentence may speak (28 s); also where decoding gives up."""
+        """The most codes of one utterance (28 s), after which decoding stops."""
         return self.max_audio_tokens - 3
 
 
 @dataclass(frozen=True)
 class VocoderShape:
-    """HiFi-GAN's sizes (Kong et al. 2020, V1, widened by a condition in each layer)."""
+    """HiFi-GAN's sizes (Kong et al. 2020, V1, extended by a condition in each layer)."""
 
     upsample_initial_channel: int = 512
     upsample_rates: tuple[int, ...] = (8, 8, 2, 2)
@@ -76,7 +76,7 @@ class VocoderShape:
 
     @property
     def steps_per_code(self) -> int:
-        """Steps that a code's latent is stretched to, before the change to 24,000 Hz."""
+        """Steps per code after the first interpolation, before the one to 24,000 Hz."""
         return SAMPLES_PER_CODE // self.hop
 
 

@@ -1,10 +1,10 @@
 """The vocoder in chunks: final samples as latents arrive, with any backend.
 
-A sample depends on the vocoder's input only so far to the left and right (`receptive_field`), so a
-piece spoken with that much of its neighbours equals the same stretch of the whole, up to rounding.
-Used for all that is spoken: the whole is the stream, joined, and its memory that of one chunk. The
-first and last step are held on beyond the ends of the utterance (`EDGE_STEPS`), or it would end in
-a tick. Importing this module imports no torch.
+A sample depends only on a limited part of the vocoder's input (`receptive_field`), so a chunk that
+is computed with that much context equals the same part of the whole utterance, up to rounding. All
+speech uses this: whole audio is the joined stream, so its memory is that of one chunk. The first
+and last step are repeated beyond the ends of the utterance (`EDGE_STEPS`), because it would end in
+a tick otherwise. Importing this module imports no torch.
 """
 
 import itertools
@@ -14,27 +14,28 @@ from typing import Any, Protocol
 
 from xtts.model.shapes import CODE_RATE, VOCODER_RATE, VocoderShape
 
-# Steps stand `hop` samples apart at 22,050 Hz while they are frames of a code, then at 24,000 Hz.
+# The distance of steps is `hop` samples, first at 22,050 Hz (as frames of a code), then at 24,000
+# Hz.
 STEPS_PER_FRAME = VOCODER_RATE / CODE_RATE
-# Codes of the first chunks: half a second is soon there, and covers the wait for the next.
+# Codes of the first chunks: half a second is available soon, and covers the wait for the next
+# chunk.
 FIRST_CODES, GROWTH, MOST_CODES = 8, 1.5, 64
-# Samples that come out of a window of the vocoder's input: few widths, each used again and again.
+# The lengths of windows in output samples: only a few, so that each is reused.
 WINDOW_SAMPLES = (16_384, 32_768, 49_152)
-# A vocoder at XTTS-v2's size takes 40 MB for a second; a piece this long is spoken at once.
+# The most samples computed at once; a vocoder at XTTS-v2's size takes 40 MB per second of audio.
 MOST_SAMPLES = 256_000
-# So many copies of an utterance's first and last step go around it into the vocoder, and their
-# sound is dropped. Without them its convolutions read zeros there, which are no latent that it ever
-# learned: 20 ms of noise at -34 dBFS behind silence at -70. What zeros behind four steps still
-# change is -69 dBFS at the most on the embedded voice (-61 behind three, -80 behind six; each step
-# takes the vocoder as long as any other).
+# How many copies of its first and last step surround an utterance; their audio is dropped. Without
+# them the convolutions read zeros, which are no latent that the vocoder learned: 20 ms of noise at
+# -34 dBFS after silence at -70. After four copies, the zeros still cause at most -69 dBFS on the
+# embedded voice (-61 after three, -80 after six; each copy takes as long as any other step).
 EDGE_STEPS = 4
 
 
 class StepVocoder(Protocol):
-    """What speaks steps: `xtts.model.vocoder.Vocoder`, `xtts.onnx.speech.vocoder.OnnxVocoder`.
+    """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `xtts.onnx.speech.vocoder.OnnxVocoder`.
 
-    arrays: torch or numpy; widths: of the windows in which it speaks best, if any; most_samples:
-    what it speaks at once.
+    arrays: torch or numpy; widths: its preferred window widths in steps, if any; most_samples: the
+    most that it computes at once.
     """
 
     shape: VocoderShape
@@ -46,19 +47,19 @@ class StepVocoder(Protocol):
     def widths(self) -> Sequence[int]: ...
 
     def window(self, latents: Sequence[Any], left: int, right: int) -> Any:
-        """Steps `[1, width, right - left]` of the utterance with these latents `[width]`; beyond
-        its ends the first and the last."""
+        """The steps `[1, width, right - left]` of an utterance with these latents `[width]`; beyond
+        its ends, the first and the last step are repeated."""
 
     def spoken(self, steps: Any, speaker: Any) -> Any:
         """Steps `[1, width, steps]` -> samples `[steps * hop]`."""
 
 
 class SpeedChange:
-    """The latents of one utterance at another speed; speed 1 passes them on, bit for bit.
+    """The latents of one utterance at another speed; speed 1 returns them bit for bit.
 
-    Interpolates them, as Coqui's `speed` does: the pitch stays, since a latent says what is spoken,
-    not for how long. Equal to `torch.nn.functional.interpolate(mode="linear", scale_factor=1 /
-    speed)` over the whole, but taking latents as they come.
+    Interpolates them, as Coqui's `speed` does. The pitch does not change, because a latent says
+    what is spoken, not for how long. Equal to `torch.nn.functional.interpolate(mode="linear",
+    scale_factor=1 / speed)` over the whole utterance, but takes the latents one by one.
     """
 
     def __init__(self, speed: float) -> None:
@@ -67,24 +68,24 @@ class SpeedChange:
         self._made = 0
 
     def add(self, latent: Any) -> list[Any]:
-        """Takes one latent `[width]`; returns those that are final now."""
+        """Adds one latent `[width]`; returns the output latents that are final now."""
         if self.speed == 1.0:
             return [latent]
         self._kept.append(latent)
         ready = self._made
-        # Latent i lies between two of the given ones; the right one must be there.
+        # An output latent lies between two input latents, of which the right one must be known.
         while int(self._place(ready)) + 1 < len(self._kept):
             ready += 1
         return self._take(ready)
 
     def rest(self) -> list[Any]:
-        """What is left when no more latents come."""
+        """Ends the input; returns the remaining latents."""
         if self.speed == 1.0 or not self._kept:
             return []
         return self._take(max(1, int(len(self._kept) / self.speed)))
 
     def _place(self, number: int) -> float:
-        """Where latent `number` lies among the given ones."""
+        """The position of output latent `number` among the input latents."""
         return max(0.0, (number + 0.5) * self.speed - 0.5)
 
     def _take(self, end: int) -> list[Any]:
@@ -100,7 +101,7 @@ class SpeedChange:
 
 
 class ChunkedVocoder:
-    """Speaks one utterance at a speed, chunk by chunk; joined, these are the whole waveform."""
+    """Computes the waveform of one utterance at a speed, in chunks."""
 
     def __init__(self, vocoder: StepVocoder, speaker: Any, speed: float = 1.0) -> None:
         self._tempo = SpeedChange(speed)
@@ -110,21 +111,22 @@ class ChunkedVocoder:
         self._spoken_steps = 0
 
     def add(self, latents: Any) -> None:
-        """Takes more latents `[n, width]`."""
+        """Adds latents `[n, width]`."""
         for latent in latents:
             self._latents.extend(self._tempo.add(latent))
 
     def ready_codes(self) -> float:
-        """How many codes' worth of samples could be spoken now."""
+        """How many codes' worth of samples could be computed now."""
         ahead = self._settled - self._spoken_steps
         return max(0.0, ahead / (self._shape.steps_per_code * STEPS_PER_FRAME))
 
     def speak(self) -> Iterator[Any]:
-        """The samples `[n]` that no later latent can change and that are not yet spoken."""
+        """Computes the samples `[n]` that are final and were not returned yet."""
         return self._up_to(self._settled, self._total)
 
     def rest(self) -> Iterator[Any]:
-        """All that is left when no more latents come, in chunks of bounded memory; once."""
+        """Ends the input; computes the remaining samples in chunks of bounded memory. Call it
+        once."""
         self._latents.extend(self._tempo.rest())
         return self._up_to(self._total, self._total + EDGE_STEPS)
 
@@ -137,8 +139,8 @@ class ChunkedVocoder:
         return settled_steps(len(self._latents), self._shape) - self._reach
 
     def _up_to(self, end: int, known: int) -> Iterator[Any]:
-        """The samples from where speaking stopped up to step `end`, where those before `known` may
-        be looked at."""
+        """The samples that were not returned yet, up to step `end`. known: the steps before it may
+        be used as context."""
         most = max(1, self._vocoder.most_samples // self._shape.hop)
         while self._spoken_steps < end:
             begin, self._spoken_steps = self._spoken_steps, min(end, self._spoken_steps + most)
@@ -146,7 +148,7 @@ class ChunkedVocoder:
 
     def _between(self, begin: int, end: int, known: int) -> Any:
         hop, vocoder, parts = self._shape.hop, self._vocoder, []
-        # Counted from the first of the steps that go around the utterance.
+        # Counted from the first of the repeated steps before the utterance.
         at, upto, available = (step + EDGE_STEPS for step in (begin, end, known))
         spans = windows(at, upto, available, self._reach, vocoder.widths)
         first, last = spans[0][0], max(right for _, right, _ in spans)
@@ -159,7 +161,7 @@ class ChunkedVocoder:
 
 
 def receptive_field(shape: VocoderShape) -> int:
-    """How many input steps to the left and to the right a sample depends on, at the most."""
+    """The most input steps to the left, and to the right, on which a sample depends."""
     samples = 3  # the last convolution, 7 wide
     rates = zip(reversed(shape.upsample_rates), reversed(shape.upsample_kernel_sizes), strict=True)
     for rate, kernel in rates:
@@ -174,17 +176,19 @@ def receptive_field(shape: VocoderShape) -> int:
 
 
 def _resblock_reach(shape: VocoderShape, kernel: int, dilations: tuple[int, ...]) -> int:
-    # Type 1 has an undilated convolution behind each dilated one (HiFi-GAN, appendix A.1).
+    # Type 1 has an undilated convolution after each dilated one (HiFi-GAN, appendix A.1).
     plain = len(dilations) if shape.resblock_type == "1" else 0
     return (kernel - 1) // 2 * (sum(dilations) + plain)
 
 
 def settled_steps(codes: int, shape: VocoderShape) -> int:
-    """How many of the vocoder's input steps no later latent can change, of `codes` latents."""
-    # torch copies where it would make no step more; with a few codes more it interpolates.
+    """How many of the vocoder's input steps are final after `codes` latents."""
+    # torch copies if the output has as many steps as the input; with a few more codes it
+    # interpolates.
     if int(shape.steps_per_code * codes * STEPS_PER_FRAME) == shape.steps_per_code * codes:
         return 0
-    # Linear interpolation reads the neighbour to the right; behind the last there is none yet.
+    # Linear interpolation reads the neighbour to the right, which the last latent does not have
+    # yet.
     frames = shape.steps_per_code * codes - shape.steps_per_code // 2
     steps = int(frames * STEPS_PER_FRAME)
     while steps > 0 and int(max(0.0, (steps - 0.5) / STEPS_PER_FRAME - 0.5)) + 1 > frames - 1:
@@ -193,8 +197,8 @@ def settled_steps(codes: int, shape: VocoderShape) -> int:
 
 
 def chunk_codes() -> Iterator[float]:
-    """How many codes to wait for before each chunk: few at first, soon more, so that a stream
-    starts early and then costs little more than the whole."""
+    """How many codes to wait for before each chunk: few at first and soon more, so that a stream
+    starts early and costs little more than the whole at once."""
     codes = float(FIRST_CODES)
     while True:
         yield codes
@@ -202,8 +206,7 @@ def chunk_codes() -> Iterator[float]:
 
 
 def first_steps(shape: VocoderShape) -> int:
-    """How many steps the first chunk of a stream is made of: always the same, and narrower than
-    any window."""
+    """The number of steps of a stream's first chunk: a constant, and narrower than any window."""
     wanted = FIRST_CODES * shape.steps_per_code * STEPS_PER_FRAME + receptive_field(shape)
     return EDGE_STEPS + next(
         steps for codes in itertools.count() if (steps := settled_steps(codes, shape)) >= wanted
@@ -213,11 +216,11 @@ def first_steps(shape: VocoderShape) -> int:
 def windows(
     begin: int, end: int, available: int, reach: int, widths: Sequence[int]
 ) -> list[tuple[int, int, int]]:
-    """How steps `begin` to `end` are spoken where `there` of them are known: of each window the
-    first step, the one behind the last, and the one up to which it settles what is spoken.
+    """Divides steps `begin` to `end`, of `available` known ones, into windows: (first step, step
+    after the last, step up to which its samples are used).
 
-    In windows of those widths wherever so much is known: whatever makes code for each width (oneDNN
-    takes as long as for speaking it eight times) then makes it once and not for each sentence."""
+    The windows have the given widths whenever enough steps are known. A backend that compiles for
+    each width (oneDNN takes as long as for computing it eight times) then does so only once."""
     fitting = [width for width in sorted(widths) if 2 * reach < width <= available]
     if not fitting:
         return [(max(0, begin - reach), min(available, end + reach), end)]
@@ -227,7 +230,7 @@ def windows(
         width = next((width for width in fitting if width >= needed), fitting[-1])
         left = min(max(0, begin - reach), available - width)
         right = left + width
-        # At the true end nothing is missing on the right.
+        # At the end of the utterance no context is missing on the right.
         begin = min(end, right if right == available else right - reach)
         spans.append((left, right, begin))
     return spans

@@ -18,11 +18,11 @@ from xtts.model.varlen import VarlenLayout
 
 
 class Dropout(nn.Dropout):
-    """Dropout whose draws cost a CPU little: 16 bits decide about each value.
+    """Dropout whose random numbers are cheap on a CPU: 16 bits decide about each value.
 
-    torch's own draws value by value in one thread: 4.3 ms for 790 positions of 1,024, this 0.7. The
-    share is rounded to 1/65,536, and what is kept is scaled by the rounded one, so that the mean
-    stays. Elsewhere it is torch's.
+    torch's own draws value by value in one thread: 4.3 ms for 790 positions of 1,024; this takes
+    0.7. The probability is rounded to 1/65,536 and kept values are scaled by the rounded one, so
+    that the mean is preserved. On other devices it is torch's dropout.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -36,8 +36,8 @@ class Dropout(nn.Dropout):
 
 
 class Attention(nn.Module):
-    """Causal self-attention. No dropout on the attention weights: no flash kernel has it on a CPU,
-    so that training and speaking run the same arithmetic."""
+    """Causal self-attention. Without dropout on the attention weights, which no flash kernel
+    supports on a CPU; training and inference thus run the same arithmetic."""
 
     def __init__(self, width: int, heads: int, dropout: float) -> None:
         super().__init__()
@@ -64,7 +64,7 @@ class Attention(nn.Module):
 
 
 class FeedForward(nn.Module):
-    """Two linear layers round a GELU in GPT-2's tanh form."""
+    """Two linear layers around a GELU in GPT-2's tanh form."""
 
     def __init__(self, width: int, dropout: float) -> None:
         super().__init__()
@@ -92,7 +92,7 @@ class Block(nn.Module):
             return x + self.mlp(self.ln_2(x))
 
     def _matrices(self) -> Iterator[nn.Module]:
-        """All but those of a half that is compiled: its program makes copies of its own."""
+        """The modules without those of a compiled half, whose program makes its own copies."""
         for half in (self.attn, self.mlp):
             if half._compiled_call_impl is None:
                 yield from half.children()
@@ -116,12 +116,13 @@ class Transformer(nn.Module):
         self.cache_type = torch.float32
 
     def forward(self, x: Tensor, cache: Cache | None = None) -> Tensor:
-        """[batch, time, width] -> the same shape, every position seeing itself and what is before.
+        """[batch, time, width] -> the same shape; every position attends to itself and those
+        before.
 
-        With a cache, `x` are the positions behind those in it, and it grows by them.
+        With a cache, `x` are the positions after those in it, and are added to it.
         """
         outside, inside = x.dtype, self.ln_f.weight.dtype
-        # Weights of 16 bits have a stream of 16 bits, and float32 at both ends.
+        # With 16-bit weights the residual stream has 16 bits too; input and output are float32.
         x = self.dropout(x if outside == inside else x.to(inside))
         for layer, block in enumerate(self.h):
             x = block(x, cache, layer)
@@ -138,7 +139,8 @@ class Transformer(nn.Module):
 
 @torch.no_grad()
 def initialise(transformer: Transformer, spread: float = 0.02) -> None:
-    """GPT-2's start: normal weights, the residual outputs smaller by sqrt(2 * layers)."""
+    """GPT-2's initialisation: normal weights, with the residual outputs divided by sqrt(2 *
+    layers)."""
     for name, parameter in transformer.named_parameters():
         if name.endswith("c_proj.weight"):
             parameter.normal_(0.0, spread / (2 * len(transformer.h)) ** 0.5)

@@ -1,9 +1,9 @@
 """Variable-length attention over clips packed into one row without padding.
 
-Chosen over kernels for variable length because it needs none: on a CPU a clip attends by itself,
-in the row's own memory; elsewhere one kernel attends in a padded grid, which exists for the
-attention alone (some 4 % of the products of a step of XTTS-v2). Both give the numbers of clips that
-stand in padded rows.
+It needs no kernel for variable lengths. On a CPU, each clip attends on its own, in the row's
+memory. On other devices, one kernel attends in a padded grid, which exists only for the attention
+(about 4 % of the multiplications of a step of XTTS-v2). Both give the results of clips in padded
+rows.
 """
 
 import functools
@@ -16,11 +16,11 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional as F
 
-# In bf16 a CPU's flash kernel takes its time backwards: for 220 positions of 16 heads 8.0 ms of one
-# core in both directions, against 5.3 ms with the products written out. What those keep in memory
-# grows with the square: 16 heads of 1,024 positions keep 34 MB a layer.
+# The backward pass of a CPU's flash kernel is slow in bf16: 220 positions of 16 heads take 8.0 ms
+# of one core in both directions, and 5.3 ms as explicit matrix products. The memory of these grows
+# with the square of the length: 16 heads of 1,024 positions take 34 MB per layer.
 LONGEST_WRITTEN_OUT = 1024
-# Of a layout: what goes to the device with it.
+# The fields of a layout that are moved to the device.
 TENSORS = ("number", "slots", "sources")
 
 
@@ -28,9 +28,9 @@ TENSORS = ("number", "slots", "sources")
 class VarlenLayout:
     """Where each clip lies in a row `[1, heads, sum(lengths), head_width]`.
 
-    number [sum(lengths)]: which clip a position belongs to. slots [sum(lengths)]: its place in a
-    padded grid `[len(lengths) * max(lengths)]`. sources [len(lengths) * max(lengths)]: the position
-    that is in each place of that grid, and 0 where it is padding.
+    number [sum(lengths)]: the clip of each position. slots [sum(lengths)]: the place of each
+    position in a padded grid `[len(lengths) * max(lengths)]`. sources [len(lengths) *
+    max(lengths)]: the position in each place of that grid, 0 for padding.
     """
 
     lengths: tuple[int, ...]
@@ -40,7 +40,7 @@ class VarlenLayout:
 
     @staticmethod
     def of(lengths: Sequence[int]) -> "VarlenLayout":
-        """Clips of so many positions each."""
+        """The layout of clips of these lengths, in positions."""
         longest, counts = max(lengths), torch.tensor(list(lengths))
         number = torch.repeat_interleave(torch.arange(len(lengths)), counts)
         before = F.pad(counts.cumsum(0)[:-1], (1, 0))
@@ -50,27 +50,26 @@ class VarlenLayout:
         return VarlenLayout(tuple(lengths), number, slots, sources)
 
     def moved(self, move: Callable[[Tensor], Tensor]) -> "VarlenLayout":
-        """The same with each tensor moved."""
+        """A copy with `move` applied to each tensor."""
         changes: dict[str, Any] = {name: move(getattr(self, name)) for name in TENSORS}
         return replace(self, **changes)
 
-    # What `xtts.model.transformer` asks of a cache.
+    # The interface of a cache, for `xtts.model.transformer`.
 
     def attend(self, layer: int, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        """Each position sees itself and what is before it in its own clip; a clip after the other,
-        each over its own length."""
+        """Causal attention within each clip, one clip after the other, each over its own length."""
         parts = zip(*(part.split(self.lengths, 2) for part in (queries, keys, values)), strict=True)
         return torch.cat([causal_attention(*part) for part in parts], 2)
 
     def advance(self, time: int) -> None:
-        """Nothing is remembered."""
+        """Does nothing, because nothing is cached."""
 
-    # The other way, equal in what it says.
+    # The other way, with equal results.
 
     def in_one_grid(self, packed: Tensor, heads: int) -> Tensor:
-        """All clips in one kernel, right-padded: what is causal never looks at its padding. From
-        queries, keys and values beside each other: `[1, sum, 3 * width]` -> `[1, sum, width]`. One
-        copy into the grid instead of six operations, and one out of it."""
+        """Attention of all clips in one kernel, right-padded, because causal attention never reads
+        the padding after a clip. From adjacent queries, keys and values: `[1, sum, 3 * width]` ->
+        `[1, sum, width]`, with one copy into the grid, instead of six operations, and one out."""
         queries, keys, values = self.parted(packed.view(packed.shape[1], 3, heads, -1))
         mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
         return self.out_of_grid(mixed).unsqueeze(0)
@@ -85,9 +84,8 @@ class VarlenLayout:
         """[sum, 3, heads, head_width] -> queries, keys and values in a grid, each
         [clips, heads, longest, head_width].
 
-        Its padding is a copy of the first position: whoever attends is not to look at it, by a mask
-        or because it is causal, and what it looks at is to be thrown away. So its gradient is
-        nothing, and is not summed.
+        The padding is a copy of the first position. The caller must not attend to it, by a mask or
+        because attention is causal, and must discard its output. So it has no gradient.
         """
         parts: tuple[Tensor, Tensor, Tensor] = _IntoGrid.apply(
             packed, self.sources, self.slots, len(self.lengths)
@@ -102,9 +100,9 @@ class VarlenLayout:
         return grid.view(len(self.lengths), -1, heads, width).transpose(1, 2)
 
     def mask(self, like: Tensor, before: int = 0) -> Tensor:
-        """What is added to the scores of a padded grid whose keys are `like`, `[clips, 1, 1, before
-        + longest]`: 0 for what is there and for `before` keys in front of it, else -inf. Attention
-        would make the same of a bool, three operations each time."""
+        """The mask `[clips, 1, 1, before + longest]` that is added to the scores of a padded grid
+        with the keys `like`: 0 for real positions and for `before` keys in front of them, else
+        -inf. Attention would convert a boolean mask to this with three operations each time."""
         if (key := (like.dtype, before)) not in self._masks:
             places = len(self.lengths) * max(self.lengths)
             present = torch.zeros(places, dtype=torch.bool, device=self.slots.device)
@@ -120,7 +118,7 @@ class VarlenLayout:
 
 
 class _IntoGrid(torch.autograd.Function):
-    """`VarlenLayout.parted`: one copy there, and two back, where autograd would sum with atomics
+    """`VarlenLayout.parted`: one copy forwards and two backwards. Autograd would use atomic sums
     over a padding that has no gradient."""
 
     @staticmethod
@@ -140,8 +138,8 @@ class _IntoGrid(torch.autograd.Function):
 
 
 class _OutOfGrid(torch.autograd.Function):
-    """Rows `[clips * longest, width]` of a grid -> `[sum, width]`. No row is taken twice, so that
-    its gradient is copied and not summed."""
+    """Rows `[clips * longest, width]` of a grid -> `[sum, width]`. No row is used twice, so the
+    gradient is a copy, not a sum."""
 
     @staticmethod
     def forward(ctx: Any, rows: Tensor, slots: Tensor) -> Tensor:
@@ -158,7 +156,7 @@ class _OutOfGrid(torch.autograd.Function):
 
 
 def attends_per_clip(like: Tensor) -> bool:
-    """On a CPU each clip attends by itself; where a kernel has to be started, all of them do."""
+    """Whether each clip attends on its own: on a CPU, which has no kernel launches."""
     return like.device.type == "cpu"
 
 
@@ -172,13 +170,13 @@ def causal_attention(queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
 
 @functools.lru_cache(maxsize=2)
 def _later(dtype: torch.dtype) -> Tensor:
-    """What may not be seen yet, for the longest clip: made once, every layer takes its corner."""
+    """The causal mask of the longest clip, made once; every layer uses its top left corner."""
     with torch.inference_mode(False):
         return torch.full((LONGEST_WRITTEN_OUT,) * 2, -torch.inf, dtype=dtype).triu(1)
 
 
 def attention(queries: Tensor, keys: Tensor, values: Tensor, mask: Tensor | None = None) -> Tensor:
-    """Attention of one clip with its products written out; `mask` [time, time] is added."""
+    """Attention of one clip as explicit matrix products; `mask` [time, time] is added."""
     spread = queries.shape[-1] ** -0.5
     (queries,), (keys,), (values,) = queries, keys, values
     if mask is None:

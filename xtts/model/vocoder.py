@@ -1,14 +1,14 @@
 """The frozen parts of the model: HiFi-GAN vocoder, speaker encoder and DVAE.
 
-Coqui's modules at sizes from config.json: `HifiDecoder` hard-codes its speaker encoder, so its two
-parts are built one by one, under the names that they have in a published `model.pth`. Weight norm
-is folded in after loading (it costs time at every call and changes nothing); exports copy the
-base's file and keep its names.
+They are Coqui's modules at the sizes in config.json. `HifiDecoder` hard-codes its speaker encoder,
+so its two parts are built separately, by their names in a published `model.pth`. Weight norm is
+folded into the weights after loading, because it takes time at every call; exports copy the base's
+file and keep its names.
 
-The vocoder computes in channels-last layout: `nn.Conv1d` knows none and copies at every layer in
-bfloat16. The same arithmetic as a two-dimensional convolution one row high: XTTS-v2's vocoder on
-one AMX core, per second of audio, 0.46 s as published, 0.37 s so in float32, 0.09 s so in bfloat16
-(docs/benchmarks.md).
+The vocoder computes in channels-last layout, which `nn.Conv1d` does not support (it copies at every
+layer in bfloat16), as two-dimensional convolutions of height one. XTTS-v2's vocoder takes, on one
+AMX core and per second of audio, 0.46 s as published, 0.37 s in this layout in float32, and 0.09 s
+in bfloat16 (docs/benchmarks.md).
 """
 
 import contextlib
@@ -38,14 +38,14 @@ from xtts.model.streaming_vocoder import (
 
 log = logging.getLogger(__name__)
 
-# Of its tensors in a `model.pth`.
+# The prefix of its tensors in a `model.pth`.
 WAVEFORM_DECODER = "hifigan_decoder.waveform_decoder."
-# Length and direction of a weight, as torch names them since 2.1 and before.
+# The names of a weight's length and direction in torch since 2.1, and before.
 _WEIGHT_NORM = re.compile(r"\.parametrizations\.weight\.original[01]$|\.weight_[gv]$")
 
 
 class Vocoder(nn.Module):
-    """GPT latents to a waveform; what is spoken goes through `xtts.model.streaming_vocoder`."""
+    """GPT latents to a waveform. Inference uses it through `xtts.model.streaming_vocoder`."""
 
     arrays = torch
     most_samples = MOST_SAMPLES
@@ -63,23 +63,25 @@ class Vocoder(nn.Module):
         )  # fmt: skip
         self.shape = shape
         self.width, self.speaker_width = width, speaker_width
-        # The type of numbers of a layout other than the published one; None in that one.
+        # The dtype of the channels-last layout; None in the published layout.
         self.laid_out_as: torch.dtype | None = None
-        # By width: input, output and replay of its windows, at addresses that stay. One thread's.
+        # By width: input, output and replay of a captured window, at fixed addresses. For one
+        # thread.
         self._recorded: dict[int, tuple[tuple[Tensor, Tensor], Tensor, Callable[[], object]]] = {}
 
     def forward(self, latents: Tensor, speaker: Tensor) -> Tensor:
         """Latents `[batch, codes, width]`, speaker `[batch, 512, 1]` -> `[batch, samples]`.
 
-        As it learns, and as Coqui speaks: with zeros beyond both ends, which are heard as clicks.
+        This is the forward of training and of Coqui: with zeros beyond both ends, which cause
+        clicks.
         """
         return self.sound(self.steps(latents), speaker)
 
     def steps(self, latents: Tensor) -> Tensor:
         """Latents `[batch, codes, width]` -> the generator's input `[batch, width, steps]`.
 
-        XTTS-v2: from 21.5 Hz to 86.1 Hz and from there to 24,000 / 256 Hz, each linear, as the
-        model learned them.
+        Two linear interpolations, as in XTTS-v2's training: from 21.5 Hz to 86.1 Hz, and from there
+        to 24,000 / 256 Hz.
         """
         frames = F.interpolate(
             latents.transpose(1, 2), scale_factor=[float(self.shape.steps_per_code)], mode="linear"
@@ -96,7 +98,7 @@ class Vocoder(nn.Module):
             given[0].copy_(steps)
             given[1].copy_(speaker)
             replay()
-            # The next window writes over what this one says.
+            # A copy, because the next window overwrites this output.
             return output.clone()
 
     def _computed(self, steps: Tensor, speaker: Tensor) -> Tensor:
@@ -110,7 +112,7 @@ class Vocoder(nn.Module):
     @torch.inference_mode()
     def window(self, latents: Sequence[Tensor], left: int, right: int) -> Tensor:
         """As in `StepVocoder`."""
-        # Of all latents again: at most 2,600 steps are interpolated in a millisecond.
+        # Interpolates all latents again: at most 2,600 steps, in a millisecond.
         steps = F.pad(self.steps(torch.stack(list(latents))[None]), (EDGE_STEPS,) * 2, "replicate")
         return steps[:, :, left + EDGE_STEPS : right + EDGE_STEPS]
 
@@ -121,17 +123,18 @@ class Vocoder(nn.Module):
 
     @property
     def widths(self) -> Sequence[int]:
-        """Of the windows in which it speaks best, each used again and again: oneDNN makes code for
-        each, cuDNN a plan for each of some 55 convolutions. As published, on a CPU, it has none."""
+        """The preferred window widths. They are reused, because oneDNN generates code for each
+        width, and cuDNN a plan for each of about 55 convolutions. In the published layout on a CPU
+        there are none."""
         if self.laid_out_as is None and not plans_each_width(self):
             return ()
         return [samples // self.shape.hop for samples in WINDOW_SAMPLES]
 
     @torch.inference_mode()
     def warm_up(self, capture: Capture | None = None, *, records: bool = True) -> None:
-        """Has the code made for every width, and for a stream's first chunk, before the first word
-        is spoken. capture: records each, on a GPU; by default as a CUDA graph, and not where
-        `records` is off: what is recorded keeps its memory."""
+        """Generates the code for every width and for a stream's first chunk before the first
+        request. capture: captures each on a GPU, by default as a CUDA graph. records: off if
+        nothing should be captured, because a capture keeps its memory."""
         if not self.widths:
             return
         widths, like = (first_steps(self.shape), *self.widths), next(self.parameters())
@@ -167,22 +170,22 @@ class Vocoder(nn.Module):
         return reason
 
     def lay_out(self, dtype: torch.dtype) -> None:
-        """Speaks in the layout and type that are fastest here, from now on; weight norm is folded
-        before. Not for learning, and not to be saved."""
+        """Changes to the channels-last layout in `dtype`; weight norm must be folded before. After
+        this, the vocoder cannot be trained or saved."""
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
         self.laid_out_as = dtype
 
 
 def plans_each_width(vocoder: nn.Module) -> bool:
-    """On a GPU, whose library makes a plan for each new shape."""
+    """Whether it is on a GPU, where cuDNN makes a plan for each new shape."""
     return next(vocoder.parameters()).device.type == "cuda"
 
 
 def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
-    """The vocoder out of a `model.pth`'s tensors, ready to speak."""
+    """The vocoder of a `model.pth`'s tensors, ready for inference."""
     speaker_width = config.speaker_encoder.embedding_width
-    with torch.random.fork_rng(devices=[]):  # a module draws numbers before it has its own
+    with torch.random.fork_rng(devices=[]):  # modules draw random weights before these are loaded
         vocoder = Vocoder(config.gpt.width, speaker_width, config.vocoder)
     decoder = vocoder.waveform_decoder
     decoder.load_state_dict(_part(state, WAVEFORM_DECODER))
@@ -193,10 +196,10 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
 
 
 def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The vocoder's tensors as a `model.pth` names them, on the CPU: where `like`, the base's, has
-    weight norm, a weight is a direction and its length.
+    """The vocoder's tensors on the CPU, by their names in a `model.pth`. Where `like`, the base's
+    tensors, has weight norm, a weight becomes a direction and a length.
 
-    Not of a vocoder that is laid out.
+    Not for a vocoder after `lay_out`.
     """
     own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
     renamed = {}
@@ -212,10 +215,10 @@ def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, T
 
 
 class SpeakerEncoder(nn.Module):
-    """Who speaks, as one unit vector.
+    """Computes a speaker embedding, a unit vector, from a waveform.
 
-    mel_device: where its mel is taken. The only CUDA FFT of XTTS's conditioning is here, and builds
-    were seen where just that fails: the CPU, unless the GPU's FFT passed the check.
+    mel_device: computes the mel: the CPU, unless the GPU's FFT passed the probe. It is the only
+    CUDA FFT in XTTS's conditioning, and fails in some builds.
     """
 
     def __init__(self, config: ModelConfig, mel_device: torch.device | str = "cpu") -> None:
@@ -240,7 +243,7 @@ class SpeakerEncoder(nn.Module):
 def load_speaker_encoder(
     state: Mapping[str, Tensor], config: ModelConfig, mel_device: torch.device | str = "cpu"
 ) -> SpeakerEncoder:
-    """The speaker encoder out of a `model.pth`'s tensors; its mel filters there are ours here."""
+    """The speaker encoder of a `model.pth`'s tensors. Our mel filters replace those in the file."""
     encoder = SpeakerEncoder(config, mel_device)
     part = _part(state, "hifigan_decoder.speaker_encoder.")
     encoder.net.load_state_dict(
@@ -262,7 +265,8 @@ def new_dvae(shape: DVAEShape) -> Any:
 
 
 def load_dvae(folder: Path, config: ModelConfig) -> Any:
-    """The codec of a base folder, for `get_codebook_indices` only: a decoder may be missing."""
+    """The DVAE of a base folder, for `get_codebook_indices` only, because its decoder may be
+    missing."""
     dvae = new_dvae(config.dvae)
     state = torch.load(folder / "dvae.pth", map_location="cpu", weights_only=True)
     state = {name: tensor.float() for name, tensor in state.items()}
@@ -288,7 +292,7 @@ def _part(state: Mapping[str, Tensor], prefix: str) -> dict[str, Tensor]:
 
 
 def to_channels_last(module: nn.Module) -> None:
-    """Replaces every 1-D convolution inside `module`; it takes [batch, channels, 1, time] then."""
+    """Replaces every 1-D convolution in `module`, which then takes [batch, channels, 1, time]."""
     for name, child in module.named_children():
         if isinstance(child, nn.Conv1d | nn.ConvTranspose1d):
             setattr(module, name, _two_dimensional(child))
@@ -297,12 +301,13 @@ def to_channels_last(module: nn.Module) -> None:
 
 
 def widened(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """[batch, channels, time] -> [batch, channels, 1, time], channels innermost."""
+    """[batch, channels, time] -> [batch, channels, 1, time] in channels-last order, in `dtype`."""
     return x[:, :, None].to(dtype, memory_format=torch.channels_last)
 
 
 def _two_dimensional(conv: nn.Conv1d | nn.ConvTranspose1d) -> nn.Module:
-    """Shares nothing with `conv` but its values. Raises ValueError for what HiFi-GAN has not."""
+    """A two-dimensional copy of `conv`. Raises ValueError for options that HiFi-GAN does not
+    use."""
     if conv.groups != 1 or conv.padding_mode != "zeros" or isinstance(conv.padding, str):
         raise ValueError(f"{conv} is none of HiFi-GAN's convolutions")
     options: dict[str, Any] = {

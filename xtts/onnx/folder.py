@@ -1,12 +1,12 @@
 """The folder of an ONNX voice: graphs, tables, vocabulary, and onnx.json with hashes.
 
-    gpt.onnx  gpt_int8.onnx        one step behind a past of any length (and their numbers: *.data)
+    gpt.onnx  gpt_int8.onnx        one step after a past of any length (weights in *.data)
     vocoder.onnx                   steps -> samples
-    conditioning.onnx speaker.onnx a recording's mels -> what tells a voice
+    conditioning.onnx speaker.onnx a recording's mels -> conditioning latents, speaker embedding
     embeddings.npy                 text, text positions, codes, code positions: [rows, width]
     config.json vocab.json         as in the model folder that it was made from
     mel_stats.npy                  the 80 band scales of the conditioning's mel
-    voice.safetensors              the voice of its own recording, where there was one
+    voice.safetensors              the latents of its recording, if it has one
 
 Reading it needs neither torch nor the package `onnx`.
 """
@@ -28,12 +28,13 @@ EMBEDDINGS, MEL_STATS, VOICE = "embeddings.npy", "mel_stats.npy", "voice.safeten
 
 
 class OnnxError(SotaqueError):
-    """A folder that is no whole ONNX voice, or a graph that cannot be used; says what to do."""
+    """A folder is no complete ONNX voice, or a graph cannot be used; the message says what to
+    do."""
 
 
 @dataclass(frozen=True)
 class OnnxVoice:
-    """What onnx.json says. weights: SHA-256 of the learning part's file; kinds: of the GPT."""
+    """The content of onnx.json. weights: SHA-256 of the GPT's weights file; kinds: of the GPT."""
 
     files: dict[str, Written]
     kinds: tuple[str, ...]
@@ -45,7 +46,7 @@ class OnnxVoice:
 
 
 def is_one(folder: Path) -> bool:
-    """Whether the folder says that it is an ONNX voice."""
+    """Whether the folder has an onnx.json."""
     return (folder / NAME).is_file()
 
 
@@ -55,7 +56,7 @@ def write(folder: Path, voice: OnnxVoice) -> None:
 
 
 def read(folder: Path) -> OnnxVoice:
-    """Raises OnnxError for a folder without a readable onnx.json."""
+    """Reads onnx.json. Raises OnnxError if it is missing or not readable."""
     path = folder / NAME
     try:
         voice = TypeAdapter(OnnxVoice).validate_json(path.read_bytes())
@@ -79,8 +80,8 @@ def read(folder: Path) -> OnnxVoice:
 
 
 def verified(folder: Path, kind: str | None = None) -> OnnxVoice:
-    """As `read`, with every file compared with its hash; kind: the GPT in others is left alone,
-    1.5 GB that is not going to be read. Raises OnnxError."""
+    """As `read`, but compares every file with its hash. kind: skips the GPT in other kinds, up to
+    1.5 GB that will not be used. Raises OnnxError."""
     voice = read(folder)
     needed = {VOCODER, EMBEDDINGS, "config.json", "vocab.json", *(GPT[k] for k in voice.kinds)}
     if missing := needed - voice.files.keys():

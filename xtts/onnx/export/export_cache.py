@@ -1,7 +1,7 @@
 """ONNX exports that the service creates for itself, cached beside the latents.
 
-Tracing takes gigabytes at full size and gives none back, so an export is a process of its own; of
-several replicas one exports and the others wait.
+Tracing takes gigabytes at full size and does not free them, so an export runs in a process of its
+own. Of several replicas, one exports and the others wait.
 """
 
 import contextlib
@@ -19,7 +19,8 @@ from xtts.onnx.folder import OnnxError
 
 log = logging.getLogger(__name__)
 
-# As many as a run keeps epochs (KEEP_CHECKPOINTS), and the base: 0.7 GB each at XTTS-v2's size.
+# How many exports are kept: as many as a run keeps epochs (KEEP_CHECKPOINTS), and the base. Each
+# has 0.7 GB at XTTS-v2's size.
 KEPT = 4
 _EXPORT_SECONDS = 1800.0
 
@@ -30,10 +31,10 @@ def kept_export(
     exports: Path, source: Path, sha256: str, kind: str, checkpoint: Path | None = None,
     run: Runs = run_with_timeout, *, decoder: Path | None = None,
 ) -> Path:  # fmt: skip
-    """The export of a model's folder, made where it is missing or damaged.
+    """The folder of an export of a model folder, created if it is missing or damaged.
 
-    checkpoint: whose learning part is spoken with, decoder: a learned one, None is the folder's
-    own; sha256: of what is exported; kind: fp32 or int8. Raises OnnxError or WriteError.
+    checkpoint: replaces the GPT; decoder: a learned vocoder, None for the folder's own; sha256: of
+    the exported weights; kind: fp32 or int8. Raises OnnxError or WriteError.
     """
     to = exports / f"{sha256[:16]}-{kind}"
     make_folder(exports)
@@ -44,14 +45,14 @@ def kept_export(
             for flag, path in (("--checkpoint", checkpoint), ("--decoder", decoder)):
                 words += [flag, str(path)] if path else []
             _export_apart(words, run)
-        with contextlib.suppress(OSError):  # a folder that may only be read still speaks
+        with contextlib.suppress(OSError):  # a read-only folder still works
             os.utime(to)
         _remove_others(exports)
     return to
 
 
 def _export_apart(words: Sequence[str], run: Runs) -> None:
-    """In a process of its own; what that one said last is why it failed."""
+    """Exports in a child process; if it fails, the last line of its stderr is the reason."""
     done = run(module_command("xtts.onnx.export.exporter_child", *words), _EXPORT_SECONDS)
     if done.hung:
         raise OnnxError(
@@ -75,8 +76,8 @@ def _whole(to: Path, kind: str) -> bool:
 
 
 def _remove_others(exports: Path) -> None:
-    """All but the ones that were used last; and, as this process alone has the lock, what a killed
-    export left."""
+    """Removes all exports but the most recently used, and the remains of a killed export, which
+    this process may do because it holds the lock."""
     candidates = [path for path in exports.iterdir() if path.is_dir()]
     whole = [path for path in candidates if folders.is_one(path) and not path.name.startswith(".")]
     newest = sorted(whole, key=lambda path: path.stat().st_mtime, reverse=True)[:KEPT]

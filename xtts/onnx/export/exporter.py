@@ -1,7 +1,7 @@
 """Exports a model folder or checkpoint: graphs, tables and vocabulary.
 
-The weights are memory-mapped, read only to be written, one by one, and given back. At XTTS-v2's
-size that takes 40 s of one core and 2.0 GB at its peak.
+The weights are memory-mapped; each is read, written and released in turn. At XTTS-v2's size this
+takes 40 s of one core and at most 2.0 GB.
 """
 
 import contextlib
@@ -43,8 +43,9 @@ from xtts.voices.voice_files import VoiceFiles
 
 
 def source_of_folder(folder: Path) -> VoiceFiles:
-    """A base model's or an exported voice's folder, with the recording beside it, unverified."""
-    ModelConfig.read(folder)  # raises what is wrong with the folder
+    """The files of a base model's or an exported voice's folder, with its recording; not
+    verified."""
+    ModelConfig.read(folder)  # raises if the folder is damaged
     reference = folder / "reference.wav"
     return VoiceFiles(
         folder, folder / "model.pth", reference if reference.is_file() else None, None
@@ -52,9 +53,9 @@ def source_of_folder(folder: Path) -> VoiceFiles:
 
 
 def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
-    """Writes the folder beside `to` and gives it its name when it is whole.
+    """Writes the folder next to `to` and renames it when it is complete.
 
-    Raises OnnxError for a folder with other things in it, ConfigError, and WriteError or DiskFull.
+    Raises OnnxError if `to` has other content, ConfigError, and WriteError or DiskFull.
     """
     _refuse_others(to)
     spoken = mapped(source.folder, source.state)
@@ -84,9 +85,9 @@ def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -
 
 
 def mapped(folder: Path, learned: Mapping[str, Tensor] | None = None) -> model.Model:
-    """The model with its learning part as it lies in the file: to be read, not to be trained.
+    """The model with its GPT memory-mapped: for reading, not for training.
 
-    Raises ConfigError when files do not belong together.
+    Raises ConfigError if the files do not belong together.
     """
     config = ModelConfig.read(folder)
     state = model.read_tensors(folder / "model.pth")
@@ -116,7 +117,7 @@ def _files(
     part: Path, spoken: model.Model, source: VoiceFiles, kinds: Sequence[str]
 ) -> dict[str, Written]:
     files: dict[str, Written] = {}
-    # In each kind; its rounded numbers, 0.4 GB, are let go before the others' turn.
+    # One kind after the other, so that the quantised weights (0.4 GB) are freed before the next.
     step = traced(graphs.step_graph(spoken.gpt), folded=False)
     for kind in kinds:
         files |= weights.write(*step, part / folders.GPT[kind], kind)
@@ -136,7 +137,7 @@ def _files(
     for name, array in ((folders.EMBEDDINGS, tables), (folders.MEL_STATS, spoken.mel_stats)):
         numbers = np.ascontiguousarray(array.numpy(), np.float32)
         files[name] = replace_file(part / name, partial(np.save, arr=numbers))
-    # With whose rules read its texts: a base model need not say.
+    # With the name of the normaliser, which a base model need not have.
     config = naming_normalizer(
         json.loads((source.folder / "config.json").read_text(encoding="utf-8")),
         source.normalizer or spoken.config.normalizer,
@@ -158,7 +159,7 @@ def _latents(spoken: model.Model, recording: Path, path: Path) -> Written:
 
 
 def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
-    """Of the folder: the transformer once in each kind, all else in float32."""
+    """The size of the folder in bytes: the transformer in each kind, everything else in float32."""
     parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
     whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
     transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
@@ -167,7 +168,8 @@ def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
 
 
 def _refuse_others(to: Path) -> None:
-    """Only an empty folder, or an earlier export without anything else in it, is replaced."""
+    """Raises OnnxError unless `to` is missing, empty, or an earlier export with nothing else in
+    it."""
     if not to.exists():
         return
     if not to.is_dir():

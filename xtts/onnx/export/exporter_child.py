@@ -11,7 +11,7 @@ from xtts.onnx.folder import GPT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Exports; the sentence of a fault goes to stderr."""
+    """Exports; prints an error's message to stderr and returns its exit code."""
     parser = argparse.ArgumentParser(
         prog="python -m xtts.onnx.export.exporter_child", description=__doc__
     )

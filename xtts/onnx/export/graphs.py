@@ -1,8 +1,9 @@
 """The four exported graphs as torch modules: step, conditioning, vocoder, speaker.
 
-The transformer is `xtts.model.transformer`'s own, with a cache that hands its past in and its new
-keys and values out. Keys lie turned ([.., head_width, time]), so that a step multiplies with them
-as they are; what is past is never copied nor given back: whoever runs the graph keeps it.
+The transformer is `xtts.model.transformer`'s, with a cache that takes the past as inputs and
+returns the new keys and values. Keys are transposed ([.., head_width, time]), so that a step can
+multiply with them directly. The past is neither copied nor returned: the caller of the graph keeps
+it.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,17 +15,17 @@ from torch import Tensor, nn
 from xtts.model.gpt import GPT
 from xtts.model.vocoder import SpeakerEncoder, Vocoder
 
-# Added to scores of places that hold nothing; infinity would make a row of nothing a NaN.
+# Added to the scores of empty places; with infinity, a row of empty places would become NaN.
 NOTHING = -1e30
 
 
 @dataclass
 class GraphCache:
-    """As `xtts.model.kv_cache.KeyValueCache` for a trace: the past comes in and the new is
-    collected.
+    """As `xtts.model.kv_cache.KeyValueCache`, for tracing: the past is an input, and the new keys
+    and values are collected.
 
     past_keys[i]: [batch, heads, head_width, places]; past_values[i]: [batch, heads, places,
-    head_width]; bias: [batch, places], 0 where a place is in use, NOTHING where not.
+    head_width]; bias: [batch, places], 0 for a place in use, otherwise NOTHING.
     """
 
     past_keys: list[Tensor]
@@ -37,7 +38,7 @@ class GraphCache:
     values: list[Tensor] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        # Once for all layers, so that a step is not made of sums about shapes.
+        # Once for all layers, to keep shape arithmetic out of the step.
         ahead = torch.full((self.time, self.time), NOTHING).triu(1)
         before = self.bias[:, None].expand(-1, self.time, -1)
         self._bias = torch.cat((before, ahead.expand(self.bias.shape[0], -1, -1)), -1)[:, None]
@@ -55,11 +56,12 @@ class GraphCache:
         return seen + weights[..., self._places :] @ values
 
     def advance(self, time: int) -> None:
-        """The caller of the graph counts positions."""
+        """Does nothing, because the caller of the graph counts positions."""
 
 
 class StepGraph(nn.Module):
-    """Any number of positions behind a past of any length: reading the text and each code alike."""
+    """A step of any number of positions after a past of any length, for the text and for each
+    code."""
 
     def __init__(self, gpt: GPT) -> None:
         super().__init__()
@@ -70,9 +72,9 @@ class StepGraph(nn.Module):
     def forward(self, embedded: Tensor, bias: Tensor, *past: Tensor) -> tuple[Tensor, ...]:
         """Positions [batch, time, width], the bias of the past, keys and values of each layer ->
         latent [batch, width] and logits [batch, audio_ids] of the last position; new keys
-        [layers, batch, heads, head_width, time], new values [layers, batch, heads, time, ..];
-        queries [layers, batch, heads, head_width] of the last position, which with the keys tell
-        where it looked."""
+        [layers, batch, heads, head_width, time]; new values [layers, batch, heads, time, ..];
+        queries [layers, batch, heads, head_width] of the last position, from which its attention
+        can be computed."""
         time, head_width = embedded.shape[1], self.gpt.width // self.gpt.heads
         cache = GraphCache(list(past[0::2]), list(past[1::2]), bias, time, head_width)
         latent = self.final_norm(self.gpt(embedded, cache)[:, -1])
@@ -81,7 +83,7 @@ class StepGraph(nn.Module):
 
 
 class PartsGraph(nn.Module):
-    """Some modules of a model, and what is computed with them."""
+    """Some modules of a model, and a function that computes with them."""
 
     def __init__(self, compute: Callable[..., Tensor], **parts: nn.Module) -> None:
         super().__init__()
@@ -95,7 +97,7 @@ class PartsGraph(nn.Module):
 
 @dataclass(frozen=True)
 class ExportGraph:
-    """A module with what a trace of it needs. axes: the sizes that may change, of each tensor."""
+    """A module with everything that its trace needs. axes: the dynamic axes of each tensor."""
 
     module: nn.Module
     given: tuple[Tensor, ...]
@@ -139,7 +141,7 @@ def conditioning_graph(gpt: GPT) -> ExportGraph:
 
 
 def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
-    """The vocoder behind its interpolation. Inputs `steps` [batch, width, steps] and `speaker`
+    """The vocoder after its interpolation. Inputs `steps` [batch, width, steps] and `speaker`
     [batch, 512, 1]; output `samples` [batch, samples]."""
     decoder = vocoder.waveform_decoder
     module = PartsGraph(lambda steps, speaker: decoder(steps, g=speaker)[:, 0], decoder=decoder)
@@ -152,8 +154,8 @@ def vocoder_graph(vocoder: Vocoder) -> ExportGraph:
 
 
 def speaker_graph(encoder: SpeakerEncoder) -> ExportGraph:
-    """Input `mel` [batch, 64, frames] in power, not yet logged; output `speaker` [batch, 512, 1] of
-    unit length."""
+    """Input `mel` [batch, 64, frames] in power, before the logarithm; output `speaker`
+    [batch, 512, 1] of unit length."""
     module = PartsGraph(lambda mel: encoder.net(mel, l2_norm=True)[:, :, None], net=encoder.net)
     axes = {"mel": {0: "batch", 2: "frames"}, "speaker": {0: "batch"}}
     return ExportGraph(module, (torch.rand(2, 64, 60),), ("mel",), ("speaker",), axes)

@@ -1,7 +1,7 @@
 """Traces a torch module into an ONNX graph and its weights.
 
-By torch's TorchScript exporter: the newer one fails at HiFi-GAN's shapes (torch 2.11) and wants
-onnxscript. The weights stay where they are, memory-mapped, until they are written one by one.
+It uses torch's TorchScript exporter, because the newer one fails at HiFi-GAN's shapes (torch 2.11)
+and needs onnxscript. The weights stay memory-mapped until they are written one by one.
 """
 
 import io
@@ -18,19 +18,21 @@ from torch import Tensor, nn
 
 from xtts.onnx.export.graphs import ExportGraph
 
-# LayerNormalization is one operator since 17; newer ones bring nothing that these graphs need.
+# LayerNormalization is an operator since opset 17; these graphs need nothing newer.
 OPSET = 17
 
 
 def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, Tensor]]:
-    """A graph whose initializers are missing, and their values by name. folded: constants are
-    computed while tracing, which copies the weights."""
-    # The exporter puts a module back as it was; a new wrapper learns, and its parts with it.
+    """A graph without its initializers, and their values by name. folded: folds constants while
+    tracing, which copies the weights."""
+    # The exporter restores the module's mode; a new wrapper is in training mode, and so are its
+    # parts.
     graph.module.eval()
     written: Any = io.BytesIO()
     given = {} if folded else graph.module.state_dict()
     with warnings.catch_warnings(), torch.inference_mode(), _unread(graph.module, given):
-        # Both tell of the exporter itself: that it is the older one, that a trace is a trace.
+        # Both warnings are about the exporter: that it is the older one, and that tracing has
+        # limits.
         warnings.simplefilter("ignore")
         torch.onnx.export(
             graph.module, graph.given, written, dynamo=False, opset_version=OPSET,
@@ -40,7 +42,7 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
         )  # fmt: skip
     model = onnx.load_model_from_string(written.getvalue())
     weights = _weights(model, given)
-    # Without parameters, the weights are inputs of the graph.
+    # Without parameters in the graph, the weights are its inputs.
     inputs = [one for one in model.graph.input if one.name in graph.inputs]
     del model.graph.input[:]
     model.graph.input.extend(inputs)
@@ -53,8 +55,9 @@ def traced(graph: ExportGraph, *, folded: bool) -> tuple[ModelProto, dict[str, T
 
 @contextmanager
 def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
-    """A trace does not depend on values: instead of weights it sees tensors of one number, each of
-    another, as the exporter takes equal ones for one. At XTTS-v2's size 1.5 GB are not read."""
+    """Replaces the weights, on whose values a trace does not depend, by tensors of one repeated
+    number; each has another number, because the exporter merges equal tensors. At XTTS-v2's size
+    this saves reading 1.5 GB."""
     one_each = {
         name: torch.tensor(number, dtype=tensor.dtype).expand(tensor.shape)
         for number, (name, tensor) in enumerate(given.items())
@@ -69,13 +72,13 @@ def _unread(module: nn.Module, given: Mapping[str, Tensor]) -> Iterator[None]:
 
 
 def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
-    """The values; out of the graph where they are in it."""
+    """The values of the initializers; removes those in the graph."""
     inside = {
         one.name: torch.from_numpy(numpy_helper.to_array(one).copy())
         for one in model.graph.initializer
     }
     del model.graph.initializer[:]
-    # Equal tensors (biases of zero) are one tensor and copies of it: each gets its own value back.
+    # The exporter merges equal tensors (such as zero biases); each gets its own value back.
     replace_nodes(model, [
         node for node in model.graph.node
         if node.op_type != "Identity" or node.output[0] not in given
@@ -84,8 +87,8 @@ def _weights(model: ModelProto, given: dict[str, Tensor]) -> dict[str, Tensor]:
 
 
 def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
-    """`x @ W.T` gets the turned weight itself; turning 1.5 GB when a session begins costs twice
-    that."""
+    """Stores the weights of `x @ W.T` transposed; transposing 1.5 GB when a session starts would
+    take twice that memory."""
     kept = []
     for node in model.graph.node:
         if node.op_type == "Transpose" and node.input[0] in weights:
@@ -96,8 +99,8 @@ def _turn_weights(model: ModelProto, weights: dict[str, Tensor]) -> None:
 
 
 def _shorten_shapes(model: ModelProto) -> None:
-    """The transformer's reshapes get constants, [0, 0, heads, -1], where 0 means: as it is. A third
-    of all nodes was arithmetic about shapes, and a step is short."""
+    """Gives the transformer's reshapes constant shapes, [0, 0, heads, -1], in which 0 keeps an
+    axis. Otherwise, a third of all nodes of the short step is shape arithmetic."""
     made = {name: node for node in model.graph.node for name in node.output}
     for node in model.graph.node:
         if node.op_type != "Reshape" or made[node.input[1]].op_type != "Concat":
@@ -112,7 +115,7 @@ def _shorten_shapes(model: ModelProto) -> None:
 
 def _size(made: dict[str, NodeProto], name: str, axis: int) -> int:
     """One entry of a shape: a number; 0 for batch and time, which no reshape of the transformer
-    moves; -1 for what follows from the others."""
+    moves; -1 for a size that follows from the others."""
     node = made[name]
     if node.op_type == "Unsqueeze":
         node = made[node.input[0]]
@@ -122,7 +125,7 @@ def _size(made: dict[str, NodeProto], name: str, axis: int) -> int:
 
 
 def _drop_unused(model: ModelProto) -> set[str]:
-    """Drops the nodes that nothing needs; the names that are needed."""
+    """Removes unused nodes; returns the names that are used."""
     needed = {one.name for one in model.graph.output}
     kept: list[NodeProto] = []
     for node in reversed(model.graph.node):
@@ -134,7 +137,7 @@ def _drop_unused(model: ModelProto) -> set[str]:
 
 
 def replace_nodes(model: ModelProto, nodes: Iterable[NodeProto]) -> None:
-    """Of the graph, by these, which may be some of its own."""
+    """Replaces the nodes of the graph by `nodes`, which may contain some of them."""
     kept = []
     for node in nodes:
         kept.append(NodeProto())

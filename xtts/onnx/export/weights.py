@@ -1,7 +1,7 @@
 """Writes graph and weight files in float32 or int8.
 
-The numbers are written one tensor after the other out of the memory-mapped model, and what was read
-is given back; at multiples of a page, so that ONNX Runtime maps them instead of reading them.
+Each tensor is read from the memory-mapped model, written and released in turn. Tensors start at
+multiples of the page size, so that ONNX Runtime can map them instead of reading them.
 """
 
 from pathlib import Path
@@ -17,7 +17,7 @@ from machine.storage.atomic import Written, replace_file
 from xtts.onnx.export.tracing import replace_nodes
 
 KINDS = ("fp32", "int8")
-# Whatever the runtime wants to know while it reads the nodes: shapes, axes, single numbers.
+# Smaller tensors stay in the graph, because the runtime needs shapes, axes and scalars to load it.
 _INLINE_BYTES = 1024
 _PAGE_BYTES = 4096
 _CONTRIB = "com.microsoft"
@@ -26,10 +26,11 @@ _CONTRIB = "com.microsoft"
 def write(
     graph: ModelProto, weights: dict[str, Tensor], path: Path, kind: str = "fp32"
 ) -> dict[str, Written]:
-    """Writes `path` and `path.data`; what was written, by file name. Raises DiskFull, WriteError.
+    """Writes `path` and `path.data`; returns size and hash by file name. Raises DiskFull,
+    WriteError.
 
-    int8: the transformer's matrices with one scale a column; what goes into them is quantised as it
-    comes (ONNX Runtime's DynamicQuantizeMatMul, for CPUs).
+    int8: the transformer's matrices with one scale per column; their inputs are quantised
+    dynamically (ONNX Runtime's DynamicQuantizeMatMul, for CPUs).
     """
     model = ModelProto()
     model.CopyFrom(graph)
@@ -59,7 +60,7 @@ def write(
 
 
 def _tensors(model: ModelProto, weights: dict[str, Tensor]) -> "list[tuple[str, Tensor]]":
-    """What the graph names, each once, in the order of its use."""
+    """The tensors that the graph uses, each once, in the order of their use."""
     present = {one.name for one in model.graph.initializer}
     names = dict.fromkeys(name for node in model.graph.node for name in node.input)
     return [(name, weights[name]) for name in names if name in weights and name not in present]
@@ -80,7 +81,7 @@ def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: i
 
 
 def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles) -> None:
-    """Every product with a weight becomes one node that also adds the bias behind it."""
+    """Turns every matrix product with a weight into one node that also adds the bias."""
     after = {node.input[1]: node for node in model.graph.node if node.op_type == "Add"}
     nodes: list[NodeProto] = []
     done: set[str] = set()
@@ -93,7 +94,7 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles)
         add = after[node.output[0]]
         parts = _rounded(node.input[1], weights)
         files.forget(weights[node.input[1]].data_ptr(), weights[node.input[1]].nbytes)
-        trim_heap()  # between the matrices that stay, 1.5 GB of holes at XTTS-v2's size
+        trim_heap()  # frees 1.5 GB of gaps between the kept matrices at XTTS-v2's size
         nodes.append(helper.make_node(
             "DynamicQuantizeMatMul", [node.input[0], *parts, add.input[0]], [add.output[0]],
             name=node.name, domain=_CONTRIB,
@@ -104,7 +105,7 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles)
 
 
 def _rounded(name: str, weights: dict[str, Tensor]) -> tuple[str, str, str]:
-    """Adds int8 numbers, scales and zeros of a weight [in, out]; returns their names."""
+    """Adds the int8 values, scales and zero points of a weight [in, out]; returns their names."""
     weight = weights[name].float()
     scales = (weight.abs().amax(0) / 127).clamp(min=1e-8)
     names = (f"{name}_int8", f"{name}_scales", f"{name}_zeros")

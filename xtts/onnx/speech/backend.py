@@ -1,7 +1,7 @@
 """Speech computed by ONNX Runtime without torch, as `xtts.inference.speech.Backend`.
 
-Utterances take turns, one code each. With 8-bit weights one scale covers all inputs of a product,
-so the rows of a batch would change each other's sound. docs/onnx.md has the cost of a turn.
+Utterances take turns, one code each: with 8-bit weights, one scale covers all inputs of a matrix
+product, so the rows of a batch would affect each other's audio. docs/onnx.md gives the cost.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,7 +34,7 @@ class OnnxUtterance(Utterance):
 
     @property
     def num_queries(self) -> int:
-        """None where the export is older than they are."""
+        """0 if the export is older than this output."""
         return self._past.num_queries
 
     def attention_by_head(self) -> Mapping[Head, Array]:
@@ -42,7 +42,7 @@ class OnnxUtterance(Utterance):
         return self._past.attention(self.heads, self._text_end)
 
     def step(self) -> None:
-        """One more code."""
+        """Decodes one more code."""
         self._choose(*self._gpt.step(self.codes[-1], len(self.codes), self._past))
 
     def _choose(self, latent: Array, logits: Array) -> None:
@@ -65,11 +65,11 @@ class OnnxBackend:
         return self.count - len(self._speaking)
 
     def prepare(self) -> None:
-        """Nothing: ONNX Runtime has made its plans when a model is loaded."""
+        """Does nothing, because ONNX Runtime prepares a model when it loads it."""
 
     def random(self, seed: int) -> np.random.Generator:
         """As in `Backend`."""
-        return np.random.default_rng(seed % 2**64)  # none below 0
+        return np.random.default_rng(seed % 2**64)  # numpy rejects negative seeds
 
     def begin(
         self, voice: Voice, ids: Sequence[int], rules: SamplingParams,

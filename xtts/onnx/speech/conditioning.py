@@ -1,7 +1,7 @@
 """Computes the latents of a recording with the ONNX conditioning and speaker graphs.
 
-The sessions are closed after the encoding: at XTTS-v2's size they are 0.22 GB that is not needed
-to speak.
+The sessions are closed after the encoding, because speaking does not need their 0.22 GB (at
+XTTS-v2's size).
 """
 
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from xtts.onnx.speech.loading import OnnxModel
 
 
 class OnnxVoiceEncoder:
-    """Stands for `xtts.model.loading.Model` where a voice is taken from a recording
+    """Takes the place of `xtts.model.loading.Model` when a recording is encoded
     (`xtts.inference.voice`)."""
 
     device = torch.device("cpu")
@@ -38,7 +38,7 @@ class OnnxVoiceEncoder:
 
     @contextmanager
     def voice_encoder(self) -> Iterator["OnnxVoiceEncoder"]:
-        """It listens itself."""
+        """Returns itself, which can encode recordings."""
         yield self
 
     def conditioning_latents(self, mel: Tensor) -> Tensor:
@@ -60,8 +60,8 @@ class OnnxVoiceEncoder:
 def onnx_latents_of_recording(
     model: OnnxModel, recording: Reference, kept: Path | None = None
 ) -> Voice:
-    """The voice of a recording, or of several; kept: a folder of latents that were taken before, by
-    weights and recording. Raises AudioError or VoiceError."""
+    """The latents of one or several recordings. kept: a folder that caches them by weights and
+    recording. Raises AudioError or VoiceError."""
     encoder = cast(Model, OnnxVoiceEncoder(model))
     latents = latents_file.latents_of_recording(encoder, model.voice.weights, recording, kept)
     return Voice(latents.latents.numpy(), latents.speaker.numpy())

@@ -1,8 +1,8 @@
 """The ONNX GPT with its key-value cache: ids to logits and latents.
 
-Keys and values lie in memory of our own, which grows by a block when it is full; the graph reads
-them where they are and gives back those of the new positions only. Copying all of them at each step
-would cost as much as the weights do.
+Keys and values are in memory of our own, which grows by a block when it is full. The graph reads
+them in place and returns only those of the new positions. Copying all of them at each step would
+take as long as reading the weights.
 """
 
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ from xtts.model.shapes import NUM_LATENTS, GPTShape
 from xtts.onnx import folder as folders
 
 Array = np.ndarray[Any, Any]
-# Places that the past grows by. A step reads them all, whether in use or not.
+# The block size in places. A step reads all places, used or not.
 BLOCK = 64
 _NOTHING = np.float32(-1e30)
 
 
 class Past:
-    """Keys and values of the positions that one row has seen.
+    """The keys and values of one row's past positions.
 
     keys: [layers, 1, heads, head_width, places]; values: [layers, 1, heads, places, head_width].
     """
@@ -36,14 +36,14 @@ class Past:
 
     @property
     def num_queries(self) -> int:
-        """Of how many codes there are queries: none where the export is older than they are."""
+        """The number of codes with queries; 0 if the export is older than this output."""
         return len(self._queries)
 
     def attention(
         self, heads: Sequence[tuple[int, int]], stop: int
     ) -> dict[tuple[int, int], Array]:
-        """What each of these heads, layer and number, gave to the positions from the text's START
-        to before `stop`: `[codes, positions]`."""
+        """The attention of each of these heads (layer, number) on the positions from the text's
+        START to before `stop`: `[codes, positions]`."""
         queries, keys = np.stack(self._queries), self._keys[:, 0, :, :, NUM_LATENTS:stop]
         return {
             (layer, head): attention(
@@ -53,7 +53,7 @@ class Past:
         }
 
     def feed(self) -> dict[str, Array]:
-        """What the graph wants to know of it."""
+        """The inputs of the graph for this past."""
         feed = {"bias": self._bias}
         for layer in range(self._layers):
             feed[f"past_keys_{layer}"] = self._keys[layer]
@@ -61,8 +61,8 @@ class Past:
         return feed
 
     def add(self, keys: Array, values: Array, queries: Array | None = None) -> None:
-        """Takes the graph's new keys [.., head_width, time] and values [.., time, head_width], and
-        the queries [layers, 1, heads, head_width] of the last position where it gives them."""
+        """Appends the graph's new keys [.., head_width, time] and values [.., time, head_width],
+        and the queries [layers, 1, heads, head_width] of the last position if it returns them."""
         if queries is not None:
             self._queries.append(queries)
         end = self.length + keys.shape[-1]
@@ -88,12 +88,12 @@ class Past:
 
 
 class OnnxGPT:
-    """A session of the step, and the tables that it needs, mapped into memory."""
+    """The session of the step graph, and the memory-mapped embedding tables."""
 
     def __init__(self, session: Any, folder: Path, shape: GPTShape) -> None:
         self.shape = shape
         self._session = session
-        # Exports of earlier versions have no such output, and speak without alignment.
+        # Exports of earlier versions do not have this output and speak without alignment.
         self.tells_queries = any(one.name == "queries" for one in session.get_outputs())
         tables = np.load(folder / folders.EMBEDDINGS, mmap_mode="r")
         counts = (shape.text_ids, shape.text_positions, shape.audio_ids, shape.audio_positions)
@@ -108,8 +108,8 @@ class OnnxGPT:
         )
 
     def begin(self, latents: Array, ids: Sequence[int]) -> tuple[Past, Array, Array]:
-        """Reads text ids behind conditioning latents `[1, 32, width]`, and START -> the past, the
-        latent `[width]` and the logits `[audio_ids]` of the first code."""
+        """Runs conditioning latents `[1, 32, width]`, text ids and START through the graph -> the
+        past, and the latent `[width]` and the logits `[audio_ids]` of the first code."""
         shape = self.shape
         text = [shape.text_start, *ids, shape.text_stop]
         embedded = np.concatenate(
@@ -123,7 +123,7 @@ class OnnxGPT:
         return past, *self._run(embedded[None], past)
 
     def step(self, code: int, position: int, past: Past) -> tuple[Array, Array]:
-        """One more code at an audio position -> (latent `[width]`, logits `[audio_ids]`)."""
+        """Adds a code at an audio position -> (latent `[width]`, logits `[audio_ids]`)."""
         return self._run(self._audio_row(code, position)[None], past)
 
     def _audio_row(self, code: int, position: int) -> Array:

@@ -22,14 +22,14 @@ from xtts.onnx.speech.gpt import OnnxGPT
 from xtts.onnx.speech.vocoder import OnnxVocoder
 from xtts.text.tokenizer import Tokenizer
 
-# Under LOW_MEMORY: a piece of the vocoder's this long takes 90 MB at XTTS-v2's size.
+# The most samples that the vocoder computes at once under LOW_MEMORY: 90 MB at XTTS-v2's size.
 SHORT_SAMPLES = 48_000
 
 
 def gpt_kind(
     precision: str, width: int, *, low: bool, kinds: Sequence[str] = tuple(folders.GPT)
 ) -> str:
-    """Which of these kinds a precision means. Raises OnnxError for one that is not among them."""
+    """Resolves a precision to one of these kinds. Raises OnnxError if it is not among them."""
     kind = precision
     if precision == "auto":
         rounded = low or width >= SMALLEST_ROUNDED_WIDTH
@@ -43,8 +43,8 @@ def gpt_kind(
 
 
 def session_options(where: ComputeConfig) -> OnnxSessionOptions:
-    """Of every session of a voice: as many threads as this process may use, or one where memory
-    matters; docs/onnx.md says what each part of that saves and costs."""
+    """The options of every session of a voice: as many threads as this process may use, or one
+    under LOW_MEMORY. docs/onnx.md says what each option saves and costs."""
     if not where.low_memory:
         return OnnxSessionOptions(threads=where.threads or cpu_count())
     return OnnxSessionOptions(
@@ -54,7 +54,7 @@ def session_options(where: ComputeConfig) -> OnnxSessionOptions:
 
 @dataclass
 class OnnxModel:
-    """Everything needed to speak. status: where the GPT computes, as `wish` asked."""
+    """Everything needed to speak. status: the execution provider of the GPT, and the reason."""
 
     config: ModelConfig
     folder: Path
@@ -69,10 +69,10 @@ class OnnxModel:
 
 
 def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) -> OnnxModel:
-    """Opens an ONNX voice. verify: compares every file that it uses with its hash before.
+    """Opens an ONNX voice. verify: compares every file that it uses with its hash first.
 
-    Raises OnnxError, also for a precision that this export has not, ConfigError and the errors of
-    `machine.onnxruntime.sessions`.
+    Raises OnnxError, also for a precision that this export does not have, ConfigError and the
+    errors of `machine.onnxruntime.sessions`.
     """
     config, low = ModelConfig.read(folder), where.low_memory
     kinds = folders.read(folder).kinds
@@ -91,7 +91,7 @@ def load_onnx_model(folder: Path, where: ComputeConfig, *, verify: bool = True) 
 
 
 def read_voice(path: Path, config: ModelConfig) -> Voice:
-    """Stored latents, as `xtts.inference.latents_file` and the export write them. Raises
+    """Reads latents in the format of `xtts.inference.latents_file` and of exports. Raises
     OnnxError."""
     from safetensors.numpy import load_file
 

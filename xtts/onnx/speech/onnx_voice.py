@@ -1,6 +1,6 @@
 """A voice computed by ONNX Runtime, without torch unless it encodes a recording.
 
-A voice that is no ONNX folder becomes one first, once (`xtts.onnx.export.export_cache`).
+A voice that is no ONNX folder is exported first, once (`xtts.onnx.export.export_cache`).
 """
 
 import hashlib
@@ -34,8 +34,8 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LoadedOnnxVoice(LoadedVoice):
-    """reference: one recording of the voice or several; latents: its stored latents, which hold
-    where there is no recording."""
+    """A loaded ONNX voice. reference: one or several recordings; latents: its stored latents, which
+    are used if it has no recording."""
 
     model: OnnxModel
     folder: Path
@@ -49,7 +49,7 @@ class LoadedOnnxVoice(LoadedVoice):
     own_name: str = ""
 
     def summary(self) -> dict[str, Any]:
-        """As in `LoadedVoice`; `placed`: where ONNX Runtime computes, and why there."""
+        """As in `LoadedVoice`; `placed`: the execution provider, and the reason."""
         return {**super().summary(), "placed": self.model.status.as_dict()}
 
     def backend(self, count: int | None = None, *, beside_another: bool = False) -> OnnxBackend:
@@ -57,7 +57,9 @@ class LoadedOnnxVoice(LoadedVoice):
         return OnnxBackend(self.model, count or 1)
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """As in `LoadedVoice`; a recording needs torch, for the mels, stored latents do not."""
+        """As in `LoadedVoice`; a recording needs torch for the mels, stored latents do not."""
+        if isinstance(recording, Path) and recording.is_dir():
+            raise no_adapter(recording)
         if isinstance(recording, Path) and recording.suffix == ".safetensors":
             return loading.read_voice(recording, self.model.config)
         from xtts.onnx.speech import conditioning
@@ -71,7 +73,7 @@ class LoadedOnnxVoice(LoadedVoice):
 
     @cached_property
     def heads(self) -> tuple[Head, ...]:
-        """As in `LoadedVoice`; () also for an export that does not tell where heads look."""
+        """As in `LoadedVoice`; () also for an export without queries."""
         if self.model.gpt.tells_queries:
             return super().heads
         log.warning(
@@ -96,14 +98,16 @@ class LoadedOnnxVoice(LoadedVoice):
 
 
 def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
-    """Opens an ONNX folder; any other voice is exported first. As
-    `xtts.voices.loading.load_voice`, which opens voices of both kinds.
+    """Opens an ONNX folder; any other voice is exported first. `xtts.voices.loading.load_voice`
+    calls it.
 
     Raises OnnxError, ConfigError, and the errors of `machine.onnxruntime.sessions`.
     """
+    if files.adapter is not None:
+        raise no_adapter(files.adapter.parent)
     folder = files.folder if files.onnx else _exported(files, where)
     model = loading.load_onnx_model(folder, where)
-    # An export that the service kept may be older than names of normalisers.
+    # A cached export may be older than the names of normalisers.
     config = replace(model.config, normalizer=files.tokenizer.normalizer)
     model = replace(model, config=config, tokenizer=Tokenizer(config, folder, files.pronunciations))
     stored = folder / folders.VOICE
@@ -122,13 +126,21 @@ def load_onnx_voice(files: VoiceFiles, where: ComputeConfig) -> LoadedOnnxVoice:
     )
 
 
+def no_adapter(folder: Path) -> OnnxError:
+    """The refusal of an adapter."""
+    return OnnxError(
+        f"{folder.name} is an adapter, which only PyTorch adds to its base. Set BACKEND=torch, or "
+        "export the whole voice of its run with `train export --onnx`."
+    )
+
+
 def _exported(files: VoiceFiles, where: ComputeConfig) -> Path:
-    """The ONNX folder of a voice in Coqui's layout or of a checkpoint, made where it is missing."""
+    """The ONNX folder of a voice in Coqui's layout or of a checkpoint, exported if necessary."""
     if where.latents_folder is None:
         source = files.folder if files.state is None else files.weights
         raise OnnxError(f"{source} is no ONNX voice, and there is nowhere to keep an export of it.")
     sha256 = sha256_of(files.weights)
-    if files.decoder is not None:  # the same weights may have been exported without it
+    if files.decoder is not None:  # the same weights may be exported without it
         sha256 = hashlib.sha256((sha256 + sha256_of(files.decoder)).encode()).hexdigest()
     width = ModelConfig.read(files.folder).gpt.width
     kind = loading.gpt_kind(where.precision, width, low=where.low_memory)

@@ -1,7 +1,7 @@
 """Sampling in numpy: repetition penalty, temperature, top-k and top-p.
 
-Greedy codes are the same as torch's. Drawn ones are of the same distribution, but not the same
-draws: numpy's generator is another.
+Greedy codes equal torch's. Sampled codes have the same distribution but differ, because numpy has
+another random generator.
 """
 
 from typing import Any
@@ -17,7 +17,7 @@ Array = np.ndarray[Any, Any]
 def sample(
     logits: Array, seen: Array, decoding: SamplingParams, random: np.random.Generator
 ) -> int:
-    """The next code from logits `[audio_ids]`; `seen` [audio_ids] marks what was said.
+    """Draws the next code from logits `[audio_ids]`; `seen` [audio_ids] marks the codes so far.
 
     Raises NotFinite for non-finite logits.
     """
@@ -34,7 +34,8 @@ def sample(
 
 
 def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
-    """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): said codes get less likely."""
+    """CTRL's repetition penalty (https://arxiv.org/abs/1909.05858): used codes become less
+    likely."""
     if penalty == 1.0:
         return logits
     lowered = np.where(logits < 0, logits * np.float32(penalty), logits / np.float32(penalty))
@@ -42,14 +43,15 @@ def repetition_penalty(logits: Array, seen: Array, penalty: float) -> Array:
 
 
 def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
-    """Temperature, then the top-k, then the smallest set that holds `top_p` of the chances."""
+    """Temperature, then the top-k, then the smallest set with at least `top_p` of the
+    probability."""
     logits = logits / np.float32(max(decoding.temperature, 1e-5))
     if 0 < decoding.top_k < len(logits):
         least = np.partition(logits, -decoding.top_k)[-decoding.top_k]
         logits = np.where(logits < least, -np.inf, logits)
     if decoding.top_p < 1.0:
         order = np.argsort(logits, kind="stable")
-        # The best one always stays, as in Hugging Face's TopPLogitsWarper.
+        # The most likely one always remains, as in Hugging Face's TopPLogitsWarper.
         out = softmax(logits[order]).cumsum() <= 1 - decoding.top_p
         out[-1] = False
         logits = logits.copy()
@@ -58,7 +60,7 @@ def top_k_top_p(logits: Array, decoding: SamplingParams) -> Array:
 
 
 def softmax(logits: Array) -> Array:
-    """Chances `[n]` of logits `[n]`, of which some may be minus infinity."""
+    """The probabilities `[n]` of logits `[n]`, of which some may be minus infinity."""
     raised = np.exp(logits - logits.max())
     shares: Array = raised / raised.sum()
     return shares

@@ -29,13 +29,13 @@ class OnnxVocoder:
         return samples
 
     def window(self, latents: Sequence[Array], left: int, right: int) -> Array:
-        """As in `StepVocoder`: twice interpolated, as `torch.nn.functional.interpolate` does it
-        with `mode="linear"`."""
+        """As in `StepVocoder`. Interpolates twice, as `torch.nn.functional.interpolate` does with
+        `mode="linear"`."""
         frames = self.shape.steps_per_code * len(latents)
         total = int(frames * STEPS_PER_FRAME)
         steps = np.arange(left, right).clip(0, total - 1)
         if total == frames:
-            # So few that there would be no step more: torch copies.
+            # As many steps as frames: torch copies.
             low = high = steps
             share: Array = np.zeros(right - left)
         else:
@@ -44,7 +44,7 @@ class OnnxVocoder:
         return _mixed(seen[low - low[0]], seen[high - low[0]], share).T[None]
 
     def _frames(self, latents: Sequence[Array], left: int, right: int) -> Array:
-        """The frames `[right - left, width]` between codes and steps."""
+        """The frames `[right - left, width]` after the first interpolation."""
         per_code = self.shape.steps_per_code
         if per_code == 1:
             return np.stack(latents[left:right])
@@ -54,14 +54,15 @@ class OnnxVocoder:
 
 
 def _mixed(near: Array, far: Array, share: Array) -> Array:
-    """Rows between two others: share 0 is the near one."""
+    """Interpolates between two rows; share 0 gives `near`."""
     share = share.astype(np.float32)[:, None]
     mixed: Array = near * (1 - share) + far * share
     return mixed
 
 
 def _between(places: Array, scale: float, length: int) -> tuple[Array, Array, Array]:
-    """Between which two of `length` values each of these places lies, and how far along."""
+    """For each place, the two of `length` values that surround it, and its position between
+    them."""
     places = np.maximum((places + 0.5) / scale - 0.5, 0.0)
     low = np.minimum(places.astype(np.int64), length - 1)
     return low, np.minimum(low + 1, length - 1), places - low

@@ -1,0 +1,36 @@
+"""Adapters as if they had been learned: of random numbers."""
+
+from pathlib import Path
+
+import numpy as np
+import soundfile
+
+from benchmarks.synthetic import random_adapter
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
+from xtts.model.config import ModelConfig
+from xtts.voices import adapter_file, bundle
+
+RANK = 4
+
+
+def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = "") -> Path:
+    """The folder that `train export --adapter` writes, of an adapter of `base`."""
+    folder.mkdir(parents=True)
+    wave = np.random.default_rng(seed).normal(0, 0.1, 22_050).astype("float32")
+    soundfile.write(folder / "reference.wav", wave, 22_050)
+    sha256 = base_sha256 or sha256_of(base / "model.pth")
+    of = {"name": "demo" if base.name == "demo" else str(base), "sha256": sha256}
+    tensors = random_adapter(ModelConfig.read(base).gpt, seed, RANK)
+    header = adapter_file.AdapterHeader(RANK, 8.0, of, adapter_file.matrices_of(tensors))
+    adapter_file.write(folder / adapter_file.NAME, tensors, header)
+    files = {
+        name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
+        for name in (adapter_file.NAME, "reference.wav")
+    }
+    told = bundle.Bundle(
+        files=files, base=of, data_sha256="d" * 64, epoch=1, licence="free",
+        made_at="2026-11-25T12:00:00+00:00", speaks_in_coqui=False, kind=bundle.ADAPTER,
+    )  # fmt: skip
+    bundle.write(folder, told)
+    return folder
