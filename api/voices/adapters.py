@@ -61,14 +61,14 @@ class Adapters:
         if not name or name in self.of(sha256):
             return
         if self._backend == "onnx":
-            text = "which only PyTorch adds to its base. Start the service with BACKEND=torch."
+            text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
         else:
             base = self._known[name].base
             text = (
-                f"of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, and the "
-                f"weights that speak have {sha256[:12]}…. Serve its own base with VOICE."
+                f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
+                f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
             )
-        raise APIError(409, "other_base", f"{shown(name)} is an adapter, {text}", param=param)
+        raise APIError(409, "other_base", f"{shown(name)} is an adapter{text}", param=param)
 
     def look(self) -> list[str]:
         """Reads the folder; the paths of those that are gone or were replaced."""

@@ -113,8 +113,8 @@ class Voices:
         return [self.folder / f"{voice.id}.wav", *others]
 
     def add(self, name: str, *recordings: DecodedRecording) -> UploadedVoice:
-        """Keeps a voice of one recording, or of several that take turns. Raises APIError where the
-        folder is full or cannot be written."""
+        """Keeps a voice of one recording, or of several that are combined. Raises APIError where
+        the folder is full or cannot be written."""
         identity = secrets.token_hex(6)
         with changing(self.folder):
             if len(self.all()) >= MOST_VOICES:
