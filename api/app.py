@@ -94,7 +94,10 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     parts: AppState = app.state.parts
     parts.loop = asyncio.get_running_loop()
     await parts.follower.first()
-    works = (parts.engine.live(), parts.follower.follow(), parts.cuts.work())
+    works = (
+        parts.engine.live(), parts.follower.follow(), parts.cuts.work(),
+        parts.adapters.follow(parts.engine.forget),
+    )  # fmt: skip
     tasks = [asyncio.create_task(work) for work in works]
     try:
         yield

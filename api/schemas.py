@@ -232,15 +232,15 @@ class VoiceQuality(BaseModel):
 
 class VoiceRow(BaseModel):
     """A voice that can be asked for; `anna:whisper` is a style of `anna`. duration_seconds: of its
-    recording, or of several joined; origin: the served voice, a named speaker of it, or an upload;
-    quality: null where it was not measured; recordings: how many an uploaded voice has; preview:
-    where its recording is heard."""
+    recording, or of several joined; origin: the served voice, a named speaker or an adapter of it,
+    or an upload; quality: null where it was not measured; recordings: how many an uploaded voice
+    has; preview: where its recording is heard."""
 
     id: str
     name: str
     created: str
     duration_seconds: float | None
-    origin: Literal["served", "speaker", "upload"]
+    origin: Literal["served", "speaker", "adapter", "upload"]
     quality: VoiceQuality | None
     recordings: int | None
     preview: str | None
@@ -307,8 +307,8 @@ class SpokenPieceRow(BaseModel):
 
 
 class CaptionedSpeech(BaseModel):
-    """Sound in base64 and when its words are spoken; null where that cannot be told. pieces,
-    cut_pieces: what became of the text; of lines, in the last one."""
+    """Audio in base64 and the times of its words; null if they are not known. pieces, cut_pieces:
+    how the pieces of the text ended; if the answer has several lines, in the last one."""
 
     audio: str
     audio_format: str

@@ -95,7 +95,7 @@ class ApiSettings(SharedSettings):
     pronunciations: Annotated[Place | None, Means("a file; empty = none")] = None
     """A file of pronunciations, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
-    """The folder of uploaded voices and of the promoted epoch. Replicas share it."""
+    """The folder of uploaded voices, of adapters and of the promoted epoch. Replicas share it."""
     datasets_dir: Folder = Path("datasets")
     """The folder of uploaded recordings and of the datasets cut from them. Replicas share it."""
     datasets_max_gb: Count = 20

@@ -18,6 +18,7 @@ from api.dialects.memory import KeptSounds, TtsSettings
 from api.engine.child import ChildOptions
 from api.engine.engine import Engine
 from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter, Recent
+from api.engine.voices import OpenedVoiceState
 from api.errors import APIError, without_paths
 from api.events import Events
 from api.http.connections import PEER, is_address, network_of
@@ -25,7 +26,10 @@ from api.metrics import ServiceMetrics
 from api.runs.following import VoiceFollower
 from api.schemas import Queue, Status
 from api.settings import ApiSettings
+from api.voices import adapters
+from api.voices.adapters import Adapters
 from api.voices.store import Voices
+from xtts.voices.speakers import plain
 
 PAGE = Path(__file__).parent / "page"
 _DECODERS = 2
@@ -48,6 +52,7 @@ class AppState:
         self.engine = Engine(how, limits, self.metrics, self._tell_status)
         self.follower = VoiceFollower(settings, self.engine, self.events)
         self.voices = Voices(settings.voices_dir)
+        self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
         self.decoding = asyncio.Semaphore(_DECODERS)
         self.datasets = Datasets(settings.datasets_dir)
         self.cuts = CutQueue(
@@ -73,8 +78,17 @@ class AppState:
 
     @property
     def speakers(self) -> Mapping[str, str]:
-        """The named speakers of the served voice: name -> recording; empty while there is none."""
-        return self.engine.standing.speakers if self.engine.standing else {}
+        """The named speakers of the served voice and the adapters of its weights: name -> recording
+        or folder; empty while there is none."""
+        return self.speakers_of(self.engine.standing)
+
+    def speakers_of(self, opened: OpenedVoiceState | None) -> Mapping[str, str]:
+        """As `speakers`, of an open voice; its own speakers win over adapters of their name."""
+        if opened is None:
+            return {}
+        own = {plain(name) for name in opened.speakers}
+        fitting = self.adapters.of(opened.sha256).items()
+        return {**opened.speakers, **{n: path for n, path in fitting if plain(n) not in own}}
 
     @property
     def last_languages(self) -> tuple[str, ...]:

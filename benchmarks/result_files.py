@@ -31,7 +31,7 @@ Subject = Literal[
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
-    "cutting": "Datasets", "data": "Training", "decoder": "Voice quality",
+    "adapters": "Speaking", "cutting": "Datasets", "data": "Training", "decoder": "Voice quality",
     "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
     "probe": "GPU", "sample": "Training", "speakers": "Voice quality", "speaking": "Speaking",

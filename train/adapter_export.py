@@ -43,6 +43,12 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
             "An adapter speaks as the person of its recording, and this run kept none. Set "
             "DATASET_DIR to what it was trained on, and export it again."
         )
+    if len(voice.speakers) > 1:
+        log.warning(
+            "The run has %d named speakers; the adapter takes the recording of the first one, %s. "
+            "Leave out --adapter to export all of them.",
+            len(voice.speakers), next(iter(voice.speakers)),
+        )  # fmt: skip
     header, tensors = adapter_file.read(path)
     decoder_bytes = voice.decoder.stat().st_size if voice.decoder else 0
     with export.whole_folder(to, path.stat().st_size + decoder_bytes) as part:
@@ -57,7 +63,8 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         bundle.write(part, export.bundle_of(voice, config, files, bundle.ADAPTER))
     return (
         f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}. It speaks by "
-        f"`python -m xtts speak --voice {to}`."
+        f"`python -m xtts speak --voice {to}`, and beside others in a service that serves its base "
+        "and has it in VOICES_DIR/adapters."
     )
 
 

@@ -7,7 +7,7 @@ import { bytes, read, runPath, send } from "./server.js";
 import { decoded, plays } from "./sound.js";
 import { candidateName, capital, figure, moment } from "./wording.js";
 
-const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", upload: "added" };
+const ORIGINS = { served: "from the served model", speaker: "speaker of the served model", adapter: "adapter of the served model", upload: "added" };
 
 /** [{value, text}] of the candidates of a run that can speak; value: the path of the request. */
 function speakable(run) {

@@ -62,17 +62,21 @@ def _served(parts: AppState) -> VoiceRow:
 
 def _speaker(name: str, parts: AppState) -> VoiceRow:
     return _served(parts).model_copy(update={
-        "id": name, "name": name, "origin": "speaker",
+        "id": name, "name": name,
+        "origin": "adapter" if Path(parts.speakers.get(name, "x")).is_dir() else "speaker",
         "preview": f"/v1/voices/{quote(name, safe='')}/preview.wav",
     })  # fmt: skip
 
 
 def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:
-    """Raises APIError (409) for the served voice and its speakers, which are parts of a run."""
+    """Raises APIError (409) for the served voice, its speakers, which are parts of a run, and its
+    adapters, which are folders."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
     if voice_id in parts.speakers:
         text = f"{shown(voice_id)} is a speaker of the served voice, which was trained with it."
+        if Path(parts.speakers[voice_id]).is_dir():
+            text = f"{shown(voice_id)} is an adapter of the served voice, a folder in VOICES_DIR."
         raise APIError(409, "served_voice", text)
 
 
@@ -84,7 +88,7 @@ def upload_of(field: str) -> dict[str, Any]:
 
 @router.get("")
 def list_voices(parts: Shared) -> VoiceList:
-    """The served voice first, then its named speakers, then the uploaded voices."""
+    """The served voice first, then its named speakers and adapters, then the uploaded voices."""
     speakers = [_speaker(name, parts) for name in parts.speakers]
     uploaded = [voice.row() for voice in parts.voices.all()]
     return VoiceList(voices=[_served(parts), *speakers, *uploaded])
@@ -97,7 +101,7 @@ async def add_voice(
     file: Uploads,
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> VoiceRow:
-    """A voice from a recording, or from up to ten of one person, which take turns in it. Clone a
+    """A voice from a recording, or from up to ten of one person, which are combined. Clone a
     voice only with its owner's consent."""
     parts.check_rate(request)
     _check_files(file)
@@ -146,9 +150,12 @@ def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRo
 
 @router.get("/{voice_id}/preview.wav", response_class=RangedFile, responses=WAV_RESPONSES)
 async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
-    """The recording of an uploaded voice, several of them joined, or of a named speaker; ranges
-    are served."""
-    if (path := Path(parts.speakers.get(voice_id, ""))).suffix != ".wav":
+    """The recording of an uploaded voice, several of them joined, or of a named speaker or an
+    adapter; ranges are served."""
+    path = Path(parts.speakers.get(voice_id, ""))
+    if voice_id in parts.speakers and path.is_dir():
+        path /= "reference.wav"
+    if path.suffix != ".wav":
         path = parts.voices.recording(parts.voices.find(voice_id))
     return await wav_file(path, cached="no-store")
 

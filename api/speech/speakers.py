@@ -1,6 +1,6 @@
-"""Finds who is to speak: the served voice, a named speaker of it, or an uploaded voice, in a style.
+"""Finds who is to speak: the served voice, a speaker or an adapter of it, or an uploaded voice.
 
-`anna:whisper` is the style `whisper` of `anna`: a named speaker, or an uploaded voice of that name.
+`anna:whisper` is the style `whisper` of `anna`, whichever of these it is.
 """
 
 import asyncio
@@ -17,16 +17,16 @@ from xtts.voices import speakers
 
 
 class Speakers:
-    """Who can speak with an open voice: itself, its named speakers, and the uploaded voices.
+    """Who can speak with an open voice: itself, its named speakers, the adapters of its weights,
+    and the uploaded voices.
 
     opened: None while there is none, which then has no named speakers.
     """
 
     def __init__(self, opened: OpenedVoiceState | None, parts: AppState) -> None:
         self._own_name = opened.own_name if opened else ""
-        self._named = {
-            name: Path(path) for name, path in (opened.speakers if opened else {}).items()
-        }
+        self._sha256 = opened.sha256 if opened else ""
+        self._named = {name: Path(path) for name, path in parts.speakers_of(opened).items()}
         self._parts = parts
 
     async def recording_of(self, wanted: str, param: str = "voice") -> str | None:
@@ -42,6 +42,8 @@ class Speakers:
             name = speakers.find(wanted.removesuffix(".wav"), self._own_name, self._named)
             if name is not None:
                 return str(self._named[name]) if name else None
+            if self._sha256:  # else it is not known yet what speaks
+                self._parts.adapters.check(speakers.plain(wanted), self._sha256, param)
             self._check_style(wanted, uploaded, param)
         voice = store.find_by_name(wanted, self._parts.served_name, uploaded, param)
         return str(self._parts.voices.recording(voice)) if voice else None

@@ -380,5 +380,5 @@ def check_length(text: str) -> None:
 
 async def labels(parts: AppState) -> dict[str, str]:
     """Every voice for a list of names only: label -> id, the served voice first."""
-    named = parts.engine.standing.speakers if parts.engine.standing else ()
-    return store.labels(parts.served_name, await asyncio.to_thread(parts.voices.all), named)
+    uploaded = await asyncio.to_thread(parts.voices.all)
+    return store.labels(parts.served_name, uploaded, parts.speakers)

@@ -19,7 +19,9 @@ import pytest
 
 from api.app import how_of
 from tests.api.conftest import NO_GPU, QUICK, Running, running, settings_in
+from tests.xtts.voices.adapters import exported_adapter
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.base_models import DEMO
 
 pytestmark = pytest.mark.slow
 
@@ -143,3 +145,24 @@ def dies_and_is_replaced(service: Running, name: str, most_seconds: float) -> No
     assert again.status_code == 200 and again.content == wanted
     assert seconds < most_seconds
     assert service.parts.engine.happened.restarts == 1
+
+
+@pytest.mark.parametrize("service", [8], indirect=True)
+def test_eight_adapters_at_once_are_what_each_is_alone(service, tmp_path):
+    """Of the embedded voice: put into the folder while it speaks, and none mixed with another."""
+    names = [f"voice {number}" for number in range(1, 8)]
+    for seed, name in enumerate(names):
+        exported_adapter(tmp_path / "voices" / "adapters" / name, DEMO, seed)
+    service.parts.adapters.look()
+
+    def ask(name):
+        body = {"input": TEXTS[1], "voice": name, "response_format": "pcm"}
+        answer = service.client.post("/v1/audio/speech", json=body)
+        assert answer.status_code == 200, answer.text
+        return answer.content
+
+    alone = [ask(name) for name in ("default", *names)]
+    with ThreadPoolExecutor(8) as pool:
+        assert list(pool.map(ask, ("default", *names))) == alone
+    assert len(set(alone)) == 8 and min(map(len, alone)) > 4_800
+    assert service.parts.engine.happened.restarts == 0

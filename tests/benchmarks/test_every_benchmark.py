@@ -20,6 +20,7 @@ from machine.errors import SotaqueError
 # The arguments of each benchmark's smallest modes; {base}: a small base model, {tmp}: a folder of
 # the test's own, {clips}: a dataset of twelve clips.
 SMALLEST = {
+    "adapters": ["--rounds 1 --codes 6 --adapters 3 --threads 1 --folder {base} --json"],
     "cutting": [
         "--voices slt --sentences 6 --json",
         "--voices slt --sentences 6 --by base --json",

@@ -23,6 +23,7 @@ from xtts.inference.decode_step import graphed_step
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode
+from xtts.model.adapter import Adapter
 from xtts.model.gpt import new_gpt
 from xtts.model.quantization import BF16_CAPABILITY
 from xtts.model.shapes import NUM_LATENTS, GPTShape, VocoderShape
@@ -88,17 +89,17 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device, kind):
     latents = torch.randn(1, NUM_LATENTS, MEDIUM.width, device=device)
 
     def said(others: int) -> torch.Tensor:
-        crowd = DecodingSlots(gpt, 16)
+        decoding = DecodingSlots(gpt, 16)
         for number in range(1 + others):
             text = torch.arange(2, 20 + 20 * (number > 0), device=device)
             draw = torch.Generator(device).manual_seed(number)
             limit = 60 if number == 0 else 300
             state = TorchUtterance(gpt, SamplingParams(), draw, limit)
-            crowd.enter(latents, text, state)
+            decoding.enter(latents, text, state)
             if number == 0:
                 first = state
         while not first.done:
-            crowd.step()
+            decoding.step()
         return torch.stack(first.latents)
 
     alone = said(0)
@@ -162,6 +163,27 @@ def test_bf16_speaks_near_the_cpus_bf16(device):
             latent, _ = own.prefill(embedded.to(where), own.gpt.new_cache(1, 80))
         found.append(latent.cpu())
     assert float((found[0] - found[1]).norm() / found[0].norm()) < 0.03
+
+
+def test_rows_with_adapters_change_no_bit_of_each_other_or_of_those_without(device):
+    """Those without are replayed as a graph where they are alone, and are not beside the others."""
+    gpt = new_gpt(MEDIUM, seed=0).to(device).eval().requires_grad_(False)
+    adapters = [None] + [
+        Adapter(gpt, synthetic.random_adapter(MEDIUM, seed, rank=8), 1.0, "") for seed in (1, 2, 3)
+    ]
+    latents = torch.randn(1, NUM_LATENTS, MEDIUM.width, device=device)
+    text = torch.arange(2, 40, device=device)
+
+    def wanted(adapter: Adapter | None) -> tuple[torch.Tensor, TorchUtterance]:
+        draw = torch.Generator(device).manual_seed(0)
+        return text, TorchUtterance(gpt, SamplingParams(), draw, 60, adapter=adapter)
+
+    together = decode(gpt, latents, [wanted(one) for one in adapters], 4)
+    for adapter, said in zip(adapters, together, strict=True):
+        (alone,) = decode(gpt, latents, [wanted(adapter)], 4)
+        assert said.codes == alone.codes
+        assert torch.equal(torch.stack(said.latents), torch.stack(alone.latents))
+    assert len({tuple(said.codes) for said in together}) == 4
 
 
 def test_a_capture_on_the_second_gpu_replays_there():

@@ -106,6 +106,13 @@ def test_the_verb_writes_the_adapter_and_the_recording(run, tmp_path, caplog, ca
     assert "--adapter and --onnx do not go together" in capfd.readouterr().err
 
 
+def test_of_several_speakers_the_first_is_taken_and_it_is_said(run, tmp_path, caplog):
+    voice = find_voice(VoiceSpec(str(run.checkpoint_path(2))))
+    named = {name: tmp_path / f"{name}.wav" for name in ("kim", "ben")}
+    export_adapter(replace(voice, speakers=named), tmp_path / "kim")
+    assert "2 named speakers; the adapter takes the recording of the first one, kim" in caplog.text
+
+
 def test_a_blend_is_the_same_adapter_at_its_share(workshop, run, tmp_path):
     verdict = Verdict("blend", 2, 0.25, "", "", False, run.verified(2).sha256)
     keep_best_blend(Checkpoints(run, None), verdict, workshop.base)

@@ -118,10 +118,11 @@ def _learn(
     whose: str,
 ) -> bool:
     started, of = time.perf_counter(), f" of {whose}" if whose else ""
-    with Progress(f"Training a decoder{of}", request.steps, "steps") as progress:
+    # Of its time, not of its steps: a time limit leaves some out.
+    with Progress(f"Training a decoder{of}", 100, "%") as progress:
         result = evaluator.sampler.ask(request, progress.reach)
     if not result.steps:
-        log.info("No decoder%s was trained: preparing the clips took all the time.", of)
+        log.info("No decoder%s was trained: preparing the clips took the whole time limit.", of)
         return False
     learned = LearnedDecoder(
         **verdict.weights,

@@ -5,8 +5,8 @@ import unicodedata
 
 from xtts.text.errors import TextError, shown
 
-# A number is read as one: 24 digits are enough for every account, and beyond 10**306 there are no
-# words. Longer ones are typing errors or attacks.
+# The most digits of a number. 24 are enough for every account number; longer ones are typing errors
+# or attacks, and there are no words beyond 10**306.
 MOST_DIGITS = 24
 _NUMBER = re.compile(r"\d[\d.,]*")
 
@@ -14,7 +14,7 @@ _NUMBER = re.compile(r"\d[\d.,]*")
 def clean_text(text: str) -> str:
     """NFC, without control and zero-width characters and variation selectors, spaces collapsed.
 
-    Raises TextError when nothing that can be spoken is left.
+    Raises TextError if nothing that can be spoken is left.
     """
     kept = (
         " " if character.isspace() else character
@@ -31,20 +31,20 @@ def clean_text(text: str) -> str:
 def _invisible(character: str) -> bool:
     return (
         unicodedata.category(character) in ("Cc", "Cf", "Cs", "Co")
-        # They choose between a sign's pictures, such as a black heart's and a red one's.
+        # They select a variant of a symbol, such as a black or a red heart.
         or "\ufe00" <= character <= "\ufe0f"
         or "\U000e0100" <= character <= "\U000e01ef"
     )
 
 
 def speakable(text: str) -> bool:
-    """Whether it has a letter or a digit."""
+    """Whether the text has a letter or a digit."""
     return any(unicodedata.category(character)[0] in "LN" for character in text)
 
 
 def is_spoken(piece: str) -> bool:
-    """Whether it is missed in speech when it is left out: letters, digits and the marks that make
-    other letters of them; signs, punctuation and emoji may go."""
+    """Whether leaving it out changes the speech: it has letters, digits or combining marks.
+    Symbols, punctuation and emoji can be left out."""
     return any(
         unicodedata.category(character)[0] in "LNM" and unicodedata.category(character) != "Me"
         for character in piece

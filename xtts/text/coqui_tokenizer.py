@@ -1,9 +1,9 @@
 """Coqui's tokenizer and text normalizer, importable without torch.
 
-Its module names torch for one `isinstance`, and the packages above it import all of Coqui: 0.4 GB
-for what a few regular expressions and `tokenizers` do. So without torch in the process the
-package's `__init__` files are left out, and the name `torch` is an empty module meanwhile.
-coqui-tts 0.28; `tests/xtts/text/test_coqui_tokenizer.py` fails when another version wants more.
+Coqui's module uses torch in one `isinstance`, and its parent packages import all of Coqui: 0.4 GB
+for a few regular expressions and `tokenizers`. So if the process has no torch, the import skips the
+packages' `__init__` files, with an empty module in the place of `torch`. This fits coqui-tts 0.28;
+`tests/xtts/text/test_coqui_tokenizer.py` fails if another version needs more.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ _PACKAGES = (
     "TTS", "TTS.tts", "TTS.tts.layers", "TTS.tts.layers.xtts", "TTS.tts.utils",
     "TTS.tts.utils.text",
 )  # fmt: skip
-# Bounded: the numbers are the callers'.
+# Bounded, because callers choose the numbers.
 _KEPT_NUMBERS = 4_096
 
 
@@ -30,15 +30,16 @@ def tokenizer_class() -> Any:
     """Coqui's `VoiceBpeTokenizer`. Raises ImportError without coqui-tts."""
     with contextlib.nullcontext() if "torch" in sys.modules else _without_packages():
         module = importlib.import_module(_MODULE)
-    # 0.2 ms a number, most of what reading it costs; a text may repeat one two thousand times.
-    # Typed, because 2 and 2.0 are read differently.
+    # A number takes 0.2 ms, most of the time of reading it, and a text may repeat one two thousand
+    # times. Typed, because 2 and 2.0 are read differently.
     module.num2words = lru_cache(_KEPT_NUMBERS, typed=True)(module.num2words)  # type: ignore[attr-defined]
     return module.VoiceBpeTokenizer
 
 
 @contextlib.contextmanager
 def _without_packages() -> Iterator[None]:
-    """Whatever is imported of Coqui inside is forgotten afterwards: it is half of what it seems."""
+    """Removes Coqui's modules that were imported inside from `sys.modules`, because they are
+    incomplete."""
     spec = importlib.util.find_spec("TTS")
     if spec is None or not spec.submodule_search_locations:
         raise ImportError("coqui-tts is not installed")

@@ -6,9 +6,9 @@ _SHOWN_CHARACTERS = 24
 
 
 class TextError(SotaqueError):
-    """Text that cannot be spoken or learned; the sentence names it and what is allowed."""
+    """Text that cannot be spoken or learned; the message quotes it and says what is allowed."""
 
 
 def shown(text: str) -> str:
-    """A word of a text in a message: quoted, and not too much of it."""
+    """A part of a text for a message: quoted and shortened."""
     return repr(text if len(text) <= _SHOWN_CHARACTERS else text[:_SHOWN_CHARACTERS] + "…")

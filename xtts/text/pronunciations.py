@@ -23,13 +23,13 @@ NAME = "pronunciations.txt"
 MOST_ENTRIES = 5_000
 _MOST_BYTES = 1 << 20
 _MOST_CHARACTERS = 80
-# Stand for phones until the words around them are phones too; no text has them (`clean_text`).
+# Placeholders for phones until the other words are phones too; no text has them (`clean_text`).
 _FIRST_MARK = 0xE000
 
 
 @dataclass(frozen=True)
 class Pronunciation:
-    """How one word is said. phones: in the alphabet of the model; else plain words."""
+    """The pronunciation of a word: phones in the model's alphabet, or else plain words."""
 
     word: str
     spoken: str
@@ -38,7 +38,7 @@ class Pronunciation:
 
 @dataclass(frozen=True)
 class Pronunciations:
-    """The entries of some lists; of two for one word, the later list's. By language, `` is all."""
+    """The entries of some lists, by language ("" is all languages); a later list wins."""
 
     entries: dict[str, dict[str, Pronunciation]] = field(default_factory=dict)
     _kept: "dict[str, _Compiled]" = field(default_factory=dict, compare=False, repr=False)
@@ -52,7 +52,8 @@ class Pronunciations:
         return merged
 
     def replace(self, text: str, language: str) -> str:
-        """The text with its words as they are said; phones as marks, for `restore`."""
+        """Replaces the words of a text by their pronunciations; phones become marks for
+        `restore`."""
         marked, pattern = self._compiled(language)
         if pattern is None:
             return text
@@ -64,8 +65,8 @@ class Pronunciations:
         return pattern.sub(spoken, text)
 
     def restore(self, text: str, language: str, *, phones: bool) -> str:
-        """The marks of `replace` as the phones that they stand for, or, for a person, as the
-        words."""
+        """Replaces the marks of `replace` by their phones or, to show them to a person, by the
+        written words."""
         if not any(_FIRST_MARK <= ord(one) < _FIRST_MARK + MOST_ENTRIES for one in text):
             return text
         for known, mark in self._compiled(language)[0].values():
@@ -140,7 +141,7 @@ def _entry(line: str, where: str, with_phones: bool) -> Pronunciation:
 
 
 def _phones(spoken: str, where: str) -> str:
-    """CMU's names, with or without stress, as the model's letters."""
+    """Converts CMU's names of phones, with or without stress, to the model's characters."""
     phones = []
     for name in spoken.upper().split():
         plain = "AX" if name == "AH0" else name.rstrip("012")

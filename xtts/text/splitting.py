@@ -1,7 +1,7 @@
 """Splits long text into pieces that the model can speak: sentences, clauses, words.
 
-Pure: the number of ids of a part is asked of the caller. Only parts that are short enough to be a
-piece are counted, so the work grows with the length of the text and no faster.
+Pure: a function of the caller counts the ids of a part. It is only called for parts that are short
+enough for a piece, so the time is linear in the length of the text.
 """
 
 import math
@@ -9,32 +9,33 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-# Where a voice may breathe, best first: sentence ends, clause ends, any space. They match nothing,
-# so that the parts joined are the text again, in languages without spaces too.
+# Where to cut, best first: sentence ends, clause ends, any space. The patterns match no characters,
+# so that the joined parts are the text again, also in languages without spaces.
 _BREAKS = (
     re.compile(r"(?<=[.!?…؟।])(?=\s)|(?<=[。！？])"),
     re.compile(r"(?<=[,;:،])(?=\s)|(?<=[、，；：])"),
     re.compile(r"(?=\s)"),
 )
 _WORDS = len(_BREAKS) - 1
-# How far from its place a cut inside a word may move to a better one, as a share of the slice.
+# How far a cut inside a word may move to a better position, as a share of the slice.
 _SLACK = 0.25
 
 
 @dataclass(frozen=True)
 class Limits:
-    """The most that a piece may have. count: how many tokens a part of it has."""
+    """The limits of a piece. count: returns the number of tokens of a text."""
 
     characters: int
     tokens: int
     count: Callable[[str], int] = len
 
     def fits(self, text: str) -> bool:
-        """Whether it can be a piece."""
+        """Whether the text can be a piece."""
         return self.short(text) and self.count(text) <= self.tokens
 
     def short(self, text: str) -> bool:
-        """Whether its characters are few enough; what has more is never counted."""
+        """Whether the text has few enough characters; the tokens of a longer text are not
+        counted."""
         return len(text.strip()) <= self.characters
 
 
@@ -54,7 +55,7 @@ def cut(text: str, limits: Limits, level: int = 0) -> list[str]:
 
 
 def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
-    """Parts that should fit together: together they may have more ids than apart ("$", "5")."""
+    """Joins parts; cuts them again if they have more ids together than apart ("$", "5")."""
     whole = "".join(parts)
     if len(parts) == 1:
         return cut(whole, limits, level + 1)
@@ -67,8 +68,8 @@ def _settled(parts: Sequence[str], limits: Limits, level: int) -> list[str]:
 def _groups(
     parts: Sequence[str], costs: Sequence[int], limits: Limits, even: bool
 ) -> list[list[str]]:
-    """Neighbours that fit together. even: in pieces of about the same length, because a voice says
-    a single word that is left over badly."""
+    """Groups adjacent parts that fit together. even: into pieces of about the same length, because
+    voices speak a single remaining word badly."""
     share = float(limits.tokens)
     if even:
         total, length = sum(costs), sum(map(len, parts))
@@ -88,7 +89,7 @@ def _groups(
 
 
 def _sliced(word: str, limits: Limits) -> list[str]:
-    """The last resort, for a single word longer than a piece: slices of about the same length."""
+    """Cuts a single word that is longer than a piece into slices of about the same length."""
     if len(word) <= 1 or limits.fits(word):
         return [word]
     count = math.ceil(len(word) / limits.characters)
@@ -108,7 +109,7 @@ def _sliced(word: str, limits: Limits) -> list[str]:
 
 
 def _better(word: str, place: int, slack: int) -> int:
-    """The nearest place where a new word begins ("well-known", "5€6€"), else the same."""
+    """The nearest position where a part of a word begins ("well-known", "5€6€"), else `place`."""
     for distance in range(slack + 1):
         for near in (place - distance, place + distance):
             if 0 < near < len(word) and word[near].isalnum() and not word[near - 1].isalnum():

@@ -1,16 +1,16 @@
 """Tokenizer: normalizes, checks, splits and encodes text.
 
-The tokenizer is Coqui's `VoiceBpeTokenizer` (0.3 s to import, so only when it is needed). A model
-may name another front-end in config.json: `cmu_phones` turns English into phones, by the door
-through which XTTS turns Chinese into pinyin.
+The tokenizer is Coqui's `VoiceBpeTokenizer`, imported only when it is needed because that takes 0.3
+s. A model may name another front-end in config.json: `cmu_phones` converts English to phones, at
+the point at which XTTS converts Chinese to pinyin.
 
-Which rules make words of numbers and signs is the model's `normalizer`: `coqui` for what began with
-Coqui's, `sotaque-1` (`xtts.text.normalization`) for the rest; Coqui's abbreviations, its lower case
-and its romanisation follow in both.
+The model's `normalizer` names the rules that write numbers and symbols in words: `coqui` for models
+that started with Coqui's, otherwise `sotaque-1` (`xtts.text.normalization`). In both cases, Coqui's
+abbreviations, lower case and romanisation follow.
 
-Coqui's normaliser takes whatever it is given: it raises a dozen kinds of error, and its patterns
-need seconds for a thousand digits. So what it is given is bounded first, and whatever it raises
-becomes one TextError that names the word.
+Coqui's normaliser does not check its input: it raises a dozen kinds of errors, and its patterns
+take seconds for a thousand digits. So its input is limited first, and all of its errors become one
+TextError that names the word.
 """
 
 import contextlib
@@ -35,14 +35,14 @@ from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import placed, read_words, spoken_spans, written_words
 
 UNKNOWN = "[UNK]"
-# START, STOP and the two that Coqui keeps free: its own check is `tokens < max_text_tokens`.
+# START, STOP and two that Coqui leaves free, because it checks `tokens < max_text_tokens`.
 RESERVED_TOKENS = 2
 EXTRAS = {"zh": "pypinyin", "ja": "cutlet and fugashi[unidic-lite]"}
-# Hours of speech; whoever wants more asks twice.
+# The most characters of a text, which is hours of speech.
 MOST_CHARACTERS = 90_000
-# Of one piece, or of a clip's text: three times what the longest piece of any language has.
+# The most characters of a piece or of a clip's text: three times the longest piece of any language.
 MOST_PIECE_CHARACTERS = 1_000
-# Where Coqui tells no limit for a language.
+# The limit of characters for languages without one in Coqui's table.
 USUAL_CHARACTERS = 200
 # What the ids of a text depend on besides the vocabulary; and which of our own rules they follow.
 _READERS = (
@@ -56,10 +56,10 @@ _MOST_SHOWN = 5
 
 @dataclass(frozen=True)
 class Piece:
-    """What is said at once. text: as it is read, in words or phones; ids: no START, no STOP;
-    before, after: seconds of silence around it; words: those that are written, where they are
-    said: "" goes on with the word before, and one whose `last` lies before `first` is not said;
-    voice: who says it, as in `xtts.text.markup.Utterance`."""
+    """A part of a text that is spoken at once. text: as it is read, in words or phones; ids:
+    without START and STOP; before, after: seconds of silence around it; words: the written words
+    with their positions: "" continues the word before, and a word with `last` < `first` is not
+    spoken; voice: as in `xtts.text.markup.Utterance`."""
 
     text: str
     ids: list[int]
@@ -71,12 +71,12 @@ class Piece:
 
 @dataclass(frozen=True)
 class TokenizerSpec:
-    """What makes a tokenizer the same in another process.
+    """What another process needs to open the same tokenizer.
 
     Attributes:
-        folder: Of the model's config.json and vocab.json.
-        normalizer: As in `ModelConfig`; a checkpoint's may differ from its base's.
-        pronunciations: Lists; a later one wins.
+        folder: The folder with the model's config.json and vocab.json.
+        normalizer: As in `ModelConfig`; that of a checkpoint may differ from its base's.
+        pronunciations: Pronunciation lists; a later one wins.
     """
 
     folder: Path
@@ -84,7 +84,7 @@ class TokenizerSpec:
     pronunciations: tuple[Path, ...] = ()
 
     def open(self) -> "Tokenizer":
-        """Raises ConfigError, and TextError for a list that cannot be used."""
+        """Opens the tokenizer. Raises ConfigError, and TextError for a list that cannot be used."""
         config = replace(ModelConfig.read(self.folder), normalizer=self.normalizer)
         return Tokenizer(config, self.folder, self.pronunciations)
 
@@ -102,8 +102,8 @@ class TokenizerSpec:
 
 @dataclass(frozen=True)
 class WordSpan:
-    """A word among ids: the first and the last position of it that are said, of START, the ids and
-    STOP; text: its tokens, letters or phones."""
+    """A word among ids: its first and last spoken position, counted over START, the ids and STOP.
+    text: its tokens, which are letters or phones."""
 
     text: str
     first: int
@@ -112,8 +112,8 @@ class WordSpan:
 
 @dataclass(frozen=True)
 class Reading:
-    """A text in language `short`, normalised and tokenised. words: normalised, before phones and
-    romanisation; missing: what of `normal` the vocabulary does not know."""
+    """A text in the language `short`, normalised and tokenised. words: normalised, before phones
+    and romanisation; missing: the parts of `normal` that the vocabulary does not know."""
 
     short: str
     words: str
@@ -122,7 +122,7 @@ class Reading:
     missing: list[str]
 
 
-# Coqui writes these in Latin letters, which are hard to read.
+# Coqui romanises these languages, which makes them hard to read.
 _ROMANISED = ("zh", "ja", "ko")
 
 
@@ -138,21 +138,22 @@ class Tokenizer:
         self._said = Pronunciations.of(pronunciations, with_phones=phones)
         self.languages = config.languages
         self.max_tokens = config.gpt.max_text_tokens - RESERVED_TOKENS
-        # Without the language's marker, which every piece has.
+        # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
         self._frontend = config.text_frontend
-        # What ids and refusals depend on; caches of them carry it.
+        # Identifies everything that ids and errors depend on, for caches.
         rules = [
             self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES,
             self._normalizer,
         ]  # fmt: skip
-        # Kept until it is parsed: the file may be replaced or removed before the first text.
+        # Kept in memory: the file may be replaced or removed before the first text is read.
         self._vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
 
     @cached_property
     def _coqui(self) -> Any:
-        """Loaded when the first text comes: where another process reads them, none does."""
+        """Coqui's tokenizer, loaded for the first text; a process that is given ids never loads
+        it."""
         from tokenizers import Tokenizer as BpeTokenizer
 
         coqui = tokenizer_class()()
@@ -160,13 +161,13 @@ class Tokenizer:
         return coqui
 
     def warm_up(self) -> None:
-        """Loads what the first text would wait for."""
-        with contextlib.suppress(TextError):  # packages of its language; a text will tell
+        """Loads what the first text would have to wait for."""
+        with contextlib.suppress(TextError):  # a missing package is reported for the text
             self._read("1 a", self.languages[0])
 
     def encode(self, text: str, language: str) -> list[int]:
-        """The ids of `text`, without START and STOP; signs and emoji that the vocabulary does not
-        know have none.
+        """The ids of `text`, without START and STOP. Symbols and emoji that the vocabulary does not
+        know are left out.
 
         Raises TextError for a language that the model does not speak, or one whose extra package
         is not installed; for text that cannot be read; and for letters and digits that the
@@ -179,7 +180,7 @@ class Tokenizer:
         return list(self._read(text, language).missing)
 
     def encode_reading(self, normal: str, language: str) -> list[int]:
-        """The ids of what is in a `Piece.text`, or a part of it: text that is normalised already.
+        """The ids of normalised text, such as a `Piece.text` or a part of it.
 
         Raises TextError for a language that the model does not speak.
         """
@@ -187,8 +188,8 @@ class Tokenizer:
         return [id_ for id_ in encoding.ids if id_ != self._unknown_id]
 
     def show(self, text: str, language: str) -> list[str]:
-        """How a text that is to be spoken is read: a line for each of its pieces, in words (before
-        phones or romanisation), pauses and changes of voice in brackets. Raises as `split`."""
+        """How a text is read when it is spoken: a line for each piece, in words (before phones or
+        romanisation), with pauses and changes of voice in brackets. Raises as `split`."""
         lines, voice = list[str](), ""
         for utterance, readings in self._readings(text, language):
             if utterance.voice != voice:
@@ -206,14 +207,14 @@ class Tokenizer:
         return self._read(text, language).words
 
     def spoken(self, ids: Sequence[int]) -> list[bool]:
-        """Which positions of START, these ids and STOP are said: no blanks, no signs, no marker of
-        the language."""
+        """For each position of START, these ids and STOP, whether it is spoken; spaces, symbols and
+        the language token are not."""
         silent = self._silent_ids
         return [False, *(id_ not in silent for id_ in ids), False]
 
     def word_spans(self, ids: Sequence[int]) -> list[WordSpan]:
-        """The words in some ids, as positions of START, the ids and STOP: what stands between two
-        spaces and is said."""
+        """The words in these ids: the spoken parts between spaces, as positions over START, the ids
+        and STOP."""
         spans, begun = list[WordSpan](), list[int]()
         for position, id_ in enumerate([*ids, self._space_id], start=1):
             if id_ != self._space_id:
@@ -227,18 +228,19 @@ class Tokenizer:
         return spans
 
     def token(self, id_: int) -> str:
-        """The token of an id, as it stands in the vocabulary."""
+        """The token of an id in the vocabulary."""
         return self._tokens[id_]
 
     def spelled(self, text: str, language: str) -> list[str]:
-        """The words of a text that is to be spoken, as they are read and in letters: also for a
-        model that reads phones. Raises as `split`."""
+        """The words of a text as they are read when it is spoken, in letters even if the model
+        reads phones. Raises as `split`."""
         return [word for _, readings in self._readings(text, language)
                 for _, reading in readings for word in read_words(reading.words)]  # fmt: skip
 
     @cached_property
     def _tokens(self) -> dict[int, str]:
-        """Of each id. Read without `tokenizers`, which a process that is given ids never loads."""
+        """The token of each id. Read without `tokenizers`, which a process that is given ids never
+        loads."""
         vocabulary = json.loads(self._vocabulary)
         tokens = {id_: token for token, id_ in vocabulary["model"]["vocab"].items()}
         return tokens | {token["id"]: token["content"] for token in self._special_tokens}
@@ -258,12 +260,12 @@ class Tokenizer:
         return frozenset(special | signs)
 
     def split(self, text: str, language: str) -> list[Piece]:
-        """Text, with its markup -> pieces that the model can say: of at most the language's number
-        of characters and the model's number of ids, cut where a voice may breathe.
+        """Splits a text with markup into pieces within the language's limit of characters and the
+        model's limit of ids, at ends of sentences and clauses where possible.
 
-        What has few enough characters and too many ids is cut as it is read, so that a number that
-        is long in words is still one number. Raises TextError as `encode`, for markup that is not
-        known (`xtts.text.markup`), and for more than 90,000 characters.
+        A part with few enough characters but too many ids is split after normalisation, so that a
+        number with many words is read as one number. Raises TextError as `encode`, for unknown
+        markup (`xtts.text.markup`), and for more than 90,000 characters.
         """
         result: list[Piece] = []
         for utterance, readings in self._readings(text, language):
@@ -277,14 +279,14 @@ class Tokenizer:
     def _readings(
         self, text: str, language: str
     ) -> Iterator[tuple[Utterance, Iterator[tuple[str, Reading]]]]:
-        """What is said between pauses, and its parts of at most the language's number of characters
-        with how each is read."""
+        """The utterances between pauses, each with its parts, within the language's limit of
+        characters, and their readings."""
         for utterance in self._utterances(text, language):
             parts = self._parts(utterance.text, language)
             yield utterance, ((one, self._read(one, language, spoken=True)) for one in parts)
 
     def _utterances(self, text: str, language: str) -> list[Utterance]:
-        """What is said between pauses; what has nothing to say leaves its pause to the next."""
+        """The utterances between pauses; one without words passes its pause on to the next."""
         if len(text) > MOST_CHARACTERS:
             raise TextError(
                 f"The text has {len(text):,} characters; at most {MOST_CHARACTERS:,} are spoken at "
@@ -292,7 +294,7 @@ class Tokenizer:
             )
         short = self._checked(language)
         if not speakable(text):
-            clean_text(text)  # refuses it
+            clean_text(text)  # raises TextError
         result, pause = list[Utterance](), 0.0
         for one in utterances(text, rules_of(short)):
             pause += one.before
@@ -317,8 +319,8 @@ class Tokenizer:
         return [part.strip() for part in cut(whole, written) if speakable(part)]
 
     def _without_signs(self, text: str) -> str:
-        """Without the brackets around what the vocabulary takes for a sign of its own: `[en]` in a
-        text is a word, and not the mark of a language."""
+        """Removes the brackets around special tokens of the vocabulary: `[en]` in a text is a word,
+        not a language token."""
         if "[" not in text:
             return text
         for sign in self._signs:
@@ -331,7 +333,7 @@ class Tokenizer:
         return tuple(filter(re.compile(r"\[[a-zA-Z-]{2,8}\]").fullmatch, vocabulary))
 
     def _worded(self, part: str, reading: Reading, language: str) -> list[Piece]:
-        """The pieces of a part, with its words."""
+        """The pieces of a part, with its written words."""
         pieces = list(self._pieces(part, reading, language))
         ids = [piece.ids for piece in pieces]
         spans = spoken_spans(reading.words, ids, self._tokens, self._silent_ids)
@@ -346,7 +348,7 @@ class Tokenizer:
         ]
 
     def _count(self, word: str, language: str) -> int:
-        """How many words a word is read as by itself; 0 where it cannot be."""
+        """How many words a single word is read as; 0 if it cannot be read alone."""
         try:
             return len(read_words(self._read(word, language, spoken=True).words))
         except TextError:
@@ -362,7 +364,7 @@ class Tokenizer:
         def length(normal: str) -> int:
             return len(self._encoded(normal, reading.short)[1].ids) - 1
 
-        # A phone is a character and an id.
+        # Each phone is one character and one id.
         count = len if self._frontend == "cmu_phones" else length
         for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
             if self._says(normal):
@@ -371,7 +373,7 @@ class Tokenizer:
                 yield Piece(normal.strip(), self._ids(more, part, language))
 
     def _says(self, normal: str) -> bool:
-        """Whether normalised text has more than pauses in it."""
+        """Whether normalised text has anything to speak besides pauses."""
         if self._frontend == "cmu_phones":
             from xtts.text.phonemes import PAUSES
 
@@ -379,13 +381,13 @@ class Tokenizer:
         return speakable(normal)
 
     def _characters(self, short: str) -> int:
-        # What fits into XTTS-v2's most codes (28 s), as Coqui found it, who warns above.
+        # Coqui's limits, above which it warns: what fits into XTTS-v2's most codes (28 s).
         limits: dict[str, int] = self._coqui.char_limits
         return limits.get(short, USUAL_CHARACTERS)
 
     def _read(self, text: str, language: str, *, spoken: bool = False) -> Reading:
-        """spoken: with the pronunciation lists, which training does not follow. Raises TextError
-        also where nothing that can be spoken is left."""
+        """Reads a text. spoken: applies the pronunciation lists, which training does not. Raises
+        TextError, also if nothing that can be spoken is left."""
         short, cleaned = self._checked(language), clean_text(text)
         if len(cleaned) > MOST_PIECE_CHARACTERS:
             raise TextError(
@@ -399,11 +401,11 @@ class Tokenizer:
         return Reading(short, words, normal, *self._tokenised(normal, short))
 
     def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
-        """What the vocabulary makes of normalised text, and what it does not know of it."""
+        """The encoding of normalised text, and the parts that the vocabulary does not know."""
         prepared, encoding = self._encoded(normal, short)
         lost, end = list[str](), 0
         for id_, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
-            # A vocabulary without a token for it drops what it does not know.
+            # A vocabulary without an unknown token drops unknown parts.
             if end < start:
                 lost += prepared[end:start].split()
             if id_ == self._unknown_id:
@@ -413,8 +415,8 @@ class Tokenizer:
         return encoding, list(dict.fromkeys(lost + prepared[end:].split()))
 
     def _encoded(self, normal: str, short: str) -> tuple[str, Any]:
-        """Normalised text as Coqui's `encode` hands it to the BPE, `[en]the[SPACE]text`, and what
-        comes of it."""
+        """Normalised text as Coqui's `encode` passes it to the BPE, `[en]the[SPACE]text`, and its
+        encoding."""
         marker = f"[{'zh-cn' if short == 'zh' else short}]"
         prepared = marker + normal.replace(" ", "[SPACE]")
         return prepared, self._coqui.tokenizer.encode(prepared)
@@ -430,7 +432,7 @@ class Tokenizer:
         return [id_ for id_ in reading.encoding.ids if id_ != self._unknown_id]
 
     def _unspeakable(self, text: str, language: str) -> TextError:
-        """Which words, and which of their letters, the vocabulary does not know."""
+        """The error that names the words and letters that the vocabulary does not know."""
         words, letters = list[str](), dict[str, None]()
         for word in dict.fromkeys(clean_text(text).split()):
             try:
@@ -439,7 +441,7 @@ class Tokenizer:
                 lost = []
             if lost:
                 words.append(word)
-                # Without what normalising made of them: "½" is lost as 1 and 2.
+                # As they were before normalisation, which turns "½" into 1 and 2.
                 letters.update(dict.fromkeys(set("".join(lost)) & set(word.lower())))
         named = _listed(words or [text])
         which = f" ({_listed(sorted(letters))})" if letters else ""
@@ -464,7 +466,7 @@ class Tokenizer:
             ) from error
 
     def _normalised(self, text: str, short: str, spoken: bool = False) -> tuple[str, str]:
-        """(Words, the same in the letters of the vocabulary)."""
+        """(The text in words, the same in the characters of the vocabulary)."""
         if spoken:
             text = self._said.replace(text, short)
         rules = None if self._normalizer == COQUI else rules_of(short)
@@ -479,7 +481,7 @@ class Tokenizer:
         return words, normal
 
     def _culprit(self, words: Sequence[str], short: str) -> str:
-        """The word that the normaliser stumbles over, by halves; words that only fail together are
+        """The word at which the normaliser fails, by bisection; words that only fail together are
         named together."""
         while len(words) > 1:
             half = len(words) // 2
@@ -508,18 +510,18 @@ class Tokenizer:
 
 
 def _lower(text: str, short: str) -> str:
-    """Lower case as Coqui trains with it: its Turkish rule for İ comes first (its inference lowers
-    before, and gets an i with a second dot, which the model has not learned)."""
+    """Lower case as in Coqui's training, where the Turkish rule for İ comes first. Coqui's
+    inference lowers before and gets an i with a combining dot, which the model has not learned."""
     return (text.replace("İ", "i") if short == "tr" else text).lower()
 
 
 def _missing_packages(short: str, error: ImportError) -> TextError:
     packages = EXTRAS.get(short, str(error))
     try:
-        # Not by `find_spec`, at which setuptools replaces distutils, and warns of it.
+        # Not with `find_spec`, because setuptools then replaces distutils and warns about it.
         metadata.version("pip")
         install = ".venv/bin/python -m pip install"
-    except metadata.PackageNotFoundError:  # an environment that uv made
+    except metadata.PackageNotFoundError:  # in an environment made by uv
         install = "uv pip install --python .venv/bin/python"
     return TextError(
         f"LANGUAGE={short} needs what is not installed ({packages}). Install it with: {install} "

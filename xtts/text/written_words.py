@@ -1,7 +1,7 @@
 """Maps the written words of a text to the ids of the text as it is read.
 
-"$5" is read as two words, and "Dr." as another one. Words that are read as they are written hold
-the rest in place; what stands between two of those is shared out. Pure.
+"$5" is read as two words, and "Dr." as another word. Words that are read as they are written anchor
+the alignment; the read words between two anchors are divided among the written ones. Pure.
 """
 
 import re
@@ -10,33 +10,34 @@ from difflib import SequenceMatcher
 from unicodedata import category
 
 _READ_WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
-# Around a word, and no part of it. What is read aloud (%, &, currencies) is one.
+# Punctuation around a word, not part of it. Symbols that are read aloud (%, &, currencies) are
+# words.
 _EDGES = ".,;:!?…·¡¿\"'()[]{}<>«»“”„‘’‚‹›*_~|\\/-–—،؛؟。，、！？：；（）「」『』《》"
 _BETWEEN = re.compile(r"[\s…—。，、！？：；]+")
 _INITIALS = re.compile(r"(?:[^\W\d_]\.){2,}$")
 _SPOKEN_SIGNS = frozenset("%&@#°§")
 _HAN_LETTERS = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
 _HAN = re.compile(f"[{_HAN_LETTERS}]|[^{_HAN_LETTERS}]+")
-# They stand within a word.
+# Punctuation inside a word.
 _APOSTROPHES = ("'", "\u2019")
-# One of each digit's words, roughly: what shares out where nothing else tells.
+# The approximate length of a digit's word, for dividing when nothing else is known.
 _DIGIT_WEIGHT = 4
 
-# A word at its piece: (number of the piece, word, its first and its last position); "" goes on with
-# the word before; last is first - 1 where nothing is said of it.
+# A word in its piece: (number of the piece, word, first position, last position). "" continues the
+# word before; last is first - 1 if the word is not spoken.
 Placed = tuple[int, str, int, int]
-# A word as it is read: (word, number of its piece, the positions of it that are said). Positions
-# are those of START, the ids and STOP.
+# A word as it is read: (word, number of its piece, its spoken positions). Positions are counted
+# over START, the ids and STOP.
 SpokenWord = tuple[str, int, Sequence[int]]
 
 
 def read_words(read: str) -> list[str]:
-    """The words of what is read of a text."""
+    """The words of a text as it is read."""
     return _READ_WORD.findall(read.replace("\u2019", "'"))
 
 
 def written_words(text: str, short: str) -> list[str]:
-    """The words of a text, without the punctuation around them; of Chinese, each character.
+    """The words of a text without the punctuation around them; in Chinese, each character is one.
 
     Args:
         text: Without markup.
@@ -60,13 +61,13 @@ def written_words(text: str, short: str) -> list[str]:
 def spoken_spans(
     read: str, ids: Sequence[Sequence[int]], tokens: Mapping[int, str], silent: Collection[int]
 ) -> list[SpokenWord]:
-    """The words among the ids of some pieces: what stands between blanks and signs.
+    """The words among the ids of some pieces: the runs of ids between spaces and symbols.
 
     Args:
-        read: What the pieces say, in letters also where the ids are phones.
-        ids: Of each piece.
-        tokens: Of each id.
-        silent: The ids that are not said.
+        read: The words of the pieces, in letters even if the ids are phones.
+        ids: The ids of each piece.
+        tokens: The token of each id.
+        silent: The ids that are not spoken.
     """
     spans = list[SpokenWord]()
     for piece, its_ids in enumerate(ids):
@@ -91,12 +92,12 @@ def placed(
     Args:
         written: The words as they are written.
         spans: The words as they are read.
-        count: Returns how many words a written word is read as by itself; 0 if unknown.
+        count: Returns how many words a single written word is read as; 0 if unknown.
     """
     if not spans or not written:
         return []
     positions = [(piece, place) for _, piece, places in spans for place in places]
-    # Behind which of the positions each span begins.
+    # The number of positions before each span.
     begins = [0]
     for _, _, places in spans:
         begins.append(begins[-1] + len(places))
@@ -111,8 +112,8 @@ def placed(
 def _shared_out(
     written: Sequence[str], read: Sequence[str], begins: Sequence[int], count: Callable[[str], int]
 ) -> list[int]:
-    """Of each written word the position behind its last one. Every position is somebody's: what is
-    read and not written belongs to the word before."""
+    """For each written word, the position after its last one. Every position belongs to a word:
+    what is read but not written belongs to the word before."""
     ends = list[int]()
     matcher = SequenceMatcher(None, list(map(_key, written)), list(map(_key, read)), autojunk=False)
     for kind, first, last, begin, end in matcher.get_opcodes():
@@ -128,7 +129,7 @@ def _shared_out(
 
 
 def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], int]) -> list[int]:
-    """As `_shared_out`, of words that share the spans between `begins`."""
+    """As `_shared_out`, for words between two anchors."""
     spans = len(begins) - 1
     if len(words) == 1:
         return [begins[-1]]
@@ -142,7 +143,8 @@ def _parts(words: Sequence[str], begins: Sequence[int], count: Callable[[str], i
 
 
 def _cuts(weights: Sequence[int], total: int, least: int) -> list[int]:
-    """`total` things shared by weight, each of `least` at least: where each share ends."""
+    """Divides `total` items by weight, with at least `least` each; returns the end of each
+    share."""
     free, whole = total - least * len(weights), sum(weights)
     return [
         least * (number + 1) + round(free * sum(weights[: number + 1]) / whole)
@@ -154,7 +156,7 @@ def _at_pieces(
     word: str, positions: Sequence[tuple[int, int]], start: int, end: int
 ) -> list[Placed]:
     if start >= end:
-        # Nothing is said of it: between the one before and the next.
+        # Not spoken: placed between the word before and the next.
         piece, place = positions[min(start, len(positions) - 1)]
         first = place if start < len(positions) else place + 1
         return [(piece, word, first, first - 1)]

@@ -16,7 +16,7 @@ from xtts.model.config import ConfigError, ModelConfig
 DEMO = Path(__file__).parent.parent / "assets" / "demo"
 _PUBLISHED = "It is published with XTTS-v2"
 _BESIDE = "It is published beside XTTS-v2's model.pth, in the same repository"
-# Each file of a base folder, and where one gets it that is missing.
+# The files of a base folder, and where to get a missing one.
 BASE_FILES = {
     "config.json": f"{_PUBLISHED}: the sizes of the model.",
     "vocab.json": f"{_PUBLISHED}: the tokens of the text.",
@@ -33,13 +33,13 @@ _ASK = (
 
 
 class BundleError(SotaqueError):
-    """A voice or base model that cannot be used; the sentence names file and reason."""
+    """A voice or base model cannot be used; the message names file and reason."""
 
 
 def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: bool = False) -> Path:
-    """The folder of BASE_MODEL, xtts_v2 brought into it. Raises BundleError saying what to do.
+    """The folder of BASE_MODEL; downloads xtts_v2 if necessary. Raises BundleError.
 
-    source: where xtts_v2 lies and comes from; None = its default folder, and no download.
+    source: the folder and the download address of xtts_v2; None = its default folder, no download.
     tos_agreed: the user has set COQUI_TOS_AGREED=1; Coqui's published weights need it. For xtts_v2
     raises the errors of `published.provide_xtts_v2` too.
     """
@@ -52,7 +52,8 @@ def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: boo
 
 
 def check_choice(name: str, *, tos_agreed: bool) -> None:
-    """Refuses a BASE_MODEL that is none, or whose licence is not agreed to; brings nothing.
+    """Checks that BASE_MODEL names a base model and that its licence is agreed to; downloads
+    nothing.
 
     Raises BundleError.
     """
@@ -74,10 +75,10 @@ def check_choice(name: str, *, tos_agreed: bool) -> None:
 
 
 def check_base(folder: Path) -> None:
-    """Refuses a base folder that cannot be trained, in well under a second.
+    """Checks, in well under a second, that a base folder can be trained.
 
-    Raises BundleError naming each missing file and where it comes from, and ConfigError for JSON or
-    weights that do not belong together.
+    Raises BundleError, which names each missing file and its source, and ConfigError if JSON or
+    weights do not belong together.
     """
     missing = [name for name in BASE_FILES if not (folder / name).is_file()]
     if missing == ["mel_stats.pth"] and "mel_stats" in _tensors(folder):
@@ -101,12 +102,12 @@ def base_of(
 ) -> Path:
     """The base folder that a checkpoint was made from, compared by hash.
 
-    folder: where it is now; None = where the checkpoint says. xtts_v2: XTTS_V2_DIR. Raises
-    BundleError, or FilesError where XTTS-v2 is not there: speaking downloads nothing.
+    folder: its present path; None = the path in the checkpoint. xtts_v2: XTTS_V2_DIR. Raises
+    BundleError, or FilesError if XTTS-v2 is missing, because speaking downloads nothing.
     """
     known = provenance.get("base")
     base = known if isinstance(known, dict) else {}
-    # The licence was agreed to when the checkpoint was trained from it.
+    # The licence was agreed to before the checkpoint was trained.
     source = ModelSource(Path(xtts_v2))
     located = (
         Path(folder) if folder else locate_base(str(base.get("name")), source, tos_agreed=True)
@@ -124,8 +125,8 @@ def base_of(
 
 
 def _check_tensors(path: Path, config: ModelConfig, state: Mapping[str, tuple[int, ...]]) -> None:
-    """The whole learning part, and one tensor of each frozen part: enough to see that it is of
-    another model."""
+    """Checks the shapes of the GPT and of one tensor of each frozen part, which is enough to detect
+    another model's file."""
     from xtts.model.empty_weights import without_weights
     from xtts.model.gpt import GPT, to_coqui
 

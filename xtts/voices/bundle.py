@@ -26,7 +26,7 @@ _NEEDED = {
 
 @dataclass(frozen=True)
 class Bundle:
-    """What bundle.json says. base: {name, sha256 of its model.pth}."""
+    """The content of bundle.json. base: {name, sha256 of its model.pth}."""
 
     files: dict[str, Written]
     base: dict[str, str]
@@ -40,12 +40,12 @@ class Bundle:
 
 
 def write(folder: Path, bundle: Bundle) -> None:
-    """Writes bundle.json, after everything that it names."""
+    """Writes bundle.json; call it after writing the files that it names."""
     write_json(folder / "bundle.json", asdict(bundle))
 
 
 def read(folder: Path) -> Bundle:
-    """Raises BundleError for a folder without a readable bundle.json."""
+    """Reads bundle.json. Raises BundleError if it is missing or not readable."""
     path = folder / "bundle.json"
     try:
         bundle = TypeAdapter(Bundle).validate_json(path.read_bytes())
@@ -61,7 +61,7 @@ def read(folder: Path) -> Bundle:
 
 
 def verify(folder: Path) -> Bundle:
-    """As `read`, and every file that it names is whole. Raises BundleError for one that is not."""
+    """As `read`, and checks every file that it names. Raises BundleError for a damaged one."""
     bundle = read(folder)
     if bundle.kind not in _NEEDED:
         kinds = " and ".join(_NEEDED)

@@ -20,7 +20,7 @@ SCHEMA = 1
 
 CandidateKind = Literal["base", "epoch", "blend"]
 Outcome = Literal["finished", "unfinished", "cut", "babbling"]
-# Which direction of a judge's figure is better; "zero": the nearer to 0.
+# The better direction of a judge's figure; "zero": nearer to 0.
 Better = Literal["higher", "lower", "zero"]
 
 
@@ -35,21 +35,21 @@ class MeanInterval:
 
     @property
     def holds_zero(self) -> bool:
-        """Whether 0 is inside: of a difference, that there may be none."""
+        """Whether the interval contains 0, so that a difference may be none."""
         return self.low <= 0 <= self.high
 
 
 @dataclass(frozen=True)
 class JudgeFigure(MeanInterval):
-    """A judge's mean over the sentences that finished; against_base: the mean of the differences
-    to the base, sentence by sentence, None for the base itself."""
+    """A judge's mean over the finished sentences. against_base: the mean of the differences to the
+    base, sentence by sentence; None for the base itself."""
 
     against_base: MeanInterval | None = None
 
 
 @dataclass(frozen=True)
 class JudgeDescription:
-    """What a judge's figure is. absent: why it did not judge; None where it did."""
+    """The unit and direction of a judge's figure. absent: why it did not judge; None if it did."""
 
     unit: str
     better: Better
@@ -76,7 +76,7 @@ class SpokenSentence:
 
 @dataclass(frozen=True)
 class Candidate:
-    """One set of weights that was judged: the base, an epoch's own, or a blend of the two."""
+    """Weights that were judged: the base, an epoch, or a blend of the two."""
 
     kind: CandidateKind
     epoch: int  # 0 for the base
@@ -107,15 +107,15 @@ class Candidate:
         return self.unfinished + self.cut + self.babbling
 
     def mean(self, judge: str) -> float:
-        """A judge's figure; 0 where it did not judge."""
+        """A judge's figure; 0 if it did not judge."""
         return self.judges[judge].mean if judge in self.judges else 0.0
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """Which candidate is best, and why. advice: what to try, where that is the base; "" elsewhere.
+    """Which candidate is best, and why. advice: what to try if the base is best, else "".
 
-    indistinguishable_from_base: the base was taken because nothing was measurably better.
+    indistinguishable_from_base: the base was chosen because nothing was measurably better.
     """
 
     kind: CandidateKind
@@ -128,7 +128,8 @@ class Verdict:
 
     @property
     def weights(self) -> dict[str, Any]:
-        """What names its weights in the manifest of a best.pt and in best_decoder.json."""
+        """The fields that identify its weights in the manifest of best.pt and in
+        best_decoder.json."""
         return {
             "epoch": self.epoch,
             "share": self.share,
@@ -181,9 +182,9 @@ class Evaluation:
     """The whole file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
     reference, codes_per_token, pitch_hz}; verdict: None until the base and an epoch were judged.
 
-    smallest_difference: by judge, the least difference to the base that so many sentences tell:
-    half the width of the widest interval. speakers: of a dataset with several, all but the one that
-    the candidates are judged by.
+    smallest_difference: by judge, the smallest difference to the base that this number of sentences
+    can show: half the width of the widest interval. speakers: of a dataset with several, all but
+    the one that the candidates are judged by.
     """
 
     made_at: str
@@ -200,7 +201,7 @@ class Evaluation:
     speakers: list[SpeakerJudgement] = field(default_factory=list)
 
     def find(self, kind: CandidateKind, epoch: int, share: float | None = None) -> Candidate | None:
-        """The candidate of that kind and epoch; share: of a blend."""
+        """The candidate of that kind and epoch; share: of a blend. None if there is none."""
         for one in self.candidates:
             if (one.kind, one.epoch) == (kind, epoch) and share in (None, one.share):
                 return one
@@ -214,12 +215,12 @@ class Evaluation:
 
 
 def write_evaluation(path: Path, evaluation: Evaluation) -> Written:
-    """Writes it whole. Raises DiskFull or WriteError."""
+    """Writes the file atomically. Raises DiskFull or WriteError."""
     return write_json(path, asdict(evaluation))
 
 
 def read_evaluation(path: Path) -> Evaluation | None:
-    """None for a file that is missing, damaged or of another schema; the log says which."""
+    """Reads the file; None if it is missing, damaged or of another schema, which is logged."""
     try:
         evaluation = TypeAdapter(Evaluation).validate_json(path.read_bytes())
     except FileNotFoundError:
@@ -234,7 +235,7 @@ def read_evaluation(path: Path) -> Evaluation | None:
         return None
     if evaluation.schema != SCHEMA:
         log.warning(
-            "%s has schema %s, this version reads %s: it is not used.",
+            "%s is ignored: it has schema %s, and this version reads schema %s.",
             path,
             evaluation.schema,
             SCHEMA,
@@ -244,7 +245,7 @@ def read_evaluation(path: Path) -> Evaluation | None:
 
 
 def verdict_of_best(best: Mapping[str, Any]) -> Verdict | None:
-    """The verdict in what best.json says; None where it holds none."""
+    """The verdict in the content of best.json; None if it has none."""
     try:
         return TypeAdapter(Verdict).validate_python(dict(best))
     except ValidationError:

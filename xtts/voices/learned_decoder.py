@@ -1,8 +1,8 @@
 """Vocoders learned for the weights of a run: best_decoder.*, decoder_epoch_N.*, and a speaker's.
 
-Each is a file of tensors (.safetensors) and a record beside it (.json).
-`xtts.workers.decoder_learning` learns it; whoever speaks with those weights speaks with it. An
-export has it in its model.pth, where Coqui looks for a vocoder.
+Each is a file of tensors (.safetensors) with a record beside it (.json).
+`xtts.workers.decoder_learning` trains it; it is used whenever those weights speak. An export
+contains it in its model.pth, where Coqui expects a vocoder.
 
 Importing this module does not import torch.
 """
@@ -28,22 +28,22 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LearnedDecoder:
-    """What was learned, the weights that it was learned for, and what came of it.
+    """A learned decoder: the weights that it was learned for, and the result.
 
     Attributes:
         epoch, share, checkpoint_sha256: The weights, as a verdict names them
             (`xtts.voices.evaluation_file.Verdict`).
-        distance_before, distance_after: Spectral distance of clips that it did not learn from, by
-            the base's decoder and by this one (`xtts.evaluation.spectral_distance`).
+        distance_before, distance_after: The spectral distance of clips that it did not learn from,
+            with the base's decoder and with this one (`xtts.evaluation.spectral_distance`).
         clips: How many it learned from; steps: how many it took.
-        more_word_errors: Of the evaluation's sentences with it, against the base's decoder, as a
-            share of the words; None where no recogniser listened.
-        harder: Whether those are measurably more.
-        closer_voice: How much more the same sentences sound like the reference, as a cosine of
-            speaker embeddings; None without them.
-        less_alike: Whether they sound measurably less like it.
-        file: Its tensors; None where it is not spoken with: an answer that no later start asks for
-            again.
+        more_word_errors: The increase of the word error rate on the evaluation's sentences over the
+            base's decoder; None without a recogniser.
+        harder: Whether that increase is measurable.
+        closer_voice: The increase of the speaker similarity to the reference on the same
+            sentences, as a cosine; None without them.
+        less_alike: Whether the similarity is measurably lower.
+        file: Its tensors; None if it is not used. The record then keeps later starts from training
+            it again.
     """
 
     epoch: int
@@ -61,7 +61,7 @@ class LearnedDecoder:
 
     @property
     def weights(self) -> dict[str, object]:
-        """As the manifest of a best.pt names what it is a blend of."""
+        """Its weights, by the fields that identify a blend in the manifest of best.pt."""
         return {
             "epoch": self.epoch,
             "share": self.share,
@@ -70,24 +70,24 @@ class LearnedDecoder:
 
     @property
     def better(self) -> bool:
-        """Whether it is nearer to the person, and neither judge of its sentences is against it."""
+        """Whether it is closer to the person, and neither judge found its sentences worse."""
         nearer = self.distance_after < self.distance_before
         return nearer and not self.harder and not self.less_alike
 
     @property
     def digest(self) -> str:
-        """Tells one from another that was learned for the same weights; "" where none speaks."""
+        """Distinguishes decoders that were learned for the same weights; "" if it is not used."""
         return self.file.sha256 if self.file else ""
 
     def fault(self, tensors: Path) -> str | None:
-        """None where its tensors are whole, else the sentence that says what is not."""
+        """What is wrong with its tensors, as a sentence; None if they are complete."""
         if self.file is None:
             return None
         return fault_of(Manifest(self.epoch, 0, {tensors.name: self.file}), tensors.parent)
 
 
 def recorded(tensors: Path) -> LearnedDecoder | None:
-    """What the record of these tensors says, at a first look: they are there, and of its size."""
+    """The record of these tensors, if they exist with the recorded size; reads no tensors."""
     with contextlib.suppress(OSError, ValidationError):
         record = _record(tensors)
         if record.file is None or tensors.stat().st_size == record.file.bytes:
@@ -96,8 +96,8 @@ def recorded(tensors: Path) -> LearnedDecoder | None:
 
 
 def read(tensors: Path) -> LearnedDecoder | None:
-    """What the record of these tensors says, verified; None, with a line in the log, where it
-    cannot be used: the base's decoder speaks as well."""
+    """The record of these tensors, verified. None if it cannot be used, which is logged; the base's
+    decoder is used then."""
     path = manifest_beside(tensors)
     try:
         record = _record(tensors)
@@ -117,8 +117,8 @@ def _record(tensors: Path) -> LearnedDecoder:
 
 
 def learned_for(run: RunFolder, checkpoint: Path | None) -> Path | None:
-    """The tensors of the decoder that was learned for this very checkpoint of a run, or for its
-    base (None); else None."""
+    """The tensors of the decoder that was learned for exactly this checkpoint of a run, or for its
+    base (None); None if there is none."""
     for tensors in _candidates(run, checkpoint):
         record = read(tensors)
         if record is not None and _is_for(record, run, checkpoint):
@@ -134,8 +134,8 @@ def learned_for_speaker(run: RunFolder, checkpoint: Path | None, tensors: Path) 
 
 
 def _candidates(run: RunFolder, checkpoint: Path | None) -> Iterator[Path]:
-    """First what was learned for the best weights: only that was judged by its words, also with the
-    answer that the base's decoder is the better one."""
+    """The possible tensors. Those for the best weights come first, because only they were judged by
+    their words, possibly with the result that the base's decoder is better."""
     yield run.best_decoder
     if checkpoint is not None and (epoch := epoch_of(checkpoint)) is not None:
         yield run.decoder_path(epoch)
@@ -159,7 +159,8 @@ def decoder_beside(checkpoint: Path) -> Path | None:
 
 
 def digest_beside(checkpoint: Path) -> str:
-    """Of the decoder that was learned for this very checkpoint, at a first look; "" without one."""
+    """The digest of the decoder that was learned for exactly this checkpoint, without verifying it;
+    "" if there is none."""
     run = RunFolder(checkpoint.parent.parent)
     for tensors in _candidates(run, checkpoint):
         record = recorded(tensors)
@@ -169,18 +170,19 @@ def digest_beside(checkpoint: Path) -> str:
 
 
 def write(tensors: Path, learned: LearnedDecoder) -> None:
-    """Writes the record, after the tensors that it names. Raises DiskFull, WriteError."""
+    """Writes the record; call it after writing the tensors. Raises DiskFull, WriteError."""
     write_json(manifest_beside(tensors), asdict(learned))
 
 
 def remove(tensors: Path) -> None:
-    """Removes tensors and record, the record first: without it no one takes the tensors."""
+    """Removes record and tensors, the record first, because tensors without a record are
+    ignored."""
     manifest_beside(tensors).unlink(missing_ok=True)
     tensors.unlink(missing_ok=True)
 
 
 def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> Written:
-    """The decoder's tensors, named as in a `model.pth`. Raises DiskFull, WriteError."""
+    """Writes the decoder's tensors by their names in a `model.pth`. Raises DiskFull, WriteError."""
     from safetensors.torch import save
 
     data = save(dict(tensors))
@@ -188,8 +190,8 @@ def write_tensors(path: Path, tensors: "Mapping[str, Tensor]") -> Written:
 
 
 def read_tensors(path: Path) -> "dict[str, Tensor]":
-    """As they were written; verified by whoever found them (`read`). Raises RunError where the
-    trainer has removed them meanwhile."""
+    """Reads the decoder's tensors, which `read` has verified. Raises RunError if the trainer has
+    removed them since."""
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 

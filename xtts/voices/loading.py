@@ -16,11 +16,11 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 def compute_config(
     voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False, guard: bool = True
 ) -> tuple[ComputeConfig, str]:
-    """Where a voice is computed that a person asks for, and why there: "" where it is as asked, or
-    ONNX Runtime says it.
+    """Where to compute a voice, and the reason; "" if it is what was requested, or if ONNX Runtime
+    reports it.
 
-    device: `cpu`, `cuda`, `cuda:N` or `auto`. Raises DeviceError for a GPU that is absent or unfit,
-    and ArgumentError.
+    device: `cpu`, `cuda`, `cuda:N` or `auto`. Raises DeviceError for a GPU that is missing or
+    unusable, and ArgumentError.
     """
     arguments.text("device", device)
     where = ComputeConfig(
@@ -35,7 +35,7 @@ def compute_config(
     machine = selection.look_at_machine()
     choice = selection.choose_device(machine, device, GpuHealth.speaks)
     gpu = selection.gpu_at(machine, choice.value)
-    # The mel of a recording is taken on the CPU where the GPU's FFT failed its check.
+    # The mel of a recording is computed on the CPU if the GPU's FFT failed the probe.
     mel_device = "cpu" if gpu is None or "fft" in gpu.failed else choice.value
     return replace(where, device=choice.value, mel_device=mel_device), choice.reason
 
@@ -48,11 +48,11 @@ def load_voice(
     """Opens a voice, verified.
 
     Args:
-        voice: What was found, or what is to be found.
-        where: What computes it, and where; None is PyTorch on the CPU.
-        others: Those that are loaded already. A checkpoint of a base model that is among them takes
-            only the learning part: both share vocoder, speaker encoder and tokenizer, and both can
-            speak until the older one is closed.
+        voice: The files of a voice, or a specification to find them by.
+        where: The device, backend and precision; None is PyTorch on the CPU.
+        others: The loaded voices. For a checkpoint whose base model is among them, only the GPT is
+            loaded: both share vocoder, speaker encoder and tokenizer, and both can speak until the
+            older one is closed.
 
     Raises:
         BundleError: There is no such voice, it is damaged, or it is for the other backend.

@@ -1,7 +1,7 @@
 """The run folder: paths, checkpoints, and the newest and best verified weights.
 
-The trainer writes into it (`train.checkpointing.checkpoints`), everyone else reads: sampling,
-`speak`, the API. Nothing in it names an absolute path, so a run may be moved.
+The trainer writes it (`train.checkpointing.checkpoints`); sampling, `speak` and the API read it. It
+contains no absolute paths, so a run can be moved.
 
     checkpoints/checkpoint_epoch_N.pt      weights and provenance
     checkpoints/trainer_state_epoch_N.pt   optimizer and all; the two newest epochs only
@@ -10,7 +10,7 @@ The trainer writes into it (`train.checkpointing.checkpoints`), everyone else re
     checkpoints/best.json                  which weights are the best, and why (docs/evaluation.md)
     checkpoints/best.pt, best.manifest.json    a blend of an epoch with the base, if one is best
     checkpoints/best_decoder.safetensors   a vocoder learned for the best weights
-    checkpoints/best_decoder.json          what it was learned for, and what came of it
+    checkpoints/best_decoder.json          the weights that it was learned for, and the result
     checkpoints/decoder_epoch_N.*          the same for an epoch: what its sample is spoken with
     checkpoints/interrupted.pt, .json      a stop inside an epoch
     evaluation.json                        how the base, each epoch and each blend speak
@@ -56,7 +56,7 @@ _STATE_FILE = re.compile(r"^trainer_state_epoch_(\d+)\.pt$")
 
 
 class RunError(SotaqueError):
-    """A run or checkpoint that cannot be used; the sentence names file and reason."""
+    """A run or checkpoint cannot be used; the message names file and reason."""
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,8 @@ class Verified:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """model: `gpt.*` in Coqui's names and orientation, float32; memory-mapped: only to be read."""
+    """A checkpoint. model: `gpt.*` by Coqui's names and orientation, float32; memory-mapped, so
+    read-only."""
 
     model: "dict[str, Tensor]"
     provenance: dict[str, Any]
@@ -81,17 +82,17 @@ class Checkpoint:
 
 @dataclass(frozen=True)
 class BestWeights:
-    """What VOICE=best stands for.
+    """The weights that VOICE=best selects.
 
     Attributes:
         kind: The base, an epoch's own weights, or a blend of the two.
         epoch: 0 for the base.
-        share: Of the fine-tuned weights: 0 for the base, 1 for an epoch.
+        share: The share of the fine-tuned weights: 0 for the base, 1 for an epoch.
         weights: The checkpoint; None for the base's own.
-        sha256: Of that file; "" for the base.
-        reason: Why it is the best, in a sentence.
-        fallback: What is wrong with the file of the best weights, and what these are instead, in
-            sentences; "" where these are the best.
+        sha256: The SHA-256 of that file; "" for the base.
+        reason: Why it is the best, as a sentence.
+        fallback: What is wrong with the file of the best weights, and what is used instead, in
+            sentences; "" if these are the best.
     """
 
     kind: CandidateKind
@@ -104,7 +105,7 @@ class BestWeights:
 
 
 class RunFolder:
-    """One OUTPUT_DIR. Looking at it creates nothing."""
+    """One OUTPUT_DIR. Reading it creates nothing."""
 
     def __init__(self, output_dir: Path) -> None:
         self.folder = output_dir
@@ -125,11 +126,11 @@ class RunFolder:
 
     @contextmanager
     def lock(self) -> Iterator[None]:
-        """Holds the run for this process, one trainer at a time, and clears what killed writers
-        left in it.
+        """Locks the run for this process, one trainer at a time, and removes what killed writers
+        left.
 
         Raises:
-            RunError: Another trainer has it; the sentence names its process.
+            RunError: Another trainer has the lock; the message names its process.
             WriteError: The folder cannot be written.
         """
         with ExitStack() as stack:
@@ -148,15 +149,15 @@ class RunFolder:
                 ) from error
             left = [*remove_stale(self.folder), *remove_stale(self.checkpoints),
                     *remove_stale(self.samples)]  # fmt: skip
-            # `train sample` writes there without the lock: it may be at it.
+            # `train sample` writes there without the lock, possibly now.
             left += remove_stale(self.samples_on_demand, older_than_seconds=STALE_SECONDS)
             for path in left:
                 log.info("Removed %s, left by a run that was killed while writing.", path.name)
             yield
 
     def is_locked(self) -> bool | None:
-        """Whether a trainer is at work in this folder, in whatever container of this machine; None
-        where the file system has no locks. Reads only."""
+        """Whether a trainer works in this folder, in any container of this machine; None if the
+        file system has no locks. Only reads."""
         return locks.held(self.lock_file)
 
     def checkpoint_path(self, epoch: int) -> Path:
@@ -183,15 +184,15 @@ class RunFolder:
         return self._numbers(_STATE_FILE)
 
     def verify(self, epoch: int, *, fresh: bool = False) -> str | None:
-        """None when every file of the epoch is whole, else the sentence that says what is not.
+        """What is wrong with the files of an epoch, as a sentence; None if they are complete.
 
-        fresh: read the files again even if this process has seen them whole.
+        fresh: read the files again even if this process has verified them before.
         """
         result = self._look(epoch, fresh)
         return result if isinstance(result, str) else None
 
     def absent(self, epoch: int) -> str | None:
-        """Why an epoch has no file: pruned, never saved, not reached; None where it has one."""
+        """Why an epoch has no file: pruned, never saved, not reached; None if it has one."""
         if self.checkpoint_path(epoch).exists() or self.manifest_path(epoch).exists():
             return None
         newest = max(self.epochs(), default=0)
@@ -208,15 +209,15 @@ class RunFolder:
         return f"{self.folder} has no epoch {epoch}; its newest is {newest or 'none'}."
 
     def verified(self, epoch: int, *, fresh: bool = False) -> Verified | None:
-        """The epoch, if it is whole."""
+        """The epoch, if its files are complete; else None."""
         result = self._look(epoch, fresh)
         return None if isinstance(result, str) else result
 
     def newest_verified(self, *, quarantine: bool = False, fresh: bool = False) -> Verified | None:
-        """The newest epoch that is whole; newer ones that are not are named in the log.
+        """The newest epoch whose files are complete; logs newer ones that are not.
 
-        quarantine: also set aside as `<name>.corrupt` what is damaged; only for whoever holds the
-        lock. What has no manifest stays: a kill in the middle of a save is no damage.
+        quarantine: also renames damaged files to `<name>.corrupt`; needs the lock. Files without a
+        manifest stay, because a save that was killed is no damage.
         """
         for epoch in reversed(self.epochs()):
             result = self._look(epoch, fresh)
@@ -235,22 +236,23 @@ class RunFolder:
         return None
 
     def evaluation(self) -> Evaluation | None:
-        """How the base, the epochs and the blends speak; None where nothing was judged."""
+        """The evaluation of base, epochs and blends; None if nothing was judged."""
         return read_evaluation(self.evaluation_file)
 
     def verdict(self) -> Verdict | None:
-        """Which candidate is best: by evaluation.json, or by best.json where that is missing or
-        damaged. None where nothing was judged."""
+        """Which candidate is best, by evaluation.json, or by best.json if that is missing or
+        damaged. None if nothing was judged."""
         evaluation = self.evaluation()
         if evaluation is not None:
             return evaluation.verdict
         return verdict_of_best(self.read_best())
 
     def best_weights(self) -> BestWeights | None:
-        """What the verdict names, where its file is whole; else the nearest that is, and `fallback`
-        says so. None without any whole weights.
+        """The weights that the verdict names, if their file is complete; otherwise the best
+        alternative, which `fallback` explains. None without any complete weights.
 
-        Decided by evaluation.json and the manifests: best.json may be one kill behind them.
+        Decides by evaluation.json and the manifests, because best.json may be outdated after a
+        kill.
         """
         verdict = self.verdict()
         if verdict is None:
@@ -274,8 +276,8 @@ class RunFolder:
         return replace(best, fallback=f"{note} {advice}")
 
     def fault_of_best(self, verdict: Verdict) -> str | None:
-        """None where the file that a verdict names is whole, else the sentence that says what is
-        wrong with it."""
+        """What is wrong with the file that a verdict names, as a sentence; None if it is
+        complete."""
         if verdict.kind == "base":
             return None
         if verdict.kind == "epoch":
@@ -292,7 +294,7 @@ class RunFolder:
         return fault_of(manifest, self.checkpoints)
 
     def whole_blend(self) -> Verified | None:
-        """best.pt, where it is whole; `manifest.blend` says what it is a blend of."""
+        """best.pt if it is complete, else None; `manifest.blend` says of what it is a blend."""
         with contextlib.suppress(ManifestError, KeyError):
             manifest = read_manifest(self.best_blend_manifest)
             if manifest.blend and not fault_of(manifest, self.checkpoints):
@@ -300,12 +302,12 @@ class RunFolder:
         return None
 
     def newest_whole(self) -> Verified | None:
-        """The newest epoch that is whole, or best.pt where no epoch is."""
+        """The newest complete epoch, or best.pt if there is none."""
         return self.newest_verified() or self.whole_blend()
 
     def made_from(self) -> Manifest | None:
-        """The newest manifest that can be read, be its files whole or not: it names base and
-        fingerprint of the run. None where nothing was saved."""
+        """The newest readable manifest, whether or not its files are complete: it names base and
+        fingerprint of the run. None if nothing was saved."""
         epochs = map(self.manifest_path, reversed(self.epochs()))
         for path in (*epochs, self.interrupted_manifest, self.best_blend_manifest):
             with contextlib.suppress(ManifestError):
@@ -313,8 +315,8 @@ class RunFolder:
         return None
 
     def _unjudged(self) -> BestWeights | None:
-        """The whole epoch with the lowest validation loss; without validation the newest; without
-        an epoch, best.pt."""
+        """The complete epoch with the lowest validation loss; without validation, the newest;
+        without an epoch, best.pt."""
         for find, reason in (
             (self.lowest_loss, "the lowest validation loss; there is no evaluation"),
             (self.newest_verified, "the newest epoch; nothing was validated or evaluated"),
@@ -325,18 +327,18 @@ class RunFolder:
         return None
 
     def lowest_loss(self) -> Verified | None:
-        """The whole epoch with the lowest validation audio loss, by the manifests."""
+        """The complete epoch with the lowest validation audio loss in its manifest."""
         for _, epoch in sorted(self.losses()):
             if verified := self.verified(epoch):
                 return verified
         return None
 
     def read_best(self) -> dict[str, Any]:
-        """What best.json says; {} for one that is missing or damaged."""
+        """The content of best.json; {} if it is missing or damaged."""
         return read_json(self.best_file)
 
     def losses(self) -> list[tuple[float, int]]:
-        """(validation audio loss, epoch) of every epoch whose manifest can be read."""
+        """(validation audio loss, epoch) of every epoch with a readable manifest."""
         rows = []
         for epoch in self.epochs():
             with contextlib.suppress(ManifestError):
@@ -346,11 +348,11 @@ class RunFolder:
         return rows
 
     def unfinished(self, epoch: int) -> bool:
-        """Whether a checkpoint is there without its manifest, which is written last."""
+        """Whether a checkpoint exists without its manifest, which is written last."""
         return self.checkpoint_path(epoch).exists() and not self.manifest_path(epoch).exists()
 
     def set_aside(self, epoch: int, reason: str) -> None:
-        """Renames an epoch's files to `<name>.corrupt`, so that nothing takes them for a run."""
+        """Renames an epoch's files to `<name>.corrupt`, so that nothing loads them."""
         paths = (
             self.manifest_path(epoch), self.checkpoint_path(epoch), self.state_path(epoch),
             self.adapter_path(epoch),
@@ -397,13 +399,14 @@ def epoch_of(checkpoint: Path) -> int | None:
 
 
 def manifest_beside(checkpoint: Path) -> Path:
-    """Where the manifest of a checkpoint stands; best.json is none, it says what the best is."""
+    """The path of a checkpoint's manifest. That of best.pt is not best.json, which names the best
+    weights."""
     suffix = ".manifest.json" if checkpoint.name == "best.pt" else ".json"
     return checkpoint.with_suffix(suffix)
 
 
 def set_aside(paths: Iterable[Path], reason: str) -> None:
-    """Renames what is there of `paths` to `<name>.corrupt` and says why in the log."""
+    """Renames the existing ones of `paths` to `<name>.corrupt` and logs the reason."""
     moved = []
     for path in paths:
         with contextlib.suppress(FileNotFoundError):
@@ -413,8 +416,7 @@ def set_aside(paths: Iterable[Path], reason: str) -> None:
 
 
 def reference_beside(checkpoint: Path) -> Path | None:
-    """The reference recording of an epoch's sample, or, where it was not sampled, the newest one
-    of its run."""
+    """The reference recording of an epoch's sample or, if it has none, the newest of its run."""
     match = _EPOCH_FILE.match(checkpoint.name)
     run = RunFolder(checkpoint.parent.parent)
     if match is None and checkpoint != run.best_blend:
@@ -424,7 +426,7 @@ def reference_beside(checkpoint: Path) -> Path | None:
 
 
 def newest_reference(run: RunFolder) -> Path | None:
-    """The recording that the newest sample of a run was spoken from."""
+    """The reference recording of the newest sample of a run."""
     best = run.samples / "best_reference.wav"
     if best.is_file():
         return best
@@ -438,8 +440,8 @@ def newest_reference(run: RunFolder) -> Path | None:
 def read_checkpoint(path: Path) -> Checkpoint:
     """Weights and provenance of a `checkpoint_epoch_N.pt` or `interrupted.pt`.
 
-    Verified against the manifest beside it before anything is unpickled; without one (a file that
-    was copied away from its run) against the checksums inside the file. Raises RunError.
+    Verifies it against its manifest before anything is unpickled; without one (a file that was
+    copied from its run), against the checksums inside the file. Raises RunError.
     """
     content = load_verified(path)
     try:
@@ -452,21 +454,21 @@ def read_checkpoint(path: Path) -> Checkpoint:
 
 
 def normalizer_of(provenance: Mapping[str, Any]) -> str:
-    """Whose rules read the texts that a checkpoint learned from: Coqui's, where it does not say,
-    because there were no others then."""
+    """The normaliser of the texts that a checkpoint learned from; Coqui's if it names none, because
+    there was no other at the time."""
     return str(provenance.get("normalizer", COQUI))
 
 
 def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True) -> dict[str, Any]:
     """The dictionary in a file that `torch.save` wrote, after verifying it. Raises RunError.
 
-    manifest: where it is if not beside the file under the same name.
+    manifest: its path, if it is not beside the file under the same name.
     """
     if not path.is_file():
         raise RunError(_missing(path))
     if fault := _fault_before_loading(path, manifest or manifest_beside(path)):
         raise RunError(fault)
-    import torch  # who lists a run, as the API does, needs none of it
+    import torch  # here, because listing runs, as the API does, needs no torch
 
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)

@@ -37,21 +37,21 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class VoiceSpec:
-    """Which voice is wanted.
+    """The specification of a voice.
 
     Attributes:
         name: `demo`, a folder (exported voice or adapter, base model, run) or a checkpoint.
-        base: The folder of the base model of a checkpoint or adapter, where it has moved.
-        xtts_v2: The folder of XTTS-v2, for one that was made from it.
+        base: The folder of the base model of a checkpoint or adapter, if it has moved.
+        xtts_v2: The folder of XTTS-v2, for one that was trained from it.
         tos_agreed: Whether the user has agreed to XTTS-v2's licence (COQUI_TOS_AGREED).
-        reference: One recording of who is to speak, or several; None is the voice's own.
-        latents: Stored latents of who is to speak, for an ONNX voice.
-        speaker: Who of the voice's named speakers is to speak; "" is the first one.
-        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own wins over it.
-        allow_base_reference: Whether a checkpoint whose run kept no recording speaks as its base
-            does. A service does so: better than no word at all.
-        base_only: Whether the base model that a checkpoint was made from is wanted in its place;
-            with a recording of the run, also what the run learned for it.
+        reference: One or several recordings of the speaker; None for the voice's own.
+        latents: Stored latents of the speaker, for an ONNX voice.
+        speaker: The named speaker of the voice; "" is the first one.
+        pronunciations: A list for all voices (PRONUNCIATIONS); the voice's own list wins over it.
+        allow_base_reference: Whether a checkpoint whose run has no recording uses its base's. The
+            service allows it, so that it can speak at all.
+        base_only: Whether to use a checkpoint's base model in its place; with a recording of the
+            run, also the decoder that the run learned for the base.
     """
 
     name: str
@@ -74,9 +74,9 @@ class VoiceSpec:
         reference: "AnyPath | Sequence[AnyPath] | None" = None,
         **paths: "AnyPath | None",
     ) -> "VoiceSpec":
-        """The voice that a person asks for, from Python or on the command line. reference: files
-        and folders; paths: of a VoiceSpec. Raises ArgumentError for what is no path, or no
-        switch."""
+        """Makes a specification from a user's arguments in Python or on the command line.
+        reference: files and folders; paths: further fields. Raises ArgumentError for an argument
+        that is no path or no boolean."""
         known: dict[str, Any] = {
             key: arguments.path(key, one) for key, one in paths.items() if one is not None
         }
@@ -92,35 +92,35 @@ class VoiceSpec:
 
     @property
     def path(self) -> Path:
-        """Where `name` is on disk; nothing need be there."""
+        """The path of `name`, which need not exist."""
         return DEMO if self.name == "demo" else Path(self.name).expanduser()
 
 
 @dataclass(frozen=True)
 class VoiceFiles:
-    """The files of a voice that were found and verified.
+    """The verified files of a voice.
 
     Attributes:
-        folder: The model's folder; of a checkpoint, its base model's.
-        weights: The file of the learning part: `model.pth` or the checkpoint.
+        folder: The model's folder; for a checkpoint, that of its base model.
+        weights: The file with the GPT: `model.pth` or the checkpoint.
         reference: The voice's own recording, if there is one.
-        licence: What the export says; None where it is none.
-        state: The learning part of a checkpoint, read; None for a folder.
-        normalizer: What a checkpoint learned to read by; None is what config.json says.
-        pronunciations: Lists of pronunciations; a later one wins.
-        decoder: The tensors of one that was learned for these weights; None where another
-            recording is asked for, or there is none.
-        provenance: Of a run: `epoch` (0 for the base), `base` and `fingerprint`, as a checkpoint
-            has them; empty for a folder.
-        onnx: Whether the folder is an ONNX voice, which is verified when it is opened: which of its
-            graphs are read depends on what computes.
-        other_reference: The recordings that were asked for in the place of the voice's own.
-        latents: Stored latents that were asked for, for an ONNX voice.
+        licence: The licence of an export; None for other voices.
+        state: The GPT's tensors of a checkpoint; None for a folder.
+        normalizer: The normaliser of a checkpoint's training; None for that of config.json.
+        pronunciations: Pronunciation lists; a later one wins.
+        decoder: The tensors of a decoder that was learned for these weights; None if another
+            recording is requested, or if there is none.
+        provenance: For a run: `epoch` (0 for the base), `base` and `fingerprint`, as in a
+            checkpoint; empty for a folder.
+        onnx: Whether the folder is an ONNX voice. It is verified when it is opened, because the
+            backend decides which of its graphs are read.
+        other_reference: The requested recordings, if not the voice's own.
+        latents: The requested stored latents, for an ONNX voice.
         speakers: The voice's named speakers (`xtts.voices.speakers`).
-        adapter: What LoRA learned (`xtts.voices.adapter_file`), where the weights are its base's.
-        own_name: Who of them speaks where the text names nobody; "" where another recording does.
-        speaker_decoders: By the recording of a speaker, the tensors of the decoder that they speak
-            with; without one it is the model's.
+        adapter: The LoRA adapter (`xtts.voices.adapter_file`) if the weights are its base's.
+        own_name: The speaker who is used if the text names none; "" for another recording.
+        speaker_decoders: The tensors of a speaker's decoder, by the speaker's recording; speakers
+            without one use the model's.
     """
 
     folder: Path
@@ -142,13 +142,13 @@ class VoiceFiles:
 
     @property
     def tokenizer(self) -> TokenizerSpec:
-        """What reads the texts of the voice, without its weights. Raises ConfigError."""
+        """The specification of the voice's tokenizer. Raises ConfigError."""
         normalizer = self.normalizer or ModelConfig.read(self.folder).normalizer
         return TokenizerSpec(self.folder, normalizer, self.pronunciations)
 
 
 def find_voice(spec: VoiceSpec) -> VoiceFiles:
-    """Where the files of a voice are. They are verified, and nothing is loaded but a checkpoint.
+    """Finds and verifies the files of a voice; loads nothing except a checkpoint.
 
     Raises BundleError, FilesError or RunError.
     """
@@ -172,7 +172,7 @@ def _find(spec: VoiceSpec) -> VoiceFiles:
 
 
 def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
-    """With the named speakers of the voice, who speaks among them."""
+    """Adds the named speakers of the voice, and selects the requested one."""
     folder = spec.path.parent.parent if spec.path.is_file() else spec.path
     known = speakers.read(folder)
     own = "" if spec.reference or spec.latents else next(iter(known), "")
@@ -186,7 +186,7 @@ def _with_speakers(files: VoiceFiles, spec: VoiceSpec) -> VoiceFiles:
     path = known[name]
     if path.suffix == ".safetensors":
         return replace(files, latents=path, own_name=name)
-    # What was learned for the first one is not for others.
+    # A decoder that was learned for the first speaker is not used for others.
     return replace(
         files, reference=path, other_reference=path, decoder=decoders.get(path), own_name=name
     )
@@ -214,7 +214,7 @@ def _speaker_decoders(
 
 
 def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
-    """What is best in the run of an OUTPUT_DIR, be it the base with the person's recording."""
+    """The best weights of a run, which may be the base with the person's recording."""
     best, made_from = run.best_weights(), run.made_from()
     if best is None or made_from is None:
         raise BundleError(f"{run.folder} holds no usable epoch.")
@@ -222,7 +222,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
         log.warning("%s", best.fallback)
     if best.weights is not None:
         return _of_checkpoint(best.weights, spec)
-    # No checkpoint is needed, only the name of what the run was made from.
+    # No checkpoint is needed, only the name of the run's base.
     provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
     folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2)
     return VoiceFiles(
@@ -269,7 +269,7 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
         reference = _existing(folder / "reference.wav")
     lists = _pronunciation_lists(spec, run.folder)
     if spec.base_only:
-        # What the run learned for its base is for the recordings of the run.
+        # A decoder that the run learned for its base is only for the run's recordings.
         own = spec.reference is None or (
             isinstance(spec.reference, Path) and spec.reference.parent == run.samples
         )
@@ -285,9 +285,9 @@ def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
 
 
 def _pronunciation_lists(spec: VoiceSpec, folder: Path) -> tuple[Path, ...]:
-    """The list for all voices, and the one that lies in a voice's folder, where there are such.
+    """The existing lists: the one for all voices, and the one in the voice's folder.
 
-    Raises BundleError where the former is named and is no file.
+    Raises BundleError if the former is named and is no file.
     """
     general = Path(spec.pronunciations).expanduser() if spec.pronunciations else None
     if general is not None and not general.is_file():

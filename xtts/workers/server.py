@@ -313,9 +313,9 @@ class SpeechServer:
             return None, answer
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
-        """Caches the voice of an uploaded recording, unless the recording was deleted meanwhile;
-        the least recently used voices are dropped."""
-        if not Path(known[1]).is_file():
+        """Caches the voice of an uploaded recording or of an adapter, unless it was deleted
+        meanwhile; the least recently used voices are dropped."""
+        if not Path(known[1]).exists():
             return
         self._voices[known] = voice
         self._voices.move_to_end(known)

@@ -13,6 +13,7 @@ On stdin:
     {do: close, key}                                   when no request uses it any more
     {do: speak, id, key, recording | null, micro, ask: {text, language, seed, …},
      cast: {name: recording | null, …}}                -> sound …, done | failed | cancelled
+                 recording: of a person, or the folder of an adapter
                  cast: the voices that the text changes to; null is the open voice's own
                  micro: the service's own test word; without a recording it is spoken by no voice
                  paused instead, between two pieces of a long text: its slot is free for another;

@@ -5,10 +5,11 @@ import random
 import pytest
 import torch
 
+from benchmarks.synthetic import random_adapter
 from tests.xtts.inference.small_gpt import RULES, SHAPE, asked, said_by, speaking
 from tests.xtts.inference.test_decode_step import FakeGraph
 from tests.xtts.inference.test_torch_backend import two_threads  # noqa: F401
-from tests.xtts.voices.adapters import random_adapter
+from tests.xtts.voices.adapters import RANK
 from xtts.inference.decode_step import CudaGraphStep, DecodeStep
 from xtts.inference.torch_backend import DecodingSlots, TorchUtterance, decode, prefill
 from xtts.model.adapter import Adapter
@@ -18,7 +19,7 @@ from xtts.model.kv_cache import SlotCaches
 
 def adapters_of(gpt: GPT) -> list[Adapter | None]:
     """Nobody's, and of three people."""
-    return [None, *(Adapter(gpt, random_adapter(SHAPE, one), 1.0, "") for one in (1, 2, 3))]
+    return [None, *(Adapter(gpt, random_adapter(SHAPE, one, RANK), 1.0, "") for one in (1, 2, 3))]
 
 
 def utterance(gpt: GPT, number: int, adapter: Adapter | None) -> TorchUtterance:

@@ -3,8 +3,9 @@
 import pytest
 import torch
 
+from benchmarks.synthetic import random_adapter
 from tests.xtts.inference.small_gpt import SHAPE, speaking
-from tests.xtts.voices.adapters import random_adapter
+from tests.xtts.voices.adapters import RANK
 from xtts.model.adapter import MATRICES, Adapter, for_rows
 from xtts.model.config import ConfigError
 from xtts.model.gpt import from_coqui, new_gpt, to_coqui
@@ -18,7 +19,7 @@ def latents(gpt) -> torch.Tensor:
 
 
 def test_it_is_the_merged_model_and_the_base_stays_the_base():
-    gpt, tensors = new_gpt(SHAPE, seed=3).eval(), random_adapter(SHAPE, seed=1)
+    gpt, tensors = new_gpt(SHAPE, seed=3).eval(), random_adapter(SHAPE, 1, RANK)
     before = latents(gpt)
     adapter = Adapter(gpt, tensors, 2.0, "anna")
     state = to_coqui(gpt.state_dict())
@@ -35,7 +36,7 @@ def test_it_is_the_merged_model_and_the_base_stays_the_base():
 
 def test_every_weight_is_the_base_s_own():
     gpt = new_gpt(SHAPE, seed=3)
-    adapter = Adapter(gpt, random_adapter(SHAPE, seed=1), 1.0, "anna")
+    adapter = Adapter(gpt, random_adapter(SHAPE, 1, RANK), 1.0, "anna")
     own = {parameter.data_ptr() for parameter in gpt.parameters()}
     assert {parameter.data_ptr() for parameter in adapter.gpt.parameters()} == own
     linear = gpt.gpt.h[0].attn.c_attn
@@ -44,7 +45,7 @@ def test_every_weight_is_the_base_s_own():
 
 @pytest.mark.parametrize("kind", ["int8", "int4", "bf16"])
 def test_it_adds_the_same_to_weights_of_fewer_bits(kind):
-    tensors = random_adapter(SHAPE, seed=1)
+    tensors = random_adapter(SHAPE, 1, RANK)
     added = []
     for gpt in (speaking(), speaking(kind)):
         added.append(latents(Adapter(gpt, tensors, 1.0, "anna").gpt) - latents(gpt))
@@ -53,14 +54,14 @@ def test_it_adds_the_same_to_weights_of_fewer_bits(kind):
 
 def test_an_adapter_of_some_matrices_changes_those():
     gpt = new_gpt(SHAPE, seed=3).eval()
-    tensors = {n: t for n, t in random_adapter(SHAPE, 1).items() if ".h.1.attn.c_attn." in n}
+    tensors = {n: t for n, t in random_adapter(SHAPE, 1, RANK).items() if ".h.1.attn.c_attn." in n}
     adapter = Adapter(gpt, tensors, 1.0, "anna")
     assert [list(layer) for layer in adapter.matrices] == [[], ["attn.c_attn"], []]
     assert not torch.equal(latents(adapter.gpt), latents(gpt))
 
 
 def test_what_is_of_another_model_is_a_sentence():
-    gpt, tensors = new_gpt(SHAPE, seed=3), random_adapter(SHAPE, seed=1)
+    gpt, tensors = new_gpt(SHAPE, seed=3), random_adapter(SHAPE, 1, RANK)
     name = "gpt.gpt.h.0.mlp.c_fc.lora_B.weight"
     half = {other: tensor for other, tensor in tensors.items() if other != name}
     for wrong, words in (
@@ -78,7 +79,7 @@ def test_what_is_of_another_model_is_a_sentence():
 
 def test_each_row_has_its_own_and_the_others_are_not_touched():
     gpt = new_gpt(SHAPE, seed=3)
-    pairs = [Adapter(gpt, random_adapter(SHAPE, one), 1.0, "").matrices[0] for one in (1, 2)]
+    pairs = [Adapter(gpt, random_adapter(SHAPE, one, RANK), 1.0, "").matrices[0] for one in (1, 2)]
     x = torch.randn(4, SHAPE.width, generator=torch.Generator().manual_seed(2))
     linear = gpt.gpt.h[0].attn.c_attn.forward
     with torch.inference_mode():

@@ -1,33 +1,17 @@
-"""Adapters as if they had been learned: of random numbers, large enough to be heard."""
+"""Adapters as if they had been learned: of random numbers."""
 
 from pathlib import Path
 
 import numpy as np
 import soundfile
-import torch
-from torch import Tensor
 
+from benchmarks.synthetic import random_adapter
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
-from xtts.model.adapter import MATRICES
 from xtts.model.config import ModelConfig
-from xtts.model.gpt import PREFIX
-from xtts.model.shapes import GPTShape
 from xtts.voices import adapter_file, bundle
 
-
-def random_adapter(shape: GPTShape, seed: int, rank: int = 4) -> dict[str, Tensor]:
-    """A and B of every matrix."""
-    generator = torch.Generator().manual_seed(seed)
-    tensors = {}
-    for layer in range(shape.layers):
-        for name, (wide, tall) in MATRICES.items():
-            place = f"{PREFIX}gpt.h.{layer}.{name}"
-            a = torch.randn(rank, wide * shape.width, generator=generator)
-            b = torch.randn(tall * shape.width, rank, generator=generator)
-            tensors[f"{place}.lora_A.weight"] = 0.1 * a
-            tensors[f"{place}.lora_B.weight"] = 0.1 * b
-    return tensors
+RANK = 4
 
 
 def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = "") -> Path:
@@ -37,8 +21,8 @@ def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = 
     soundfile.write(folder / "reference.wav", wave, 22_050)
     sha256 = base_sha256 or sha256_of(base / "model.pth")
     of = {"name": "demo" if base.name == "demo" else str(base), "sha256": sha256}
-    tensors = random_adapter(ModelConfig.read(base).gpt, seed)
-    header = adapter_file.AdapterHeader(4, 8.0, of, adapter_file.matrices_of(tensors))
+    tensors = random_adapter(ModelConfig.read(base).gpt, seed, RANK)
+    header = adapter_file.AdapterHeader(RANK, 8.0, of, adapter_file.matrices_of(tensors))
     adapter_file.write(folder / adapter_file.NAME, tensors, header)
     files = {
         name: Written(sha256_of(folder / name), (folder / name).stat().st_size)

@@ -9,7 +9,7 @@ from xtts.text.normalization.spelling import spell
 
 
 class EastAsianRules(LanguageRules):
-    """What the three share."""
+    """The rules that the three share."""
 
     group, spaced_groups, spaced, space = ",", False, False, ""
     fraction_digits, minute_joiner = True, ""
@@ -18,7 +18,7 @@ class EastAsianRules(LanguageRules):
     fraction_of = "分の"
 
     def read(self, text: str) -> str:
-        """Without the spaces that only steps put there."""
+        """Reads a text and removes the spaces that the steps added."""
         return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(text))
 
     def _read_fractions(self, text: str) -> str:
@@ -48,7 +48,7 @@ class EastAsianRules(LanguageRules):
             years.sub(lambda m: f"{self.year(int(m[1]))}{self.to}{self.year(int(m[2]))}", text),
         )
 
-    # Behind the sign of a year, what makes of a year a span of time.
+    # Words after the sign of a year that make it a duration.
     _spans = "間"
 
 
@@ -89,7 +89,7 @@ class ChineseRules(EastAsianRules):
         return self.digits(str(number))
 
     def read_ordinals(self, text: str) -> str:
-        """Two is 两 before what is counted."""
+        """Reads ordinals and counters; two is 两 before a counter."""
         return _TWO.sub("两", text)
 
     def percentage(self, amount: str) -> str:
@@ -99,7 +99,7 @@ class ChineseRules(EastAsianRules):
         return f"{sign}{self.percent.one}{self.number(first)}{last}"
 
     def counted(self, amount: str, noun: Noun) -> str:
-        """Below zero, of degrees; two as 两 before what is counted."""
+        """Reads an amount; two is 两 before a noun, and degrees can be below zero."""
         spoken = super().counted(amount, noun)
         if amount == "2" and not noun.one.endswith("度"):
             spoken = f"两{noun.one}"
@@ -114,7 +114,7 @@ _TWO = re.compile(
 
 
 class JapaneseRules(EastAsianRules):
-    """Japanese; the readings of the characters are the romaniser's."""
+    """Japanese; the romaniser gives the readings of the characters."""
 
     code = "ja"
     cardinals = {"m": "cardinal"}

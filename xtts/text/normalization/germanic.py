@@ -9,7 +9,7 @@ from xtts.text.normalization.spelling import spell
 
 
 class EnglishRules(LanguageRules):
-    """English: American dates, both ways of writing thousands read alike."""
+    """English: American dates, and both ways to write thousands."""
 
     code = "en"
     cardinals = {"m": "cardinal-verbose"}
@@ -108,7 +108,7 @@ class EnglishRules(LanguageRules):
 
     @cached_property
     def read_abbreviations(self) -> Step:
-        """`St.` behind a name is a street."""
+        """Reads abbreviations; `St.` after a name is a street."""
         street = re.compile(r"(?<=[a-z] )St\.(?=\s*$|[\s,;!?]+(?![A-Z][a-z]))|(?<=[a-z] )St\.(?=,)")
         others = super().read_abbreviations
 
@@ -136,7 +136,7 @@ class EnglishRules(LanguageRules):
         return lambda text: plain(half.sub(spoken, text))
 
     def time(self, at: ClockTime) -> str:
-        """Three oh five; a full hour is o'clock where nothing says which half of the day."""
+        """Three oh five; a full hour is o'clock if the half of the day is not given."""
         if not at.full_hour or "clock" in at.after[:9]:
             return super().time(at)
         word = "o'clock" if 1 <= at.hour <= 12 else "hundred"
@@ -157,7 +157,7 @@ class EnglishRules(LanguageRules):
         return spoken[:-1] + "ies" if spoken.endswith("y") else spoken + "s"
 
     def read_years(self, text: str) -> str:
-        """Four figures behind a word that a year follows."""
+        """Reads four digits after a word that precedes a year."""
         text = _DECADE.sub(self._decade, text)
         text = _THE_YEAR.sub(lambda m: self.year(int(m[0])), text)
         text = _ENGLISH_YEARS.sub(
@@ -166,7 +166,7 @@ class EnglishRules(LanguageRules):
         return _ENGLISH_YEAR.sub(lambda m: m[1] + self.year(int(m[2])), text)
 
     def letter(self, character: str) -> str:
-        """As it is called: a is ay."""
+        """The name of a letter: a is ay."""
         return self.names.get(character.lower(), super().letter(character))
 
 
@@ -189,7 +189,7 @@ _ENGLISH_YEARS = re.compile(
 )
 
 
-# With a unit behind them, and with thousands apart, four figures are a number.
+# Four digits are a number, not a year, if a unit follows or the thousands are separated.
 _BARE_YEAR = re.compile(r"(?<![\w.,-])()(1[1-9][0-9]{2})(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
 _CLOCKS = re.compile(
     r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)"
@@ -212,7 +212,7 @@ class GermanRules(LanguageRules):
     """German."""
 
     code = "de"
-    # Eins where it counts nothing.
+    # Eins, if nothing is counted.
     cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine",
                  "n": "cardinal-neuter"}  # fmt: skip
     point, minus, to = "Komma", "minus", "bis"
@@ -266,7 +266,7 @@ class GermanRules(LanguageRules):
         return spell("de", number, "numbering-year")
 
     def day(self, number: int, before: str = "") -> str:
-        """An ordinal whose ending the word before it asks for."""
+        """An ordinal with the ending that the word before it requires."""
         match = _GERMAN_ARTICLE.search(before)
         article = match[1].casefold() if match else ""
         nominative = article in ("der", "die", "das", "jede", "diese")
@@ -275,7 +275,7 @@ class GermanRules(LanguageRules):
         )
 
     def read_ordinals(self, text: str) -> str:
-        """2. behind an article."""
+        """Reads ordinals: 2. after an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
         return _GERMAN_ORDINAL.sub(lambda m: self.day(int(m[1]), m.string[: m.start()]), text)
 

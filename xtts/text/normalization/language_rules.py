@@ -1,8 +1,8 @@
 """LanguageRules: the patterns and steps that all languages share.
 
-A language is a subclass that fills in its words and overrides what it reads in another way. The
-steps run one after another over the text; what a step has read is words, so that no later one
-takes it for a number again. Every pattern is linear in the text: texts come from strangers.
+A language is a subclass with its words, which overrides what it reads differently. The steps run
+one after another over the text. A step replaces what it reads by words, so that no later step reads
+it again. Every pattern takes linear time, because texts are untrusted.
 """
 
 import re
@@ -18,36 +18,36 @@ Step = Callable[[str], str]
 
 
 class LanguageRules:
-    """The reading of one language. Stateless after it was made; safe in threads."""
+    """The rules of one language. Does not change after its creation; thread-safe."""
 
     code: ClassVar[str]
-    # Rule sets of CLDR for numerals by gender; "" is that of a number that counts nothing, where it
-    # is not the masculine's.
+    # CLDR's rule sets for numerals, by gender; "" is for a number that counts nothing, if it
+    # differs from the masculine.
     cardinals: ClassVar[Mapping[str, str]] = {}
     ordinals: ClassVar[Mapping[str, str]] = {}
-    # What CLDR spells wrongly in cardinals, and what is right.
+    # Errors in CLDR's cardinals, with corrections.
     corrections: ClassVar[Sequence[tuple[str, str]]] = ()
-    # Rule set of single digits, and their zero where it is not that set's.
+    # The rule set of single digits, and their zero if it differs from that set's.
     digit_rules: ClassVar[str] = "numbering"
     zero_digit: ClassVar[str] = ""
-    # What separates thousands.
+    # The thousands separators.
     group: ClassVar[str] = "."
     spaced_groups: ClassVar[bool] = True
     # In scripts without spaces a number may follow a letter.
     spaced: ClassVar[bool] = True
-    # Between the words of a number, and before what it counts.
+    # What is written between the words of a number, and before the noun.
     space: ClassVar[str] = " "
     point: ClassVar[str] = ""
     minus: ClassVar[str] = ""
     plus: ClassVar[str] = "plus"
     to: ClassVar[str] = ""
-    # Whether the digits behind a decimal separator are said one by one.
+    # Whether the digits after a decimal separator are spoken one by one.
     fraction_digits: ClassVar[bool] = False
     months: ClassVar[tuple[str, ...]] = ()
-    # Between day, month and year; and the first of a month, where it is no cardinal.
+    # The words between day, month and year, and for the first of a month if it is no cardinal.
     date_joiner: ClassVar[str] = " "
     first_day: ClassVar[str] = ""
-    # Order of day and month in dates of figures.
+    # The order of day and month in numeric dates.
     month_first: ClassVar[bool] = False
     # Words before a telephone number whose groups look like a number's.
     calling: ClassVar[str] = "tel"
@@ -55,33 +55,33 @@ class LanguageRules:
     currencies: ClassVar[Mapping[str, Money]] = {}
     units: ClassVar[Mapping[str, Noun]] = {}
     abbreviations: ClassVar[Mapping[str, str]] = {}
-    # What is said around the numbers of a time, and the gender of those.
+    # The words around the numbers of a time, and the gender of these numbers.
     hour_form: ClassVar[str] = "{}"
     minute_form: ClassVar[str] = "{}"
     second_form: ClassVar[str] = " {}"
     hour_gender: ClassVar[str] = ""
     minute_gender: ClassVar[str] = ""
-    # Between the hour and its minutes, and what is said before minutes of one digit.
+    # The words between hour and minutes, and before minutes of one digit.
     minute_joiner: ClassVar[str] = " "
     zero_minute: ClassVar[str] = ""
-    # An hour with its minutes as this language alone writes it; a range of hours; and an hour and
-    # its minutes (groups 1 and 2) that are one by the sign behind them.
+    # Times written in the language's own way; a range of hours; and an hour with minutes (groups 1
+    # and 2) that the sign after them marks as a time.
     clock: ClassVar[re.Pattern[str] | None] = None
     clock_range: ClassVar[re.Pattern[str] | None] = None
     clock_sign: ClassVar[re.Pattern[str] | None] = None
-    # An ordinal as it is written: its number, and how it is marked; and the feminine's marks.
+    # A written ordinal: its number and its mark; and the marks of the feminine.
     ordinal_mark: ClassVar[re.Pattern[str] | None] = None
     feminine_marks: ClassVar[tuple[str, ...]] = ()
-    # A sign or number (group 1) and the ending (group 2) that it has, with what joins them.
+    # A symbol or number (group 1) with its ending (group 2), and what joins them.
     suffix: ClassVar[re.Pattern[str] | None] = None
-    # A year as it stands behind a word that tells it, or alone: group 1 is read as it stands.
+    # A year after a word that marks it, or alone; group 1 is kept as it is.
     year_marks: ClassVar[tuple[re.Pattern[str], ...]] = ()
-    # Words behind which 8.30 is a time.
+    # Words after which 8.30 is a time.
     clock_words: ClassVar[str] = ""
     scales: ClassVar[tuple[str, ...]] = ()
-    # Such words that agree with what stands before them.
+    # Scale words that agree with the number before them.
     scale_nouns: ClassVar[Mapping[str, Noun]] = {}
-    # Between such a word and what is counted: millions *of* euros.
+    # The word between a scale word and the noun: millions *of* euros.
     scale_joiner: ClassVar[str] = " "
     money_joiner: ClassVar[str] = " "
     fractions: ClassVar[Mapping[str, str]] = {}
@@ -98,7 +98,7 @@ class LanguageRules:
 
     @cached_property
     def steps(self) -> tuple[Step, ...]:
-        """In which order a text is read: what has more marks first."""
+        """The steps, in order: the most specific patterns first."""
         return (
             self.read_abbreviations, self.read_dates, self.read_phones, self.read_times,
             self.read_money, self.read_percents, self.read_years, self.read_units,
@@ -108,7 +108,7 @@ class LanguageRules:
     # --- Numbers
 
     def cardinal(self, number: int, gender: str = "") -> str:
-        """A whole number in words. gender: of what it counts."""
+        """An integer in words. gender: of the noun that it counts."""
         rules = self.cardinals.get(gender) or self.cardinals.get("m") or "numbering"
         return self._corrected(spell(self.code, number, rules))
 
@@ -122,7 +122,7 @@ class LanguageRules:
         return self.cardinal(number)
 
     def digits(self, text: str) -> str:
-        """Its digits, one by one."""
+        """The digits of a text, one by one."""
         return self.space.join(self.digit(int(one)) for one in text if one.isdigit())
 
     def digit(self, number: int) -> str:
@@ -137,7 +137,7 @@ class LanguageRules:
         return words
 
     def number(self, text: str, gender: str = "") -> str:
-        """A number as it is written, with separators and all, in words."""
+        """A written number, with its separators, in words."""
         return self.words(self.parse(text), gender)
 
     def words(self, number: WrittenNumber, gender: str = "") -> str:
@@ -155,19 +155,19 @@ class LanguageRules:
         )
 
     def fraction(self, digits: str) -> str:
-        """What stands behind the decimal separator: as a number when it has two digits."""
+        """The digits after the decimal separator; two digits are read as a number."""
         if self.fraction_digits or len(digits) > 2 or digits.startswith("0"):
             return self.digits(digits)
         return self.cardinal(int(digits))
 
     def whole(self, digits: str, gender: str = "") -> str:
-        """Digits without separators: a number, or one by one (007, account numbers)."""
+        """Digits without separators: as a number, or one by one (007, account numbers)."""
         if len(digits) > MOST_DIGITS or (len(digits) > 1 and digits.startswith("0")):
             return self.digits(digits)
         return self.cardinal(int(digits), gender)
 
     def parse(self, text: str) -> WrittenNumber:
-        """What a number as it is written means; only digits, spaces, points and commas."""
+        """Parses a written number, which has only digits, spaces, points and commas."""
         text = text.replace(" ", "")
         marks = [character for character in text if character in ".,"]
         if not marks:
@@ -183,20 +183,20 @@ class LanguageRules:
         return WrittenNumber("0", parts=tuple(part for part in re.split("[.,]", text) if part))
 
     def _grouped(self, text: str, mark: str, count: int) -> bool:
-        """Whether all of its marks separate thousands."""
+        """Whether all marks in the text separate thousands."""
         pattern = rf"\d{{1,3}}(?:[{mark}]\d{{3}})+"
         if mark == "," and re.fullmatch(r"\d{1,2}(?:,\d{2})+,\d{3}", text):  # 1,23,456 in India
             return True
         return bool(re.fullmatch(pattern, text)) and (mark == self.group or count > 1)
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
-        """Which form of a noun stands behind a number."""
+        """The form of a noun after a number."""
         if number.fraction:
             return noun.part
         return noun.one if number.value == 1 else noun.few
 
     def counted(self, amount: str, noun: Noun) -> str:
-        """An amount (`5`, `-5`, `5-7`) of something, in words."""
+        """An amount (`5`, `-5`, `5-7`) of a noun, in words."""
         sign, first, second = self.amount(amount)
         number = self.parse(second or first)
         spoken = [self.words(number, noun.gender), self.form(number, noun)]
@@ -205,7 +205,7 @@ class LanguageRules:
         return self.space.join((sign, *spoken)).strip()
 
     def amount(self, text: str) -> tuple[str, str, str]:
-        """Sign in words, number, and the end of a range."""
+        """The sign in words, the number, and the end of a range."""
         sign = {"-": self.minus, "+": self.plus}.get(text[0], "")
         first, *rest = re.split(r"\s?[–—-]\s?", text.lstrip("-+"))
         return sign, first, rest[0] if rest else ""
@@ -214,7 +214,7 @@ class LanguageRules:
 
     @cached_property
     def written(self) -> str:
-        """A number: 1.234.567,89 and its like."""
+        """The pattern of a written number, such as 1.234.567,89."""
         plain = r"[0-9]+(?:[.,][0-9]+)*"
         if not self.spaced_groups:
             return plain
@@ -222,7 +222,7 @@ class LanguageRules:
 
     @cached_property
     def signed(self) -> str:
-        """An amount: a number with its sign, or a range."""
+        """The pattern of an amount: a number with its sign, or a range."""
         before = r"(?<![\w.,)%°-])" if self.spaced else r"(?<![0-9A-Za-z.,)%°-])"
         sign = rf"(?:{before}[-+])?"
         start = r"(?<![0-9])(?<![0-9][.,])"
@@ -230,14 +230,15 @@ class LanguageRules:
 
     @cached_property
     def end(self) -> str:
-        """Behind a word: nothing of it goes on."""
+        """The pattern of the end of a word."""
         return r"(?![\w])" if self.spaced else r"(?![0-9A-Za-z])"
 
     # --- Steps
 
     @cached_property
     def read_abbreviations(self) -> Step:
-        """`e.g.` and its like, also where they end a sentence; and the signs of fractions."""
+        """Reads abbreviations such as `e.g.`, also at the end of a sentence, and fraction
+        characters."""
         known = {name.rstrip("#"): words for name, words in self.abbreviations.items()}
         if not known:
             return self._read_fractions
@@ -253,8 +254,8 @@ class LanguageRules:
         return lambda text: self._read_fractions(pattern.sub(spoken, text))
 
     def _abbreviation(self, name: str) -> str:
-        """As a pattern: its first letter may be a capital; `#` behind it stands for a number that
-        follows."""
+        """The pattern of an abbreviation, whose first letter may be a capital; `#` at its end
+        requires a number after it."""
         plain = name.rstrip("#")
         first = plain[0]
         start = (
@@ -270,7 +271,8 @@ class LanguageRules:
         return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
 
     def read_dates(self, text: str) -> str:
-        """Dates of figures: 2024-03-05, 5.3.2024, 5/3/2024; then those with the month's name."""
+        """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's
+        name."""
         text = _ISO_DATE.sub(lambda m: self._dated(m, m[1], m[2], m[3]), text)
         text = _FIGURES_DATE.sub(self._ordered, text)
         return self.read_named_dates(text)
@@ -291,7 +293,7 @@ class LanguageRules:
         return self.date(int(day), int(month), int(year), before)
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
-        """A date in words. before: the text that it follows, which may govern its case."""
+        """A date in words. before: the text before it, which may govern its case."""
         spoken = f"{self.day(day, before)}{self.date_joiner}{self.months[month - 1]}"
         return spoken if year is None else f"{spoken}{self.date_joiner}{self.year(year)}"
 
@@ -301,7 +303,7 @@ class LanguageRules:
 
     @cached_property
     def read_named_dates(self) -> Step:
-        """Dates with the name of the month: 5 March 2024."""
+        """Reads dates with the name of the month: 5 March 2024."""
         known = {name.casefold(): place for place, name in enumerate(self.months, start=1)}
         names = "|".join(re.escape(name) for name in sorted(self.months, key=len, reverse=True))
         if not names:
@@ -323,7 +325,7 @@ class LanguageRules:
 
     @cached_property
     def read_phones(self) -> Step:
-        """Telephone numbers: by their form, or by a word before them."""
+        """Reads telephone numbers, which are known by their form or by a word before them."""
         called = re.compile(
             rf"((?<!\w)(?:{self.calling})\b[^\d\n+(]{{0,12}})({_GROUPS})(?![\d.,]\d)", re.IGNORECASE
         )
@@ -339,12 +341,12 @@ class LanguageRules:
         return lambda text: _PHONE.sub(by_form, called.sub(by_word, text))
 
     def phone(self, text: str) -> str:
-        """A telephone number, its groups apart."""
+        """A telephone number, group by group."""
         plus = f"{self.plus} " if text.startswith("+") else ""
         return plus + ", ".join(self.digits(part) for part in re.findall(r"\d+", text))
 
     def read_times(self, text: str) -> str:
-        """Times of day: 14:30, 14:30:05, and those of `clock`."""
+        """Reads times of day: 14:30, 14:30:05, and those of `clock`."""
         if self.clock_range:
             text = self.clock_range.sub(
                 lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text
@@ -374,7 +376,7 @@ class LanguageRules:
         return match[0] if at.hour > 24 or at.minute > 59 else self.clock_time(at, match)
 
     def clock_time(self, at: ClockTime, match: re.Match[str]) -> str:
-        """What `clock` has found, in words."""
+        """A match of `clock` in words."""
         return self.time(at)
 
     def time(self, at: ClockTime) -> str:
@@ -399,7 +401,7 @@ class LanguageRules:
 
     @cached_property
     def read_money(self) -> Step:
-        """Amounts of money, the sign before or behind them."""
+        """Reads amounts of money, with the sign before or after them."""
         known = {_folded(sign): money for sign, money in self.currencies.items()}
         if not known:
             return lambda text: text
@@ -429,7 +431,7 @@ class LanguageRules:
         return lambda text: behind.sub(second, before.sub(first, text))
 
     def money(self, amount: str, money: Money) -> str:
-        """An amount of money in words, a fraction of two digits as cents."""
+        """An amount of money in words; a fraction of two digits is read as cents."""
         sign, first, second = self.amount(amount)
         number = self.parse(first)
         if second or money.cent is None or len(number.fraction) != 2:
@@ -445,7 +447,7 @@ class LanguageRules:
 
     @cached_property
     def read_percents(self) -> Step:
-        """14 %, also written %14."""
+        """Reads percentages: 14 %, also written %14."""
         behind = re.compile(rf"({self.signed})\s?%")
         before = re.compile(rf"(?<![\w%])%({self.written})")
 
@@ -455,12 +457,12 @@ class LanguageRules:
         return lambda text: before.sub(spoken, behind.sub(spoken, text))
 
     def percentage(self, amount: str) -> str:
-        """An amount of per cent in words."""
+        """A percentage in words."""
         return self.counted(amount, self.percent)
 
     @cached_property
     def read_units(self) -> Step:
-        """5 kg, 60 km/h, 20 °C."""
+        """Reads amounts with units: 5 kg, 60 km/h, 20 °C."""
         units = {**self.units, **self.scale_nouns}
         if not units:
             return lambda text: text
@@ -469,7 +471,7 @@ class LanguageRules:
         return lambda text: pattern.sub(lambda m: self.counted(m[1], units[m[2]]), text)
 
     def read_ordinals(self, text: str) -> str:
-        """2nd and its like."""
+        """Reads ordinals such as 2nd."""
         return self.ordinal_mark.sub(self._ordinal, text) if self.ordinal_mark else text
 
     def _ordinal(self, match: re.Match[str]) -> str:
@@ -477,14 +479,14 @@ class LanguageRules:
         return self.ordinal(int(match[1].replace(",", "")), gender)
 
     def read_years(self, text: str) -> str:
-        """Years that are read otherwise than numbers."""
+        """Reads years, if they are not read as numbers."""
         for mark in self.year_marks:
             text = mark.sub(lambda m: m[1] + self.year(int(m[2])), text)
         return text
 
     @cached_property
     def read_ranges(self) -> Step:
-        """5-7, 1914–1918."""
+        """Reads ranges: 5-7, 1914–1918."""
         pattern = re.compile(
             rf"(?<![\w.,-])({self.written})(?:-|\s?[–—]\s?)({self.written})(?![\w-])"
             if self.spaced
@@ -501,7 +503,7 @@ class LanguageRules:
 
     @cached_property
     def read_numbers(self) -> Step:
-        """Whatever number is left."""
+        """Reads all remaining numbers."""
         pattern = re.compile(rf"({self.signed})")
         slash = re.compile(r"(?<=[0-9])/(?=[0-9])")
         return lambda text: pattern.sub(self._numbered, slash.sub(" ", text))
@@ -511,14 +513,14 @@ class LanguageRules:
         spoken = self._signed_words(match[0], gender)
         if not self.spaced:
             return spoken
-        # "5th" as another language writes it, "mp3": the word does not grow together with it.
+        # Another language's "5th", or "mp3": a space separates the word from the number.
         before, after = match.string[: match.start()], match.string[match.end() :]
         left = " " if before[-1:].isalnum() else ""
         return left + spoken + (" " if after[:1].isalnum() else "")
 
     def gender_before(self, after: str) -> str:
-        """Of the noun that follows a number, where the numeral agrees with it and its ending tells;
-        "" where not."""
+        """The gender of the noun after a number, if the numeral agrees with it and its ending shows
+        the gender; else ""."""
         return ""
 
     def _signed_words(self, amount: str, gender: str = "") -> str:
@@ -528,19 +530,19 @@ class LanguageRules:
             spoken += [self.to, self.number(second, gender)]
         return self.space.join(spoken).strip()
 
-    # --- What a caller asks for by name
+    # --- For `say-as`
 
     def letters(self, text: str) -> str:
-        """Its characters, one by one."""
+        """The characters of a text, one by one."""
         spoken = (self.digit(int(one)) if one in "0123456789" else self.letter(one) for one in text)
         return ", ".join(filter(None, spoken))
 
     def letter(self, character: str) -> str:
-        """The name of a letter; the letter itself where it says itself."""
+        """The name of a letter; the letter itself if it needs none."""
         return character if character.isalnum() else ""
 
 
-# Between a number and its ending until both are read; no text has it.
+# Separates a number from its ending until both are read; occurs in no text.
 _JOINED = "\ue8ff"
 _ISO_DATE = re.compile(
     r"(?<![\w.-])([12][0-9]{3})[-/]([0-9]{1,2})[-/]([0-9]{1,2})(?![\d-])", re.ASCII
@@ -551,7 +553,7 @@ _FIGURES_DATE = re.compile(
 )
 _FIGURES = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
 _GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
-# International, an area code in brackets, a leading zero, groups with dashes, two groups of five.
+# Forms: international, area code in brackets, leading zero, groups with dashes, two groups of five.
 _PHONE = re.compile(
     r"(?<![\w.,+-])(?:"
     r"\+[0-9]{1,3}(?:[ -]?\(?[0-9]{1,5}\)?){1,7}"
@@ -566,7 +568,7 @@ _TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?![\d:]
 
 
 def _plain_digits(text: str) -> str:
-    """The digits of every script as 0 to 9, and one minus."""
+    """Converts the digits of every script to 0 to 9, and every minus sign to one."""
     system = (
         str(unicodedata.decimal(character))
         if character > "\x7f" and character.isdecimal()
@@ -581,6 +583,6 @@ def _folded(sign: str) -> str:
 
 
 def _alternatives(signs: Iterable[str]) -> str:
-    """Longest first; one that begins with a letter does not begin inside a word."""
+    """A pattern of alternatives, longest first; one that begins with a letter must begin a word."""
     ordered = sorted(signs, key=len, reverse=True)
     return "|".join(re.escape(sign) for sign in ordered)

@@ -8,7 +8,7 @@ from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, m
 
 
 class TurkishRules(LanguageRules):
-    """Turkish: no plural behind a numeral, per cent stands before it."""
+    """Turkish: no plural after a numeral, and per cent precedes the number."""
 
     code = "tr"
     cardinals = {"m": "cardinal"}
@@ -62,15 +62,15 @@ _TURKISH_SUFFIXED = re.compile(r"(?<![\w.,])([0-9]{1,4})['’]?(?:[ıiuü]?nc[ı
 
 
 class HungarianRules(LanguageRules):
-    """Hungarian: no plural behind a numeral; suffixes join numbers and signs."""
+    """Hungarian: no plural after a numeral; numbers and symbols take suffixes."""
 
     code = "hu"
-    # Kettő where it counts nothing, két before a noun.
+    # Kettő alone, két before a noun.
     cardinals = {"m": "cardinal", "noun": "cardinal-initial"}
     ordinals = {"m": "ordinal"}
     point, minus, plus, to = "egész", "mínusz", "plusz", "-"
     minute_form, second_form = "{} perc", " {} másodperc"
-    # Behind signs too: 5 €-t is öt eurót.
+    # Also after symbols: 5 €-t is öt eurót.
     suffix = re.compile(
         r"([0-9€$£%]|Ft|kg|km|°C|cm)-((?!j?[áaeé]n?(?!\w))[a-záéíóöőúüű]{1,6})(?!\w)"
     )
@@ -160,7 +160,7 @@ class HungarianRules(LanguageRules):
 
     @cached_property
     def read_named_dates(self) -> Step:
-        """Done already, the other way round."""
+        """Nothing: `read_dates` reads them, in another order."""
         return lambda text: text
 
     def hours(self, hour: int) -> str:
@@ -186,7 +186,7 @@ _HUNGARIAN_RANGE = re.compile(r"(?<![\w.,])([0-9]{1,4})[-–]([0-9]{1,4})\.(?=\s
 
 
 class ArabicRules(LanguageRules):
-    """Modern Standard Arabic, as it is spoken: masculine numerals in pausal form."""
+    """Modern Standard Arabic as spoken: masculine numerals in pausal form."""
 
     code = "ar"
     group, spaced_groups = ",", False
@@ -211,7 +211,7 @@ class ArabicRules(LanguageRules):
     """)
     abbreviations = {"د.": "دكتور", "أ.": "أستاذ", "م.": "مهندس", "إلخ.": "إلى آخره", "ص.#": "صفحة"}
     fractions = {"½": "نصف", "¼": "ربع", "¾": "ثلاثة أرباع"}
-    # CLDR spells these apart, and the first two with a hamza that they have not.
+    # CLDR writes these as two words, and the first two with a wrong hamza.
     corrections = (
         ("إثن", "اثن"), ("إحدى عشر", "أحد عشر"), ("ثلاثة مائة", "ثلاثمائة"), ("أربعة مائة",
         "أربعمائة"), ("خمسة مائة", "خمسمائة"),
@@ -224,7 +224,7 @@ class ArabicRules(LanguageRules):
     )  # fmt: skip
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
-        """Plural behind 3 to 10, singular accusative behind 11 to 99, else singular."""
+        """Plural after 3 to 10, singular accusative after 11 to 99, else singular."""
         last = number.value % 100
         if number.fraction or last in (0, 1, 2):
             return noun.one
@@ -240,17 +240,17 @@ class ArabicRules(LanguageRules):
 
 
 class HindiRules(LanguageRules):
-    """Hindi, with thousands grouped in the Indian way and in the other."""
+    """Hindi, with thousands in Indian or Western grouping."""
 
     code = "hi"
-    # The anusvara of today's standard.
+    # The anusvara of the modern standard.
     corrections = (("पन्द्रह", "पंद्रह"),)
     cardinals = {"m": "cardinal"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
     group, spaced_groups = ",", False
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
     fraction_digits = True
-    # Four figures before में and its like, or behind सन्
+    # Four digits before में and similar words, or after सन्
     year_marks = (
         re.compile(r"((?:सन्\s|साल\s)?)(?<![\w.,])(1[1-9][0-9]{2})(?=\s(?:में|के|से|की|का|तक|ई))"),
     )

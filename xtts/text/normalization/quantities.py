@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noun:
-    """What is counted. The forms are those behind 1, 2 and 5 and behind a fraction; a language
-    without them repeats the plural. gender: m, f or n, with which the numeral agrees."""
+    """A noun that is counted. Its forms are those after 1, 2, 5 and a fraction; a language without
+    these repeats the plural. gender: m, f or n, with which the numeral agrees."""
 
     one: str
     few: str
@@ -18,7 +18,7 @@ class Noun:
 
     @staticmethod
     def of(forms: str, gender: str = "m") -> "Noun":
-        """Of `one`, `one/many`, `one/few/many` or `one/few/many/part`."""
+        """Makes a noun from `one`, `one/many`, `one/few/many` or `one/few/many/part`."""
         parts = forms.split("/")
         one, few = parts[0], parts[1] if len(parts) > 1 else parts[0]
         many = parts[2] if len(parts) > 2 else few
@@ -27,7 +27,7 @@ class Noun:
 
 @dataclass(frozen=True)
 class Money:
-    """A currency: its unit, and what a hundredth of it is called."""
+    """A currency: the names of its unit and of a hundredth of it."""
 
     unit: Noun
     cent: Noun | None = None
@@ -35,8 +35,8 @@ class Money:
 
 @dataclass(frozen=True)
 class WrittenNumber:
-    """A number as it was written. whole: its digits; fraction: those behind the separator; parts:
-    more than one where it is none (`1.2.3`)."""
+    """A written number. whole: the digits of its whole part; fraction: those after the separator;
+    parts: more than one if it is no number (`1.2.3`)."""
 
     whole: str
     fraction: str = ""
@@ -44,7 +44,7 @@ class WrittenNumber:
 
     @property
     def value(self) -> int:
-        """Of the whole part."""
+        """The value of the whole part."""
         return int(self.whole)
 
 
@@ -60,19 +60,19 @@ class ClockTime:
 
     @property
     def full_hour(self) -> bool:
-        """Whether nothing but the hour is written."""
+        """Whether only the hour is written."""
         return not self.minute and self.second is None
 
 
 def nouns(table: str) -> dict[str, Noun]:
-    """`symbol symbol = one/many gender`, each on a line of its own or behind a comma; without a
-    gender it is m."""
+    """Nouns by symbol, from rows of `symbol symbol = one/many gender`, separated by lines or
+    commas; the default gender is m."""
     return {symbol: _noun(forms) for symbol, forms in _rows(table)}
 
 
 def moneys(table: str) -> dict[str, Money]:
-    """As `nouns`, `sign = one/many gender; one/many gender`: of the unit and of a hundredth of it,
-    where that has a name."""
+    """Currencies by sign, from rows of `sign = one/many gender; one/many gender`: the unit, and a
+    hundredth of it if that has a name."""
     currencies = {}
     for sign, forms in _rows(table):
         unit, _, cent = forms.partition("; ")

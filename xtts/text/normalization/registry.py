@@ -5,8 +5,8 @@ from importlib import import_module
 
 from xtts.text.normalization.language_rules import LanguageRules
 
-# What a text's ids depend on, by name: `config.json`, checkpoints and caches carry it. A changed
-# rule that changes what is read gets another name here, and the old one keeps its module.
+# The name of the rules, on which a text's ids depend; `config.json`, checkpoints and caches hold
+# it. If a change of a rule changes the words of a text, add a name here and keep the old rules.
 COQUI, SOTAQUE_1 = "coqui", "sotaque-1"
 NORMALIZERS = (COQUI, SOTAQUE_1)
 NEWEST = SOTAQUE_1

@@ -11,7 +11,7 @@ _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
 _HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
-# Masculine in spite of their ending, in Spanish and Portuguese.
+# Masculine nouns with a feminine ending, in Spanish and Portuguese.
 _MASCULINE = frozenset(
     "día días dia dias problema problemas programa programas sistema sistemas tema temas mapa "
     "mapas clima climas idioma idiomas poema poemas planeta planetas gramas quilogramas cinema "
@@ -25,7 +25,7 @@ _NO_NOUNS = frozenset(
 
 
 def _iberian_gender(after: str) -> str:
-    """Of the noun that follows, by its ending."""
+    """The gender of the following noun, by its ending."""
     match = _WORD_BEHIND.match(after)
     word = match[1] if match else ""
     if not word or word in _NO_NOUNS:
@@ -38,7 +38,7 @@ def _iberian_gender(after: str) -> str:
 
 
 class RomanceRules(LanguageRules):
-    """What the four share: two genders, and hours are feminine."""
+    """The rules that the four share: two genders, and hours are feminine."""
 
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
@@ -53,7 +53,7 @@ class SpanishRules(RomanceRules):
     """Spanish; decimal commas and points are both read."""
 
     code = "es"
-    # Uno where it counts nothing, un before a masculine noun.
+    # Uno alone, un before a masculine noun.
     cardinals = {**RomanceRules.cardinals, "": "numbering"}
     point, minus, plus, to = "coma", "menos", "más", "a"
     calling = "tel|teléfono|telefono|llame|llama|llamar|llámame|número|numero|móvil|fax"
@@ -165,7 +165,7 @@ class FrenchRules(RomanceRules):
         return f"{super().hours(hour)} {'heure' if hour < 2 else 'heures'}"
 
     def phone(self, text: str) -> str:
-        """In pairs where it is written in pairs."""
+        """Digits in pairs, if they are written in pairs."""
         parts = re.findall(r"\d+", text)
         if sum(len(part) == 2 for part in parts) < 4:
             return super().phone(text)
@@ -180,7 +180,7 @@ class FrenchRules(RomanceRules):
         return re.sub(r"(?<=lions) de (?=euros)", " d'", super().read(text))
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
-        """Plural from two on: 1,5 kilogramme."""
+        """The plural from two on: 1,5 kilogramme."""
         return noun.one if number.value < 2 else noun.few
 
 
@@ -230,7 +230,7 @@ class ItalianRules(RomanceRules):
     fractions = {"½": "un mezzo", "¼": "un quarto", "¾": "tre quarti"}
 
     def cardinal(self, number: int, gender: str = "") -> str:
-        """Uno where it counts nothing, un before a masculine noun; ventuno stays whole."""
+        """Uno alone, un before a masculine noun; ventuno is not shortened."""
         rules = self.cardinals.get(gender, "numbering")
         return spell("it", number, rules if number == 1 else "numbering")
 
@@ -243,7 +243,7 @@ class ItalianRules(RomanceRules):
 
 
 class PortugueseRules(RomanceRules):
-    """Portuguese, as in Brazil where the two differ."""
+    """Portuguese; Brazilian where the variants differ."""
 
     code = "pt"
     point, minus, plus, to = "vírgula", "menos", "mais", "a"

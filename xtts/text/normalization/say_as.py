@@ -10,7 +10,7 @@ from xtts.text.normalization.language_rules import LanguageRules
 from xtts.text.normalization.spelling import NoWordsError
 
 _MOST_CHARACTERS = 200
-# What may be asked for -> what a text that cannot be read so is not.
+# The values of interpret-as -> what the error says that the text is not.
 _CALLED = {
     "characters": "characters", "spell-out": "characters", "verbatim": "characters",
     "digits": "digits", "telephone": "a telephone number", "cardinal": "a number",
@@ -26,7 +26,7 @@ _ORDERS = {
 def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
     """The words of `text`. kind: one of `KINDS`; form: the order of a date.
 
-    Raises TextError for what cannot be read so.
+    Raises TextError if the text cannot be read in this way.
     """
     if rules is None:
         raise TextError("<say-as> is not known in this language; write it in words.")
@@ -39,7 +39,7 @@ def say_as(kind: str, text: str, form: str, rules: LanguageRules | None) -> str:
 
 
 def _spoken(what: str, text: str, form: str, rules: LanguageRules) -> str:
-    """The words, or "" where there are none."""
+    """The words, or "" if the text cannot be read in this way."""
     match what:
         case "characters":
             return rules.letters(text)

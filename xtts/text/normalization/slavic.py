@@ -1,6 +1,6 @@
 """Rules for Polish, Russian and Czech.
 
-Numerals agree with what they count; dates and hours are ordinals.
+Numerals agree with the noun that they count; dates and hours are ordinals.
 """
 
 import re
@@ -14,20 +14,20 @@ from xtts.text.normalization.spelling import spell
 
 
 class SlavicRules(LanguageRules):
-    """What the three share: a noun has one form behind 1, one behind 2 to 4, one behind the rest,
-    and one behind a fraction."""
+    """The rules that the three share: a noun has one form after 1, one after 2 to 4, one after
+    other numbers, and one after a fraction."""
 
     cardinals = {"m": "cardinal-masculine", "f": "cardinal-feminine", "n": "cardinal-neuter"}
     # Whether 21 and 31 count as 1 does.
     last_one_counts = False
-    # Behind a year that is an ordinal; "" where it is a cardinal.
+    # The word after a year that is an ordinal; "" if it is a cardinal.
     of_year = ""
-    # What stands behind an hour without minutes.
+    # The word after an hour without minutes.
     full_hour: ClassVar[Noun | None] = None
-    # A date with the month's name, and with what stands behind the year.
+    # A date with the month's name and the word after the year.
     named_date: ClassVar[re.Pattern[str] | None] = None
-    # The ordinals of 0 to 19 and of tens, and their endings behind a hard and a soft stem, by
-    # gender and case.
+    # The ordinals of 0 to 19 and of tens, and their endings after hard and soft stems, by gender
+    # and case.
     units_ordinals: ClassVar[Sequence[str]] = ()
     tens_ordinals: ClassVar[Sequence[str]] = ()
     endings: ClassVar[Mapping[str, tuple[str, str]]] = {}
@@ -45,7 +45,7 @@ class SlavicRules(LanguageRules):
         return word[:-1] + self.endings[gender][word.endswith(("i", "í"))]
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
-        """By the last two digits."""
+        """The form, by the last two digits."""
         if number.fraction:
             return noun.part
         value = number.value
@@ -66,7 +66,7 @@ class SlavicRules(LanguageRules):
         return f"{spoken} {self.ordinal(year, 'm-gen')} {self.of_year}"
 
     def time(self, at: ClockTime) -> str:
-        """Čtrnáct třicet; devět hodin, where nothing behind it says so already."""
+        """Čtrnáct třicet; devět hodin, unless that word follows in the text."""
         if self.full_hour is None or not at.full_hour:
             return super().time(at)
         spoken = self.cardinal(at.hour, self.full_hour.gender)
@@ -76,7 +76,7 @@ class SlavicRules(LanguageRules):
 
     @cached_property
     def read_named_dates(self) -> Step:
-        """Dates of `named_date`, where the language has its own."""
+        """Reads the dates of `named_date`, if the language has that pattern."""
         if self.named_date is None:
             return super().read_named_dates
         pattern = self.named_date
@@ -304,7 +304,7 @@ class CzechRules(SlavicRules):
         return f"{self.whole(number.whole, 'f')} {whole} {self.fraction(number.fraction)}"
 
     def _ordinal(self, match: re.Match[str]) -> str:
-        """In the case that the preposition before it asks for."""
+        """In the case that the preposition before it requires."""
         word = re.search(r"(\w+)\s$", match.string[: match.start()])
         governs = word[1].casefold() if word else ""
         noun = match[2]
@@ -325,7 +325,7 @@ class RussianRules(SlavicRules):
     """Russian."""
 
     code = "ru"
-    # A thousand is not one thousand.
+    # A thousand is тысяча, without "one".
     corrections = (("одна тысяча ", "тысяча "),)
     point, minus, plus, to = "запятая", "минус", "плюс", "тире"
     last_one_counts = True
@@ -401,7 +401,7 @@ class RussianRules(SlavicRules):
         return self._corrected(spell("ru", number, f"ordinal-{genders[kind]}{cases.get(case, '')}"))
 
     def phone(self, text: str) -> str:
-        """By groups: the code and the first three as hundreds, the rest in pairs."""
+        """Reads the code and the first three digits as hundreds, the rest in pairs."""
         plus = "плюс " if text.startswith("+") else ""
         return plus + ", ".join(
             self.whole(part) if len(part) <= 3 else self.digits(part)

@@ -1,28 +1,28 @@
 """Spells numbers in words by ICU's rules (package `unicode-rbnf`, rule sets of Unicode CLDR).
 
-num2words, which Coqui's normaliser uses, has no Hindi and no Chinese, and no genders and cases for
-most of the others. What CLDR itself gets wrong is put right in the module of its language.
+num2words, which Coqui's normaliser uses, has no Hindi, no Chinese and, for most other languages, no
+genders and cases. The module of each language corrects CLDR's errors.
 """
 
 from functools import cache, lru_cache
 from typing import Any
 
-# Longer ones are read digit by digit: a person would, and the rules end before 10**18.
+# Longer numbers are read digit by digit, as people do; the rules end before 10**18.
 MOST_DIGITS = 15
-# Bounded: the numbers are the callers'.
+# Bounded, because callers choose the numbers.
 _KEPT = 4_096
 
 
 class NoWordsError(Exception):
-    """The rules of a language have no such words: Arabic's and Korean's no ordinals."""
+    """The language has no such rules; Arabic and Korean have no ordinals."""
 
 
 @lru_cache(_KEPT)
 def spell(language: str, number: int, rules: str) -> str:
     """`number`, 0 or more, in words. rules: a rule set of CLDR, such as `cardinal-feminine`.
 
-    Falls back to its digits, one by one, where the rules have no words for it. Raises NoWordsError
-    where a language has no such rules.
+    Returns its digits, one by one, if the rules have no words for it. Raises NoWordsError if the
+    language has no such rules.
     """
     if len(str(number)) <= MOST_DIGITS:
         from unicode_rbnf.engine import RbnfError

@@ -1,0 +1,134 @@
+"""Adapters in VOICES_DIR: found while the service speaks, asked for as voices, refused by name."""
+
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from api.voices import adapters
+from api.voices.adapters import Adapters
+from tests.api.conftest import Running, running, settings_in
+from tests.api.heard import asked, refusal
+from tests.xtts.voices.adapters import exported_adapter
+from xtts.voices.base_models import DEMO
+
+# What the fake child says of the voice in the package.
+SERVED_SHA256 = "0" * 64
+
+
+@pytest.fixture(scope="module")
+def exports(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Three of the served base, one of another."""
+    folder = tmp_path_factory.mktemp("exports")
+    for seed, name in enumerate(("anna", "anna:whisper", "Ben")):
+        exported_adapter(folder / name, DEMO, seed, base_sha256=SERVED_SHA256)
+    exported_adapter(folder / "carl", DEMO, 9, base_sha256="c" * 64)
+    return folder
+
+
+@pytest.fixture
+def folder(tmp_path: Path, exports: Path) -> Path:
+    to = tmp_path / "voices" / adapters.FOLDER
+    to.parent.mkdir()
+    return Path(shutil.copytree(exports, to))
+
+
+@pytest.fixture
+def service(tmp_path: Path, folder: Path, monkeypatch) -> Iterator[Running]:
+    monkeypatch.setattr(adapters, "LOOK_SECONDS", 0.02)
+    with running(settings_in(tmp_path)) as found:
+        yield found
+
+
+def names(service: Running) -> dict[str, str]:
+    rows = service.client.get("/v1/voices").json()["voices"]
+    return {row["id"]: row["origin"] for row in rows}
+
+
+def until(condition) -> None:
+    end = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < end
+        time.sleep(0.02)
+
+
+def test_they_are_listed_and_asked_for_in_every_way(service, folder):
+    assert names(service) == {
+        "default": "served", "anna": "adapter", "anna:whisper": "adapter", "Ben": "adapter",
+    }  # fmt: skip
+    with asked() as found:
+        for fields in (
+            {"voice": "anna"}, {"voice": "BEN"}, {"voice": "ben.wav"},
+            {"voice": "anna", "style": "whisper"}, {"voice": "default"},
+        ):  # fmt: skip
+            assert service.say("hello", **fields).status_code == 200
+    wanted = [folder / "anna", folder / "Ben", folder / "Ben", folder / "anna:whisper", None]
+    assert [path for ask, path in found if ask.text == "hello"] == [
+        one and str(one) for one in wanted
+    ]
+    heard = service.client.get("/v1/voices/Ben/preview.wav")
+    assert heard.content == (folder / "Ben" / "reference.wav").read_bytes()
+    for answer in (service.client.get("/v1/audio/voices?legacy=true"),
+                   service.client.get("/speakers_list")):  # fmt: skip
+        assert {"anna", "anna:whisper", "Ben"} <= set(str(answer.json()).replace("'", " ").split())
+    code = refusal(service.client.delete("/v1/voices/anna"))
+    assert code[:2] == (409, "served_voice")
+
+
+def test_one_of_another_base_is_refused_by_its_name(service):
+    answer = service.say("hello", voice="Carl")
+    assert refusal(answer) == (409, "other_base", "voice")
+    assert "cccccccccccc" in answer.json()["detail"] and "VOICE" in answer.json()["detail"]
+    assert refusal(service.say("hello [voice:carl] there"))[:2] == (409, "other_base")
+    assert refusal(service.say("hello", voice="dora"))[:2] == (404, "no_voice")
+
+
+def test_what_is_put_there_replaced_or_removed_meanwhile_is_noticed(service, folder, monkeypatch):
+    forgotten = []
+    monkeypatch.setattr(service.parts.engine, "forget", forgotten.append)
+    service.parts.adapters.look()
+    shutil.copytree(folder / "anna", folder / "dora")
+    until(lambda: "dora" in names(service))
+    shutil.rmtree(folder / "anna")
+    until(lambda: "anna" not in names(service))
+    assert refusal(service.say("hello", voice="anna"))[:2] == (404, "no_voice")
+
+
+def test_who_is_gone_or_replaced_is_told(folder):
+    found = Adapters(folder, "torch")
+    assert found.look() == [] and found.look() == []
+    shutil.rmtree(folder / "Ben")
+    exported_adapter(folder / "Ben", DEMO, 7, base_sha256=SERVED_SHA256)
+    shutil.rmtree(folder / "anna")
+    assert found.look() == [str(folder / "Ben"), str(folder / "anna")]
+    assert found.look() == []
+
+
+def test_what_is_no_adapter_is_told_once_and_is_no_voice(folder, caplog):
+    (folder / ".dora.17.sotaque-part").mkdir()
+    (folder / "notes").mkdir()
+    (folder / "Nova").mkdir()
+    (folder / "README").touch()
+    found = Adapters(folder, "torch")
+    found.look(), found.look()
+    assert set(found.of(SERVED_SHA256)) == {"anna", "anna:whisper", "Ben"}
+    told = [one for one in caplog.messages if "is no voice" in one]
+    assert len(told) == 2
+    assert "bundle.json cannot be read" in told[1] and "always means the served voice" in told[0]
+
+
+def test_with_onnx_runtime_there_are_none_and_it_is_said(folder):
+    found = Adapters(folder, "onnx")
+    found.look()
+    assert found.of(SERVED_SHA256) == {}
+    with pytest.raises(Exception, match="BACKEND=torch"):
+        found.check("anna", SERVED_SHA256, "voice")
+
+
+def test_a_speaker_of_the_voice_wins_over_an_adapter_of_that_name(service):
+    standing = service.parts.engine.standing
+    found = service.parts.speakers_of(replace(standing, speakers={"ANNA": "/kept/1.wav"}))
+    assert found["ANNA"] == "/kept/1.wav" and "anna" not in found and "Ben" in found
