@@ -80,7 +80,7 @@ class DatasetText(BaseModel):
 
 
 class CutRow(BaseModel):
-    """The cut of a dataset. ahead: how many are cut before it; told: how far it is; outdated:
+    """The cut of a dataset. ahead: how many are cut before it; told: its progress; outdated:
     recordings, text or language have changed since."""
 
     state: JobState

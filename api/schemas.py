@@ -307,8 +307,8 @@ class SpokenPieceRow(BaseModel):
 
 
 class CaptionedSpeech(BaseModel):
-    """Sound in base64 and when its words are spoken; null where that cannot be told. pieces,
-    cut_pieces: what became of the text; of lines, in the last one."""
+    """Audio in base64 and the times of its words; null if they are not known. pieces, cut_pieces:
+    how the pieces of the text ended; if the answer has several lines, in the last one."""
 
     audio: str
     audio_format: str

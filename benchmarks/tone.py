@@ -193,12 +193,12 @@ def drift(spoken: Iterable[Spoken], person: Person) -> dict[str, float]:
 
 
 def onsets(spoken: Sequence[Spoken], person: Person) -> dict[str, float]:
-    """Likeness and word errors of the short texts; of each piece that lasts two seconds, likeness
-    of the first second and of the next; word errors of its first words, and of its other ones."""
+    """Likeness and word errors of the short texts; likeness of the first second of a piece, and of
+    its last, which is heard as long; word errors of its first words, and of its other ones."""
     short = [piece for one in spoken for piece in one.short]
     long = [piece for one in spoken for text in one.long for piece in text]
     size = round(ONSET_SECONDS * SPEAKER_RATE)
-    sounds = [sound for piece in long if len(sound := without_silence(piece.sound)) >= 2 * size]
+    sounds = [sound for piece in long if len(sound := without_silence(piece.sound)) >= size]
     heard = [errors_by_place(piece.text, judges.words_heard(piece.sound)) for piece in long]
     return {
         "short_likeness": _mean(person.likeness(piece.sound) for piece in short),
@@ -206,7 +206,7 @@ def onsets(spoken: Sequence[Spoken], person: Person) -> dict[str, float]:
             [piece.text for piece in short], [judges.words_heard(piece.sound) for piece in short]
         ),
         "first_second_likeness": _mean(person.likeness(sound[:size]) for sound in sounds),
-        "next_second_likeness": _mean(person.likeness(sound[size : 2 * size]) for sound in sounds),
+        "last_second_likeness": _mean(person.likeness(sound[-size:]) for sound in sounds),
         "first_words_errors": _share(one[0] for one in heard),
         "other_words_errors": _share(one[1] for one in heard),
     }

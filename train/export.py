@@ -109,7 +109,7 @@ def voice_to_export(
                 "--checkpoint, or another run with OUTPUT_DIR."
             )
         name = best.weights.name if best.weights else "the base"
-        if not best.fallback:  # told by `find_voice`
+        if not best.fallback:  # logged by `find_voice`
             log.info("Exporting %s, the best of the run: %s", name, best.reason)
     else:
         read_checkpoint(checkpoint)  # raises for a folder, and names the epochs that are there

@@ -180,15 +180,15 @@ def build_context(settings: TrainSettings, world: World = ALONE) -> RunContext:
 
 
 def licence_of(config: ModelConfig, base: Path) -> str:
-    """The licence of a base's weights in a few words, and which file tells the rest, if any."""
+    """The licence of a base's weights in a few words, and the file that has its details, if any."""
     short = short_name(config.licence)
     if short == config.licence:
         return short
     card = base / "CARD.md"
-    told = card if card.is_file() else base / "config.json"
+    details = card if card.is_file() else base / "config.json"
     with suppress(ValueError):
-        told = told.relative_to(Path.cwd())
-    return f"{short} (more in {told})"
+        details = details.relative_to(Path.cwd())
+    return f"{short} (more in {details})"
 
 
 def run_config(settings: TrainSettings, config: ModelConfig) -> ModelConfig:

@@ -58,8 +58,9 @@ def load_voice(
         name: `demo`, the folder of an exported voice or adapter or of a base model, or a
             `checkpoint_epoch_N.pt`. ONNX Runtime computes an ONNX voice, PyTorch all others.
         reference: A recording of the speaker, 3 to 30 s of clear speech in any format that
-            libsndfile reads. Several of one speaker, as a list of paths or as a folder, take turns
-            of a few seconds, so that each is heard. None is the voice's own recording.
+            libsndfile reads. Several of one speaker, as a list of paths or as a folder, are
+            combined: the reference switches between them every few seconds. None is the voice's own
+                recording.
         speaker: One of the voice's named speakers, such as `anna` or `anna:whisper`; a text changes
             to another with `[voice:ben]` and `[style:whisper]` (docs/text.md).
         base: The folder of the base model of a checkpoint or adapter, if it is no longer at the

@@ -60,7 +60,7 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
     speak.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
                        help="a recording of the speaker, 3 to 30 s; several, or a folder of "
-                            "recordings, take turns")  # fmt: skip
+                            "recordings, are combined")  # fmt: skip
     speak.add_argument("--language", default="en", help="language of the text; en by default")
     speak.add_argument("--seed", type=int, default=0, help="another seed gives another take")
     speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")

@@ -1,4 +1,4 @@
-"""Several recordings of one person become one reference: they take turns.
+"""Combines several recordings of one person into one reference, which switches between them.
 
 A model takes a voice from the first seconds of one recording: latents are the mean over its chunks,
 and the speaker embedding is of as much. So a chunk of the first recording is followed by one of the

@@ -1,9 +1,9 @@
 """The clips of a cut dataset: lists, plays, corrects and drops them.
 
-`corrections.json` holds what a person has changed, apart from the cut: by recording, place and
-SHA-256 of the clip's sound. So a later cut gets them again wherever the same sound is cut the same;
-those that find no clip stay in the file and are told. `clips/metadata.csv`, which training reads,
-is written from both: it can be made again at any time.
+`corrections.json` holds a person's corrections, separately from the cut: by recording, position and
+SHA-256 of the clip's sound. So they apply to a later cut wherever it cuts the same sound in the
+same way. Corrections without a clip stay in the file and are reported. `clips/metadata.csv`, which
+training reads, is written from both and can be made again at any time.
 """
 
 import contextlib
@@ -27,7 +27,7 @@ _MOST_UNPLACED = 200
 _MOST_INDICES = 4
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
 _NAME = re.compile(r"[\w-]{1,100}")
-# A sentence that nobody said is told; of a foreign text that may be a whole book.
+# How many unspoken sentences are reported; of a wrong text, that could be a whole book.
 _MOST_UNHEARD = 500
 
 
@@ -45,8 +45,8 @@ class IndexedClip:
 
 @dataclass(frozen=True)
 class Correction:
-    """What a person changed of one clip; text None: as it was cut. name, was: of the cut that was
-    corrected, to be told where no clip fits any more."""
+    """A person's correction of a clip. text: None if it is as it was cut; name, was: the clip and
+    its text at the time, which are reported if no clip matches any more."""
 
     text: str | None
     dropped: bool

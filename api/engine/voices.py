@@ -129,7 +129,7 @@ class PreviewSlot:
         return self.current
 
     def expire(self, now: float) -> None:
-        """Closes it when nobody has asked for it for a while."""
+        """Closes it when it was not requested for a while."""
         idle = now - self._used > self._limits.preview
         if self.current and idle and not self._busy and not self._changing.locked():
             self.close()

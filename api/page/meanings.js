@@ -10,7 +10,7 @@ const SIMILARITY = "Cosine similarity between the speaker embeddings of the samp
 const MEANINGS = {
   about: [
     ["Device", "The device that computes the speech. A CPU gives the same speech as a GPU, but takes longer.", "why"],
-    ["Provider", "The library that computes it, and on which device. If the settings request another provider, it follows in brackets."],
+    ["Provider", "The library that computes the speech, and its device. If the settings request another provider, that one follows in brackets."],
     ["Voice", "The voice of requests that name none.", "voice-why"],
     ["Requests", "How many texts are being spoken, how many can be spoken at once, and how many wait."],
   ],

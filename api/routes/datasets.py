@@ -136,7 +136,7 @@ async def send_piece(
     try:
         await uploads.receive(kept, recording, upload_offset, request.stream())
     except ClientDisconnect:
-        pass  # nobody reads this answer, and no traceback need tell of a line that broke
+        pass  # the client will not read the answer, and a lost connection needs no traceback
     return schemas.RecordingRow.model_validate(announced)
 
 

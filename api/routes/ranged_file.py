@@ -29,9 +29,9 @@ _REFUSALS = {
 
 
 class RangedFile(FileResponse):
-    """The framework's response, but that a range it refuses is told as every other refusal.
+    """The framework's file response, but with this service's error body for a refused range.
 
-    Files are written atomically and may be written again: the client asks each time.
+    Files are written atomically and may be written again, so clients must revalidate them.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:

@@ -101,7 +101,7 @@ async def add_voice(
     file: Uploads,
     name: Annotated[str, Form(min_length=1, max_length=MOST_NAME)],
 ) -> VoiceRow:
-    """A voice from a recording, or from up to ten of one person, which take turns in it. Clone a
+    """A voice from a recording, or from up to ten of one person, which are combined. Clone a
     voice only with its owner's consent."""
     parts.check_rate(request)
     _check_files(file)

@@ -61,14 +61,14 @@ class Adapters:
         if not name or name in self.of(sha256):
             return
         if self._backend == "onnx":
-            text = "which only PyTorch adds to its base. Start the service with BACKEND=torch."
+            text = ", which only PyTorch adds to its base. Start the service with BACKEND=torch."
         else:
             base = self._known[name].base
             text = (
-                f"of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, and the "
-                f"weights that speak have {sha256[:12]}…. Serve its own base with VOICE."
+                f" of {Path(base['name']).name} with SHA-256 {base['sha256'][:12]}…, but the "
+                f"served weights have {sha256[:12]}…. Serve its own base with VOICE."
             )
-        raise APIError(409, "other_base", f"{shown(name)} is an adapter, {text}", param=param)
+        raise APIError(409, "other_base", f"{shown(name)} is an adapter{text}", param=param)
 
     def look(self) -> list[str]:
         """Reads the folder; the paths of those that are gone or were replaced."""
@@ -95,22 +95,22 @@ class Adapters:
         if store.means_served(folder.name):
             return "its name always means the served voice. Give the folder another name."
         try:
-            told = bundle.read(folder)
+            header = bundle.read(folder)
         except BundleError as error:
             return str(error)
-        if told.kind != bundle.ADAPTER or not {"name", "sha256"} <= told.base.keys():
+        if header.kind != bundle.ADAPTER or not {"name", "sha256"} <= header.base.keys():
             return "it is not what `train export --adapter` writes. Move it elsewhere."
-        made = " ".join(file.sha256 for _, file in sorted(told.files.items()))
-        found[folder.name] = AdapterVoice(folder.name, str(folder), told.base, made)
+        made = " ".join(file.sha256 for _, file in sorted(header.files.items()))
+        found[folder.name] = AdapterVoice(folder.name, str(folder), header.base, made)
         return ""
 
     async def follow(self, forget: Callable[[str], None]) -> None:
-        """Looks every two seconds until it is cancelled. forget: told of each path that is gone or
-        was replaced."""
+        """Polls the folder every two seconds until it is cancelled. forget: called with each path
+        that is gone or was replaced."""
         while True:
             try:
                 for path in await asyncio.to_thread(self.look):
                     forget(path)
-            except Exception:  # it must go on; the next look is in two seconds
+            except Exception:  # the loop must go on; it polls again in two seconds
                 log.exception("Reading the adapters failed.")
             await asyncio.sleep(LOOK_SECONDS)

@@ -1,7 +1,7 @@
 """Joins the recordings of a voice into the one that models hear, and measures it.
 
-They take turns (`xtts.joined_reference`). It runs in the service's own process, which has no torch,
-on what the decoding child has made.
+The result switches between them (`xtts.joined_reference`). It runs in the service's own process,
+which has no torch, on what the decoding child has made.
 """
 
 import math

@@ -113,8 +113,8 @@ class Voices:
         return [self.folder / f"{voice.id}.wav", *others]
 
     def add(self, name: str, *recordings: DecodedRecording) -> UploadedVoice:
-        """Keeps a voice of one recording, or of several that take turns. Raises APIError where the
-        folder is full or cannot be written."""
+        """Keeps a voice of one recording, or of several that are combined. Raises APIError where
+        the folder is full or cannot be written."""
         identity = secrets.token_hex(6)
         with changing(self.folder):
             if len(self.all()) >= MOST_VOICES:
@@ -200,9 +200,8 @@ class Voices:
                 latents_file.delete(self.latents, sha256)
 
     def _remove_halves(self) -> None:
-        """What killed writers and killed deletions have left: a voice is its two files, and of one
-        alone nobody could delete the recording, or the name. Old ones only: not every file system
-        has locks."""
+        """Removes what killed writers and deletions left: a voice has two files, and if only one is
+        left, no request can delete it. Only old files, because not every file system has locks."""
         remove_stale(self.folder, older_than_seconds=_HALF_SECONDS)
         whole = {".wav": ".json", ".json": ".wav"}
         for path in self.folder.iterdir():

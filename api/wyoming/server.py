@@ -98,7 +98,9 @@ class Announcement:
             log.warning("WYOMING_ANNOUNCE: the announcement on this network failed (%s).", error)
             await self.close()
             return
-        log.info("Announced as %s at %s:%d", name, address, self._port)
+        log.info(
+            "Home Assistant can find this service (mDNS) as %s at %s:%d.", name, address, self._port
+        )
 
     async def close(self) -> None:
         """Withdraws the announcement."""

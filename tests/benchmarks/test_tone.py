@@ -67,10 +67,10 @@ def test_onsets_are_judged_by_themselves(monkeypatch):
     long = SaidPiece("one two three four five", 20, sound)
     short = SaidPiece("Yes.", 3, hum(120, 0.5))
     found = tone.onsets([Spoken([[long]], [short, short])], Ear())  # type: ignore[arg-type]
-    assert found["first_second_likeness"] < 0.7 * found["next_second_likeness"]
+    assert found["first_second_likeness"] < 0.7 * found["last_second_likeness"]
     assert (found["short_word_errors"], found["short_likeness"]) == (
         0,
-        found["next_second_likeness"],
+        found["last_second_likeness"],
     )
     assert found["first_words_errors"] == pytest.approx(1 / 3)
     assert found["other_words_errors"] == 1

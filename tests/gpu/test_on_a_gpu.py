@@ -89,17 +89,17 @@ def test_an_utterance_is_the_same_whoever_else_speaks(device, kind):
     latents = torch.randn(1, NUM_LATENTS, MEDIUM.width, device=device)
 
     def said(others: int) -> torch.Tensor:
-        crowd = DecodingSlots(gpt, 16)
+        decoding = DecodingSlots(gpt, 16)
         for number in range(1 + others):
             text = torch.arange(2, 20 + 20 * (number > 0), device=device)
             draw = torch.Generator(device).manual_seed(number)
             limit = 60 if number == 0 else 300
             state = TorchUtterance(gpt, SamplingParams(), draw, limit)
-            crowd.enter(latents, text, state)
+            decoding.enter(latents, text, state)
             if number == 0:
                 first = state
         while not first.done:
-            crowd.step()
+            decoding.step()
         return torch.stack(first.latents)
 
     alone = said(0)

@@ -375,7 +375,7 @@ class DeviceFeatures:
         self._stats = mel_stats(base, read_tensors(base / "model.pth")).to(self._device)
 
     def of(self, waveform: torch.Tensor) -> tuple[np.ndarray, np.ndarray]:
-        """As `features_of`. cuDNN is off on a GPU: it would plan about ten convolutions anew for
+        """As `features_of`. cuDNN is off on a GPU: it would plan about ten convolutions again for
         every clip length, and compute in TF32."""
         if (
             self._device.type == "cpu"

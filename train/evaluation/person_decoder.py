@@ -122,7 +122,7 @@ def _learn(
     with Progress(f"Training a decoder{of}", 100, "%") as progress:
         result = evaluator.sampler.ask(request, progress.reach)
     if not result.steps:
-        log.info("No decoder%s was trained: preparing the clips took all the time.", of)
+        log.info("No decoder%s was trained: preparing the clips took the whole time limit.", of)
         return False
     learned = LearnedDecoder(
         **verdict.weights,

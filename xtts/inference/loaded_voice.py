@@ -43,7 +43,7 @@ class LoadedVoice(ABC):
         sample_rate: The sample rate of its speech: 24,000 Hz.
         guarded: Whether each piece is judged, and spoken again if it is not good.
         speakers: Voices that a text can change to: name -> recording, or stored latents.
-        own_name: Whose name among them is its own; "" for nobody's.
+        own_name: The name among them that is the voice's own; "" if none is.
         latents_folder: Where the latents of recordings and the alignment heads are cached; None
             caches nothing.
     """

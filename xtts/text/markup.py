@@ -143,8 +143,8 @@ class _Reader:
     def ended(self) -> list[Utterance]:
         if self.open:
             raise TextError(
-                f"The tag <{self.open[-1][0]}> is not closed: write </{self.open[-1][0]}> behind "
-                "it."
+                f"The tag <{self.open[-1][0]}> is not closed: write "
+                f"</{self.open[-1][0]}> after its text."
             )
         self._flush()
         for one in self.said if self.escaped else ():

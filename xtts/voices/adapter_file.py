@@ -68,7 +68,7 @@ def write(path: Path, tensors: "Mapping[str, Tensor]", header: AdapterHeader) ->
 
 
 def read(path: Path) -> "tuple[AdapterHeader, dict[str, Tensor]]":
-    """Header and tensors. Whoever found the file has verified it. Raises BundleError."""
+    """Header and tensors of an adapter file, which the caller has verified. Raises BundleError."""
     from safetensors import SafetensorError, safe_open
 
     try:

@@ -235,7 +235,7 @@ def read_evaluation(path: Path) -> Evaluation | None:
         return None
     if evaluation.schema != SCHEMA:
         log.warning(
-            "%s has schema %s, this version reads %s: it is not used.",
+            "%s is ignored: it has schema %s, and this version reads schema %s.",
             path,
             evaluation.schema,
             SCHEMA,

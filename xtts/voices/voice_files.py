@@ -237,10 +237,10 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     onnx, licence = onnx_folder.is_one(folder), None
     if not onnx:
         if (folder / "bundle.json").is_file():
-            found = bundle.verify(folder)
-            if found.kind == bundle.ADAPTER:
-                return _of_adapter(folder, found, spec)
-            licence = found.licence
+            header = bundle.verify(folder)
+            if header.kind == bundle.ADAPTER:
+                return _of_adapter(folder, header, spec)
+            licence = header.licence
         elif folder != DEMO:
             locate_base(str(folder), tos_agreed=spec.tos_agreed)
     own = None if onnx else _existing(folder / "reference.wav")
@@ -250,11 +250,11 @@ def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
     )  # fmt: skip
 
 
-def _of_adapter(folder: Path, found: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
-    base = base_of(folder, {"base": found.base}, spec.base, spec.xtts_v2)
-    own = spec.reference is None and bundle.DECODER in found.files
+def _of_adapter(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
+    base = base_of(folder, {"base": header.base}, spec.base, spec.xtts_v2)
+    own = spec.reference is None and bundle.DECODER in header.files
     return VoiceFiles(
-        base, base / "model.pth", folder / "reference.wav", found.licence,
+        base, base / "model.pth", folder / "reference.wav", header.licence,
         pronunciations=_pronunciation_lists(spec, folder),
         decoder=folder / bundle.DECODER if own else None,
         adapter=folder / adapter_file.NAME,

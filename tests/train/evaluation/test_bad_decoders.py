@@ -50,7 +50,7 @@ NOISE_DB, GAIN = -10.0, 12.0
 Samples = np.ndarray
 Spoil = Callable[[list[Samples], np.random.Generator], list[Samples]]
 
-pytestmark = [pytest.mark.slow, pytest.mark.system, pytest.mark.timeout(3000)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(3000)]
 
 
 def noisy(waves: list[Samples], draw: np.random.Generator) -> list[Samples]:

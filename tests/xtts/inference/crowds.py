@@ -10,26 +10,26 @@ from xtts.inference.synthesis_request import SynthesisRequest
 
 
 def said_in(
-    crowd: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
+    batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
 ) -> Iterator[Any]:
     """What is said step by step, each request entering as soon as a slot is free."""
     waiting = dict(asked)
-    while waiting or not crowd.empty:
-        while waiting and crowd.free:
+    while waiting or not batcher.empty:
+        while waiting and batcher.free:
             name = next(iter(waiting))
-            crowd.enter(name, voice, waiting.pop(name))
-        for said in crowd.step():
+            batcher.enter(name, voice, waiting.pop(name))
+        for said in batcher.step():
             assert said.error is None
             yield said
             if said.paused:
-                assert crowd.go_on(said.name)
+                assert batcher.go_on(said.name)
 
 
 def sounds_of(
-    crowd: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
+    batcher: ContinuousBatcher, voice: Any, asked: Mapping[str, SynthesisRequest]
 ) -> dict[str, np.ndarray]:
     """The whole sound of each request, by its name."""
     chunks: dict[str, list[np.ndarray]] = {name: [] for name in asked}
-    for said in said_in(crowd, voice, asked):
+    for said in said_in(batcher, voice, asked):
         chunks[said.name] += [np.asarray(chunk) for chunk in said.chunks]
     return {name: np.concatenate(told) for name, told in chunks.items()}

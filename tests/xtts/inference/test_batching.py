@@ -35,8 +35,8 @@ def test_a_crowd_says_what_a_stream_says(base_folder):
     assert len(made.tokenizer.split(TEXT, "en")) > 1
     long = SynthesisRequest(TEXT, "en", seed=4, max_codes=15)
     quick = SynthesisRequest("hello", "en", seed=1, speed=2.0, max_codes=15)
-    crowd = ContinuousBatcher(TorchBackend(made, 2))
-    found = sounds_of(crowd, whose, {"long": long, "quick": quick})
+    batcher = ContinuousBatcher(TorchBackend(made, 2))
+    found = sounds_of(batcher, whose, {"long": long, "quick": quick})
     pulled = torch.cat(list(speech.stream(TorchBackend(made), whose, long))).numpy()
     assert found["long"].shape == pulled.shape
     assert np.allclose(found["long"], pulled, atol=1e-4)
@@ -48,14 +48,14 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
     """One slot: a short speech is spoken between two pieces of a long one, which is the same to the
     bit as alone. Pieces that ran to the code limit are counted."""
     made, whose = made_and_heard(base_folder)
-    crowd = ContinuousBatcher(TorchBackend(made, 1))
+    batcher = ContinuousBatcher(TorchBackend(made, 1))
     long = SynthesisRequest(TEXT, "en", seed=4, max_codes=8)
-    alone = sounds_of(crowd, whose, {"long": long})["long"]
-    crowd.enter("long", whose, long)
+    alone = sounds_of(batcher, whose, {"long": long})["long"]
+    batcher.enter("long", whose, long)
     chunks: list[Tensor] = []
     order: list[str] = []
-    while not crowd.empty:
-        for said in crowd.step():
+    while not batcher.empty:
+        for said in batcher.step():
             if said.name == "long":
                 chunks += said.chunks
             if said.done or said.paused:
@@ -64,20 +64,20 @@ def test_between_two_pieces_a_slot_is_free_and_the_speech_is_the_same(base_folde
                 pieces = len(made.tokenizer.split(TEXT, "en"))
                 assert 1 < said.cut_pieces <= pieces
             if said.paused and len(order) == 1:
-                assert not crowd.busy and crowd.free == 1 and not crowd.empty
-                crowd.enter("short", whose, SynthesisRequest("hello", "en", seed=1, max_codes=8))
+                assert not batcher.busy and batcher.free == 1 and not batcher.empty
+                batcher.enter("short", whose, SynthesisRequest("hello", "en", seed=1, max_codes=8))
             elif said.paused or (said.name == "short" and said.done):
-                crowd.go_on("long")
+                batcher.go_on("long")
     assert order[:3] == ["long", "short", "long"]
     assert np.array_equal(torch.cat(chunks).numpy(), alone)
-    assert not crowd.go_on("long")
+    assert not batcher.go_on("long")
 
 
 def test_the_likeliest_code_does_not_depend_on_the_seed(base_folder):
     made, whose = made_and_heard(base_folder)
-    crowd = ContinuousBatcher(TorchBackend(made, 2))
+    batcher = ContinuousBatcher(TorchBackend(made, 2))
     greedy = SynthesisRequest("hello", "en", seed=1, temperature=0.0, max_codes=9)
-    found = sounds_of(crowd, whose, {"one": greedy, "two": replace(greedy, seed=2)})
+    found = sounds_of(batcher, whose, {"one": greedy, "two": replace(greedy, seed=2)})
     assert np.array_equal(found["one"], found["two"])
 
 

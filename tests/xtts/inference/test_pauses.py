@@ -56,9 +56,9 @@ def test_pauses_are_within_ten_milliseconds_however_it_is_spoken(model, voice, o
     onnx = load_onnx_model(onnx_folder, ComputeConfig(precision="fp32"))
     whose = Voice(voice.latents.numpy(), voice.speaker.numpy())
     backend, ask = TorchBackend(model), SynthesisRequest(TEXT, "en", seed=2, max_codes=CODES)
-    crowd = ContinuousBatcher(TorchBackend(model, 2))
+    batcher = ContinuousBatcher(TorchBackend(model, 2))
     other = SynthesisRequest("hello there", "en", seed=1, max_codes=CODES)
-    among_others = sounds_of(crowd, voice, {"paused": ask, "other": other})
+    among_others = sounds_of(batcher, voice, {"paused": ask, "other": other})
     assert zeros(among_others["other"]) == []
     ways: dict[str, Spoken] = {
         "whole": lambda: speech.synthesize(backend, voice, ask).numpy(),

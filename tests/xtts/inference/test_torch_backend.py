@@ -25,7 +25,7 @@ def two_threads() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-def crowd(gpt: GPT, count: int, requests: list[int]) -> dict[int, TorchUtterance]:
+def spoken_together(gpt: GPT, count: int, requests: list[int]) -> dict[int, TorchUtterance]:
     """What each says where they come and go at random."""
     draw, slots = random.Random(7), DecodingSlots(gpt, count)
     found: dict[int, TorchUtterance] = {}
@@ -48,7 +48,7 @@ def crowd(gpt: GPT, count: int, requests: list[int]) -> dict[int, TorchUtterance
 def test_a_crowd_changes_no_bit(kind, count, requests, two_threads):
     gpt = speaking(kind)
     lengths = set()
-    for number, said in crowd(gpt, count, list(range(requests))).items():
+    for number, said in spoken_together(gpt, count, list(range(requests))).items():
         wanted = said_by(gpt, number, count)
         assert said.codes == wanted.codes
         assert torch.equal(torch.stack(said.latents), torch.stack(wanted.latents))

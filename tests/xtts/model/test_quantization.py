@@ -51,11 +51,11 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind, rows):
     generator = torch.Generator().manual_seed(0)
     layer = quantized_linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
     quiet = torch.randn(rows, 64, generator=generator)
-    crowd = quiet.clone()
-    crowd[1:] *= 100.0
+    mixed = quiet.clone()
+    mixed[1:] *= 100.0
     with torch.inference_mode():
-        assert torch.equal(layer(quiet)[0], layer(crowd)[0])
-        alone, found = layer(quiet[:1]), layer(crowd)[:1]
+        assert torch.equal(layer(quiet)[0], layer(mixed)[0])
+        alone, found = layer(quiet[:1]), layer(mixed)[:1]
     # A loud neighbour does not round it away: it is as far off as alone.
     assert float((found - alone).norm() / alone.norm()) < 0.01 * COARSER
 

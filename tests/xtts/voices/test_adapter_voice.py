@@ -62,12 +62,12 @@ def test_in_the_base_s_batch_each_is_what_it_is_alone(base, anna, tmp_path):
     standing = load_voice(VoiceSpec(str(base)))
     folders = [anna, exported_adapter(tmp_path / "ben", base, seed=2)]
     voices = {one.name: standing.voice_of(one, None) for one in folders} | {"": standing.own}
-    crowd = standing.batcher(4)
+    batcher = standing.batcher(4)
     for name, voice in voices.items():
-        crowd.enter(name, voice, ASK)
+        batcher.enter(name, voice, ASK)
     together: dict[str, list[np.ndarray]] = {name: [] for name in voices}
-    while not crowd.empty:
-        for said in crowd.step():
+    while not batcher.empty:
+        for said in batcher.step():
             assert said.error is None
             together[said.name] += [np.asarray(chunk) for chunk in said.chunks]
     for name, voice in voices.items():

@@ -90,7 +90,7 @@ class Mute:
 
 
 class Refusing:
-    """A crowd that nobody may enter."""
+    """A batcher that no request may enter."""
 
     busy = False
 
@@ -102,7 +102,7 @@ class Refusing:
 
 
 class Failing(Refusing):
-    """A crowd that fails at a request as it enters, or as it goes on."""
+    """A batcher that fails at a request as it enters, or as it goes on."""
 
     def __init__(self, error: Exception) -> None:
         self.error = error
@@ -126,24 +126,27 @@ def messages(frames: Iterable[Frame]) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("begins", [True, False], ids=["enters", "goes on"])
 def test_an_error_that_nobody_expected_is_an_answer_to_one_request(begins):
     """Ids that the model lacks, no piece at all: whatever a request is, the others go on."""
-    server, crowd = SpeechServer(ComputeConfig(), 1, texts=Written()), Failing(IndexError("secret"))
-    server._batchers["v"] = crowd  # type: ignore[assignment]
+    server, batcher = (
+        SpeechServer(ComputeConfig(), 1, texts=Written()),
+        Failing(IndexError("secret")),
+    )
+    server._batchers["v"] = batcher  # type: ignore[assignment]
     server._began["s1"] = server._paused["s1"] = 0.0
     if begins:
         asked = {"id": "s1", "key": "v", "ask": ASK}
         (said,) = messages(server._enter(asked, Mute()))  # type: ignore[arg-type]
     else:
         (said,) = messages(server.take({"do": "go_on", "id": "s1"}))
-        assert crowd.left == ["s1"] and server._began == {}
+        assert batcher.left == ["s1"] and server._began == {}
     assert (said["say"], said["id"], said["reason_code"]) == ("failed", "s1", "internal")
     assert "IndexError in test_server.py:" in said["reason"] and "secret" not in said["reason"]
 
 
 class Ready(Mute):
-    """A voice that stands, and a crowd that has fewer slots than were wanted."""
+    """A voice that stands, and a batcher that has fewer slots than were wanted."""
 
-    def __init__(self, crowd: Exception | None = None) -> None:
-        self.error = crowd
+    def __init__(self, error: Exception | None = None) -> None:
+        self.error = error
 
     def prepare(self) -> None:
         """Nothing."""
@@ -158,7 +161,7 @@ class Ready(Mute):
 
 
 def opened(monkeypatch: pytest.MonkeyPatch, error: Exception | None = None) -> SpeechServer:
-    """A server beside whose one voice another is opened, whose crowd may fail."""
+    """A server beside whose one voice another is opened, whose batcher may fail."""
     monkeypatch.setattr("xtts.voices.loading.load_voice", lambda *_: Ready(error))
     server = SpeechServer(ComputeConfig(), 16, texts=Written())
     server._standing["v"], server._batchers["v"] = Mute(), Refusing()

@@ -15,11 +15,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m xtts.onnx.export.exporter_child", description=__doc__
     )
-    parser.add_argument("folder", type=Path, help="the model's")
+    parser.add_argument("folder", type=Path, help="the model's folder")
     parser.add_argument("to", type=Path)
     parser.add_argument("--kinds", nargs="+", choices=tuple(GPT), default=tuple(GPT))
-    parser.add_argument("--checkpoint", type=Path, help="whose learning part is taken")
-    parser.add_argument("--decoder", type=Path, help="that was learned for it")
+    parser.add_argument("--checkpoint", type=Path, help="replaces the GPT")
+    parser.add_argument("--decoder", type=Path, help="a vocoder learned for these weights")
     arguments = parser.parse_args(argv)
     try:
         from xtts.onnx.export import exporter

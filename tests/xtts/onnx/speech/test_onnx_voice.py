@@ -80,9 +80,9 @@ def test_without_a_recording_nobody_speaks(onnx_folder):
     """The service tries itself so (`xtts.workers.server`)."""
     standing = opened(onnx_folder)
     assert standing.own is None and len(standing.weights) == 64
-    crowd = standing.batcher(1)
-    crowd.enter("micro", standing.placeholder_voice(), SynthesisRequest("a", "en", max_codes=4))
-    said = [part for _ in range(5) if crowd.busy for part in crowd.step()]
+    batcher = standing.batcher(1)
+    batcher.enter("micro", standing.placeholder_voice(), SynthesisRequest("a", "en", max_codes=4))
+    said = [part for _ in range(5) if batcher.busy for part in batcher.step()]
     assert said[-1].done and said[-1].error is None and sum(len(p.chunks) for p in said) > 0
 
 
