@@ -122,6 +122,8 @@ class Answers(BaseHTTPRequestHandler):
         # Odd pieces: a sample is cut in two at nearly every seam.
         for at in range(0, len(pcm), 9_601):
             if self.world.breaks_off and at:  # As the service: a stream without its last chunk.
+                # A browser that is busy drops what it has not read when a stream breaks.
+                time.sleep(0.5)
                 self.close_connection = True
                 return None
             if at == 9_601 * 4 and (words := words_of(wanted["input"])):
