@@ -9,8 +9,9 @@ and a verdict of their own.
 import logging
 import math
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from machine.devices.cuda_errors import GpuLost
@@ -32,6 +33,7 @@ from xtts.voices.evaluation_file import (
     Verdict,
     write_evaluation,
 )
+from xtts.voices.run_folder import RunError
 from xtts.workers.requests import SpokenFacts
 
 log = logging.getLogger("train")
@@ -63,7 +65,8 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
             if seconds is None:
                 late.append(name)
                 continue
-            row = _judged(of_speaker, known, verdict, settings, name, seconds)
+            judge = partial(_judge, of_speaker, verdict, _count(known), settings.decoder_clips)
+            row = _judged(partial(judge, name, seconds), name)
         if row is not None:
             rows.append(row)
             known = replace(known, speakers=rows)
@@ -73,7 +76,10 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
             "To save time, these speakers are not judged: %s. `.venv/bin/python -m train evaluate` "
             "judges them.", ", ".join(late),
         )  # fmt: skip
-    return replace(known, speakers=rows)
+    if known.speakers != rows:  # rows of other weights, and no time for new ones
+        known = replace(known, speakers=rows)
+        write_evaluation(evaluator.run.evaluation_file, known)
+    return known
 
 
 def _evaluator_of(evaluator: Evaluator, recording: Path, clips: Sequence[Clip]) -> Evaluator:
@@ -126,17 +132,10 @@ def _count(known: Evaluation) -> int:
     return len(known.candidates[0].sentences)
 
 
-def _judged(
-    evaluator: Evaluator,
-    known: Evaluation,
-    verdict: Verdict,
-    settings: TrainSettings,
-    name: str,
-    seconds: float,
-) -> SpeakerJudgement | None:
+def _judged(judge: Callable[[], SpeakerJudgement], name: str) -> SpeakerJudgement | None:
     """The speaker's row; None, with a line in the log, where it could not be judged."""
     try:
-        return _judge(evaluator, known, verdict, settings, name, seconds)
+        return judge()
     except GpuLost:
         raise
     except Exception as error:
@@ -146,19 +145,18 @@ def _judged(
 
 def _judge(
     evaluator: Evaluator,
-    known: Evaluation,
     verdict: Verdict,
-    settings: TrainSettings,
+    count: int,
+    most_clips: int,
     name: str,
     seconds: float,
 ) -> SpeakerJudgement:
     weights = evaluator.weights_of(verdict)
     if weights is None:
-        raise OSError("the checkpoint of the best weights is gone")
-    count = _count(known)
+        raise RunError("The checkpoint of the best weights is gone.")
     base = evaluator.spoken(weights[0], 0.0, count)
     best = base if verdict.kind == "base" else evaluator.spoken(*weights, count)
-    learned = _learned(evaluator, verdict, settings.decoder_clips, name, best, seconds)
+    learned = _learned(evaluator, verdict, weights, most_clips, name, best, seconds)
     than_base = judges.changed_by_decoder(
         best if learned is None else learned, base, evaluator.person, evaluator.reference
     )
@@ -176,6 +174,7 @@ def _judge(
 def _learned(
     evaluator: Evaluator,
     verdict: Verdict,
+    weights: tuple[Path, float],
     most_clips: int,
     name: str,
     best: Sequence[SpokenFacts],
@@ -189,11 +188,10 @@ def _learned(
         return None
 
     def judge(decoder: Path) -> Mapping[str, MeanInterval]:
-        spoken[:] = evaluator.spoken(request_weights, share, len(best), decoder)
+        spoken[:] = evaluator.spoken(*weights, len(best), decoder)
         return judges.changed_by_decoder(spoken, best, evaluator.person, evaluator.reference)
 
     request = request_of(evaluator, verdict, tensors, most_clips, seconds)
-    request_weights, share = evaluator.weights_of(verdict) or (Path(), 0.0)
     learn_decoder(evaluator, verdict, tensors, request, judge, name)
     return spoken if tensors.is_file() else None
 
@@ -227,8 +225,6 @@ def _sentence(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
         ) if holds
     ]  # fmt: skip
     how = "the best weights with a decoder of its own" if learned else "the best weights"
-    if worse:
-        return f"{how} are measurably {' and '.join(worse)} than the base".capitalize() + "."
-    if better:
-        return f"{how} are measurably {' and '.join(better)} than the base".capitalize() + "."
-    return f"{how} cannot be told from the base".capitalize() + "."
+    said = " and ".join(worse or better)
+    how += f" are measurably {said} than the base" if said else " cannot be told from the base"
+    return f"{how.capitalize()}."

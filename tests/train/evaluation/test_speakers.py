@@ -149,6 +149,15 @@ def test_without_time_they_are_named_and_a_later_start_judges_them(ground, monke
     assert None not in [one.learned for one in ground.run.evaluation().speakers]
 
 
+def test_rows_of_other_weights_do_not_stay_where_there_is_no_time_for_new_ones(ground, monkeypatch):
+    ground.conclude("off")
+    ground.speaking.sounds[1, 0.3] = {"voice": 0.8, "errors": 0.0}
+    a_budget(ground)
+    monkeypatch.setattr(JudgingBudget, "speakers_seconds", 0.0)
+    ground.conclude("auto")
+    assert ground.best()["kind"] == "blend" and ground.run.evaluation().speakers == []
+
+
 def test_the_time_of_a_speaker_bounds_their_decoder(ground):
     a_budget(ground)
     ground.conclude("off")
