@@ -34,7 +34,8 @@ SUBJECT_OF: dict[str, Subject] = {
     "adapters": "Speaking", "cutting": "Datasets", "data": "Training", "decoder": "Voice quality",
     "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
-    "probe": "GPU", "sample": "Training", "speakers": "Voice quality", "speaking": "Speaking",
+    "probe": "GPU", "references": "Voice quality", "sample": "Training",
+    "speakers": "Voice quality", "speaking": "Speaking",
     "text": "Speaking", "tone": "Voice quality", "training": "Training", "voice": "Voice quality",
 }  # fmt: skip
 # Below this load average the machine has nothing else to do.
