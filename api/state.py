@@ -14,6 +14,7 @@ from starlette.requests import HTTPConnection, Request
 from api import encoding
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
+from api.datasets.take_checking import TakeChecker
 from api.dialects.memory import KeptSounds, TtsSettings
 from api.engine.child import ChildOptions
 from api.engine.engine import Engine
@@ -54,6 +55,7 @@ class AppState:
         self.voices = Voices(settings.voices_dir)
         self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
         self.decoding = asyncio.Semaphore(_DECODERS)
+        self.takes = TakeChecker(self.decoding)
         self.datasets = Datasets(settings.datasets_dir)
         self.cuts = CutQueue(
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
