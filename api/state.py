@@ -25,6 +25,7 @@ from api.events import Events
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
 from api.runs.following import VoiceFollower
+from api.runs.trainings import Trainings
 from api.schemas import Queue, Status
 from api.settings import ApiSettings
 from api.voices import adapters
@@ -61,6 +62,7 @@ class AppState:
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
         )  # fmt: skip
+        self.trainings = Trainings(settings, self.datasets)
         # Settings of one caller do not affect another's.
         self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
         self.kept_sounds = KeptSounds()

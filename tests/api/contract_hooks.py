@@ -57,6 +57,7 @@ _read: list[str] = []
 _PROMPTS = "First. Second. Third. Fourth. Fifth."
 _turns = Counter[str]()
 _voices: list[str] = []
+_trainings: list[str] = []
 _sounds: list[str] = []
 
 
@@ -108,8 +109,18 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         case.body = _spoken(case.body, label, drawn)
         if label == "POST /v1/datasets/{dataset}/recordings" and turn % 4 == 0:
             case.body = {"name": f"take-{turn}.wav", "bytes": NUM_BYTES}
+        if label.startswith("POST /v1/trainings"):
+            case.body = _wanted_training(case.operation.base_url, label)
     if label.endswith((".wav", ".csv")) and turn % 4 == 0:
         case.headers = {**(case.headers or {}), "Range": drawn.choice(RANGES)}
+
+
+def _wanted_training(address: str, label: str) -> dict[str, Any]:
+    """A training of what is there; full queues are no fault."""
+    if not _datasets:
+        _cut_a_dataset(address)
+    wanted = {"dataset": _datasets[-1]["dataset"], "settings": {}}
+    return wanted if label.endswith("/check") else {**wanted, "run": "ana"}
 
 
 def _send_as_files(case: Any, turn: int) -> None:
@@ -212,7 +223,9 @@ def _announced(address: str, dataset: str, turn: int) -> str:
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:
-    known = {"voice_id": _voices[-5:], "name": _sounds[-5:], **EXISTING}.get(name)
+    known = {
+        "voice_id": _voices[-5:], "name": _sounds[-5:], "training": _trainings[-5:], **EXISTING,
+    }.get(name)  # fmt: skip
     return drawn.choice(known) if known else value
 
 
@@ -241,6 +254,8 @@ def after_call(context: Any, case: Any, response: Any) -> None:
         file.write(json.dumps([label, status, media_type]) + "\n")
     if label == "POST /v1/voices" and status == 201:
         _voices.append(response.json()["id"])
+    elif label == "POST /v1/trainings" and status == 201:
+        _trainings.append(response.json()["id"])
     elif label == "DELETE /v1/datasets/{dataset}" and status == 204:
         gone = case.path_parameters["dataset"]
         _datasets[:] = [one for one in _datasets if one["dataset"] != gone]
