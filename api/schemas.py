@@ -157,10 +157,15 @@ class EvaluationRow(BaseModel):
     verdict: VerdictRow | None
 
 
+RunKind = Literal["current", "named", "archived"]
+
+
 class RunRow(BaseModel):
-    """One run."""
+    """One run. kind: `current` is OUTPUT_DIR itself, `named` of the training queue, `archived` what
+    RESUME=never moved away."""
 
     id: str
+    kind: RunKind
     path_name: str
     created: str
     training: bool

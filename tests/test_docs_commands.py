@@ -112,6 +112,7 @@ SLOW = {
         Run(settings={**SMALL, **FREE}),
     "make doctor": Run(exit_code=-1),
     "make tensorboard": Run(settings=FREE, until="http"),
+    f"{PYTHON} train queue": Run(until="The training queue is"),
     "make serve": Run(settings=FREE, until="Listens on"),
     "LOW_MEMORY=on make serve": Run(settings=FREE, until="Listens on"),
 }  # fmt: skip

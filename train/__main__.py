@@ -8,6 +8,7 @@ check          check the sound and the text of the dataset; train nothing
                --repair         compute damaged records of the feature cache again
 cut            make a dataset of long recordings
                RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]
+queue          take trainings out of QUEUE_DIR, one at a time  [--once]
 prepare        compute the feature cache; train nothing
 sample         speak the newest epoch again, or --epoch N
 evaluate       judge the base, every saved epoch and blends, and report the best one  [--json]
@@ -95,6 +96,12 @@ def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
+def _queue(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.jobs import command as jobs
+
+    return jobs.run(settings, once=own.once)
+
+
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
     from train.setup import prepare
 
@@ -141,6 +148,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "run": _run,
     "check": _check,
     "cut": _cut,
+    "queue": _queue,
     "prepare": _prepare,
     "sample": _sample,
     "evaluate": _evaluate,
@@ -157,6 +165,7 @@ _PURPOSES = {
     "run": "Fine-tunes the base model on your dataset. Continues a run that stopped.",
     "check": "Checks the sound and the text of the dataset. Trains nothing.",
     "cut": "Cuts long recordings into clips with transcripts, and accounts for the rest.",
+    "queue": "Takes trainings out of QUEUE_DIR, oldest first, one at a time (docs/studio.md).",
     "prepare": "Computes the feature cache. Trains nothing.",
     "sample": "Speaks with a saved epoch.",
     "evaluate": "Judges the base, every saved epoch and blends. Reports which is best, and why.",
@@ -207,6 +216,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         )
         # Declared here: as a setting's flag its value would be parsed as a recording.
         add("--language", metavar="L", help="the language of the recordings (default: LANGUAGE)")
+    if verb == "queue":
+        add("--once", action="store_true", help="end when no training is left")
     if verb == "sample":
         add("--epoch", type=int, metavar="N", help="the epoch (default: the newest)")
     if verb == "evaluate":

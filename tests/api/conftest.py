@@ -133,7 +133,7 @@ def running(
 def settings_in(folder: Path, **more: Any) -> ApiSettings:
     """Everything that is written, in `folder`; nobody is slowed down."""
     given = {"output_dir": folder / "output", "voices_dir": folder / "voices",
-             "datasets_dir": folder / "datasets",
+             "datasets_dir": folder / "datasets", "queue_dir": folder / "queue",
              "api_requests_per_minute": None, **more}  # fmt: skip
     return ApiSettings(**given)
 
