@@ -8,6 +8,8 @@ check          check the sound and the text of the dataset; train nothing
                --repair         compute damaged records of the feature cache again
 cut            make a dataset of long recordings
                RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]
+extend         add a language that the base model does not speak (docs/languages.md)
+               --language L --dataset DIR --to BASE [--like L] [--pieces N]
 prepare        compute the feature cache; train nothing
 sample         speak the newest epoch again, or --epoch N
 evaluate       judge the base, every saved epoch and blends, and report the best one  [--json]
@@ -95,6 +97,16 @@ def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
     )  # fmt: skip
 
 
+def _extend(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.extension import command as extending
+
+    if own.to is None:
+        raise SotaqueError("extend needs --to BASE, the folder to write. See --help.")
+    return extending.run(
+        settings, to=own.to, dataset=own.dataset, like=own.like, most_pieces=own.pieces
+    )
+
+
 def _prepare(settings: TrainSettings, _own: argparse.Namespace) -> int:
     from train.setup import prepare
 
@@ -141,6 +153,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "run": _run,
     "check": _check,
     "cut": _cut,
+    "extend": _extend,
     "prepare": _prepare,
     "sample": _sample,
     "evaluate": _evaluate,
@@ -157,6 +170,7 @@ _PURPOSES = {
     "run": "Fine-tunes the base model on your dataset. Continues a run that stopped.",
     "check": "Checks the sound and the text of the dataset. Trains nothing.",
     "cut": "Cuts long recordings into clips with transcripts, and accounts for the rest.",
+    "extend": "Adds a language to the base model: tag, characters, pieces and their rows.",
     "prepare": "Computes the feature cache. Trains nothing.",
     "sample": "Speaks with a saved epoch.",
     "evaluate": "Judges the base, every saved epoch and blends. Reports which is best, and why.",
@@ -207,6 +221,13 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         )
         # Declared here: as a setting's flag its value would be parsed as a recording.
         add("--language", metavar="L", help="the language of the recordings (default: LANGUAGE)")
+    if verb == "extend":
+        add("--dataset", type=Path, metavar="DIR", help="the clips (default: DATASET_DIR)")
+        add("--to", type=Path, metavar="BASE", help="the folder to write, for BASE_MODEL")
+        add("--like", metavar="L", help="the base's language as whose tag the new one begins "
+            "(default: the most similar)")  # fmt: skip
+        add("--pieces", type=int, metavar="N",
+            help="the most pieces of several characters to add (default: 500)")  # fmt: skip
     if verb == "sample":
         add("--epoch", type=int, metavar="N", help="the epoch (default: the newest)")
     if verb == "evaluate":
