@@ -95,7 +95,7 @@ def test_training_on_the_extended_base_is_as_always_and_the_old_base_cannot_resu
     }  # fmt: skip
     code, said = check(verb="run", **own)
     assert code == 0 and "0 refused" in said, said
-    (saved,) = (tmp_path / "out/checkpoints").glob("epoch_*.pt")
+    (saved,) = (tmp_path / "out/checkpoints").glob("checkpoint_epoch_*.pt")
     assert read_checkpoint(saved).provenance["language"] == "el"
     # Another vocabulary of the same language.
     code, said = check(
