@@ -112,6 +112,7 @@ SLOW = {
         Run(settings={**SMALL, **FREE}),
     "make doctor": Run(exit_code=-1),
     "make tensorboard": Run(settings=FREE, until="http"),
+    "make studio": Run(settings=FREE, until="Listens on"),
     f"{PYTHON} train queue": Run(until="The training queue is"),
     "make serve": Run(settings=FREE, until="Listens on"),
     "LOW_MEMORY=on make serve": Run(settings=FREE, until="Listens on"),
@@ -120,6 +121,9 @@ SLOW = {
 SPEECH = "curl http://localhost:8005/"
 JSON = "-H 'Content-Type: application/json'"
 SERVED = {
+    f"{SPEECH}v1/trainings {JSON} -d "
+    """'{"run": "demo", "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": "2"}}'""",
+    f"{SPEECH}v1/trainings",
     f"{SPEECH}status",
     f"{SPEECH}v1/audio/speech {JSON} -d "
     """'{"input": "Good morning.", "response_format": "wav"}' -o said.wav""",

@@ -6,6 +6,7 @@ check          check the sound and the text of the dataset; train nothing
                --no-likelihood  skip the slowest check
                --verify         compare the feature cache with its hashes
                --repair         compute damaged records of the feature cache again
+               --json           print what was found as JSON; the log goes to stderr
 cut            make a dataset of long recordings
                RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]
 queue          take trainings out of QUEUE_DIR, one at a time  [--once]
@@ -82,7 +83,7 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     return check.run(
         settings, verify=own.verify, repair=own.repair, show_text=own.show_text,
-        with_likelihood=not own.no_likelihood,
+        with_likelihood=not own.no_likelihood, as_json=own.json,
     )  # fmt: skip
 
 
@@ -191,6 +192,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
             help="skip the likelihood of each clip under the base model, the slowest check",
         )
         add("--show-text", action="store_true", help="print how the transcripts are read")
+        add("--json", action="store_true", help="print the findings; the log goes to stderr")
     if verb == "cut":
         add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
         add("--to", type=Path, metavar="DIR", help="the folder to write")
