@@ -1,5 +1,4 @@
-"""Writes an EPUB 3 with media overlays: the text of the book, lit up sentence by sentence as it is
-spoken.
+"""Writes an EPUB 3 with media overlays: each sentence lights up as it is spoken.
 
 The book is written anew from its chapters, with a span for each sentence; pictures and styles of
 the original are not in it. Format: https://www.w3.org/TR/epub-33/#sec-media-overlays.
