@@ -11,7 +11,6 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
-from api import encoding
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.datasets.take_checking import TakeChecker
@@ -32,6 +31,7 @@ from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
+from xtts import encoding
 from xtts.voices.speakers import plain
 
 PAGE = Path(__file__).parent / "page"

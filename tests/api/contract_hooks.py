@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
 from api.dialects.xtts_streaming_server import handle_of
-from api.encoding import MEDIA_TYPES
 from tests.api.sounds import file_of, made, speech
+from xtts.encoding import MEDIA_TYPES
 
 # Where calls are noted: lines of operation, status and media type.
 NOTES = Path(os.environ["CONTRACT_NOTES"])

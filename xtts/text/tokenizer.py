@@ -187,6 +187,11 @@ class Tokenizer:
         encoding, _ = self._tokenised(normal, self._checked(language))
         return [id_ for id_ in encoding.ids if id_ != self._unknown_id]
 
+    def pronounced(self, language: str) -> list[str]:
+        """The words whose pronunciation is in a list, in small letters."""
+        entries = self._said.entries
+        return [*entries.get("", {}), *entries.get(language.split("-")[0], {})]
+
     def show(self, text: str, language: str) -> list[str]:
         """How a text is read when it is spoken: a line for each piece, in words (before phones or
         romanisation), with pauses and changes of voice in brackets. Raises as `split`."""

@@ -4,9 +4,10 @@ import pytest
 
 from api.datasets.prompts import MOST_CHARACTERS, MOST_IDEOGRAPHS, built_in, of_text
 from api.errors import APIError
+from xtts.text.languages import NAMES
 
 
-@pytest.mark.parametrize("language", ["en"])
+@pytest.mark.parametrize("language", NAMES)
 def test_each_language_has_sentences_that_can_be_clips(language):
     texts = built_in(language)
     assert len(texts) >= (60 if language == "en" else 30)

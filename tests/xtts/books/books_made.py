@@ -2,6 +2,7 @@
 
 import zipfile
 from collections.abc import Mapping, Sequence
+from html import escape
 from pathlib import Path
 
 CONTAINER = (
@@ -28,15 +29,15 @@ def page(body: str, title: str = "", kind: str = "") -> str:
 
 def nav(lines: Sequence[tuple[str, str]]) -> str:
     """EPUB 3's contents."""
-    items = "".join(f'<li><a href="{href}">{title}</a></li>' for title, href in lines)
+    items = "".join(f'<li><a href="{href}">{escape(title)}</a></li>' for title, href in lines)
     return page(f'<nav epub:type="toc"><h1>Contents</h1><ol>{items}</ol></nav>')
 
 
 def ncx(lines: Sequence[tuple[str, str]]) -> str:
     """EPUB 2's contents, with the DOCTYPE that most have."""
     points = "".join(
-        f'<navPoint id="n{number}" playOrder="{number}"><navLabel><text>{title}</text></navLabel>'
-        f'<content src="{href}"/></navPoint>'
+        f'<navPoint id="n{number}" playOrder="{number}">'
+        f'<navLabel><text>{escape(title)}</text></navLabel><content src="{href}"/></navPoint>'
         for number, (title, href) in enumerate(lines, start=1)
     )
     return (
