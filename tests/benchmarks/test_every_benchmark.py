@@ -55,6 +55,7 @@ SMALLEST = {
         " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
     ],
     "text": ["--json"],
+    "references": ["--recordings 2 --sentences 2 --seeds 1 --json"],
     "tone": ["--texts 1 --sentences 3 --json"],
     "training": ["--rounds 1 --threads 1 --folder {base} --json"],
     "voice": [
@@ -70,7 +71,7 @@ SHORT_RUN = {
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.
 ONLY_ON_A_GPU = ("cudnn", "efficient", "varlen")
-NEED_FLITE = ("cutting", "decoder", "guard", "speakers", "tone", "voice")
+NEED_FLITE = ("cutting", "decoder", "guard", "references", "speakers", "tone", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())

@@ -201,6 +201,11 @@ class Tokenizer:
         short = self._checked(language)
         return self._kept_ids(self._tokenised(normal, short)[0], short)
 
+    def pronounced(self, language: str) -> list[str]:
+        """The words whose pronunciation is in a list, in small letters."""
+        entries = self._said.entries
+        return [*entries.get("", {}), *entries.get(language.split("-")[0], {})]
+
     def show(self, text: str, language: str) -> list[str]:
         """How a text is read when it is spoken: a line for each piece, in words (before phones or
         romanisation), with pauses and changes of voice in brackets. Raises as `split`."""
