@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
-from machine.storage.atomic import make_folder, remove_stale, replace_file, write_json
+from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
 from xtts.books.book import Book, BookError, Chapter
@@ -27,7 +27,9 @@ if TYPE_CHECKING:
     from xtts.books.sentences import Sentence
     from xtts.inference.loaded_voice import LoadedVoice
 
-FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b")
+FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
+# Of the whole book, not of a chapter.
+_WHOLE = ("m4b", "epub")
 _PROGRESS_SECONDS = 10.0
 MOST_RETAKES = 9
 
@@ -193,7 +195,7 @@ class _Reader:
                          measured.pace)
             for number in self.order.chapters
         ]  # fmt: skip
-        print("\n".join(plan_lines(self.order.book, plans, measured, self.order.forms, 1.0)))
+        print("\n".join(plan_lines(self.order.book, plans, measured, self.order.forms)))
         names = unknown_words(self._all(), self.language, tokenizer.pronounced(self.language))
         if names:
             path = self.folder / "names.txt"
@@ -288,7 +290,7 @@ class _Reader:
         stem = file_stem(number, title)
         known = self.folder / "chapters.json"
         state = read_json(known)
-        forms = [one for one in self.order.forms if one != "m4b"]
+        forms = [one for one in self.order.forms if one not in _WHOLE]
         for name in (*forms, *self.order.captions):
             path = self.folder / f"{stem}.{name}"
             if state.get(path.name) == chapter.fingerprint and path.is_file():
@@ -311,13 +313,7 @@ class _Reader:
             raise BookError("Nothing of these chapters could be read aloud; see report.html.")
         book = self.order.book
         self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
-        if "m4b" in self.order.forms:
-            from xtts.books.audiobook import write_audiobook
-            from xtts.books.binding import file_stem
-
-            path = self.folder / f"{file_stem(0, book.title)[3:] or 'book'}.m4b"
-            write_audiobook(path, book, chapters)
-            print(f"{path}: {len(chapters)} chapters")
+        self._write_whole(chapters)
         from xtts.books.plan import clock
 
         seconds = sum(one.seconds for one in chapters)
@@ -327,6 +323,24 @@ class _Reader:
             f"{self.narration.rate:.2f} seconds a second. {self.worst.faulty} of "
             f"{self.worst.sentences} sentences ended badly: {self.folder / 'report.html'}"
         )
+
+    def _write_whole(self, chapters: "Sequence[BoundChapter]") -> None:
+        """Writes the files of the whole book."""
+        from xtts.books.audiobook import write_audiobook
+        from xtts.books.binding import file_stem
+        from xtts.books.overlay import write_overlay
+
+        book = self.order.book
+        stem = file_stem(0, book.title)[3:] or "book"
+        for form in (one for one in _WHOLE if one in self.order.forms):
+            # A folder may hold the book that is read, under the same name.
+            path = self.folder / (f"{stem}.m4b" if form == "m4b" else f"{stem} with sound.epub")
+            if form == "m4b":
+                write_audiobook(path, book, chapters)
+            else:
+                with replacing(path) as file:
+                    write_overlay(file, book, chapters, self.language)
+            print(f"{path}: {len(chapters)} chapters")
 
 
 class _Progress:

@@ -17,7 +17,8 @@ SAMPLES = 5
 _SAMPLE_CHARACTERS = range(50, 170)
 # Bytes a second of one channel at 24 kHz: what the encoders here give for speech.
 BYTES_A_SECOND = {
-    "wav": 48_000, "flac": 26_000, "mp3": 8_000, "opus": 6_500, "m4a": 8_200, "m4b": 8_200,
+    "wav": 48_000, "flac": 20_000, "mp3": 6_000, "opus": 6_000, "m4a": 6_700, "m4b": 6_700,
+    "epub": 6_000,
 }  # fmt: skip
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
@@ -132,10 +133,9 @@ def clock(seconds: float) -> str:
 
 
 def plan_lines(
-    book: Book, chapters: Sequence[ChapterPlan], measured: Measured, forms: Sequence[str],
-    left: float,
-) -> list[str]:  # fmt: skip
-    """The plan for a person. left: characters that have no take yet, as a share of all."""
+    book: Book, chapters: Sequence[ChapterPlan], measured: Measured, forms: Sequence[str]
+) -> list[str]:
+    """The plan for a person."""
     seconds = sum(one.seconds for one in chapters)
     rows = [["", "chapter", "words", "sentences", "sounds"]]
     rows += [
@@ -154,7 +154,7 @@ def plan_lines(
         f"{sum(one.words for one in chapters):,} words in {len(chapters):,} chapters sound about "
         f"{clock(seconds)}.",
         f"At {measured.rate:.2f} seconds of speech a second, as measured with the sample "
-        f"sentences, what is left takes about {clock(left * seconds / max(measured.rate, 1e-6))}.",
+        f"sentences, that takes about {clock(seconds / max(measured.rate, 1e-6))} from the start.",
         f"It weighs about: {weight}; the sentences beside it {takes}.",
     ]
     return lines + [f"Note: {printable(note)}" for note in book.notes]

@@ -1,12 +1,15 @@
 """`python -m xtts read`: sentences are kept, only what changed is spoken, and files are bound."""
 
+import io
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import zipfile
 from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -16,6 +19,7 @@ from tests.models import tiny_voice
 from tests.xtts.books.books_made import PNG, page, write_epub
 from xtts.__main__ import main
 from xtts.books.binding import peak_and_rms
+from xtts.books.reading import read_book
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
@@ -53,7 +57,7 @@ def spoken(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A book that was read, for the whole session: do not write into it."""
     folder = tmp_path_factory.mktemp("spoken")
     epub = book(folder / "book.epub")
-    forms = "m4b,wav,flac,mp3,opus,m4a"
+    forms = "m4b,epub,wav,flac,mp3,opus,m4a"
     assert read(tiny, epub, folder / "out", "--format", forms, "--captions", "srt,vtt,json") == 0
     return folder / "out"
 
@@ -96,6 +100,29 @@ def test_ffprobe_reads_the_audiobook(spoken):
     )
     pictures = [one for one in told["streams"] if one["disposition"]["attached_pic"]]
     assert [(one["codec_name"], one["width"]) for one in pictures] == [("png", 1)]
+
+
+def test_the_epub_with_sound_is_read_back(spoken):
+    path = spoken / "A Small Book with sound.epub"
+    again = read_book(path)
+    assert [one.title for one in again.chapters] == ["One", "Two: a <B>"]
+    said = " ".join(one.text for one in again.chapters[0].paragraphs)
+    assert said == f"One of them and more of it {FIRST}"
+    with zipfile.ZipFile(path) as made:
+        names = made.namelist()
+        assert names[0] == "mimetype" and made.getinfo("mimetype").compress_type == 0
+        smil = ElementTree.fromstring(made.read("OPS/c1.smil"))
+        page = made.read("OPS/c1.xhtml").decode()
+        length = soundfile.info(io.BytesIO(made.read("OPS/c1.mp3"))).duration
+        package = made.read("OPS/book.opf").decode()
+    texts = [one.attrib["src"] for one in smil.iter("{http://www.w3.org/ns/SMIL}text")]
+    assert texts == [f"c1.xhtml#s{number}" for number in range(3)]
+    assert all(f'id="s{number}"' in page for number in range(3))
+    clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
+    times = [float(one[edge][:-1]) for one in clips for edge in ("clipBegin", "clipEnd")]
+    assert times == sorted(times) and times[-1] <= length
+    assert all(f'href="{name[4:]}"' in package for name in names
+               if name.startswith("OPS/") and name != "OPS/book.opf")  # fmt: skip
 
 
 def test_captions_follow_the_sound(spoken):
