@@ -16,7 +16,7 @@ from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, x
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
-from api.routes import datasets, runs, speech, status, voices
+from api.routes import datasets, runs, speech, status, takes, trainings, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
@@ -24,8 +24,8 @@ from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json tells them in this order.
 _ROUTED = (
-    speech, voices, runs, datasets, status, openai_lists, xtts_api_server, alltalk, coqui_server,
-    xtts_streaming_server,
+    speech, voices, runs, trainings, datasets, takes, status, openai_lists, xtts_api_server,
+    alltalk, coqui_server, xtts_streaming_server,
 )  # fmt: skip
 _SECURITY_SCHEMES = {
     "key": {

@@ -94,7 +94,7 @@ class CutRow(BaseModel):
 
 
 class DatasetRow(BaseModel):
-    """A dataset in the list."""
+    """A dataset in the list. read_aloud: its sentences are read aloud, and nothing is cut."""
 
     id: str
     name: str
@@ -102,6 +102,7 @@ class DatasetRow(BaseModel):
     created: str
     recordings: int
     state: JobState
+    read_aloud: bool
 
 
 class DiskSpace(BaseModel):
@@ -157,12 +158,14 @@ class TrainingLine(BaseModel):
 
 
 class DatasetDetails(BaseModel):
-    """A dataset. unheard: sentences of the text that nobody says; train: null without a clip."""
+    """A dataset. read_aloud: as `DatasetRow`; unheard: sentences of the text that nobody says;
+    train: null without a clip."""
 
     id: str
     name: str
     language: str
     created: str
+    read_aloud: bool
     recordings: list[RecordingRow]
     text: DatasetText | None
     cut: CutRow

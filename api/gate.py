@@ -57,11 +57,14 @@ _RECORDING = BodyKind("recordings", (20 << 20) + (64 << 10), 60.0, 8)
 # A recording of a dataset comes in pieces, each a request of its own. None of them waits for a
 # place that a recording of a voice has.
 _PIECE = BodyKind("pieces of recordings", 8 << 20, 60.0, 4)
+# A sentence of a dataset, which is decoded as the recording of a voice is.
+_TAKE = BodyKind("takes", 20 << 20, 60.0, 4)
 _TRANSCRIPT = BodyKind("texts", 4 << 20, 60.0, 4)
 _BODY_KINDS = (
     ("POST", re.compile(r"/v1/voices(/[^/]+/recordings)?|/clone_speaker"), _RECORDING),
     ("PATCH", re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+"), _PIECE),
     ("PUT", re.compile(r"/v1/datasets/[^/]+/text"), _TRANSCRIPT),
+    ("PUT", re.compile(r"/v1/datasets/[^/]+/prompts/[^/]+/take"), _TAKE),
 )
 
 

@@ -157,15 +157,30 @@ class EvaluationRow(BaseModel):
     verdict: VerdictRow | None
 
 
+RunKind = Literal["current", "named", "archived"]
+
+
 class RunRow(BaseModel):
-    """One run."""
+    """One run. kind: `current` is OUTPUT_DIR itself, `named` of the training queue, `archived` what
+    RESUME=never moved away."""
 
     id: str
+    kind: RunKind
     path_name: str
     created: str
     training: bool
     epochs: list[EpochRow]
     evaluation: EvaluationRow | None
+
+
+class RunDetails(BaseModel):
+    """One run, and what its deletion means. bytes: of all its files; frees: of those that are
+    nowhere else; why_kept: why it cannot be deleted now; empty if it can."""
+
+    run: RunRow
+    bytes: int
+    frees: int
+    why_kept: str
 
 
 class RunList(BaseModel):

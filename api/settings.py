@@ -96,14 +96,17 @@ class ApiSettings(SharedSettings):
     """A file of pronunciations, for every voice (docs/text.md)."""
     voices_dir: Folder = Path("voices")
     """The folder of uploaded voices, of adapters and of the promoted epoch. Replicas share it."""
-    datasets_dir: Folder = Path("datasets")
-    """The folder of uploaded recordings and of the datasets cut from them. Replicas share it."""
     datasets_max_gb: Count = 20
     """The maximum size of all datasets together in GB, including recordings. The service also
     leaves 1 GB of the disk free."""
     datasets_host_path: Annotated[Place | None, Means("a path; empty = DATASETS_DIR")] = None
     """The path of DATASETS_DIR outside the container, for the training command that the page
     shows."""
+    api_allow_training: Annotated[
+        Literal["auto", "on", "off"], Means("auto, on or off", words=True)
+    ] = "auto"
+    """Whether callers may ask for trainings and delete runs. auto allows it where only this machine
+    reaches the service, without an API_KEY. off refuses it and names the command instead."""
     cut_recogniser: Annotated[Place | None, Means("a folder; empty = none")] = None
     """A Whisper model that transcribes uploaded recordings without a text, as in
     `train cut --recogniser` (docs/cutting.md). It runs on this machine."""
@@ -121,6 +124,13 @@ class ApiSettings(SharedSettings):
     ] = 600
     """The rate limit of one address; beyond it a request gets 429. Every 250 characters of a text,
     or part of them, count as one request."""
+
+    @property
+    def training_allowed(self) -> bool:
+        """What API_ALLOW_TRAINING means here."""
+        if self.api_allow_training == "auto":
+            return self.api_key is None and _loopback(self.api_host)
+        return self.api_allow_training == "on"
 
     @model_validator(mode="after")
     def _key_beyond_this_machine(self) -> "ApiSettings":

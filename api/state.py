@@ -11,9 +11,9 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
-from api import encoding
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
+from api.datasets.take_checking import TakeChecker
 from api.dialects.memory import KeptSounds, TtsSettings
 from api.engine.child import ChildOptions
 from api.engine.engine import Engine
@@ -23,12 +23,15 @@ from api.errors import APIError, without_paths
 from api.events import Events
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
+from api.runs.exports import Exports
 from api.runs.following import VoiceFollower
+from api.runs.trainings import Trainings
 from api.schemas import Queue, Status
 from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
+from xtts import encoding
 from xtts.voices.speakers import plain
 
 PAGE = Path(__file__).parent / "page"
@@ -54,11 +57,14 @@ class AppState:
         self.voices = Voices(settings.voices_dir)
         self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
         self.decoding = asyncio.Semaphore(_DECODERS)
+        self.takes = TakeChecker(self.decoding)
         self.datasets = Datasets(settings.datasets_dir)
         self.cuts = CutQueue(
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
         )  # fmt: skip
+        self.trainings = Trainings(settings, self.datasets)
+        self.exports = Exports(settings)
         # Settings of one caller do not affect another's.
         self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
         self.kept_sounds = KeptSounds()

@@ -208,6 +208,7 @@ class ChildProcess:
         environ: Its environment; None is this process's.
         pipes: Whether stdin and stdout are pipes to this process; otherwise they are closed.
         keep_stderr: Whether its stderr is kept for `last_error`; otherwise it is discarded.
+        output: A file that gets its stdout, unless `pipes`.
 
     Raises:
         OSError: It cannot be started.
@@ -220,11 +221,12 @@ class ChildProcess:
         environ: Mapping[str, str] | None = None,
         pipes: bool = False,
         keep_stderr: bool = False,
+        output: BinaryIO | None = None,
     ) -> None:
         self._errors = StderrFile() if keep_stderr else None
         wanted = subprocess.PIPE if pipes else subprocess.DEVNULL
         self._process = subprocess.Popen(
-            tuple(command), env=environ, stdin=wanted, stdout=wanted,
+            tuple(command), env=environ, stdin=wanted, stdout=output or wanted,
             stderr=self._errors.fileno() if self._errors else subprocess.DEVNULL,
             start_new_session=True,
         )  # fmt: skip
@@ -256,6 +258,15 @@ class ChildProcess:
     def last_error(self) -> str:
         """The last line of its stderr; "" if that is discarded. Call it before `end`."""
         return self._errors.last_line() if self._errors else ""
+
+    def errors(self) -> str:
+        """The last 4 kB of its stderr; "" if that is discarded. Call it before `end`."""
+        return self._errors.tail() if self._errors else ""
+
+    def ask_to_stop(self) -> None:
+        """Sends SIGTERM to it, and not to its own children, which it ends itself."""
+        if self.code is None:
+            self._process.terminate()
 
     def end(self) -> None:
         """Kills it and its own children."""

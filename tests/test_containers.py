@@ -36,11 +36,12 @@ FIXED = {
     TRAINING: {
         "DATASET_DIR": "/data/dataset", "OUTPUT_DIR": "/data/output", "RUNS_DIR": "/data/runs",
         "CACHE_DIR": "/data/cache", "XTTS_V2_DIR": "/data/xtts_v2", "TENSORBOARD": "off",
+        "DATASETS_DIR": "/data/datasets", "QUEUE_DIR": "/data/queue",
     },
     API: {
         "OUTPUT_DIR": "/data/output", "VOICES_DIR": "/data/voices",
         "DATASETS_DIR": "/data/datasets", "XTTS_V2_DIR": "/data/xtts_v2", "API_HOST": "0.0.0.0",
-        "API_PORT": "8005", "API_ALLOW_NO_KEY": "on",
+        "QUEUE_DIR": "/data/queue", "API_PORT": "8005", "API_ALLOW_NO_KEY": "on",
     },
 }  # fmt: skip
 # What a folder is called outside, which the container cannot know by itself.
@@ -157,6 +158,7 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
         "DATASET_DIR": "./train/data/demo", "OUTPUT_DIR": "./train/output",
         "RUNS_DIR": "./train/runs", "CACHE_DIR": "./train/cache",
         "XTTS_V2_DIR": "./train/xtts_v2", "VOICES_DIR": "./voices", "DATASETS_DIR": "./datasets",
+        "QUEUE_DIR": "./train/queue",
     }  # fmt: skip
     for key, inside in FIXED[name].items():
         if key in defaults:
@@ -190,10 +192,22 @@ def test_a_container_may_do_no_more_than_it_must(name):
         assert [mount.partition(":")[0] for mount in service["tmpfs"]] == ["/tmp"]
         assert "privileged" not in service and "user" not in service
     writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
-    kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2"}
+    kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2", "/data/queue"}
     assert {mount["target"] for mount in writable} == (
-        kept if name == TRAINING else {"/data/voices", "/data/datasets"}
+        kept if name == TRAINING else {"/data/voices", "/data/datasets", "/data/queue"}
     )
+
+
+def test_the_queue_trains_as_the_trainer_does_and_only_if_it_is_asked_for():
+    services = compose(TRAINING)["services"]
+    queue, trainer = services["queue"], services["trainer"]
+    assert queue["command"] == ["python", "-m", "train", "queue"]
+    assert queue["profiles"] == ["queue"] and "profiles" not in trainer
+    for key in ("volumes", "environment", "env_file", "runtime", "cap_drop"):
+        assert queue[key] == trainer[key]
+    shared = {"/data/queue", "/data/datasets", "/data/output"}
+    mine, theirs = sources(queue), sources(program(API))
+    assert {at: mine[at] for at in shared} == {at: theirs[at] for at in shared}
 
 
 def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made():

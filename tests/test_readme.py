@@ -17,8 +17,8 @@ DOCUMENTS = sorted(
 )
 COMMIT = r"`[0-9a-f]{8}`"
 # Made by a run, or by the reader.
-NOT_COMMITTED = ("train/output", "train/runs", "train/cache", "train/xtts_v2", "voices", ".venv",
-                 ".env")  # fmt: skip
+NOT_COMMITTED = ("train/output", "train/runs", "train/cache", "train/queue", "train/xtts_v2",
+                 "voices", ".venv", ".env")  # fmt: skip
 # LASTWER, JOINED: a word, alone or beside a figure, that was to be replaced by what a run says.
 PLACEHOLDER = re.compile(
     r"\b(TODO|TBD|FIXME|XXX)\b|\?\?\?|± ?\**[A-Z]{3,}|\b[A-Z]{4,}\** ?(?:±|%)"

@@ -1,8 +1,9 @@
-"""`python -m train.preflight [DOTENV]`: prints, as JSON, what a run would refuse.
+"""`python -m train.preflight [DOTENV | --values]`: prints, as JSON, what a run would refuse.
 
 Prints a JSON list of sentences, those that the run itself would end with; always exits with 0. The
 doctor asks this in a child: it lives in `machine`, which may not know `train`. Nothing is
-downloaded and no clip is decoded.
+downloaded and no clip is decoded. With `--values` only the settings of a JSON object on stdin are
+judged, which the service asks of a training job.
 """
 
 import json
@@ -10,6 +11,8 @@ import sys
 from pathlib import Path
 
 from machine.errors import SotaqueError
+from machine.settings.loading import SettingsError
+from machine.settings.types import flag_of
 from train.settings import TrainSettings, load
 
 
@@ -28,6 +31,15 @@ def refusals(dotenv: Path = Path(".env")) -> list[str]:
     return sentences
 
 
+def refused_values(values: dict[str, str]) -> list[str]:
+    """A sentence for each value that its setting refuses; values: texts by their names."""
+    try:
+        load([f"{flag_of(name)}={value}" for name, value in values.items()], {}, None)
+    except SettingsError as error:
+        return list(error.faults)
+    return []
+
+
 def _base(settings: TrainSettings) -> None:
     from xtts.voices import base_models
 
@@ -43,5 +55,9 @@ def _dataset(settings: TrainSettings) -> None:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(json.dumps(refusals(*map(Path, sys.argv[1:]))) + "\n")
+    if sys.argv[1:] == ["--values"]:
+        sentences = refused_values(json.load(sys.stdin))
+    else:
+        sentences = refusals(*map(Path, sys.argv[1:]))
+    sys.stdout.write(json.dumps(sentences) + "\n")
     sys.exit(0)

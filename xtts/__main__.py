@@ -1,4 +1,4 @@
-"""`python -m xtts speak | doctor | monitor | explain`: the command line."""
+"""`python -m xtts speak | read | doctor | monitor | explain`: the command line."""
 
 import argparse
 import importlib.util
@@ -14,10 +14,13 @@ from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import set_omp_passive
 from xtts.arguments import PRECISIONS
+from xtts.books import command as book_command
 
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
+    from xtts.inference.loaded_voice import LoadedVoice
     from xtts.text.tokenizer import Piece, Tokenizer
+    from xtts.voices.voice_files import VoiceFiles
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -25,7 +28,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     set_omp_passive()
     limit_onednn_cache()
     arguments = _parser().parse_args(argv)
-    verbs = {"speak": _speak, "doctor": _doctor, "monitor": _monitor, "explain": _explain}
+    verbs = {
+        "speak": _speak,
+        "read": _read_book,
+        "doctor": _doctor,
+        "monitor": _monitor,
+        "explain": _explain,
+    }
     verb = verbs[arguments.verb]
     try:
         return verb(arguments)
@@ -51,23 +60,8 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     speak = verbs.add_parser("speak", help="speak a text, or each line of a file, into WAV files")
-    speak.add_argument(
-        "--voice",
-        default="demo",
-        help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
-        "run (what is best in it)",
-    )
-    speak.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
-    speak.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
-                       help="a recording of the speaker, 3 to 30 s; several, or a folder of "
-                            "recordings, are combined")  # fmt: skip
+    _add_voice_arguments(speak)
     speak.add_argument("--language", default="en", help="language of the text; en by default")
-    speak.add_argument("--seed", type=int, default=0, help="another seed gives another take")
-    speak.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
-    speak.add_argument("--precision", default="auto", help="precision of the computation",
-                       choices=PRECISIONS)  # fmt: skip
-    speak.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
-    speak.add_argument("--low-memory", action="store_true", help="use less memory and more time")
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text", help="the text to speak")
     what.add_argument("--lines", type=Path,
@@ -81,9 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--show-text", action="store_true",
                        help="print the text as it is read; without --out, nothing is "
                             "spoken")  # fmt: skip
-    speak.add_argument("--speaker", default="",
-                       help="a named speaker of the voice: anna, or anna:whisper")  # fmt: skip
-    speak.add_argument("--pronunciations", type=Path, help="a list of pronunciations")
+    read = verbs.add_parser("read", help="read a book aloud, into files with chapters")
+    _add_voice_arguments(read)
+    read.add_argument("--language", default="",
+                      help="language of the text; what the book says by default")  # fmt: skip
+    book_command.add_arguments(read)
     doctor = verbs.add_parser(
         "doctor", help="check this machine and show how to fix it", epilog=_SETTINGS
     )
@@ -110,6 +106,29 @@ def _parser() -> argparse.ArgumentParser:
                          help="the shape of an input, for --run")  # fmt: skip
     explain.add_argument("--json", action="store_true", help="print JSON with stable names")
     return parser
+
+
+def _add_voice_arguments(parser: argparse.ArgumentParser) -> None:
+    """What says who speaks, and where it is computed."""
+    parser.add_argument(
+        "--voice",
+        default="demo",
+        help="demo, the folder of an exported voice or adapter, a checkpoint, or the folder of a "
+        "run (what is best in it)",
+    )
+    parser.add_argument("--base", help="the base model of a checkpoint or adapter, if it has moved")
+    parser.add_argument("--reference", type=Path, nargs="+", action="extend", metavar="PATH",
+                        help="a recording of the speaker, 3 to 30 s; several, or a folder of "
+                             "recordings, are combined")  # fmt: skip
+    parser.add_argument("--seed", type=int, default=0, help="another seed gives another take")
+    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
+    parser.add_argument("--precision", default="auto", help="precision of the computation",
+                        choices=PRECISIONS)  # fmt: skip
+    parser.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
+    parser.add_argument("--low-memory", action="store_true", help="use less memory and more time")
+    parser.add_argument("--speaker", default="",
+                        help="a named speaker of the voice: anna, or anna:whisper")  # fmt: skip
+    parser.add_argument("--pronunciations", type=Path, help="a list of pronunciations")
 
 
 def _seconds(text: str) -> float:
@@ -172,28 +191,15 @@ def _speak(arguments: argparse.Namespace) -> int:
     # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
     from xtts import wav
     from xtts.inference.synthesis_request import SynthesisRequest
-    from xtts.voices.loading import compute_config, load_voice
-    from xtts.voices.voice_files import VoiceSpec, find_voice
 
     language, seed = arguments.language, arguments.seed
     asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
-    # The user agreed to the licence when the files were downloaded or the checkpoint was trained.
-    files = find_voice(VoiceSpec.from_arguments(
-        arguments.voice, reference=arguments.reference, base=arguments.base,
-        latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
-        speaker=arguments.speaker,
-    ))  # fmt: skip
+    files = _found_voice(arguments)
     if arguments.show_text:
         _show_texts(files.tokenizer.open(), [text for text, _ in lines], language)
         if arguments.out is None:
             return 0
-    where, reason = compute_config(
-        files, arguments.device, arguments.precision, low_memory=arguments.low_memory,
-        guard=arguments.guard == "on",
-    )  # fmt: skip
-    if reason:
-        print(f"Device: {where.device} ({reason})")
-    voice = load_voice(files, where)
+    voice = _loaded_voice(arguments, files, guard=arguments.guard == "on")
     # Errors in a text or recording are reported before anything is computed.
     asks = [(replace(ask, pieces=ask.read(voice.model.tokenizer)), out) for ask, out in asks]
     if voice.own is None:
@@ -212,6 +218,37 @@ def _speak(arguments: argparse.Namespace) -> int:
         if arguments.words is not None:
             _write_words(ask.pieces or (), spoken, _words_file(arguments, out))
     return 0
+
+
+def _found_voice(arguments: argparse.Namespace) -> "VoiceFiles":
+    from xtts.voices.voice_files import VoiceSpec, find_voice
+
+    # The user agreed to the licence when the files were downloaded or the checkpoint was trained.
+    return find_voice(VoiceSpec.from_arguments(
+        arguments.voice, reference=arguments.reference, base=arguments.base,
+        latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
+        speaker=arguments.speaker,
+    ))  # fmt: skip
+
+
+def _loaded_voice(
+    arguments: argparse.Namespace, files: "VoiceFiles", *, guard: bool
+) -> "LoadedVoice":
+    from xtts.voices.loading import compute_config, load_voice
+
+    where, reason = compute_config(
+        files, arguments.device, arguments.precision, low_memory=arguments.low_memory, guard=guard
+    )
+    if reason:
+        print(f"Device: {where.device} ({reason})")
+    return load_voice(files, where)
+
+
+def _read_book(arguments: argparse.Namespace) -> int:
+    def voice() -> "LoadedVoice":
+        return _loaded_voice(arguments, _found_voice(arguments), guard=True)
+
+    return book_command.run(arguments, voice)
 
 
 def _words_file(arguments: argparse.Namespace, out: Path) -> Path:

@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from api.datasets import clips, uploads
+from api.datasets import clips, takes, uploads
+from api.datasets.prompts import refuse_read_aloud
 from api.datasets.store import (
     Datasets,
     Job,
@@ -72,6 +73,7 @@ class CutQueue:
     def ask(self, dataset: UploadedDataset) -> Job:
         """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
         with changing(dataset, uncut=True):
+            refuse_read_aloud(dataset)
             recordings = uploads.recordings(dataset)
             if not any(one.whole for one in recordings):
                 text = "There is nothing to cut yet: no recording is complete."
@@ -156,6 +158,7 @@ class CutQueue:
             # Between a correction and what training reads of it, a kill may have come.
             with contextlib.suppress(APIError), changing(dataset):
                 adopt(dataset)
+                takes.repair(dataset)
                 clips.write_metadata(dataset)
         return True
 

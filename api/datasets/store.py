@@ -7,6 +7,8 @@
     DATASETS_DIR/<id>/cutting/         a cut that is being made
     DATASETS_DIR/<id>/clips/           the newest whole cut: what training reads
     DATASETS_DIR/<id>/corrections.json as `api.datasets.clips` says
+    DATASETS_DIR/<id>/prompts.json     as `api.datasets.prompts` and `api.datasets.takes` say, where
+                                       it is read aloud and nothing is cut
     DATASETS_DIR/.lock                 as `api.shared_folder` says
 
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.

@@ -22,6 +22,7 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from api.datasets.prompts import refuse_read_aloud
 from api.datasets.store import Datasets, UploadedDataset, changing, free_id, now
 from api.errors import APIError, shown
 from api.shared_folder import ID, read, read_all
@@ -101,6 +102,7 @@ def announce(
         text = f"{shown(name)} is not a recording by its ending. Use {', '.join(ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
     with changing(dataset):
+        refuse_read_aloud(dataset)
         known = recordings(dataset)
         if same := next((one for one in known if one.name == name), None):
             if same.bytes != num_bytes:
@@ -288,6 +290,7 @@ def check_text(content: bytes) -> None:
 def put_text(dataset: UploadedDataset, kind: str | None = None, content: bytes = b"") -> None:
     """Takes the place of any text before, which without a kind is only deleted. Raises APIError."""
     with changing(dataset, uncut=True):
+        refuse_read_aloud(dataset)
         if kind is not None:
             replace_file(dataset.folder / f"text.{kind}", lambda file: file.write(content))
         for other in TEXT_KINDS:

@@ -13,7 +13,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from api.encoding import RATE
 from api.engine import supervision
 from api.engine.child import ChildOptions, SpeakingProcess, SpeechStream, refusal_of
 from api.engine.queue import (
@@ -27,6 +26,7 @@ from api.engine.supervision import ComputePlacement, EngineCondition, RestartHis
 from api.engine.voices import DEMO, OpenedVoiceState, PreviewSlot, VoiceTarget
 from api.errors import APIError, closing, starting, without_paths
 from api.metrics import ServiceMetrics
+from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.failures import WorkerFailed
 

@@ -9,6 +9,9 @@ const MOST_SECONDS = 60;
 const LEAST_SECONDS = 1;
 const MARGIN_SECONDS = 0.2;
 const BLOCK = 0.02 * RATE;
+// A browser's own choice for speech would be audible in a voice that learns from it.
+const BITS_PER_SECOND = 128000;
+const FULL = 0.999;
 
 // By the names of the errors of getUserMedia.
 const REFUSALS = {
@@ -52,6 +55,79 @@ export function speechSpan(samples) {
   return [Math.max(0, first * seconds - MARGIN_SECONDS), Math.min(all, (powers.findLastIndex(heard) + 1) * seconds + MARGIN_SECONDS)];
 }
 
+/** The microphone, unprocessed: a voice would keep the artefacts of echo and noise suppression. Throws Error. */
+export async function openMicrophone() {
+  const why = obstacle();
+  if (why) throw new Error(why);
+  const audio = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
+  return navigator.mediaDevices.getUserMedia({ audio }).catch((error) => {
+    throw refusalOf(error);
+  });
+}
+
+/**
+ * Records a stream, at most a second less than `most` seconds. ticked(seconds): called ten times a second.
+ * Returns { stop(), samples }: a promise of samples at RATE, which fails with an Error.
+ */
+export function recordFrom(stream, { most, ticked = () => {} }) {
+  const pieces = [];
+  const recorder = new MediaRecorder(stream, { audioBitsPerSecond: BITS_PER_SECOND });
+  const began = performance.now();
+  const stop = () => recorder.state === "recording" && recorder.stop();
+  const clock = setInterval(() => {
+    const seconds = (performance.now() - began) / 1000;
+    ticked(seconds);
+    if (seconds >= most - 1) stop();
+  }, 100);
+  recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
+  const samples = new Promise((resolve) => recorder.addEventListener("stop", resolve)).then(async () => {
+    clearInterval(clock);
+    try {
+      return mono(await decoded(await new Blob(pieces).arrayBuffer()));
+    } catch {
+      throw new Error("This browser cannot decode its own recording. Choose a file.");
+    }
+  });
+  recorder.start();
+  return { stop, samples };
+}
+
+/** Tells the peak of a stream in each frame of the screen, and whether anything was clipped since it was opened. */
+export class LevelMeter {
+  #context = null;
+  #clipped = false;
+
+  /** told({ peak, clipped }) */
+  constructor(told) {
+    this.told = told;
+  }
+
+  open(stream) {
+    this.#clipped = false;
+    // Of the microphone's own rate: Firefox connects no other.
+    const context = new AudioContext();
+    const analyser = new AnalyserNode(context, { fftSize: 4096 });
+    context.createMediaStreamSource(stream).connect(analyser);
+    this.#context = context;
+    const samples = new Float32Array(analyser.fftSize);
+    const frame = () => {
+      if (this.#context !== context) return;
+      analyser.getFloatTimeDomainData(samples);
+      const peak = samples.reduce((most, value) => Math.max(most, Math.abs(value)), 0);
+      this.#clipped ||= peak >= FULL;
+      this.told({ peak, clipped: this.#clipped });
+      requestAnimationFrame(frame);
+    };
+    frame();
+  }
+
+  close() {
+    this.#context?.close();
+    this.#context = null;
+    this.told({ peak: 0, clipped: this.#clipped });
+  }
+}
+
 export class Microphone {
   /** changed(): called when a recording is made or discarded. */
   constructor(changed) {
@@ -83,54 +159,35 @@ export class Microphone {
 
   async #start() {
     const fault = find("microphone-fault");
-    const why = obstacle();
-    complain(fault, why && new Error(why));
-    if (why || this.asking) return;
+    complain(fault, null);
+    if (this.asking) return;
     this.asking = true;
     try {
-      // Unprocessed: the voice would keep the artefacts of echo and noise suppression.
-      const raw = { echoCancellation: false, noiseSuppression: false, autoGainControl: false };
-      this.#record(await navigator.mediaDevices.getUserMedia({ audio: raw }));
+      const stream = await openMicrophone();
+      this.discard();
+      this.recorder = recordFrom(stream, { most: MOST_SECONDS, ticked: (seconds) => (find("record-time").textContent = `${figure(seconds, 1)} s`) });
+      this.recorder.samples.finally(() => {
+        stream.getTracks().forEach((track) => track.stop());
+        this.recorder = null;
+        find("record-time").textContent = "";
+      }).then((samples) => this.#show(samples), (error) => this.#failed(error));
+      say(find("record"), "Stop recording");
+      announce("Recording.");
     } catch (error) {
-      complain(fault, refusalOf(error));
+      complain(fault, error);
     } finally {
       this.asking = false;
     }
   }
 
-  #record(stream) {
-    this.discard();
-    const pieces = [];
-    const recorder = new MediaRecorder(stream);
-    const began = performance.now();
-    const tell = () => {
-      const seconds = (performance.now() - began) / 1000;
-      find("record-time").textContent = `${figure(seconds, 1)} s`;
-      if (seconds >= MOST_SECONDS - 1 && recorder.state === "recording") recorder.stop();
-    };
-    const clock = setInterval(tell, 100);
-    recorder.addEventListener("dataavailable", ({ data }) => pieces.push(data));
-    recorder.addEventListener("stop", () => {
-      clearInterval(clock);
-      stream.getTracks().forEach((track) => track.stop());
-      this.recorder = null;
-      find("record-time").textContent = "";
-      this.#show(new Blob(pieces));
-    });
-    this.recorder = recorder;
-    recorder.start();
-    say(find("record"), "Stop recording");
-    announce("Recording.");
+  #failed(error) {
+    say(find("record"), "Record with the microphone");
+    complain(find("microphone-fault"), error);
   }
 
-  async #show(blob) {
+  #show(samples) {
     say(find("record"), "Record with the microphone");
-    try {
-      this.samples = mono(await decoded(await blob.arrayBuffer()));
-    } catch {
-      complain(find("microphone-fault"), new Error("This browser cannot decode its own recording. Choose a file."));
-      return;
-    }
+    this.samples = samples;
     const all = this.samples.length / RATE;
     if (all < LEAST_SECONDS) {
       this.discard();

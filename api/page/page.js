@@ -8,6 +8,7 @@ import { EpochsTable, showProgress, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
 import { showMeanings } from "./meanings.js";
+import { Reading } from "./reading.js";
 import { Recordings } from "./recordings.js";
 import { joined } from "./scales.js";
 import { epochPath, read, runPath, send } from "./server.js";
@@ -27,6 +28,7 @@ const desk = new Desk();
 const curves = new Curves();
 const voices = new Voices();
 const recordings = new Recordings();
+const reading = new Reading();
 const epochs = new EpochsTable({
   chosen: (epoch) => {
     chosen.epoch = epoch;
@@ -198,12 +200,16 @@ function everything() {
   runsSoon();
   metricsSoon();
   recordings.soon();
+  reading.soon();
 }
 
 function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
-  if (event === "dataset") recordings.soon();
+  if (event === "dataset") {
+    recordings.soon();
+    reading.soon();
+  }
   if (event === "epoch" || event === "metrics") metricsSoon();
 }
 

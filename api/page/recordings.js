@@ -95,6 +95,7 @@ export class Recordings {
     find("dataset-works").hidden = !found;
     this.clips.show(found);
     if (!found) return;
+    find("cut-works").hidden = found.read_aloud;
     this.#showRecordings(found);
     this.#showCut(found);
     find("train-works").hidden = !found.train;

@@ -54,6 +54,7 @@ export function moment(iso) {
 }
 
 export function runName(run) {
+  if (run.kind === "named") return run.id;
   return run.id === "current" ? "Current run" : moment(run.created) || run.path_name || run.id;
 }
 

@@ -15,6 +15,7 @@ from starlette.responses import FileResponse, Response
 
 from api import dataset_schemas as schemas
 from api.datasets import clips, uploads
+from api.datasets.prompts import is_read_aloud
 from api.datasets.store import UploadedDataset, read_job
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
@@ -49,6 +50,7 @@ def list_datasets(parts: Shared) -> schemas.DatasetList:
         schemas.DatasetRow(
             id=one.id, name=one.name, language=one.language, created=one.created,
             recordings=len(uploads.recordings(one)), state=read_job(one).state,
+            read_aloud=is_read_aloud(one),
         )
         for one in parts.datasets.all()
     ]  # fmt: skip
@@ -252,6 +254,7 @@ def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetail
     summary = clips.summary(dataset)
     return schemas.DatasetDetails(
         id=dataset.id, name=dataset.name, language=dataset.language, created=dataset.created,
+        read_aloud=is_read_aloud(dataset),
         recordings=uploads.recordings(dataset),
         text=schemas.DatasetText(kind=text.suffix[1:], bytes=text.stat().st_size) if text else None,
         cut=_cut_row(parts, dataset),

@@ -10,8 +10,6 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator, model_valida
 from pydantic_core import PydanticCustomError
 from starlette.responses import Response
 
-from api import encoding
-from api.encoding import MEDIA_TYPES, SENT_WHOLE
 from api.engine.voices import VoiceTarget
 from api.errors import APIError, shown
 from api.schemas import (
@@ -26,7 +24,9 @@ from api.speech import speaking
 from api.speech.speakers import styled
 from api.speech.speaking import Sending, SoundForm
 from api.state import AppState, Shared
+from xtts import encoding
 from xtts.arguments import SEED, SPEED, TEMPERATURE
+from xtts.encoding import MEDIA_TYPES, SENT_WHOLE
 from xtts.inference.synthesis_request import SynthesisRequest
 
 router = APIRouter(tags=["speech"], responses=PROBLEMS)

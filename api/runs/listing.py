@@ -18,7 +18,7 @@ from typing import Any, Literal
 
 from pydantic import ValidationError
 
-from api.schemas import EpochRow, EvaluationRow, RunRow, Sample, WordTimestamp
+from api.schemas import EpochRow, EvaluationRow, RunKind, RunRow, Sample, WordTimestamp
 from machine.storage.checksums import Manifest, ManifestError, read_manifest
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
@@ -71,10 +71,11 @@ class EpochSummary:
 
 @dataclass(frozen=True)
 class RunSummary:
-    """A run and its epochs by number. evaluation: None if nothing was judged; learned: the content
-    of best_decoder.json."""
+    """A run and its epochs by number. kind: as `RunRow`; evaluation: None if nothing was judged;
+    learned: the content of best_decoder.json."""
 
     id: str
+    kind: RunKind
     folder: RunFolder
     created: float
     epochs: Mapping[int, EpochSummary]
@@ -97,17 +98,24 @@ class RunSummary:
 
 
 def scan(output_dir: Path) -> dict[str, RunSummary]:
-    """Every run under `output_dir` that has an epoch or a curve, the current run first."""
+    """Every run under `output_dir` that has an epoch or a curve: the current one, those of the
+    training queue, and the archive. Of two of one name the first counts."""
     runs: dict[str, RunSummary] = {}
-    folders = [(CURRENT, RunFolder(output_dir))]
-    with contextlib.suppress(OSError):
-        archived = sorted((output_dir / "archive").iterdir(), reverse=True)
-        folders += [(path.name, RunFolder(path)) for path in archived if path.is_dir()]
-    for name, folder in folders:
-        run = _run(name, folder)
-        if run.epochs or folder.metrics.is_file() or name == CURRENT:
-            runs[name] = run
+    folders: list[tuple[str, RunKind, Path]] = [(CURRENT, "current", output_dir)]
+    folders += [(path.name, "named", path) for path in _folders(output_dir / "runs")]
+    archived = reversed(_folders(output_dir / "archive"))
+    folders += [(path.name, "archived", path) for path in archived]
+    for name, kind, path in folders:
+        run = _run(name, kind, RunFolder(path))
+        if run.epochs or run.folder.metrics.is_file() or name == CURRENT:
+            runs.setdefault(name, run)
     return runs
+
+
+def _folders(parent: Path) -> list[Path]:
+    with contextlib.suppress(OSError):
+        return sorted(one for one in parent.iterdir() if one.name[0] != "." and one.is_dir())
+    return []
 
 
 @lru_cache(_MOST_EVALUATIONS)
@@ -124,16 +132,17 @@ def _evaluation(folder: RunFolder) -> Evaluation | None:
         return None
 
 
-def _run(name: str, folder: RunFolder) -> RunSummary:
+def _run(name: str, kind: RunKind, folder: RunFolder) -> RunSummary:
     numbers = set(folder.epochs())
     with contextlib.suppress(OSError):  # a pruned epoch keeps its sample
         named = map(_SAMPLE.fullmatch, os.listdir(folder.samples))
         numbers.update(int(match[1]) for match in named if match)
     learned = learned_decoder.recorded(folder.best_decoder)
     epochs = {number: _epoch(folder, number) for number in sorted(numbers)}
-    training = name == CURRENT and is_training(folder)
+    # Nobody trains in the archive.
+    training = kind != "archived" and is_training(folder)
     return RunSummary(
-        name, folder, _created(folder), epochs, training, _evaluation(folder), learned
+        name, kind, folder, _created(folder), epochs, training, _evaluation(folder), learned
     )
 
 
@@ -194,6 +203,7 @@ def listed(
     best = run.best
     return RunRow(
         id=run.id,
+        kind=run.kind,
         path_name=run.folder.folder.name,
         created=datetime.fromtimestamp(run.created, UTC).isoformat(timespec="seconds"),
         training=run.training,

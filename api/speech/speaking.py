@@ -18,7 +18,6 @@ from typing import Any, Literal
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from api.engine.child import SpeechStream
 from api.engine.voices import VoiceTarget
 from api.errors import APIError, response, shown
@@ -26,6 +25,7 @@ from api.schemas import MOST_CHARACTERS
 from api.speech.speakers import Speakers
 from api.state import AppState
 from api.voices import store
+from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import CODE_BY_NAME
 from xtts.text.markup import of_request, voices_named
@@ -50,7 +50,7 @@ _ANY = frozenset({"", "auto"})
 class SoundForm:
     """How sound is sent.
 
-    format: one of `api.encoding.MEDIA_TYPES`; sending: as one file with its length, as bytes while
+    format: one of `xtts.encoding.MEDIA_TYPES`; sending: as one file with its length, as bytes while
     they are made, as OpenAI's events, or in JSON: in lines as it is made, or in one object; words:
     with the times of the words, in these three; wrap: of a whole one, what is sent instead of the
     file; media_type: where it is not the format's own.

@@ -31,13 +31,31 @@ _HEADROOM_BYTES = 8 << 20
 _RATES = range(8_000, 192_001, 25)
 _LEAST_SECONDS = 1.0
 _SILENT = 1e-3
+SILENCE = "It is silent: no sample is above -60 dB."
 
 
 def decoded(
     data: bytes, most_seconds: float, container: Container | None = None
 ) -> tuple[bytes, dict[str, Any]]:
-    """The recording as a WAV, and its quality. container: FFmpeg's name of it, for what `av` reads.
-    Raises ValueError with a sentence."""
+    """The recording as a WAV, and its quality. Arguments as `mono_of`. Raises ValueError with a
+    sentence."""
+    mono, rate = mono_of(data, most_seconds, container)
+    if len(mono) < _LEAST_SECONDS * rate:
+        raise ValueError(
+            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_LEAST_SECONDS:g} s, "
+            "and 6 to 30 s are better."
+        )
+    if np.abs(mono).max() < _SILENT:
+        raise ValueError(SILENCE)
+    quality = measure(mono, rate)
+    return pcm_wav.written(mono, rate), quality
+
+
+def mono_of(
+    data: bytes, most_seconds: float, container: Container | None = None
+) -> tuple[Array, int]:
+    """Samples `[n]`, float32, about -1..1, and how many make a second. container: FFmpeg's name of
+    it, for what `av` reads. Raises ValueError with a sentence."""
     if container:
         mono, rate = read_mono(data, container, most_seconds)
         _check(rate, len(mono), 1, most_seconds)
@@ -45,15 +63,7 @@ def decoded(
         mono, rate = _by_soundfile(data, most_seconds)
     if not np.isfinite(mono).all():
         raise ValueError("It holds non-finite values (NaN or infinite).")
-    if len(mono) < _LEAST_SECONDS * rate:
-        raise ValueError(
-            f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_LEAST_SECONDS:g} s, "
-            "and 6 to 30 s are better."
-        )
-    if np.abs(mono).max() < _SILENT:
-        raise ValueError("It is silent: no sample is above -60 dB.")
-    quality = measure(mono, rate)
-    return pcm_wav.written(mono, rate), quality
+    return mono, rate
 
 
 def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:

@@ -13,6 +13,7 @@ import numpy as np
 from api.errors import APIError
 from api.voices import pcm_wav, quality
 from api.voices.recordings import MOST_SECONDS, DecodedRecording
+from api.voices.resampling import resampled
 from xtts.joined_reference import joined, turn_seconds
 
 Array = np.ndarray[Any, Any]
@@ -24,7 +25,6 @@ Array = np.ndarray[Any, Any]
 CHUNK_SECONDS, HEARD_SECONDS = 2.0, 10.0
 # Models hear 22,050 Hz. Ten minutes at this rate are 115 MB in memory.
 _MOST_RATE = 48_000
-_RING_SECONDS = 0.1
 
 
 def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
@@ -35,7 +35,7 @@ def joined_recording(recordings: Sequence[bytes]) -> DecodedRecording:
     """
     read = [pcm_wav.read(one) for one in recordings]
     rate = min(max(one for _, one in read), _MOST_RATE)
-    alike = [_resampled(samples, of, rate) for samples, of in read]
+    alike = [resampled(samples, of, rate) for samples, of in read]
     turn = turn_seconds(len(alike), CHUNK_SECONDS, HEARD_SECONDS)
     sound = joined(alike, rate, turn, MOST_SECONDS)
     try:
@@ -70,18 +70,3 @@ def _remarks(samples: Array, rate: int) -> list[str]:
     except ValueError as error:  # kept by a version that refused less
         return [str(error)]
     return quality.remarks_of(math.inf, found["snr_db"], found["level_db"], found["clipped_share"])
-
-
-def _resampled(samples: Array, rate: int, to: int) -> Array:
-    """At another rate, by the FFT of the whole: what both rates hold stays as it is."""
-    if rate == to:
-        return samples
-    step = rate // math.gcd(rate, to)
-    # Silence behind it, since what the FFT sees is a circle.
-    padding = int(_RING_SECONDS * rate)
-    whole = -(-(len(samples) + padding) // step) * step
-    count = whole * to // rate
-    spectrum = np.fft.rfft(np.pad(samples, (0, whole - len(samples))))
-    other = np.fft.irfft(spectrum, count) * (count / whole)
-    found: Array = other[: len(samples) * to // rate].astype(np.float32)
-    return found

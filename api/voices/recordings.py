@@ -12,15 +12,15 @@ import os
 import signal
 import sys
 import wave
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from api import encoding
 from api.errors import APIError
 from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
 from machine.process import kill_group
 from machine.threads import ONE_THREAD
+from xtts import encoding
 
 log = logging.getLogger("api")
 
@@ -49,6 +49,21 @@ class DecodedRecording:
 
 async def decoded(data: bytes) -> DecodedRecording:
     """Raises APIError: 422 says what is wrong with it, 503 that this machine is short of memory."""
+    out, told = await in_child(data, COMMAND, WALL_SECONDS)
+    with wave.open(io.BytesIO(out)) as file:
+        return DecodedRecording(out, file.getnframes() / file.getframerate(), json.loads(told))
+
+
+async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> tuple[bytes, str]:
+    """What a child makes of a recording: its stdout, and the last line of its stderr.
+
+    Args:
+        data: A file, which the child gets at its stdin.
+        command: As `recordings_child` describes it, without the container.
+
+    Raises:
+        APIError: As `decoded`.
+    """
     by_av = container_of(data)
     if by_av is None and not data.startswith(_KINDS) and not _is_mp3(data):
         text = (
@@ -57,13 +72,12 @@ async def decoded(data: bytes) -> DecodedRecording:
         raise APIError(422, "not_a_recording", text, param="file")
     if by_av and not encoding.aac_is_installed():
         raise APIError(422, "unsupported", MISSING, param="file")
-    code, out, errors = await _decode(data, *([by_av] if by_av else []))
+    whole = (*command, *([by_av] if by_av else []))
+    code, out, errors = await _ran(data, whole, wall_seconds)
     stderr = errors.decode(errors="replace").strip()
     if code != 0:
         raise _refusal(code, stderr)
-    with wave.open(io.BytesIO(out)) as file:
-        quality = json.loads(_last_line(stderr))
-        return DecodedRecording(out, file.getnframes() / file.getframerate(), quality)
+    return out, _last_line(stderr)
 
 
 def _last_line(stderr: str) -> str:
@@ -89,14 +103,13 @@ def _is_mp3(data: bytes) -> bool:
     return len(data) > 2 and data[0] == 0xFF and data[1] & 0xE6 == 0xE2
 
 
-async def _decode(data: bytes, *more: str) -> tuple[int, bytes, bytes]:
-    """Exit code, stdout and stderr of a child, which is gone afterwards with all it started.
-
-    more: behind its command.
-    """
+async def _ran(
+    data: bytes, command: Sequence[str], wall_seconds: float
+) -> tuple[int, bytes, bytes]:
+    """Exit code, stdout and stderr of a child, which is gone afterwards with all it started."""
     try:
         child = await asyncio.create_subprocess_exec(
-            *COMMAND, *more, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            *command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE, start_new_session=True,
             env={**os.environ, **ONE_THREAD},
         )  # fmt: skip
@@ -104,7 +117,7 @@ async def _decode(data: bytes, *more: str) -> tuple[int, bytes, bytes]:
         log.error("The decoder of recordings cannot start: %s", error)
         raise _refusal(NOT_STARTED, "") from error
     try:
-        out, errors = await asyncio.wait_for(child.communicate(data), WALL_SECONDS)
+        out, errors = await asyncio.wait_for(child.communicate(data), wall_seconds)
     except TimeoutError:
         raise _refusal(-signal.SIGXCPU, "") from None
     finally:

@@ -10,6 +10,8 @@ more memory than the limit. Exit code 5: this process could not start. It import
 import json
 import resource
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from machine.memory import address_space_bytes
 
@@ -23,16 +25,34 @@ _CPU_SECONDS = 5
 def main() -> int:
     """Reads, judges, writes."""
     most_seconds, by_av = float(sys.argv[1]), sys.argv[2:3]
+
+    def make(data: bytes) -> tuple[bytes, dict[str, Any]]:
+        from api.voices.decoding import decoded
+
+        return decoded(data, most_seconds, *by_av)  # type: ignore[arg-type]
+
+    return limited(lambda: import_all(bool(by_av)), make, _CPU_SECONDS)
+
+
+def limited(
+    prepare: Callable[[], None],
+    make: Callable[[bytes], tuple[bytes, dict[str, Any]]],
+    cpu_seconds: int,
+) -> int:
+    """Makes a WAV and figures of stdin, under limits; returns the exit code.
+
+    Args:
+        prepare: Imports and opens, before the limits, what `make` uses.
+        make: Raises ValueError with a sentence for what is refused.
+    """
     try:
-        _import_all(bool(by_av))
+        prepare()
     except (ImportError, OSError, MemoryError) as error:
         sys.stderr.write(str(error))
         return NOT_STARTED
-    from api.voices.decoding import decoded
-
-    _limit()
+    _limit(cpu_seconds)
     try:
-        wav, measured = decoded(sys.stdin.buffer.read(), most_seconds, *by_av)  # type: ignore[arg-type]
+        wav, measured = make(sys.stdin.buffer.read())
     except ValueError as error:
         _tell(str(error))
         return REFUSED
@@ -49,7 +69,7 @@ def _tell(line: str) -> None:
     sys.stderr.write(f"\n{' '.join(line.splitlines())}\n")
 
 
-def _import_all(by_av: bool) -> None:
+def import_all(by_av: bool) -> None:
     """Before the limits, so that only the recording is measured by them: also what these import by
     themselves once they are used."""
     import numpy.fft
@@ -61,12 +81,12 @@ def _import_all(by_av: bool) -> None:
         import av.subtitles.stream  # noqa: F401
 
 
-def _limit() -> None:
+def _limit(cpu_seconds: int) -> None:
     most = address_space_bytes() + MEMORY_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     # The hard limit is a second later: at it comes SIGKILL, which could be anybody's.
     used = int(sum(resource.getrusage(resource.RUSAGE_SELF)[:2]))
-    resource.setrlimit(resource.RLIMIT_CPU, (used + _CPU_SECONDS, used + _CPU_SECONDS + 1))
+    resource.setrlimit(resource.RLIMIT_CPU, (used + cpu_seconds, used + cpu_seconds + 1))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     # It writes to its pipes only.
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))

@@ -39,7 +39,6 @@ from wyoming.tts import (
     SynthesizeVoice,
 )
 
-from api.encoding import RATE
 from api.errors import APIError, starting, without_paths
 from api.http.connections import Connections, network_of
 from api.speech import speaking
@@ -47,6 +46,7 @@ from api.speech.speaking import count_pieces
 from api.state import AppState
 from api.voices.store import SERVED
 from api.wyoming.text_stream import TextStream
+from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 
 log = logging.getLogger("api")

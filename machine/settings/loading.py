@@ -27,6 +27,7 @@ from machine.settings.types import (
     AutoCount,
     Folder,
     Means,
+    Names,
     Place,
     SpeakPrecision,
     Switch,
@@ -80,6 +81,17 @@ class SharedSettings:
     on after the end of the text. off serves every utterance unchecked."""
     output_dir: Folder = Path("train/output")
     """The run folder, with checkpoints, samples and metrics. The API finds its voices there."""
+    datasets_dir: Folder = Path("datasets")
+    """The folder of uploaded recordings and of the datasets cut from them. Replicas share it, and
+    `train queue` trains on what is in it."""
+    queue_dir: Folder = Path("train/queue")
+    """The folder of the training queue: who asks for a training writes a job there, and
+    `train queue` takes it (docs/studio.md). Whoever can write into it can start trainings."""
+    dataset_roots: Annotated[Names, Means("folders, separated by commas; none = no folder")] = (
+        "train/data",
+    )
+    """The folders below which a job of the queue may name a dataset by its path. Datasets in
+    DATASETS_DIR need none."""
     num_threads: AutoCount = None
     """The number of CPU threads. auto is all cores of the machine, or the container's limit."""
     coqui_tos_agreed: Switch = False

@@ -72,6 +72,29 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
     return written
 
 
+@contextmanager
+def replacing(path: Path) -> Iterator[BinaryIO]:
+    """As `replace_file`, for a writer that goes back in its file or is too large for memory: gives
+    a file to read and write, which replaces `path` when the block ends without an error."""
+    part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
+    try:
+        try:
+            with part.open("w+b") as file:
+                yield file
+                file.flush()
+                crash_point("half written", path)
+                os.fsync(file.fileno())
+            os.replace(part, path)
+        except OSError as error:
+            raise _explained(error, path, 0) from error
+    except BaseException:
+        with contextlib.suppress(OSError):
+            part.unlink()
+        raise
+    crash_point("after replace", path)
+    sync_folder(path.parent)
+
+
 def make_folder(folder: Path) -> None:
     """Creates a folder and its parents if missing. Raises DiskFull or WriteError."""
     above = next((path for path in folder.parents if path.exists()), folder.parent)

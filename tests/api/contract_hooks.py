@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
 from api.dialects.xtts_streaming_server import handle_of
-from api.encoding import MEDIA_TYPES
 from tests.api.sounds import file_of, made, speech
+from xtts.encoding import MEDIA_TYPES
 
 # Where calls are noted: lines of operation, status and media type.
 NOTES = Path(os.environ["CONTRACT_NOTES"])
@@ -52,8 +52,12 @@ RECORDINGS = {
 TAPE = "tape"
 NUM_BYTES, MOST_PIECE = 64, 8_000_000
 _datasets: list[dict[str, str]] = []
+# Datasets that are read aloud.
+_read: list[str] = []
+_PROMPTS = "First. Second. Third. Fourth. Fifth."
 _turns = Counter[str]()
 _voices: list[str] = []
+_trainings: list[str] = []
 _sounds: list[str] = []
 
 
@@ -105,8 +109,18 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
         case.body = _spoken(case.body, label, drawn)
         if label == "POST /v1/datasets/{dataset}/recordings" and turn % 4 == 0:
             case.body = {"name": f"take-{turn}.wav", "bytes": NUM_BYTES}
+        if label.startswith("POST /v1/trainings"):
+            case.body = _wanted_training(case.operation.base_url, label)
     if label.endswith((".wav", ".csv")) and turn % 4 == 0:
         case.headers = {**(case.headers or {}), "Range": drawn.choice(RANGES)}
+
+
+def _wanted_training(address: str, label: str) -> dict[str, Any]:
+    """A training of what is there; full queues are no fault."""
+    if not _datasets:
+        _cut_a_dataset(address)
+    wanted = {"dataset": _datasets[-1]["dataset"], "settings": {}}
+    return wanted if label.endswith("/check") else {**wanted, "run": "ana"}
 
 
 def _send_as_files(case: Any, turn: int) -> None:
@@ -128,6 +142,9 @@ def _speak(address: str) -> None:
 
 def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
     label, address = case.operation.label, case.operation.base_url
+    if "/prompts" in label:
+        _read_aloud(case, turn, drawn)
+        return
     # Where pieces are sent, nothing can be cut: that is asked of a new one.
     if not _datasets or turn % 100 == 0 or (label.endswith("/cut") and turn % 20 == 0):
         _cut_a_dataset(address)
@@ -139,6 +156,27 @@ def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
         if not case.meta.is_negative_at(ParameterLocation.HEADER):
             case.headers = {**(case.headers or {}), "Upload-Offset": "0"}
     case.path_parameters = {**case.path_parameters, **known}
+
+
+def _read_aloud(case: Any, turn: int, drawn: random.Random) -> None:
+    """A sentence of a dataset; what deletes has something to delete. Sentences are given to a
+    dataset without takes."""
+    label, address = case.operation.label, case.operation.base_url
+    with httpx.Client(base_url=address, timeout=60) as client:
+        if not _read or turn % 50 == 0 or label == "PUT /v1/datasets/{dataset}/prompts":
+            _read[:] = [_made_dataset(client)]
+            wanted = {"text": _PROMPTS}
+            client.put(f"/v1/datasets/{_read[0]}/prompts", json=wanted).raise_for_status()
+        if case.meta.is_negative_at(ParameterLocation.PATH):
+            return
+        known: dict[str, Any] = {"dataset": _read[0], "number": drawn.randint(1, 5)}
+        if label.startswith("DELETE"):
+            client.post(f"/v1/datasets/{_read[0]}/prompts/{known['number']}/skip")
+        elif label.endswith("/skip"):
+            client.delete(f"/v1/datasets/{_read[0]}/prompts/{known['number']}/take")
+    case.path_parameters = {
+        **case.path_parameters, **{name: known[name] for name in known if f"{{{name}}}" in label}
+    }  # fmt: skip
 
 
 def _cut_a_dataset(address: str) -> None:
@@ -165,6 +203,7 @@ def _made_dataset(client: httpx.Client) -> str:
         for one in client.get("/v1/datasets").json()["datasets"]:
             client.delete(f"/v1/datasets/{one['id']}").raise_for_status()
         _datasets.clear()
+        _read.clear()
         answer = client.post("/v1/datasets", json=wanted)
     return str(answer.raise_for_status().json()["id"])
 
@@ -184,7 +223,9 @@ def _announced(address: str, dataset: str, turn: int) -> str:
 
 
 def _existing(name: str, value: Any, drawn: random.Random) -> Any:
-    known = {"voice_id": _voices[-5:], "name": _sounds[-5:], **EXISTING}.get(name)
+    known = {
+        "voice_id": _voices[-5:], "name": _sounds[-5:], "training": _trainings[-5:], **EXISTING,
+    }.get(name)  # fmt: skip
     return drawn.choice(known) if known else value
 
 
@@ -213,6 +254,8 @@ def after_call(context: Any, case: Any, response: Any) -> None:
         file.write(json.dumps([label, status, media_type]) + "\n")
     if label == "POST /v1/voices" and status == 201:
         _voices.append(response.json()["id"])
+    elif label == "POST /v1/trainings" and status == 201:
+        _trainings.append(response.json()["id"])
     elif label == "DELETE /v1/datasets/{dataset}" and status == 204:
         gone = case.path_parameters["dataset"]
         _datasets[:] = [one for one in _datasets if one["dataset"] != gone]

@@ -93,6 +93,35 @@ def voice_after(tag: re.Match[str], voice: str) -> str:
     return name if tag[1].lower() == "voice" else f"{person}{STYLE_MARK}{name}"
 
 
+def voice_at_end(text: str, voice: str = "") -> str:
+    """The voice that applies after a text, in which `voice` applies at the beginning."""
+    for tag in _VOICE.finditer(text) if "[" in text else ():
+        voice = voice_after(tag, voice)
+    return voice
+
+
+def tag_of(voice: str) -> str:
+    """The tag that changes to a voice named as by `voice_after`; "" for ""."""
+    if voice.startswith(STYLE_MARK):
+        return f"[style:{voice[1:]}]"
+    return f"[voice:{voice}]" if voice else ""
+
+
+def with_brackets_as_words(text: str) -> str:
+    """A text by somebody who knows no markup: its pauses, voices and styles in brackets stay tags,
+    other brackets become round ones, and nothing in it is SSML."""
+    if "<" in text:
+        text = re.sub(r"<(?=[/A-Za-z!?])", " ", text)
+    if "[" not in text and "]" not in text:
+        return text
+    tags = sorted([*_PAUSE.finditer(text), *_VOICE.finditer(text)], key=lambda tag: tag.start())
+    parts, place = list[str](), 0
+    for tag in tags:
+        parts += [text[place : tag.start()].replace("[", "(").replace("]", ")"), tag[0]]
+        place = tag.end()
+    return "".join([*parts, text[place:].replace("[", "(").replace("]", ")")])
+
+
 def of_request(named: str, voice: str) -> str:
     """The full name of a voice from a text, in a request that names `voice`: ":whisper" is a style
     of that person."""

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from api.encoding import MEDIA_TYPES
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import asked, refusal, said, samples
+from xtts.encoding import MEDIA_TYPES
 
 
 @pytest.fixture(scope="module")

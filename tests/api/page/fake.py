@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from api import encoding
 from api.routes.status import POLICY
 from api.state import PAGE
 from tests.api.page.world import World, speech, wav
+from xtts import encoding
 
 
 class Answers(BaseHTTPRequestHandler):

@@ -5,7 +5,6 @@ Chromium's fake device plays a wav of ours, so that what arrives can be compared
 
 import io
 import re
-import shutil
 import wave
 from collections.abc import Iterator
 from typing import Any
@@ -15,6 +14,7 @@ import pytest
 
 from tests.api.page.conftest import Open
 from tests.api.page.desk import PHONE, says, until
+from tests.api.page.hearing import browser_hearing
 from tests.api.page.world import RATE, World, speech, wav
 
 pytestmark = pytest.mark.system
@@ -28,16 +28,8 @@ def with_microphone(chromium: Any, tmp_path_factory: pytest.TempPathFactory) -> 
     said = tmp_path_factory.mktemp("microphone") / "said.wav"
     silence = np.zeros(int(SILENT_SECONDS * RATE), np.float32)
     said.write_bytes(wav(np.concatenate((silence, speech(SAID_SECONDS, 150), silence))))
-    browser = chromium.browser_type.launch(
-        executable_path=shutil.which("chromium"),
-        args=[
-            "--no-sandbox", "--use-fake-device-for-media-stream",
-            "--use-fake-ui-for-media-stream", f"--use-file-for-fake-audio-capture={said}",
-            "--host-resolver-rules=MAP speech.test 127.0.0.1",
-        ],
-    )  # fmt: skip
-    yield browser
-    browser.close()
+    with browser_hearing(chromium, said) as browser:
+        yield browser
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from api.encoding import whole
+from xtts.encoding import whole
 
 RATE = 24_000
 TEXT = "The harbour was quiet when the first boats came in."

@@ -137,7 +137,7 @@ def test_a_playlist_opens_nothing(service, tmp_path):
 def test_nothing_is_imported_behind_the_limits():
     """A library that cannot be mapped there any more would end it."""
     program = (
-        "import sys; from api.voices import recordings_child as child; child._import_all(True); "
+        "import sys; from api.voices import recordings_child as child; child.import_all(True); "
         "from api.voices.decoding import decoded; "
         "before = set(sys.modules); decoded(sys.stdin.buffer.read(), 60.0, sys.argv[1]); "
         "print(sorted(set(sys.modules) - before))"

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 from hypothesis.stateful import run_state_machine_as_test as run_machine
 
-from api.encoding import whole
 from api.voices import recordings
 from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running, running, settings_in
+from xtts.encoding import whole
 
 # Few, so that two voices are often called the same; of these no id and no name of OpenAI's.
 NAMES = st.sampled_from(["Anna", "anna", "Élodie", "a b", "x" * 100, "Anna.wav"])

@@ -28,7 +28,7 @@ _BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
 _BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
 _RATES_1 = (44_100, 48_000, 32_000)
 # Of one channel at 24 kHz; speech gains nothing from more.
-_BITS_PER_SECOND = 64_000
+BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
 # Fragments, each complete in itself: nothing is written that was sent already.
 _IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
@@ -50,7 +50,7 @@ class Encoder:
     sink: what libsndfile and FFmpeg write into, and go back in where it is a whole file.
     """
 
-    def __init__(self, form: str, sink: "io.RawIOBase | io.BytesIO | None" = None) -> None:
+    def __init__(self, form: str, sink: "IO[bytes] | io.RawIOBase | None" = None) -> None:
         self.form = form
         self._begun = False
         self._file: Any = None
@@ -196,19 +196,15 @@ class AacFile:
             sink, "w", format=_CONTAINERS[form], container_options=options
         )
         self._stream = self._container.add_stream("aac", rate=RATE, layout="mono")
-        self._stream.bit_rate = _BITS_PER_SECOND
+        self._stream.bit_rate = BITS_PER_SECOND
         self._container.start_encoding()
         self._samples = 0
 
     def add(self, pcm: bytes) -> None:
         """More 16-bit samples of one channel."""
-        import av
-
         if not pcm:
             return
-        frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
-        frame.planes[0].update(pcm.ljust(frame.planes[0].buffer_size, b"\0"))
-        frame.sample_rate, frame.pts = RATE, self._samples
+        frame = pcm_frame(pcm, self._samples)
         self._samples += frame.samples
         self._container.mux(self._stream.encode(frame))
 
@@ -216,3 +212,13 @@ class AacFile:
         """What is left, and the end."""
         self._container.mux(self._stream.encode(None))
         self._container.close()
+
+
+def pcm_frame(pcm: bytes, place: int) -> Any:
+    """16-bit samples of one channel as FFmpeg takes them. place: of the first one in the sound."""
+    import av
+
+    frame = av.AudioFrame(format="s16", layout="mono", samples=len(pcm) // 2)
+    frame.planes[0].update(pcm.ljust(frame.planes[0].buffer_size, b"\0"))
+    frame.sample_rate, frame.pts = RATE, place
+    return frame

@@ -7,10 +7,9 @@ import numpy as np
 import pytest
 import soundfile
 
-from api import encoding
-from api.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
 from tests.api.decoding import decoded
-from tests.api.heard import refusal
+from xtts import encoding
+from xtts.encoding import MEDIA_TYPES, RATE, Encoder, wav_header, whole, without_length
 
 SAMPLES = (8000 * np.sin(np.arange(RATE) / RATE * 2 * np.pi * 330)).astype("<i2")
 PCM = SAMPLES.tobytes()
@@ -100,23 +99,3 @@ def test_aac_is_whole_and_the_same_sound(form, step):
 def test_a_whole_m4a_says_how_long_it_is():
     with av.open(io.BytesIO(whole("m4a", bytes(2 * RATE)))) as file:
         assert file.duration == pytest.approx(1_000_000, abs=1_000)
-
-
-@pytest.mark.parametrize(("form", "kind"), [("aac", "audio/aac"), ("m4a", "audio/mp4")])
-@pytest.mark.parametrize("stream", [None, True, False])
-def test_aac_is_answered(service, form, kind, stream):
-    """m4a as a whole where nothing is said: its header holds its length."""
-    answer = service.say("hello " * 10, response_format=form, stream=stream)
-    assert answer.status_code == 200 and answer.headers["content-type"] == kind
-    streamed = form == "aac" if stream is None else stream
-    assert ("content-length" in answer.headers) is not streamed
-    assert 0 <= len(decoded(answer.content)) - 60 * 480 <= MOST_PADDING
-
-
-def test_without_the_encoder_it_says_what_to_type(service, monkeypatch):
-    monkeypatch.setattr(encoding, "aac_is_installed", lambda: False)
-    for form in encoding.AAC_FORMATS:
-        answer = service.say("hello", response_format=form)
-        assert refusal(answer) == (400, "unsupported", "response_format")
-        assert "sotaque[aac]" in answer.json()["detail"]
-    assert service.say("hello", response_format="mp3").status_code == 200

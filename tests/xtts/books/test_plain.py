@@ -1,0 +1,131 @@
+"""Plain text, Markdown and HTML are read into chapters."""
+
+import time
+
+import pytest
+
+from xtts.books.book import Book, BookError, Kind
+from xtts.books.reading import read_book
+
+GUTENBERG = """The Project Gutenberg eBook of Moby
+Title: Moby Dick
+Author: Herman Melville
+Language: English
+*** START OF THE PROJECT GUTENBERG EBOOK MOBY ***
+
+CHAPTER 1. Loomings.
+
+Call me _Ishmael_. Some years
+ago, never mind.
+
+[Illustration: a whale]
+
+II.
+
+It is a way I have.
+*** END OF THE PROJECT GUTENBERG EBOOK MOBY ***
+The licence.
+"""
+MARKDOWN = """---
+title: "Of Ships"
+author: N. Bowditch
+lang: en-US
+---
+# Of Ships
+
+## First
+
+A *fine* [ship](http://x.y)[^1] with `sails`,
+and **two** masts.
+
+```c
+int main() {}
+```
+
+- one rope
+- two ropes
+
+| Year | Ships |
+|------|-------|
+| 1901 | 12    |
+
+Second
+------
+
+> It is said.
+
+[^1]: A note.
+"""
+
+
+def of(path, name: str, text: str) -> Book:
+    (path / name).write_text(text, encoding="utf-8")
+    return read_book(path / name)
+
+
+def texts(book: Book) -> list[tuple[str, list[str]]]:
+    return [(one.title, [said.text for said in one.paragraphs]) for one in book.chapters]
+
+
+def test_a_text_of_project_gutenberg(tmp_path):
+    book = of(tmp_path, "b.txt", GUTENBERG)
+    assert (book.title, book.author, book.language) == ("Moby Dick", "Herman Melville", "en")
+    assert texts(book) == [
+        ("CHAPTER 1. Loomings.",
+         ["CHAPTER 1. Loomings.", "Call me Ishmael. Some years ago, never mind."]),
+        ("II.", ["II.", "It is a way I have."]),
+    ]  # fmt: skip
+
+
+def test_a_text_without_blank_lines(tmp_path):
+    lines = "\n".join(["This is a long line of a book that has no blank lines at all. " * 3] * 4)
+    (chapter,) = of(tmp_path, "b.txt", lines).chapters
+    assert len(chapter.paragraphs) == 4
+
+
+def test_markdown(tmp_path):
+    book = of(tmp_path, "b.md", MARKDOWN)
+    assert (book.title, book.author, book.language) == ("Of Ships", "N. Bowditch", "en")
+    assert texts(book) == [
+        ("Of Ships First",
+         ["Of Ships", "First", "A fine ship with sails, and two masts.", "one rope", "two ropes",
+          "Year, Ships", "1901, 12"]),
+        ("Second", ["Second", "It is said.", "A note."]),
+    ]  # fmt: skip
+    assert book.chapters[1].paragraphs[-1].kind is Kind.FOOTNOTE
+
+
+def test_html_that_is_not_well_formed(tmp_path):
+    text = (
+        "<html lang=de><meta name=author content='K. M.'><title>Ein &amp; Alles</title><body>"
+        "<h1>Eins<h1>Zwei</h1><p>Erster<p>Zweiter <b>fett<p>&Uuml;ber &lt;b&gt; &#8212; Ende"
+    )
+    book = of(tmp_path, "b.html", text)
+    assert (book.title, book.author, book.language) == ("Ein & Alles", "K. M.", "de")
+    said = [one.text for chapter in book.chapters for one in chapter.paragraphs]
+    assert said == ["Eins", "Zwei", "Erster", "Zweiter fett", "Über <b> — Ende"]
+
+
+@pytest.mark.parametrize(("name", "megabytes"), [("b.txt", 40), ("b.html", 4), ("b.md", 4)])
+def test_a_paragraph_of_forty_megabytes(tmp_path, name, megabytes):
+    text = "Never did the sun so beautifully steep. " * (megabytes * 25_000)
+    started = time.process_time()
+    book = of(tmp_path, name, text)
+    assert len(book.chapters[0].paragraphs[0].text) == len(text) - 1
+    assert time.process_time() - started < 60
+
+
+@pytest.mark.parametrize("tags", ["<b>", "<p><b>", "<b></b>", "</x>", "<table><tr><td>", "<", "&#"])
+def test_a_mass_of_tags_takes_seconds(tmp_path, tags):
+    started = time.process_time()
+    of(tmp_path, "b.html", "<p>Hello.</p>" + tags * (200_000 // len(tags)))
+    assert time.process_time() - started < 30
+
+
+def test_what_is_no_text_is_refused(tmp_path):
+    (tmp_path / "b.txt").write_bytes("Stra\xdfe".encode("latin-1"))
+    with pytest.raises(BookError, match="is not UTF-8"):
+        read_book(tmp_path / "b.txt")
+    (tmp_path / "c.txt").write_text("\n\n")
+    with pytest.raises(BookError, match="no chapter to read"):
+        read_book(tmp_path / "c.txt")

@@ -1,0 +1,247 @@
+"""`python -m xtts read`: sentences are kept, only what changed is spoken, and files are bound."""
+
+import io
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import zipfile
+from pathlib import Path
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests.models import tiny_voice
+from tests.xtts.books.books_made import PNG, page, write_epub
+from xtts.__main__ import main
+from xtts.books.binding import peak_and_rms
+from xtts.books.reading import read_book
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+FIRST = "The ship left the port in the morning. Nobody had seen the captain that day."
+SECOND = "The sea was calm and the air was warm. All of them slept well in the night."
+
+
+def book(path: Path, first: str = FIRST, second: str = SECOND) -> Path:
+    documents = {
+        "a.xhtml": page(f"<h1>One of them and more of it</h1><p>{first}</p>"),
+        "b.xhtml": page(f"<h1>Two of them and more of it</h1><p>{second}</p>"),
+    }
+    return write_epub(path, documents, [("One", "a.xhtml"), ("Two: a <B>", "b.xhtml")])
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tiny voice with a recording."""
+    return tiny_voice(tmp_path_factory.mktemp("reader") / "voice")
+
+
+def read(voice: Path, epub: Path, to: Path, *words: str) -> int:
+    return main(
+        ["read", str(epub), "--voice", str(voice), "--to", str(to), "--retakes", "0", *words]
+    )
+
+
+def sounds(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.rglob("sentences/*/*.wav"))}
+
+
+@pytest.fixture(scope="session")
+def spoken(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A book that was read, for the whole session: do not write into it."""
+    folder = tmp_path_factory.mktemp("spoken")
+    epub = book(folder / "book.epub")
+    forms = "m4b,epub,wav,flac,mp3,opus,m4a"
+    assert read(tiny, epub, folder / "out", "--format", forms, "--captions", "srt,vtt,json") == 0
+    return folder / "out"
+
+
+def test_a_file_a_chapter_within_acx(spoken):
+    for form in ("wav", "flac", "mp3"):
+        for stem in ("01 One", "02 Two a B"):
+            sound, rate = soundfile.read(spoken / f"{stem}.{form}")
+            peak, rms = peak_and_rms(sound)
+            assert rate == 24_000 and -23 <= rms <= -18 and peak <= -3, (form, peak, rms)
+            assert np.abs(sound[: rate // 2]).max() < 0.001
+    assert {path.suffix for path in spoken.glob("01 One.*")} == {
+        ".wav", ".flac", ".mp3", ".opus", ".m4a", ".srt", ".vtt", ".json"
+    }  # fmt: skip
+
+
+def test_the_audiobook_has_chapters_cover_title_and_author(spoken):
+    av = pytest.importorskip("av")
+    with av.open(str(spoken / "A Small Book.m4b")) as made:
+        titles = [one["metadata"]["title"] for one in made.chapters()]
+        assert titles == ["One", "Two: a <B>"]
+        assert (made.metadata["title"], made.metadata["artist"]) == ("A Small Book", "A. Writer")
+        seconds = made.duration / 1e6
+        (picture,) = made.streams.video
+        assert bytes(next(made.demux(picture))) == PNG
+    lengths = [soundfile.info(spoken / f"{stem}.wav").duration for stem in ("01 One", "02 Two a B")]
+    assert seconds == pytest.approx(sum(lengths), abs=0.2)
+
+
+@pytest.mark.skipif(shutil.which("ffprobe") is None, reason="ffprobe is not installed")
+def test_ffprobe_reads_the_audiobook(spoken):
+    command = ["ffprobe", "-v", "error", "-of", "json", "-show_chapters", "-show_streams"]
+    done = subprocess.run(
+        [*command, str(spoken / "A Small Book.m4b")], capture_output=True, check=True
+    )
+    told = json.loads(done.stdout)
+    assert [one["tags"]["title"] for one in told["chapters"]] == ["One", "Two: a <B>"]
+    assert float(told["chapters"][0]["end_time"]) == pytest.approx(
+        soundfile.info(spoken / "01 One.wav").duration, abs=0.01
+    )
+    pictures = [one for one in told["streams"] if one["disposition"]["attached_pic"]]
+    assert [(one["codec_name"], one["width"]) for one in pictures] == [("png", 1)]
+
+
+def test_the_epub_with_sound_is_read_back(spoken):
+    path = spoken / "A Small Book with sound.epub"
+    again = read_book(path)
+    assert [one.title for one in again.chapters] == ["One", "Two: a <B>"]
+    said = " ".join(one.text for one in again.chapters[0].paragraphs)
+    assert said == f"One of them and more of it {FIRST}"
+    with zipfile.ZipFile(path) as made:
+        names = made.namelist()
+        assert names[0] == "mimetype" and made.getinfo("mimetype").compress_type == 0
+        smil = ElementTree.fromstring(made.read("OPS/c1.smil"))
+        page = made.read("OPS/c1.xhtml").decode()
+        length = soundfile.info(io.BytesIO(made.read("OPS/c1.mp3"))).duration
+        package = made.read("OPS/book.opf").decode()
+    texts = [one.attrib["src"] for one in smil.iter("{http://www.w3.org/ns/SMIL}text")]
+    assert texts == [f"c1.xhtml#s{number}" for number in range(3)]
+    assert all(f'id="s{number}"' in page for number in range(3))
+    clips = [one.attrib for one in smil.iter("{http://www.w3.org/ns/SMIL}audio")]
+    times = [float(one[edge][:-1]) for one in clips for edge in ("clipBegin", "clipEnd")]
+    assert times == sorted(times) and times[-1] <= length
+    assert all(f'href="{name[4:]}"' in package for name in names
+               if name.startswith("OPS/") and name != "OPS/book.opf")  # fmt: skip
+
+
+def test_captions_follow_the_sound(spoken):
+    words = json.loads((spoken / "01 One.json").read_text())
+    assert words[0]["start_time"] >= 0.75
+    assert all(one["end_time"] >= one["start_time"] for one in words)
+    assert words[-1]["end_time"] <= soundfile.info(spoken / "01 One.wav").duration - 1.4
+    assert "-->" in (spoken / "01 One.srt").read_text()
+
+
+def test_the_report_and_the_plan_are_written(spoken):
+    assert "sentences" in (spoken / "report.html").read_text()
+    plan = json.loads((spoken / "plan.json").read_text())
+    assert plan["rate"] > 0 and [one["sentences"] for one in plan["chapters"]] == [3, 3]
+
+
+def test_again_speaks_nothing_and_one_word_speaks_one_sentence(tiny, spoken, tmp_path, capsys):
+    shutil.copytree(spoken, tmp_path / "out")
+    before = sounds(tmp_path / "out")
+    assert len(before) == 6
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac") == 0
+    assert sounds(tmp_path / "out") == before
+    assert "0:00:00 of it spoken now" in capsys.readouterr().out
+    changed = book(tmp_path / "book.epub", FIRST.replace("captain", "carpenter"))
+    assert read(tiny, changed, tmp_path / "out", "--format", "flac") == 0
+    after = sounds(tmp_path / "out")
+    assert len(after) == 7 and before.items() <= after.items()
+
+
+def test_a_pronunciation_speaks_one_sentence(tiny, spoken, tmp_path):
+    shutil.copytree(spoken, tmp_path / "out")
+    names = tmp_path / "names.txt"
+    names.write_text("captain = kaptn\n")
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "", "--pronunciations", str(names)) == 0
+    assert len(sounds(tmp_path / "out")) == 7
+
+
+def test_another_seed_speaks_all_and_again_speaks_one(tiny, spoken, tmp_path):
+    shutil.copytree(spoken, tmp_path / "out")
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "", "--seed", "7") == 0
+    assert len(sounds(tmp_path / "out")) == 12
+    key = next(iter(sounds(spoken))).removesuffix(".wav")
+    assert read(tiny, epub, tmp_path / "out", "--format", "", "--again", key) == 0
+    assert len(sounds(tmp_path / "out")) == 13
+
+
+def test_chapters_are_chosen(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub")
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac", "--chapters", "2") == 0
+    assert len(sounds(tmp_path / "out")) == 3
+    assert [one.name for one in tmp_path.glob("out/*.flac")] == ["02 Two a B.flac"]
+
+
+def test_alone_a_sentence_has_the_bytes_of_speak(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub")
+    to = tmp_path / "out"
+    assert read(tiny, epub, to, "--format", "", "--at-once", "1", "--chapters", "1") == 0
+    voice = load_voice(VoiceSpec(str(tiny)))
+    sentence = "Nobody had seen the captain that day."
+    wanted = voice.synthesize(SynthesisRequest(sentence, "en"))
+    (kept,) = [path for path in to.rglob("sentences/*/*.json")
+               if json.loads(path.read_text())["text"] == sentence]  # fmt: skip
+    sound, _ = soundfile.read(kept.with_suffix(".wav"), dtype="int16")
+    soundfile.write(tmp_path / "one.wav", np.clip(wanted, -1, 1), 24_000, subtype="PCM_16")
+    assert (sound == soundfile.read(tmp_path / "one.wav", dtype="int16")[0]).all()
+
+
+def test_the_plan_alone_speaks_samples_only(tiny, tmp_path, capsys):
+    epub = book(tmp_path / "book.epub", first=" ".join([FIRST] * 10).replace("day.", "Qxyz day."))
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    out = capsys.readouterr().out
+    assert re.search(r"\d+ words in 2 chapters sound about 0:\d\d:\d\d", out)
+    assert "Qxyz" in out and "# Qxyz =" in (tmp_path / "out" / "names.txt").read_text()
+    assert not list(tmp_path.glob("out/*.m4b"))
+
+
+def test_words_that_cannot_be_read_are_left_out_and_reported(tiny, tmp_path, capsys):
+    epub = book(tmp_path / "book.epub", "the word שלום was on the wall of the house.", "你好。")
+    assert read(tiny, epub, tmp_path / "out", "--format", "flac") == 0
+    report = (tmp_path / "out" / "report.html").read_text()
+    assert "left out: שלום" in report and "nothing of it can be read" in report
+    assert "the voice does not know" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--chapters", "1-9"), "numbers from 1 to 2"),
+        (("--format", "ogg"), "allowed: wav, flac"),
+        (("--chapter-voice", "anna"), "2=anna"),
+        (("--chapter-voice", "1=nobody"), "nobody"),
+        (("--retakes", "70"), "0 to 9"),
+        (("--again", "x"), "report.html"),
+    ],
+)
+def test_mistakes_are_told_before_hours_are_spent(tiny, tmp_path, capsys, words, said):
+    assert read(tiny, book(tmp_path / "book.epub"), tmp_path / "out", *words) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.slow
+def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
+    epub = book(tmp_path / "book.epub")
+    wanted = sounds(spoken)
+    points = ["half written", "after fsync:01 One.flac", "after replace:chapters.json"]
+    names = list(wanted)
+    points += [f"after replace:{names[2]}", f"after replace:{names[4][:-4]}.json"]
+    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny),
+               "--to", str(tmp_path / "out"), "--retakes", "0", "--format", "m4b,flac"]  # fmt: skip
+    for point in points:
+        done = subprocess.run(
+            command, env=os.environ | {"SOTAQUE_CRASH_AT": point}, capture_output=True, timeout=300
+        )
+        assert done.returncode in (-9, 0), done.stderr
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    assert sounds(tmp_path / "out") == wanted
+    for name in ("01 One.flac", "02 Two a B.flac", "A Small Book.m4b"):
+        assert (tmp_path / "out" / name).read_bytes() == (spoken / name).read_bytes()
+    assert not list(tmp_path.rglob("*.sotaque-part"))

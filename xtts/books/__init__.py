@@ -1,0 +1,1 @@
+"""Books: read from EPUB, text, Markdown and HTML, planned, spoken and bound."""

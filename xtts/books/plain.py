@@ -1,0 +1,193 @@
+"""Reads plain text and Markdown into chapters."""
+
+import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from xtts.books.book import Book, Chapter, Kind, Paragraph, left_out
+from xtts.books.html_text import visible
+
+_NUMBERED = (
+    "chapter|book|part|act|kapitel|teil|buch|chapitre|partie|livre|capítulo|capitulo|parte|libro|"
+    "livro|capitolo|hoofdstuk|deel|rozdział|część|kapitola|část|fejezet|rész|bölüm|глава|часть"
+)
+_ALONE = (
+    "prologue|epilogue|introduction|preface|foreword|afterword|vorwort|nachwort|einleitung|préface|"
+    "épilogue|prólogo|epílogo|introducción|introdução|prefazione|prologo|epilogo|пролог|эпилог"
+)
+_NUMBER = r"(?:\d{1,3}|[IVXLC]{1,7}|one|two|three|four|five|six|seven|eight|nine|ten|the \w{3,12})"
+_HEADING_LINE = re.compile(
+    rf"(?:{_NUMBERED})\s+{_NUMBER}(?:\s*[.:,—–-].{{0,60}})?|(?:{_ALONE})[.:]?|[IVXLC]{{1,7}}\.?"
+    r"|\d{1,3}\.?",
+    re.I,
+)
+_GUTENBERG = re.compile(r"\*\*\*\s*(START|END) OF (?:THE|THIS) PROJECT GUTENBERG[^\n]*")
+_FACT = re.compile(r"^(Title|Author|Language):\s*(.+)$", re.M)
+_PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\]]*\]", re.I)
+_LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it",
+              "portuguese": "pt", "dutch": "nl", "polish": "pl", "czech": "cs",
+              "russian": "ru", "hungarian": "hu", "turkish": "tr"}  # fmt: skip
+_UNDERSCORED = re.compile(r"(?<!\w)_([^_\n]{1,400})_(?!\w)")
+_LONG_LINE = 100
+
+
+def read_text(path: Path, text: str) -> Book:
+    """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
+    a chapter. The licence around a text of Project Gutenberg is left out."""
+    body, facts = _without_licence(text)
+    blocks = (
+        Paragraph(_UNDERSCORED.sub(r"\1", one), Kind.HEADING if _is_heading(one) else Kind.TEXT)
+        for one in _text_paragraphs(body)
+    )
+    language = _LANGUAGES.get(facts.get("Language", "").lower(), "")
+    title = facts.get("Title") or path.stem
+    return Book(title, facts.get("Author", ""), language, chapters_of(blocks, title))
+
+
+def _without_licence(text: str) -> tuple[str, dict[str, str]]:
+    marks = {match[1]: match for match in _GUTENBERG.finditer(text)}
+    if "START" not in marks:
+        return text, {}
+    start = marks["START"]
+    facts = {name: visible(value) for name, value in _FACT.findall(text[: start.start()])}
+    end = marks["END"].start() if "END" in marks else len(text)
+    return text[start.end() : max(start.end(), end)], facts
+
+
+def _text_paragraphs(text: str) -> Iterator[str]:
+    text = _PICTURE.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
+    lines = text.split("\n")
+    full = [len(line) for line in lines if line.strip()]
+    # Without blank lines and with long lines, each line is a paragraph.
+    alone = len(full) == len(lines) and sum(full) > _LONG_LINE * len(full)
+    held: list[str] = []
+    for line in lines:
+        if held and (alone or not line.strip()):
+            yield from _said(held)
+            held = []
+        if line.strip():
+            held.append(line)
+    yield from _said(held)
+
+
+def _said(lines: list[str]) -> Iterator[str]:
+    if text := visible(" ".join(lines)):
+        yield text
+
+
+def _is_heading(text: str) -> bool:
+    return len(text) <= 80 and bool(_HEADING_LINE.fullmatch(text))
+
+
+_FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
+_ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_RULE = re.compile(r"^\s{0,3}(?:[-*_]\s*){3,}$")
+_SETEXT = re.compile(r"^\s{0,3}(=+|-+)\s*$")
+_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,4}[.)])\s+")
+_QUOTE = re.compile(r"^\s{0,3}(?:>\s?)+")
+_NOTE = re.compile(r"^\[\^([^\]]+)\]:\s*(.*)$")
+_LINK_PLACE = re.compile(r"^\s{0,3}\[[^\]^]+\]:\s*\S+")
+_TABLE_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
+_INLINE = (
+    (re.compile(r"<!--.*?-->", re.S), " "),
+    (re.compile(r"!\[[^\]]*\]\([^)]*\)"), " "),
+    (re.compile(r"\[\^[^\]]+\]"), ""),
+    (re.compile(r"\[([^\]]+)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)"), r"\1"),
+    (re.compile(r"<(https?://[^>\s]+)>"), r"\1"),
+    (re.compile(r"</?[a-zA-Z][^<>]{0,200}>"), " "),
+    (re.compile(r"(\*\*|__)(?=\S)(.{1,400}?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,400}?)(?<=\S)\*(?![\w*])"), r"\1"),
+    (re.compile(r"(?<!\w)_(?=\S)([^_]{1,400}?)(?<=\S)_(?!\w)"), r"\1"),
+    (re.compile(r"`([^`]{1,400})`"), r"\1"),
+    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
+)  # fmt: skip
+
+
+def read_markdown(path: Path, text: str) -> Book:
+    """Reads Markdown: headings of the first two levels begin chapters; code is left out."""
+    text = text.replace("\r\n", "\n")
+    facts, body = _front_matter(text)
+    blocks = list(_markdown_blocks(body))
+    heads = [one for one in blocks if one[0] == 1]
+    title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else path.stem)
+    # One heading of the first level is the title of the book; chapters are then of the second.
+    most = 2 if len(heads) == 1 else 1 if heads else 2
+    paragraphs = (
+        (one if level <= most or one.kind is not Kind.HEADING else Paragraph(one.text, Kind.TEXT))
+        for level, one in blocks
+    )
+    language = facts.get("language", facts.get("lang", "")).split("-")[0].lower()
+    return Book(title, facts.get("author", ""), language, chapters_of(paragraphs, title))
+
+
+def _front_matter(text: str) -> tuple[dict[str, str], str]:
+    match = re.match(r"---\n(.{0,10000}?)\n(?:---|\.\.\.)\n", text, re.S)
+    if match is None:
+        return {}, text
+    lines = re.findall(r"^(\w+):\s*(.+)$", match[1], re.M)
+    return {key.lower(): value.strip(" \"'") for key, value in lines}, text[match.end() :]
+
+
+def _markdown_blocks(text: str) -> Iterator[tuple[int, Paragraph]]:
+    """(the level of a heading, or 9; the paragraph)."""
+    held: list[str] = []
+    for line in [*_prose_lines(text), ""]:
+        under = _SETEXT.match(line) if held else None
+        if under:
+            yield from _block(held, 1 if "=" in line else 2, Kind.HEADING)
+            held = []
+            continue
+        own = _own_line(line)
+        if own is not None or not line.strip() or _ITEM.match(line):
+            yield from _block(held, 9, Kind.TEXT)
+            held = []
+        if own is not None:
+            yield from _block(*own)
+        elif line.strip():
+            held.append(_ITEM.sub("", line))
+
+
+def _prose_lines(text: str) -> Iterator[str]:
+    """The lines outside code, without the marks of quotations."""
+    fence = ""
+    for line in text.split("\n"):
+        if match := _FENCE.match(line):
+            fence = "" if fence and match[1].startswith(fence) else fence or match[1][:3]
+        elif not fence and not _LINK_PLACE.match(line):
+            yield _QUOTE.sub("", line)
+
+
+def _own_line(line: str) -> tuple[list[str], int, Kind] | None:
+    """What a line is that belongs to no paragraph: heading, rule, footnote, row of a table."""
+    if heading := _ATX.match(line):
+        return [heading[2]], len(heading[1]), Kind.HEADING
+    if note := _NOTE.match(line):
+        return [note[2]], 9, Kind.FOOTNOTE
+    if _RULE.match(line) or _TABLE_RULE.match(line):
+        return [], 9, Kind.TEXT
+    if line.count("|") > 1:
+        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+        return [", ".join(filter(None, cells))], 9, Kind.TABLE
+    return None
+
+
+def _block(lines: list[str], level: int, kind: Kind) -> Iterator[tuple[int, Paragraph]]:
+    text = " ".join(lines)
+    for pattern, said in _INLINE:
+        text = pattern.sub(said, text)
+    if text := visible(text):
+        yield level, Paragraph(text, kind)
+
+
+def chapters_of(paragraphs: Iterable[Paragraph], title: str) -> list[Chapter]:
+    """Chapters that begin with their headings; headings in a row begin one together."""
+    chapters: list[tuple[str, list[Paragraph]]] = []
+    for paragraph in paragraphs:
+        new = paragraph.kind is Kind.HEADING
+        if new and chapters and all(one.kind is Kind.HEADING for one in chapters[-1][1]):
+            begun, held = chapters[-1]
+            chapters[-1] = (f"{begun} {paragraph.text}", held)
+        elif new or not chapters:
+            chapters.append((paragraph.text if new else title, []))
+        chapters[-1][1].append(paragraph)
+    return [Chapter(name, held, left_out(name)) for name, held in chapters]

@@ -1,0 +1,69 @@
+"""Reads a book of any supported format."""
+
+from pathlib import Path
+
+from xtts.books.book import Book, BookError, Kind, Paragraph
+from xtts.books.epub import read_epub
+from xtts.books.html_text import decoded, page_of
+from xtts.books.plain import chapters_of, read_markdown, read_text
+
+FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
+MOST_FILE_BYTES = 1 << 30
+MOST_TEXT_BYTES = 64 << 20
+
+
+def read_book(path: Path) -> Book:
+    """Reads a book, by the extension of its file.
+
+    Raises BookError for another extension, and for a file that is missing, damaged, protected, too
+    large or without text.
+    """
+    suffix = path.suffix.lower()
+    if suffix not in FORMATS:
+        raise BookError(
+            f"{path} is not a book that can be read here; allowed are {', '.join(FORMATS)}. "
+            "Convert it, for example to EPUB with Calibre."
+        )
+    epub = suffix == ".epub"
+    _check_size(path, MOST_FILE_BYTES if epub else MOST_TEXT_BYTES)
+    book = read_epub(path) if epub else _of_text(path, suffix)
+    if not book.read_aloud:
+        raise BookError(f"{path} has no chapter to read aloud; it holds no text but a contents.")
+    return book
+
+
+def _check_size(path: Path, most: int) -> None:
+    try:
+        found = path.stat().st_size
+    except OSError as error:
+        raise BookError(f"{path} cannot be read: {error.strerror}.") from error
+    if found > most:
+        raise BookError(f"{path} has {found:,} bytes; at most {most:,} are read. Split it.")
+
+
+def _of_text(path: Path, suffix: str) -> Book:
+    try:
+        content = path.read_bytes()
+    except OSError as error:
+        raise BookError(f"{path} cannot be read: {error.strerror}.") from error
+    if suffix == ".txt":
+        return read_text(path, _utf_8(content, path))
+    if suffix in (".md", ".markdown"):
+        return read_markdown(path, _utf_8(content, path))
+    page = page_of(decoded(content, str(path)), str(path))
+    title = page.title or path.stem
+    paragraphs = [
+        Paragraph(one.text, one.kind if one.level <= 2 else Kind.TEXT) for one in page.blocks
+    ]
+    language = page.language.split("-")[0].lower()
+    return Book(title, page.author, language, chapters_of(paragraphs, title))
+
+
+def _utf_8(content: bytes, path: Path) -> str:
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise BookError(
+            f"{path} is not UTF-8 (byte {error.start:,}). Save it as UTF-8, or type `iconv -f "
+            f"windows-1252 -t utf-8 {path.name} -o book.txt`."
+        ) from None

@@ -1,0 +1,43 @@
+"""Reads sentences for the model: what it cannot read is left out and reported, never in the way."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from xtts.text.cleaning import speakable
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Piece, Tokenizer
+
+
+@dataclass(frozen=True)
+class ReadSentence:
+    """The pieces of a sentence; () if nothing of it can be read. left_out: its words that cannot be
+    read."""
+
+    pieces: Sequence[Piece]
+    left_out: Sequence[str] = ()
+
+
+def read_sentence(tokenizer: Tokenizer, text: str, language: str) -> ReadSentence:
+    """Reads a sentence with markup. A word of letters that the vocabulary does not know, for
+    example of another script, is left out; the others are spoken."""
+    try:
+        return ReadSentence(tokenizer.split(text, language))
+    except TextError:
+        pass
+    words = text.split()
+    lost = [word for word in words if not _readable(tokenizer, word, language)]
+    kept = " ".join(word for word in words if word not in set(lost))
+    try:
+        return ReadSentence(tokenizer.split(kept, language), tuple(lost))
+    except TextError:
+        return ReadSentence((), (text,))
+
+
+def _readable(tokenizer: Tokenizer, word: str, language: str) -> bool:
+    if "[" in word or "]" in word or not speakable(word):
+        return True
+    try:
+        tokenizer.split(word, language)
+    except TextError:
+        return False
+    return True
