@@ -146,6 +146,10 @@ CANNOT = {
     "make test": "it runs the tests themselves",
     "make check": "it runs the tests themselves",
     "make install": "it downloads; tests/test_install.py runs .ci/install with stubs",
+    f"{PYTHON} train extend": "it needs clips; tests/train/extension/test_command.py runs it",
+    "LANGUAGE=uk": "it needs Ukrainian clips; tests/train/extension/test_command.py runs it",
+    "BASE_MODEL=bases/uk": "it needs Ukrainian clips; tests/train/extension/test_command.py trains",
+    f"{PYTHON} xtts speak --voice train/output --language uk": "it needs a Ukrainian voice",
     "make test-gpu": "it needs an NVIDIA GPU",
     f"{PYTHON} benchmarks gpu": "it needs an NVIDIA GPU; tests/benchmarks/test_gpu.py rehearses it",
     f"{PYTHON} pip": "it needs a package index",
@@ -167,6 +171,7 @@ CANNOT = {
 }
 # Beginnings of blocks of Python.
 CANNOT_PYTHON = {
+    "model.tokenizer.preprocess_text": "it needs a voice that Coqui's Xtts has loaded",
     "from openai import": "it needs openai; tests/api/test_client_libraries.py speaks with it",
     "tts = XTTSService(": "it needs pipecat; tests/api/test_client_libraries.py speaks with it",
     "tts = openai.TTS(": "it needs livekit; tests/api/test_client_libraries.py speaks with it",

@@ -11,10 +11,14 @@ from typing import Any
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
+from train.extension.plan import ExtensionPlan, language_to_add, plan_of
 from train.inspection import suspects
 from train.inspection.judging import SuspectClip
 from train.run_context import RunContext
 from train.settings import TrainSettings
+from xtts.download.xtts_v2 import ModelSource
+from xtts.model.config import ModelConfig
+from xtts.voices import base_models
 
 log = logging.getLogger("train")
 
@@ -30,7 +34,8 @@ def run(
     with_likelihood: bool = True,
     as_json: bool = False,
 ) -> int:
-    """Prints the refused and the suspect clips and the totals. Returns 0 if clips are left.
+    """Prints the refused and the suspect clips and the totals. Returns 0 if clips are left. For a
+    LANGUAGE that the base does not speak, prints what it lacks for it instead.
 
     Args:
         verify: compares every record of the feature cache with its hash; 2 if one is damaged.
@@ -41,6 +46,15 @@ def run(
     """
     from train.setup import build_context
 
+    # A program that reads JSON gets the refusal of `build_context`.
+    if not as_json and (plan := _language_to_add(settings)) is not None:
+        log.info(plan.report())
+        log.info(
+            "Add it to the base, then train on what that writes:\n"
+            "  python -m train extend --language %s --dataset %s --to BASE",
+            plan.language, settings.dataset_dir,
+        )  # fmt: skip
+        return 0
     # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
     if show_text:
@@ -61,6 +75,16 @@ def run(
         if as_json:
             sys.stdout.write(json.dumps(_findings(context.data, found)) + "\n")
     return 0
+
+
+def _language_to_add(settings: TrainSettings) -> ExtensionPlan | None:
+    """What the base lacks, if LANGUAGE is none of its languages. Raises as `plan_of`."""
+    base = base_models.locate_base(
+        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
+    )
+    base_models.check_base(base)
+    language = language_to_add(settings, ModelConfig.read(base))
+    return None if language is None else plan_of(settings, base)
 
 
 def _findings(data: Dataset, found: Sequence[SuspectClip]) -> dict[str, Any]:
