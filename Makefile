@@ -11,7 +11,7 @@ DEVELOP := $(INSTALLED)-dev
 TWO_AT_ONCE := OMP_NUM_THREADS=1 $(RUN) pytest -q -n 2 --dist loadfile
 COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra wyoming --extra aac --extra cut --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 
-.PHONY: train test test-gpu test-slow test-system check serve bench doctor tensorboard demo-voice env-example install lock
+.PHONY: train test test-gpu test-slow test-system check serve studio bench doctor tensorboard demo-voice env-example install lock
 
 train: $(INSTALLED); @$(RUN) train
 test: $(DEVELOP); $(TWO_AT_ONCE)
@@ -20,6 +20,7 @@ test-gpu: $(DEVELOP); $(RUN) pytest -q -m gpu --timeout 600
 test-system: $(DEVELOP); $(RUN) pytest -q -m system --timeout 1800
 check: $(DEVELOP); $(RUN) ruff format --check . && $(RUN) ruff check . && $(RUN) mypy && $(TWO_AT_ONCE)
 serve: $(INSTALLED); @$(RUN) api
+studio: $(INSTALLED); @$(RUN) api.studio
 doctor: $(INSTALLED); @$(RUN) xtts doctor
 tensorboard: $(INSTALLED); @$(RUN) train.metrics.tensorboard_server
 demo-voice: $(DEVELOP); $(RUN) demo_voice

@@ -173,6 +173,16 @@ class RunRow(BaseModel):
     evaluation: EvaluationRow | None
 
 
+class RunDetails(BaseModel):
+    """One run, and what its deletion means. bytes: of all its files; frees: of those that are
+    nowhere else; why_kept: why it cannot be deleted now; empty if it can."""
+
+    run: RunRow
+    bytes: int
+    frees: int
+    why_kept: str
+
+
 class RunList(BaseModel):
     """The runs, the current one first."""
 

@@ -23,6 +23,7 @@ from api.errors import APIError, without_paths
 from api.events import Events
 from api.http.connections import PEER, is_address, network_of
 from api.metrics import ServiceMetrics
+from api.runs.exports import Exports
 from api.runs.following import VoiceFollower
 from api.runs.trainings import Trainings
 from api.schemas import Queue, Status
@@ -63,6 +64,7 @@ class AppState:
             recogniser=settings.cut_recogniser,
         )  # fmt: skip
         self.trainings = Trainings(settings, self.datasets)
+        self.exports = Exports(settings)
         # Settings of one caller do not affect another's.
         self.caller_settings = Recent[str, TtsSettings](_MOST_CALLERS)
         self.kept_sounds = KeptSounds()

@@ -15,6 +15,13 @@ DatasetText = Annotated[
 ]  # fmt: skip
 
 
+SettingTexts = Annotated[
+    dict[str, Annotated[str, Field(max_length=MOST_VALUE)]],
+    Field(max_length=len(ALLOWED),
+          description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
+]  # fmt: skip
+
+
 class TrainingRequest(BaseModel):
     """A training that is asked for."""
 
@@ -25,11 +32,41 @@ class TrainingRequest(BaseModel):
               description="The name of the run; a run that exists goes on."),
     ]  # fmt: skip
     dataset: DatasetText
-    settings: Annotated[
-        dict[str, Annotated[str, Field(max_length=MOST_VALUE)]],
-        Field(max_length=len(ALLOWED),
-              description=f"Texts as in `.env`: {', '.join(sorted(ALLOWED))}."),
-    ] = {}  # fmt: skip
+    settings: SettingTexts = {}
+
+
+class CheckRequest(BaseModel):
+    """A dataset that is checked before a training."""
+
+    model_config = _STRICT
+    dataset: DatasetText
+    settings: SettingTexts = {}
+
+
+class RefusedClip(BaseModel):
+    """A clip that training leaves out: what was seen, and what is allowed."""
+
+    clip: str
+    seen: str
+    allowed: str
+
+
+class DoubtfulClip(BaseModel):
+    """A clip to listen to before training: why, as sentences. severity: the worst have most."""
+
+    clip: str
+    severity: float
+    reasons: str
+
+
+class CheckResult(BaseModel):
+    """What `train check` found. clips, minutes: for training."""
+
+    clips: int
+    minutes: float
+    validation_clips: int
+    refused: list[RefusedClip]
+    suspects: list[DoubtfulClip]
 
 
 class TrainingProgress(BaseModel):

@@ -112,6 +112,7 @@ SLOW = {
         Run(settings={**SMALL, **FREE}),
     "make doctor": Run(exit_code=-1),
     "make tensorboard": Run(settings=FREE, until="http"),
+    "make studio": Run(settings=FREE, until="Listens on"),
     f"{PYTHON} train queue": Run(until="The training queue is"),
     "make serve": Run(settings=FREE, until="Listens on"),
     "LOW_MEMORY=on make serve": Run(settings=FREE, until="Listens on"),
@@ -120,6 +121,9 @@ SLOW = {
 SPEECH = "curl http://localhost:8005/"
 JSON = "-H 'Content-Type: application/json'"
 SERVED = {
+    f"{SPEECH}v1/trainings {JSON} -d "
+    """'{"run": "demo", "dataset": "train/data/demo", "settings": {"NUM_EPOCHS": "2"}}'""",
+    f"{SPEECH}v1/trainings",
     f"{SPEECH}status",
     f"{SPEECH}v1/audio/speech {JSON} -d "
     """'{"input": "Good morning.", "response_format": "wav"}' -o said.wav""",
@@ -142,6 +146,10 @@ CANNOT = {
     "make test": "it runs the tests themselves",
     "make check": "it runs the tests themselves",
     "make install": "it downloads; tests/test_install.py runs .ci/install with stubs",
+    f"{PYTHON} train extend": "it needs clips; tests/train/extension/test_command.py runs it",
+    "LANGUAGE=uk": "it needs Ukrainian clips; tests/train/extension/test_command.py runs it",
+    "BASE_MODEL=bases/uk": "it needs Ukrainian clips; tests/train/extension/test_command.py trains",
+    f"{PYTHON} xtts speak --voice train/output --language uk": "it needs a Ukrainian voice",
     "make test-gpu": "it needs an NVIDIA GPU",
     f"{PYTHON} benchmarks gpu": "it needs an NVIDIA GPU; tests/benchmarks/test_gpu.py rehearses it",
     f"{PYTHON} pip": "it needs a package index",
@@ -163,6 +171,7 @@ CANNOT = {
 }
 # Beginnings of blocks of Python.
 CANNOT_PYTHON = {
+    "model.tokenizer.preprocess_text": "it needs a voice that Coqui's Xtts has loaded",
     "from openai import": "it needs openai; tests/api/test_client_libraries.py speaks with it",
     "tts = XTTSService(": "it needs pipecat; tests/api/test_client_libraries.py speaks with it",
     "tts = openai.TTS(": "it needs livekit; tests/api/test_client_libraries.py speaks with it",

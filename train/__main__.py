@@ -6,8 +6,11 @@ check          check the sound and the text of the dataset; train nothing
                --no-likelihood  skip the slowest check
                --verify         compare the feature cache with its hashes
                --repair         compute damaged records of the feature cache again
+               --json           print what was found as JSON; the log goes to stderr
 cut            make a dataset of long recordings
                RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]
+extend         add a language that the base model does not speak (docs/languages.md)
+               --language L --dataset DIR --to BASE [--like L] [--pieces N]
 queue          take trainings out of QUEUE_DIR, one at a time  [--once]
 prepare        compute the feature cache; train nothing
 sample         speak the newest epoch again, or --epoch N
@@ -82,7 +85,7 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
     return check.run(
         settings, verify=own.verify, repair=own.repair, show_text=own.show_text,
-        with_likelihood=not own.no_likelihood,
+        with_likelihood=not own.no_likelihood, as_json=own.json,
     )  # fmt: skip
 
 
@@ -94,6 +97,16 @@ def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
         settings, own.recordings, own.to, own.text, own.language or settings.language,
         own.recogniser, steps_for(own.ray, own.workers),
     )  # fmt: skip
+
+
+def _extend(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.extension import command as extending
+
+    if own.to is None:
+        raise SotaqueError("extend needs --to BASE, the folder to write. See --help.")
+    return extending.run(
+        settings, to=own.to, dataset=own.dataset, like=own.like, most_pieces=own.pieces
+    )
 
 
 def _queue(settings: TrainSettings, own: argparse.Namespace) -> int:
@@ -148,6 +161,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "run": _run,
     "check": _check,
     "cut": _cut,
+    "extend": _extend,
     "queue": _queue,
     "prepare": _prepare,
     "sample": _sample,
@@ -165,6 +179,7 @@ _PURPOSES = {
     "run": "Fine-tunes the base model on your dataset. Continues a run that stopped.",
     "check": "Checks the sound and the text of the dataset. Trains nothing.",
     "cut": "Cuts long recordings into clips with transcripts, and accounts for the rest.",
+    "extend": "Adds a language to the base model: tag, characters, pieces and their rows.",
     "queue": "Takes trainings out of QUEUE_DIR, oldest first, one at a time (docs/studio.md).",
     "prepare": "Computes the feature cache. Trains nothing.",
     "sample": "Speaks with a saved epoch.",
@@ -191,6 +206,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
             help="skip the likelihood of each clip under the base model, the slowest check",
         )
         add("--show-text", action="store_true", help="print how the transcripts are read")
+        add("--json", action="store_true", help="print the findings; the log goes to stderr")
     if verb == "cut":
         add("recordings", nargs="*", type=Path, metavar="RECORDING", help="long recordings")
         add("--to", type=Path, metavar="DIR", help="the folder to write")
@@ -216,6 +232,13 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         )
         # Declared here: as a setting's flag its value would be parsed as a recording.
         add("--language", metavar="L", help="the language of the recordings (default: LANGUAGE)")
+    if verb == "extend":
+        add("--dataset", type=Path, metavar="DIR", help="the clips (default: DATASET_DIR)")
+        add("--to", type=Path, metavar="BASE", help="the folder to write, for BASE_MODEL")
+        add("--like", metavar="L", help="the base's language as whose tag the new one begins "
+            "(default: the most similar)")  # fmt: skip
+        add("--pieces", type=int, metavar="N",
+            help="the most pieces of several characters to add (default: 500)")  # fmt: skip
     if verb == "queue":
         add("--once", action="store_true", help="end when no training is left")
     if verb == "sample":

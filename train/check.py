@@ -1,16 +1,24 @@
 """`python -m train check`: validates the dataset and trains nothing."""
 
+import json
 import logging
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
+from train.extension.plan import ExtensionPlan, language_to_add, plan_of
 from train.inspection import suspects
+from train.inspection.judging import SuspectClip
 from train.run_context import RunContext
 from train.settings import TrainSettings
+from xtts.download.xtts_v2 import ModelSource
+from xtts.model.config import ModelConfig
+from xtts.voices import base_models
 
 log = logging.getLogger("train")
 
@@ -24,17 +32,29 @@ def run(
     repair: bool = False,
     show_text: bool = False,
     with_likelihood: bool = True,
+    as_json: bool = False,
 ) -> int:
-    """Prints the refused and the suspect clips and the totals. Returns 0 if clips are left.
+    """Prints the refused and the suspect clips and the totals. Returns 0 if clips are left. For a
+    LANGUAGE that the base does not speak, prints what it lacks for it instead.
 
     Args:
         verify: compares every record of the feature cache with its hash; 2 if one is damaged.
         repair: computes damaged records again.
         show_text: prints how the transcripts are read.
         with_likelihood: computes each clip's likelihood under the base, the slowest check.
+        as_json: prints what was found as JSON, too.
     """
     from train.setup import build_context
 
+    # A program that reads JSON gets the refusal of `build_context`.
+    if not as_json and (plan := _language_to_add(settings)) is not None:
+        log.info(plan.report())
+        log.info(
+            "Add it to the base, then train on what that writes:\n"
+            "  python -m train extend --language %s --dataset %s --to BASE",
+            plan.language, settings.dataset_dir,
+        )  # fmt: skip
+        return 0
     # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
     if show_text:
@@ -51,8 +71,36 @@ def run(
     elif verify:
         return _verified(context.data, features.folder_of(context.base, settings.cache_dir))
     else:
-        suspects.look(settings, context, with_likelihood=with_likelihood)
+        found = suspects.look(settings, context, with_likelihood=with_likelihood)
+        if as_json:
+            sys.stdout.write(json.dumps(_findings(context.data, found)) + "\n")
     return 0
+
+
+def _language_to_add(settings: TrainSettings) -> ExtensionPlan | None:
+    """What the base lacks, if LANGUAGE is none of its languages. Raises as `plan_of`."""
+    base = base_models.locate_base(
+        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
+    )
+    base_models.check_base(base)
+    language = language_to_add(settings, ModelConfig.read(base))
+    return None if language is None else plan_of(settings, base)
+
+
+def _findings(data: Dataset, found: Sequence[SuspectClip]) -> dict[str, Any]:
+    """What `--json` prints: totals, refused clips, and suspect clips with the worst first."""
+    return {
+        "clips": len(data.train),
+        "minutes": round(data.minutes(data.train), 2),
+        "validation_clips": len(data.validation),
+        "refused": [
+            {"clip": one.name, "seen": one.seen, "allowed": one.allowed} for one in data.refused
+        ],
+        "suspects": [
+            {"clip": one.name, "severity": round(one.severity, 2), "reasons": one.reasons}
+            for one in found
+        ],
+    }
 
 
 def _show_texts(context: RunContext) -> None:

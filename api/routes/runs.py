@@ -1,31 +1,68 @@
-"""Routes /v1/runs: runs, epochs, samples, evaluation, curves; promote or preview an epoch."""
+"""Routes /v1/runs: runs, epochs, samples, evaluation, curves; promote, preview, export, delete."""
 
+import asyncio
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi import Path as PathParameter
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 
 from api.errors import APIError
 from api.routes import speech
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, wav_file
 from api.routes.speech import SpeechRequest
-from api.runs import evaluations, listing
+from api.runs import deletion, evaluations, listing
+from api.runs.exports import file_name
 from api.runs.listing import EpochSummary, RunSummary
 from api.runs.targets import find_target, no_checkpoint
-from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunList
+from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
 from api.state import AppState, Shared
 
 router = APIRouter(prefix="/v1", tags=["runs"], responses=PROBLEMS)
+_ZIP_RESPONSES: dict[int | str, dict[str, Any]] = {
+    200: {"content": {"application/zip": {"schema": {"type": "string", "format": "binary"}}}}
+}
 Number = Annotated[int, PathParameter(ge=0, le=100_000, description="counted from 0")]
 Since = Annotated[int, Query(ge=0, le=2**53, description="`next` of the previous response")]
 
 
 @router.get("/runs")
 async def list_runs(parts: Shared) -> RunList:
-    """The current run and the archive."""
+    """The current run, those of the training queue, and the archive."""
     return parts.follower.listing()
+
+
+@router.get("/runs/{run_id}")
+async def read_run(run_id: str, parts: Shared) -> RunDetails:
+    """One run, its size on disk, and how much its deletion would free."""
+    run = _run(parts, run_id)
+    total, freed = await asyncio.to_thread(deletion.sizes, run.folder.folder)
+    row = next(one for one in parts.follower.listing().runs if one.id == run.id)
+    return RunDetails(run=row, bytes=total, frees=freed, why_kept=_why_kept(parts, run))
+
+
+@router.delete("/runs/{run_id}", status_code=204, response_class=Response)
+async def remove_run(run_id: str, parts: Shared) -> Response:
+    """Deletes a run with all its epochs, for good. Never what is served or trained."""
+    parts.trainings.require_allowed()
+    if why := _why_kept(parts, _run(parts, run_id)):
+        raise APIError(409, "run_in_use", why)
+    await parts.follower.remove(run_id)
+    return Response(status_code=204)
+
+
+@router.post("/runs/{run_id}/export", response_class=StreamingResponse, responses=_ZIP_RESPONSES)
+async def export_run(run_id: str, request: Request, parts: Shared) -> StreamingResponse:
+    """The best of a run as a zip file: the exported voice with its licence, and a card. It takes
+    seconds to minutes before the first byte."""
+    parts.check_rate(request)
+    run = _run(parts, run_id)
+    name = f'attachment; filename="{file_name(run.id)}.zip"'
+    return StreamingResponse(
+        await parts.exports.make(run), media_type="application/zip",
+        headers={"Content-Disposition": name, "Cache-Control": "no-store"},
+    )  # fmt: skip
 
 
 @router.get("/runs/{run_id}/metrics")
@@ -110,6 +147,12 @@ async def end_promotion(parts: Shared) -> Promoted:
     """Follows VOICE again: the latest epoch, where nothing else is set."""
     await parts.follower.demote()
     return Promoted(served=parts.follower.served_epoch())
+
+
+def _why_kept(parts: AppState, run: RunSummary) -> str:
+    if run.kind == "named" and parts.trainings.queue.open_job_of(run.id) is not None:
+        return "A training of it waits or runs. Cancel that first."
+    return parts.follower.why_kept(run)
 
 
 def _run(parts: AppState, run_id: str) -> RunSummary:

@@ -1,4 +1,4 @@
-"""Routes /v1/trainings: ask for a training, see how far it is, cancel it."""
+"""Routes /v1/trainings: check a dataset, ask for a training, see how far it is, cancel it."""
 
 import asyncio
 
@@ -6,7 +6,13 @@ from fastapi import APIRouter, Request
 
 from api.schemas import PROBLEMS
 from api.state import Shared
-from api.training_schemas import TrainingList, TrainingRequest, TrainingRow
+from api.training_schemas import (
+    CheckRequest,
+    CheckResult,
+    TrainingList,
+    TrainingRequest,
+    TrainingRow,
+)
 
 router = APIRouter(prefix="/v1/trainings", tags=["trainings"], responses=PROBLEMS)
 
@@ -25,6 +31,16 @@ async def ask_for_training(wanted: TrainingRequest, request: Request, parts: Sha
     row = await asyncio.to_thread(parts.trainings.ask, wanted)
     parts.events.tell("training", {"id": row.id})
     return row
+
+
+@router.post("/check")
+async def check_dataset(wanted: CheckRequest, request: Request, parts: Shared) -> CheckResult:
+    """Checks a dataset as `train check --no-likelihood` does: what is left out, and which clips to
+    hear first. One at a time; it takes seconds to minutes."""
+    parts.trainings.require_allowed()
+    parts.check_rate(request)
+    async with parts.trainings.checking:
+        return await asyncio.to_thread(parts.trainings.check, wanted)
 
 
 @router.get("/{training}")

@@ -11,7 +11,7 @@ from typing import Literal
 from api.engine.engine import Engine
 from api.errors import APIError
 from api.events import Events
-from api.runs import evaluations, promotion, targets
+from api.runs import deletion, evaluations, promotion, targets
 from api.runs import listing as runs
 from api.runs.listing import CURRENT, EpochSummary, LossCurve, RunSummary
 from api.runs.promotion import Promotion
@@ -126,6 +126,35 @@ class VoiceFollower:
             await self.look()
             await self._turn_to(self.wanted())
         self.tell()
+
+    async def remove(self, run_id: str) -> None:
+        """Deletes a run that is neither served nor trained. Raises APIError."""
+        async with self._changing:
+            await self.look()
+            run = self.runs.get(run_id)
+            if run is None:
+                raise APIError(404, "no_run", "There is no run of that name. /v1/runs lists them.")
+            if why := self.why_kept(run):
+                raise APIError(409, "run_in_use", why)
+            await asyncio.to_thread(deletion.remove, run)
+            await self.look()
+        self.tell()
+
+    def why_kept(self, run: RunSummary) -> str:
+        """Why a run cannot be deleted, as a sentence; "" if it can."""
+        served = self.served_epoch()
+        if run.kind == "current":
+            return (
+                "It is OUTPUT_DIR itself. A new run with RESUME=never moves it to the archive, "
+                "where it can be deleted."
+            )
+        if run.training:
+            return "It is being trained. Cancel that first."
+        if (served and served.run == run.id) or self.wanted().run == run.id:
+            return "It is served. Serve another voice first."
+        if self.promotion and self.promotion.run == run.id:
+            return "One of its epochs was promoted. End the promotion first."
+        return ""
 
     # ---- the polling loop ----
 

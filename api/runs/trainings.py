@@ -3,18 +3,30 @@
 The service trains nothing. It writes jobs into QUEUE_DIR, which `train queue` takes.
 """
 
+import asyncio
 import contextlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
+
+from pydantic import ValidationError
 
 from api import shared_folder
 from api.datasets.store import Datasets
 from api.errors import APIError, without_paths
 from api.settings import ApiSettings
-from api.training_schemas import TrainingList, TrainingProgress, TrainingRequest, TrainingRow
+from api.training_schemas import (
+    CheckRequest,
+    CheckResult,
+    TrainingList,
+    TrainingProgress,
+    TrainingRequest,
+    TrainingRow,
+)
 from machine.process import ask_once, module_command
+from machine.settings.types import flag_of
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.training_jobs import (
     JobFolder,
@@ -31,15 +43,21 @@ COMMAND = ".venv/bin/python -m train queue"
 # Several steps of the newest rows of metrics.jsonl.
 _TAIL_BYTES = 64 << 10
 _JUDGE_SECONDS = 60.0
+_CHECK_SECONDS = 300.0
+_LONGEST_MESSAGE = 700
+# The module that checks; replaced in tests.
+MODULE = "train"
 
 
 class Trainings:
     """The queue of trainings of one service."""
 
-    def __init__(self, settings: ApiSettings, datasets: Datasets) -> None:
+    def __init__(self, settings: ApiSettings, datasets: Datasets, module: str = MODULE) -> None:
+        self.module = module
         self.settings = settings
         self.queue = TrainingQueue(settings.queue_dir)
         self._datasets = datasets
+        self.checking = asyncio.Lock()
 
     def require_allowed(self) -> None:
         """Raises APIError (403) where API_ALLOW_TRAINING does not allow it."""
@@ -55,7 +73,7 @@ class Trainings:
 
         Raises APIError: 422 for what no job may ask for, 409 for a full queue, 507.
         """
-        settings = {**self._language(wanted), **wanted.settings}
+        settings = {**self._language(wanted.dataset), **wanted.settings}
         self.judge(wanted.dataset, settings)
         with shared_folder.kept(self.queue.folder):
             try:
@@ -81,6 +99,32 @@ class Trainings:
             if faults:  # without an answer the trainer itself judges them
                 raise APIError(422, "invalid_request", " ".join(faults), param="settings")
         return folder
+
+    def check(self, wanted: CheckRequest) -> CheckResult:
+        """What `train check` finds, without the likelihood of each clip, which takes longest.
+        Blocks.
+
+        Raises APIError: 422 for a dataset that cannot be trained on, 503 if the check fails.
+        """
+        settings = {**self._language(wanted.dataset), **wanted.settings}
+        folder = self.judge(wanted.dataset, settings)
+        flags = [f"{flag_of(name)}={value}" for name, value in settings.items()]
+        # In a container, CACHE_DIR is the trainer's.
+        with tempfile.TemporaryDirectory(prefix="check-") as cache:
+            done = ask_once(
+                ("nice", "-n", "15", *module_command(
+                    self.module, "check", "--json", "--no-likelihood", *flags,
+                    f"--dataset-dir={folder}", "--dataset-format=auto", f"--cache-dir={cache}",
+                )), _CHECK_SECONDS,
+            )  # fmt: skip
+        if done.code == 2:
+            words = without_paths(" ".join(done.errors.split())[-_LONGEST_MESSAGE:])
+            raise APIError(422, "bad_dataset", words, param="dataset")
+        try:
+            return CheckResult.model_validate(done.answer)
+        except ValidationError as error:
+            text = f"The dataset could not be checked: {without_paths(done.last_error)}."
+            raise APIError(503, "not_checked", text, retry_after=30) from error
 
     def all(self) -> TrainingList:
         """Every training, the newest first. Blocks."""
@@ -141,8 +185,8 @@ class Trainings:
             progress=progress_of(run.metrics) if run else None,
         )  # fmt: skip
 
-    def _language(self, wanted: TrainingRequest) -> dict[str, str]:
-        dataset = self._datasets.get(wanted.dataset)
+    def _language(self, name: str) -> dict[str, str]:
+        dataset = self._datasets.get(name)
         return {"LANGUAGE": dataset.language} if dataset else {}
 
 

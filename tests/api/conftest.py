@@ -24,6 +24,7 @@ from api.state import AppState
 from machine.devices.selection import Environment
 
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
+FAKE_TRAIN = "tests.api.runs.fake_train"
 FAKE_CUT = "tests.api.datasets.fake_cut"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
@@ -94,6 +95,7 @@ def running(
     connections: ConnectionLimits | None = None,
     wyoming: Sequence[socket.socket] = (),
     cut_module: str = FAKE_CUT,
+    train_module: str = FAKE_TRAIN,
     ready: bool = True,
     threads: int | None = None,
 ) -> Iterator[Running]:
@@ -105,6 +107,7 @@ def running(
         how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
     app = build(settings, how, limits)
     app.state.parts.cuts.module = cut_module
+    app.state.parts.trainings.module = app.state.parts.exports.module = train_module
     # Behind everybody, it would take minutes where many tests run.
     app.state.parts.cuts.niceness = 0
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.

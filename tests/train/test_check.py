@@ -1,5 +1,8 @@
 """`python -m train check`, as a person calls it."""
 
+import contextlib
+import io
+import json
 from pathlib import Path
 
 import pytest
@@ -15,6 +18,21 @@ def test_a_good_dataset_is_counted_and_nothing_but_the_cache_is_written(check, t
     assert "Dataset: 8 clips, 0.1 min for training; 1 clips, 0.0 min for validation; 0 ref" in said
     assert {path.name for path in tmp_path.iterdir()} == {"data", "cache"}
     assert not list((tmp_path / "cache").glob("features-*"))
+
+
+def test_json_has_the_totals_the_refused_and_the_suspect_clips(check, tmp_path):
+    folder = make_dataset(tmp_path / "data", clips=9)
+    bad = next(file for file in FILES if file.name == "nan.wav")
+    (folder / "wavs" / bad.name).write_bytes(bad.content())
+    with (folder / "metadata.csv").open("a") as file:
+        file.write("nan.wav|Some text.\n")
+    written = io.StringIO()
+    with contextlib.redirect_stdout(written):
+        code, _said = check("--json", "--no-likelihood", DATASET_FORMAT="ljspeech")
+    found = json.loads(written.getvalue().splitlines()[-1])
+    assert code == 0 and found["clips"] + found["validation_clips"] == 9
+    assert [one["clip"] for one in found["refused"]] == ["nan.wav"]
+    assert found["minutes"] > 0 and isinstance(found["suspects"], list)
 
 
 def test_refused_clips_are_in_a_table(check, tmp_path):

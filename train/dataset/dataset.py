@@ -209,7 +209,8 @@ def _refuse_language(
         f"Language {' and '.join(map(repr, languages))} is not one of this model's: "
         f"{', '.join(spoken)}. All {len(entries)} clips of {settings.dataset_dir} are in it "
         f"(LANGUAGE={settings.language}). Set BASE_MODEL to {model} that speaks it, or LANGUAGE "
-        "to the language of the clips."
+        "to the language of the clips. Or add the language to the base (docs/languages.md): python "
+        f"-m train extend --language {languages[0]} --dataset {settings.dataset_dir} --to BASE"
     )
 
 

@@ -47,6 +47,17 @@ class TrainingAdvice:
     ema_decay: float | None = None
 
 
+@dataclass(frozen=True)
+class Extension:
+    """A language that `train extend` added to a model. like: the language whose tag its own began
+    as; first_id, num_ids: the ids of its tag and of its new pieces."""
+
+    language: str
+    like: str
+    first_id: int
+    num_ids: int
+
+
 @dataclass(frozen=True, kw_only=True)
 class _Own:
     """The key "sotaque" of config.json; an unknown name in it is an error, so that none is
@@ -64,6 +75,7 @@ class _Own:
     normalizer: str | None = None
     licence: str = CPML
     weights: str = "trained"
+    extensions: tuple[Extension, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +88,7 @@ class ModelConfig(_Own):
         alignment_heads: Layer and number of each attention head that follows the text; () if none
             does, None if not measured yet (`xtts.inference.alignment.heads`).
         normalizer: The rules that read its texts (`xtts.text.normalization.registry`).
+        extensions: The languages that were added to it, in order.
     """
 
     gpt: GPTShape

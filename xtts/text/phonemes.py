@@ -60,6 +60,11 @@ def is_known(word: str) -> bool:
     return word in _dictionary()
 
 
+def letters_to_phones(letters: str) -> str:
+    """Phones for letters `a` to `z` by rules alone, as if they were no English word."""
+    return _spelled(letters)
+
+
 # Bounded, because callers choose the words.
 @lru_cache(1 << 16)
 def _word(word: str) -> str:

@@ -29,7 +29,8 @@ from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.markup import Utterance, utterances
-from xtts.text.normalization.registry import COQUI, rules_of
+from xtts.text.normalization.registry import COQUI, LANGUAGES, rules_of
+from xtts.text.normalization.spelling import NoWordsError
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import placed, read_words, spoken_spans, written_words
@@ -52,6 +53,10 @@ _RULES = 3
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
 _MOST_SHOWN = 5
+# The dotless letter of these alphabets is the small form of I.
+_DOTLESS = ("az", "crh", "gag", "tt")
+# Apostrophes that are part of words, written in one way.
+_APOSTROPHES = str.maketrans("\u2019\u02bc\uff07", "'''")
 
 
 @dataclass(frozen=True)
@@ -141,11 +146,15 @@ class Tokenizer:
         # Without the language token, which every piece has.
         self.piece_tokens = min(config.piece_tokens or self.max_tokens, self.max_tokens)
         self._frontend = config.text_frontend
+        # Languages that were added are spelled, whatever the front-end of the others.
+        self._added = frozenset(one.language for one in config.extensions)
+        self._first_added_id = min((one.first_id for one in config.extensions), default=None)
         # Identifies everything that ids and errors depend on, for caches.
         rules = [
             self._frontend, list(self.languages), self.max_tokens, _versions(), _RULES,
             self._normalizer,
         ]  # fmt: skip
+        rules += [sorted(self._added)] if self._added else []
         # Kept in memory: the file may be replaced or removed before the first text is read.
         self._vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
@@ -179,13 +188,18 @@ class Tokenizer:
         """The pieces of `text`, as normalised, that the vocabulary does not know."""
         return list(self._read(text, language).missing)
 
+    def normalised(self, text: str, language: str) -> str:
+        """A text as the vocabulary sees it: in words, lower case, and the model's script. Raises
+        TextError for a text that cannot be read."""
+        return self._read(text, language).normal
+
     def encode_reading(self, normal: str, language: str) -> list[int]:
         """The ids of normalised text, such as a `Piece.text` or a part of it.
 
         Raises TextError for a language that the model does not speak.
         """
-        encoding, _ = self._tokenised(normal, self._checked(language))
-        return [id_ for id_ in encoding.ids if id_ != self._unknown_id]
+        short = self._checked(language)
+        return self._kept_ids(self._tokenised(normal, short)[0], short)
 
     def pronounced(self, language: str) -> list[str]:
         """The words whose pronunciation is in a list, in small letters."""
@@ -370,7 +384,7 @@ class Tokenizer:
             return len(self._encoded(normal, reading.short)[1].ids) - 1
 
         # Each phone is one character and one id.
-        count = len if self._frontend == "cmu_phones" else length
+        count = len if self._reads_phones(reading.short) else length
         for normal in cut(reading.normal, Limits(MOST_PIECE_CHARACTERS, self.piece_tokens, count)):
             if self._says(normal):
                 encoding, missing = self._tokenised(normal.strip(), reading.short)
@@ -434,7 +448,24 @@ class Tokenizer:
     def _ids(self, reading: Reading, text: str, language: str) -> list[int]:
         if any(map(is_spoken, reading.missing)):
             raise self._unspeakable(text, language)
-        return [id_ for id_ in reading.encoding.ids if id_ != self._unknown_id]
+        return self._kept_ids(reading.encoding, reading.short)
+
+    def _kept_ids(self, encoding: Any, short: str) -> list[int]:
+        """The ids without unknown signs, and, so that other languages' texts stay the same,
+        without those that an added language brought."""
+        left_out = {self._unknown_id} if short in self._added else self._signs_left_out
+        return [id_ for id_ in encoding.ids if id_ not in left_out]
+
+    @cached_property
+    def _signs_left_out(self) -> frozenset[int | None]:
+        first = self._first_added_id
+        added = [] if first is None else [
+            id_ for id_, token in self._tokens.items() if id_ >= first and not is_spoken(token)
+        ]  # fmt: skip
+        return frozenset([self._unknown_id, *added])
+
+    def _reads_phones(self, short: str) -> bool:
+        return self._frontend == "cmu_phones" and short not in self._added
 
     def _unspeakable(self, text: str, language: str) -> TextError:
         """The error that names the words and letters that the vocabulary does not know."""
@@ -474,16 +505,21 @@ class Tokenizer:
         """(The text in words, the same in the characters of the vocabulary)."""
         if spoken:
             text = self._said.replace(text, short)
-        rules = None if self._normalizer == COQUI else rules_of(short)
-        words = text if rules is None else rules.read(text)
-        normal: str = self._coqui.preprocess_text(_lower(words, short), short)
-        words = normal if short not in _ROMANISED else words
-        if self._frontend == "cmu_phones":
+        if short not in LANGUAGES:
+            words = normal = _spelled_out(text, short)
+        else:
+            rules = None if self._normalizer == COQUI else rules_of(short)
+            words = text if rules is None else rules.read(text)
+            normal = self._coqui.preprocess_text(_lower(words, short), short)
+            words = normal if short not in _ROMANISED else words
+        if self._frontend != "cmu_phones":
+            return words, normal
+        if self._reads_phones(short):
             from xtts.text.phonemes import to_phones
 
-            normal = self._said.restore(to_phones(normal), short, phones=True)
-            words = self._said.restore(words, short, phones=False)
-        return words, normal
+            normal = to_phones(normal)
+        normal = self._said.restore(normal, short, phones=True)
+        return self._said.restore(words, short, phones=False), normal
 
     def _culprit(self, words: Sequence[str], short: str) -> str:
         """The word at which the normaliser fails, by bisection; words that only fail together are
@@ -514,10 +550,27 @@ class Tokenizer:
         return short
 
 
+def _spelled_out(text: str, short: str) -> str:
+    """A text in a language that Coqui's normaliser does not know: numbers in words by ICU's rules,
+    lower case, one kind of apostrophe.
+
+    Raises NoWordsError for digits in a language that ICU has no numerals of.
+    """
+    rules = rules_of(short)
+    if rules is not None:
+        text = rules.read(text)
+    elif digits := re.search(r"\d+", text):
+        raise NoWordsError(f"{short} has no rules for {digits[0]}")
+    lowered = _lower(text, short).translate(_APOSTROPHES).replace('"', "")
+    return " ".join(lowered.split())
+
+
 def _lower(text: str, short: str) -> str:
     """Lower case as in Coqui's training, where the Turkish rule for İ comes first. Coqui's
     inference lowers before and gets an i with a combining dot, which the model has not learned."""
-    return (text.replace("İ", "i") if short == "tr" else text).lower()
+    if short in _DOTLESS:
+        text = text.replace("I", "ı")
+    return (text.replace("İ", "i") if short in ("tr", *_DOTLESS) else text).lower()
 
 
 def _missing_packages(short: str, error: ImportError) -> TextError:

@@ -136,6 +136,20 @@ def test_an_unknown_training_is_a_404(service):
         assert service.client.request(method, f"{PATH}/nothing").json()["code"] == "no_training"
 
 
+def test_a_dataset_is_checked_and_its_doubtful_clips_are_told(service, folder, monkeypatch):
+    body = {"dataset": str(folder / "data" / "ana"), "settings": {"LANGUAGE": "pt"}}
+    found = service.client.post(f"{PATH}/check", json=body).json()
+    assert (found["clips"], found["refused"][0]["clip"]) == (9, "a")
+    told = found["suspects"][0]["reasons"]
+    assert "--json" in told and "--language=pt" in told and "--dataset-format=auto" in told
+    monkeypatch.setenv("FAKE_TRAIN", "refuse")
+    answer = service.client.post(f"{PATH}/check", json=body)
+    assert (answer.status_code, answer.json()["code"]) == (422, "bad_dataset")
+    assert "/some/where" not in answer.text
+    body["dataset"] = "/etc"
+    assert service.client.post(f"{PATH}/check", json=body).status_code == 422
+
+
 def test_with_a_key_trainings_are_off_until_the_setting_says_so(tmp_path):
     (tmp_path / "data" / "ana").mkdir(parents=True)
     key, roots = "a-key", (str(tmp_path / "data"),)

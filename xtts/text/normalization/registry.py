@@ -25,10 +25,13 @@ LANGUAGES = tuple(language for classes in _CLASSES.values() for language in clas
 
 @cache
 def rules_of(language: str) -> LanguageRules | None:
-    """The rules of a language (`pt`, `zh`), made once; None for one that has none."""
+    """The rules of a language (`pt`, `zh`), made once: its own, else those that ICU's numerals give
+    (`xtts.text.normalization.icu_rules`); None for a language without either."""
     for module, classes in _CLASSES.items():
         if language in classes:
             rules = getattr(import_module(f"xtts.text.normalization.{module}"), classes[language])
             made: LanguageRules = rules()
             return made
-    return None
+    from xtts.text.normalization.icu_rules import icu_rules
+
+    return icu_rules(language)

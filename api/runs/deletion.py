@@ -1,0 +1,51 @@
+"""Deletes a run: how much that frees, what forbids it, and the deletion itself."""
+
+import contextlib
+import os
+import secrets
+import shutil
+from pathlib import Path
+
+from api.errors import APIError, without_paths
+from api.runs.listing import RunSummary
+from machine.storage.atomic import WriteError, refused
+from xtts.voices.run_folder import RunError
+
+_DELETED = ".deleted-"
+
+
+def sizes(folder: Path) -> tuple[int, int]:
+    """The bytes of all files, and those of them that a deletion frees: a file that also has a name
+    elsewhere, such as a promoted checkpoint, stays. Blocks."""
+    total = freed = 0
+    for parent, _folders, names in os.walk(folder):
+        for name in names:
+            with contextlib.suppress(OSError):
+                found = os.lstat(os.path.join(parent, name))
+                total += found.st_size
+                freed += found.st_size if found.st_nlink == 1 else 0
+    return total, freed
+
+
+def remove(run: RunSummary) -> None:
+    """Deletes a named or archived run. It disappears at once; what a kill leaves goes with the next
+    deletion. Blocks.
+
+    Raises APIError: 409 while it is trained, 507 where the folder cannot be written.
+    """
+    folder = run.folder.folder
+    gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"
+    try:
+        with run.folder.lock(), refused(folder):
+            folder.rename(gone)
+        with refused(folder):
+            for one in folder.parent.glob(f"{_DELETED}*"):
+                shutil.rmtree(one)
+    except RunError as error:
+        raise APIError(409, "run_in_use", "The run is being trained. Cancel that first.") from error
+    except WriteError as error:
+        text = (
+            f"The run could not be deleted: {without_paths(str(error))} In a container OUTPUT_DIR "
+            "is lent for reading: delete the folder on the machine itself."
+        )
+        raise APIError(507, "not_kept", text) from error

@@ -1,0 +1,140 @@
+"""Exports a run as one zip file: the voice as `train export` writes it, with a card for people."""
+
+import asyncio
+import contextlib
+import os
+import re
+import secrets
+import shutil
+import time
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from api import shared_folder
+from api.errors import APIError, without_paths
+from api.runs.listing import RunSummary
+from api.settings import ApiSettings
+from machine.process import module_command, run_with_timeout
+from machine.storage.atomic import STALE_SECONDS, make_folder
+from machine.storage.reading import read_json
+
+# The module that exports; replaced in tests.
+MODULE = "train"
+_EXPORT_SECONDS = 900.0
+_PIECE_BYTES = 1 << 20
+_FOLDER = ".exports"
+
+
+class Exports:
+    """Exports one run at a time, in VOICES_DIR, because a full-size voice has 2 GB."""
+
+    def __init__(self, settings: ApiSettings) -> None:
+        self.module = MODULE
+        self._folder = settings.voices_dir / _FOLDER
+        self._busy = asyncio.Lock()
+
+    async def make(self, run: RunSummary) -> Iterator[bytes]:
+        """The zip file in pieces. Raises APIError: 409 for a run without a voice, 503, 507."""
+        if self._busy.locked():
+            text = "Another run is being exported. Try again when that is done."
+            raise APIError(503, "export_busy", text, retry_after=10)
+        async with self._busy:
+            folder = self._folder / secrets.token_hex(8)
+            try:
+                await asyncio.to_thread(self._export, run, folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+        return _zipped(folder)
+
+    def _export(self, run: RunSummary, folder: Path) -> None:
+        with shared_folder.kept(self._folder):
+            make_folder(folder)
+            _remove_old(self._folder)
+        name = file_name(run.id)
+        done = run_with_timeout(
+            ("nice", "-n", "15", *module_command(
+                self.module, "export", "--to", str((folder / name).absolute()),
+                f"--output-dir={run.folder.folder.absolute()}",
+            )), _EXPORT_SECONDS,
+        )  # fmt: skip
+        if done.code != 0:
+            full = done.code == 74
+            words = without_paths(" ".join(done.errors.split())[-700:] or done.last_error)
+            text = f"The run could not be exported. {words}"
+            raise APIError(507 if full else 409, "no_space" if full else "no_export", text)
+        (folder / name / "CARD.md").write_text(
+            card(run, read_json(folder / name / "bundle.json")), encoding="utf-8"
+        )
+
+
+def file_name(run_id: str) -> str:
+    """The name of the folder in the zip file, of plain characters."""
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", run_id).strip(".-") or "voice"
+
+
+def card(run: RunSummary, made: dict[str, Any]) -> str:
+    """What a person should know of the voice, as Markdown. made: its bundle.json. Pure."""
+    base = made.get("base")
+    verdict = run.evaluation.verdict if run.evaluation else None
+    lines = [
+        f"# {run.id}", "",
+        "A voice for Sotaque. It imitates a person: use it only as that person allows.", "",
+        f"- Licence: {made.get('licence', 'not known')}",
+        f"- Base model: {base.get('name', '') if isinstance(base, dict) else ''}",
+        f"- Epoch: {made.get('epoch', 'not known')}",
+        f"- Made at: {made.get('made_at', 'not known')}",
+    ]  # fmt: skip
+    if verdict is not None:
+        lines.append(f"- Why these weights: {verdict.reason}")
+    speak = f'.venv/bin/python -m xtts speak --voice {file_name(run.id)} --text "Good morning."'
+    return "\n".join([*lines, "", f"Speak with it: `{speak} --out out.wav`", ""])
+
+
+def _remove_old(folder: Path) -> None:
+    """Removes what a kill left behind."""
+    with contextlib.suppress(OSError), os.scandir(folder) as entries:
+        for one in entries:
+            if time.time() - one.stat().st_mtime > STALE_SECONDS:
+                shutil.rmtree(one.path, ignore_errors=True)
+
+
+class _Pieces:
+    """A file that only grows: what was written since it was last asked. zipfile needs no more."""
+
+    def __init__(self) -> None:
+        self._written: list[bytes] = []
+
+    def write(self, data: bytes) -> int:
+        self._written.append(bytes(data))
+        return len(data)
+
+    def flush(self) -> None:
+        """Does nothing: nothing is held back."""
+
+    def close(self) -> None:
+        """Does nothing, as `flush`."""
+
+    def take(self) -> bytes:
+        """What was written since the last call."""
+        taken, self._written = b"".join(self._written), []
+        return taken
+
+
+def _zipped(folder: Path) -> Iterator[bytes]:
+    """A zip file of all files below `folder`, which is deleted at the end."""
+    pieces = _Pieces()
+    try:
+        # Weights do not get smaller.
+        with zipfile.ZipFile(pieces, "w", zipfile.ZIP_STORED) as archive:
+            for path in sorted(one for one in folder.rglob("*") if one.is_file()):
+                about = zipfile.ZipInfo.from_file(path, str(path.relative_to(folder)))
+                with path.open("rb") as source, archive.open(about, "w", force_zip64=True) as to:
+                    while data := source.read(_PIECE_BYTES):
+                        to.write(data)
+                        yield pieces.take()
+        yield pieces.take()
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,34 @@
+"""`python -m tests.api.runs.fake_train check|export …`: answers at once. FAKE_TRAIN=refuse: it ends
+as for a dataset without a clip, and for a run without a voice."""
+
+import argparse
+import json
+import os
+import sys
+from pathlib import Path
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("verb")
+    parser.add_argument("--to", type=Path)
+    given, rest = parser.parse_known_args()
+    if os.environ.get("FAKE_TRAIN") == "refuse":
+        print("There is nothing in /some/where.", file=sys.stderr)
+        return 2
+    if given.verb == "check":
+        print(json.dumps({
+            "clips": 9, "minutes": 0.5, "validation_clips": 1,
+            "refused": [{"clip": "a", "seen": "0.1 s", "allowed": "0.5 to 11 s"}],
+            "suspects": [{"clip": "b", "severity": 2.5, "reasons": " ".join(rest)}],
+        }))  # fmt: skip
+        return 0
+    given.to.mkdir(parents=True)
+    (given.to / "model.pth").write_bytes(bytes(3 << 20))
+    about = {"licence": "CPML", "epoch": 2, "made_at": "now", "base": {"name": "demo"}}
+    (given.to / "bundle.json").write_text(json.dumps(about))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

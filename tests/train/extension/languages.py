@@ -1,0 +1,21 @@
+"""Small datasets in languages that the tiny base does not speak."""
+
+from pathlib import Path
+
+from tests.datasets import make_dataset
+
+# Greek, whose letters the tiny base lacks, with its numbers and its own punctuation.
+GREEK = (
+    "Καλημέρα, τι κάνεις σήμερα;", "Ο ουρανός είναι γαλανός και η θάλασσα ήρεμη.",
+    "Θέλω 5 ψωμιά και 12 αυγά.", "Πού είναι ο σταθμός του τρένου;",
+    "Η γιαγιά μου μένει στο χωριό.", "Αύριο θα πάμε στη θάλασσα · το είπε ο Νίκος.",
+    "Το βιβλίο κοστίζει 21 ευρώ.", "Καλή όρεξη, είπε η μητέρα.",
+)  # fmt: skip
+
+
+def make_greek(folder: Path, texts: tuple[str, ...] = GREEK) -> Path:
+    """A dataset of these texts, one clip each."""
+    make_dataset(folder, clips=len(texts))
+    rows = (f"clip-{number}|{text}" for number, text in enumerate(texts))
+    (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    return folder

@@ -1,0 +1,131 @@
+"""`python -m train extend` and `check`, as a person calls them for a new language."""
+
+import pytest
+import torch
+
+from tests.train.extension.languages import GREEK, make_greek
+from train.extension.rows import TABLES
+from xtts.model.config import Extension, ModelConfig
+from xtts.model.loading import load_gpt, read_tensors
+from xtts.text.errors import TextError
+from xtts.text.tokenizer import Tokenizer
+from xtts.voices import base_models
+from xtts.voices.run_folder import read_checkpoint
+
+
+@pytest.fixture
+def extended(check, tmp_path):
+    """The tiny base with Greek, and what was said."""
+    make_greek(tmp_path / "greek")
+    code, said = check("--language", "el", "--dataset", "greek", "--to", "base-el", verb="extend")
+    assert code == 0, said
+    return tmp_path / "base-el", said
+
+
+def test_check_tells_what_the_vocabulary_lacks_and_what_to_do(check, tmp_path):
+    make_greek(tmp_path / "data")
+    code, said = check(LANGUAGE="el")
+    assert code == 0 and "Language 'el' is not one of this model's: en, pt" in said
+    assert "Characters that the vocabulary lacks, and gets:" in said
+    line = next(line for line in said.splitlines() if line.startswith("  θ  "))
+    assert "times: " in line and "θ" in line.partition("times: ")[2]
+    assert "8 readable transcripts, 0.0 h of sound" in said and "about 100 h" in said
+    assert "[el], which begins as [" in said and "Numbers are read by ICU's rules" in said
+    assert "python -m train extend --language el --dataset data --to BASE" in said
+    assert {path.name for path in tmp_path.iterdir()} == {"data"}
+
+
+def test_the_extended_base_is_a_base_that_says_what_was_added(extended, base_folder):
+    folder, said = extended
+    base_models.check_base(folder)
+    config, before = ModelConfig.read(folder), ModelConfig.read(base_folder)
+    assert config.languages == (*before.languages, "el")
+    (added,) = config.extensions
+    assert isinstance(added, Extension) and added.language == "el"
+    assert added.first_id == before.gpt.text_ids
+    assert config.gpt.text_ids == before.gpt.text_ids + added.num_ids
+    assert f"BASE_MODEL={folder.name} LANGUAGE=el" in said.replace(str(folder), folder.name)
+    state, old = (read_tensors(one / "model.pth") for one in (folder, base_folder))
+    for name, tensor in old.items():
+        assert torch.equal(state[name][: len(tensor)] if tensor.dim() else state[name], tensor)
+    assert {name for name in old if state[name].shape != old[name].shape} == set(TABLES)
+
+
+def test_old_texts_have_their_ids_and_the_same_logits_bit_for_bit(extended, base_folder):
+    folder, _ = extended
+    configs = [ModelConfig.read(one) for one in (base_folder, folder)]
+    old, new = (Tokenizer(c, f) for c, f in zip(configs, (base_folder, folder), strict=True))
+    generator = torch.Generator().manual_seed(1)
+    latents = torch.randn(1, 32, configs[0].gpt.width, generator=generator)
+    gpts = [
+        load_gpt(read_tensors(one / "model.pth"), config).eval()
+        for one, config in zip((base_folder, folder), configs, strict=True)
+    ]
+    for text in ("The quick brown fox, 21 times.", "Then he · went?"):
+        ids = old.encode(text, "en")
+        assert new.encode(text, "en") == ids
+        with torch.no_grad():
+            seen = [gpt.final_norm(gpt.gpt(gpt.prefix(latents, torch.tensor(ids)))) for gpt in gpts]
+        assert torch.equal(*seen)
+        assert torch.equal(*(gpt.mel_head(one) for gpt, one in zip(gpts, seen, strict=True)))
+        heads = [gpt.text_head(one)[..., : configs[0].gpt.text_ids]
+                 for gpt, one in zip(gpts, seen, strict=True)]  # fmt: skip
+        assert torch.equal(*heads)
+
+
+def test_the_new_language_is_read_without_unknown_pieces(extended):
+    folder, _ = extended
+    tokenizer = Tokenizer(ModelConfig.read(folder), folder)
+    for text in GREEK:
+        assert tokenizer.unknown(text, "el") == []
+    assert tokenizer.normalised("Θέλω 5 ΨΩΜΙΆ.", "el") == "θέλω πέντε ψωμιά."
+    assert tokenizer.token(tokenizer.encode("Θέλω 5.", "el")[0]) == "[el]"
+    with pytest.raises(TextError, match="vocabulary lacks letters"):
+        tokenizer.encode("Привет", "el")
+
+
+def test_training_on_the_extended_base_is_as_always_and_the_old_base_cannot_resume_it(
+    extended, check, base_folder, tmp_path
+):
+    folder, _ = extended
+    own = {
+        "BASE_MODEL": str(folder), "DATASET_DIR": "greek", "LANGUAGE": "el", "NUM_EPOCHS": "1",
+        "OUTPUT_DIR": "out", "RUNS_DIR": "runs", "TENSORBOARD": "off", "SAMPLE_DEVICE": "off",
+        "SUSPECT_CLIPS": "keep", "BATCH_SECONDS": "10",
+    }  # fmt: skip
+    code, said = check(verb="run", **own)
+    assert code == 0 and "0 refused" in said, said
+    (saved,) = (tmp_path / "out/checkpoints").glob("checkpoint_epoch_*.pt")
+    assert read_checkpoint(saved).provenance["language"] == "el"
+    # Another vocabulary of the same language.
+    code, said = check(
+        "--language", "el", "--dataset", "greek", "--to", "other", "--like", "pt", verb="extend",
+        BASE_MODEL=str(base_folder),
+    )  # fmt: skip
+    assert code == 0, said
+    code, said = check(verb="run", **own | {"BASE_MODEL": "other", "NUM_EPOCHS": "2"})
+    assert code == 2 and "the base model (BASE_MODEL)" in said, said
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        (("--language", "pt", "--to", "b"), "speaks 'pt' already"),
+        (("--language", "el", "--to", "b", "--like", "fr"), "the base has tags of en, pt"),
+        (("--language", "el", "--to", "data"), "which no export wrote"),
+        (("--language", "el"), "extend needs --to"),
+        (("--language", "el", "--to", "b", "--pieces", "-1"), "name a number from 0"),
+    ],
+)
+def test_what_cannot_be_extended_is_refused_in_one_sentence(check, tmp_path, words, reason):
+    make_greek(tmp_path / "data")
+    code, said = check(*words, verb="extend")
+    assert code == 2 and reason in said and "Traceback" not in said
+    assert not (tmp_path / "b").exists()
+
+
+def test_digits_in_a_language_without_numerals_are_told_once_by_name(check, tmp_path):
+    make_greek(tmp_path / "data", ("Tēnā koe e hoa.", "Kei te pēhea koe?", "E 5 ngā manu."))
+    code, said = check(LANGUAGE="mi")
+    assert code == 0 and said.count("ICU has no numerals of 'mi'") == 1
+    assert "1 transcripts cannot be read, such as" in said and "Write it in words" in said

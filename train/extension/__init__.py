@@ -1,0 +1,1 @@
+"""`python -m train extend`: adds a language that the base model has never spoken."""

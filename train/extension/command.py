@@ -1,0 +1,122 @@
+"""`python -m train extend`: writes a base model that has a further language."""
+
+import json
+import logging
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+import torch
+
+from machine.errors import SotaqueError
+from machine.storage.atomic import replace_file
+from train.export import copy_file, refuse_others, whole_folder
+from train.extension.plan import ExtensionPlan, plan_of
+from train.extension.rows import TABLES, extended_tables
+from train.extension.vocabulary import MOST_PIECES
+from train.optim import freezing
+from train.progress import CountingFile, Progress
+from train.settings import TrainSettings
+from xtts.download.xtts_v2 import ModelSource
+from xtts.model.config import naming_normalizer
+from xtts.model.gpt import PREFIX
+from xtts.model.loading import read_tensors
+from xtts.voices import base_models
+
+log = logging.getLogger("train")
+
+# Copied as they are, where the base has them.
+_COPIED = ("dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth")
+# What a new language has to learn, by the names of FREEZE.
+_LEARNED = tuple(name.removeprefix(PREFIX) for name in TABLES)
+
+
+def run(
+    settings: TrainSettings,
+    *,
+    to: Path,
+    dataset: Path | None,
+    like: str | None = None,
+    most_pieces: int | None = None,
+) -> int:
+    """The verb. dataset: None for DATASET_DIR; like, most_pieces: as in `plan_of`.
+
+    Raises ExtensionError, DatasetError, SotaqueError for a folder with other files, and the errors
+    of BASE_MODEL.
+    """
+    if dataset is not None:
+        settings = replace(settings, dataset_dir=dataset)
+    refuse_others(to)
+    if most_pieces is not None and most_pieces < 0:
+        raise SotaqueError(f"--pieces {most_pieces}: name a number from 0.")
+    base = base_models.locate_base(
+        settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
+    )
+    base_models.check_base(base)
+    pieces = MOST_PIECES if most_pieces is None else most_pieces
+    plan = plan_of(settings, base, like=like, most_pieces=pieces)
+    log.info(plan.report())
+    write(plan, to)
+    log.info(
+        "%s holds the extended base; its licence is the base's: %s. Train on it with:\n"
+        "  BASE_MODEL=%s LANGUAGE=%s DATASET_DIR=%s make train",
+        to, plan.config.licence, to, plan.language, settings.dataset_dir,
+    )  # fmt: skip
+    return 0
+
+
+def write(plan: ExtensionPlan, to: Path) -> None:
+    """Writes the extended base into a folder that gets its name when it is complete. Raises
+    DiskFull, WriteError, ConfigError."""
+    state = read_tensors(plan.base / "model.pth")
+    state = state | extended_tables(state, plan.vocabulary.first_id, plan.sources)
+    num_bytes = sum(tensor.nbytes for tensor in state.values())
+    with whole_folder(to, num_bytes) as part:
+        _write_json(part / "vocab.json", plan.vocabulary.content)
+        _write_json(part / "config.json", extended_config(plan, len(state[TABLES[0]])))
+        with Progress("Writing model.pth", num_bytes / 1e6, "MB", patience_seconds=2.0) as progress:
+            replace_file(
+                part / "model.pth",
+                lambda file: torch.save(
+                    {"model": state}, cast(BinaryIO, CountingFile(file, progress))
+                ),
+            )
+        for name in _COPIED:
+            if (plan.base / name).is_file():
+                copy_file(plan.base / name, part / name)
+
+
+def extended_config(plan: ExtensionPlan, text_ids: int) -> dict[str, Any]:
+    """The content of the extended base's config.json. text_ids: the rows of its text tables."""
+    content: dict[str, Any] = json.loads((plan.base / "config.json").read_text(encoding="utf-8"))
+    content["languages"] = [*plan.config.languages, plan.language]
+    content["model_args"] = (content.get("model_args") or {}) | {"gpt_number_text_tokens": text_ids}
+    content = naming_normalizer(content, plan.config.normalizer)
+    own = content["sotaque"]
+    own["extensions"] = [asdict(one) for one in (*plan.config.extensions, plan.extension)]
+    if plan.config.training.freeze:
+        own["training"] = dict(own["training"]) | {"freeze": _thawed(plan)}
+    return content
+
+
+def _thawed(plan: ExtensionPlan) -> str:
+    """What the base recommends to freeze, without the tables that a new language has to learn."""
+    frozen = list[str]()
+    names = [
+        name.removeprefix(PREFIX)
+        for name in read_tensors(plan.base / "model.pth")
+        if name.startswith(PREFIX)
+    ]
+    for pattern in freezing.patterns(plan.config.training.freeze or ""):
+        matched = [name for name in names if freezing.fits(name, [pattern])]
+        if any(name in _LEARNED for name in matched):
+            frozen += [name for name in matched if name not in _LEARNED]
+        else:
+            frozen.append(pattern)
+    return ",".join(dict.fromkeys(frozen))
+
+
+def _write_json(path: Path, content: dict[str, Any]) -> None:
+    """As Coqui writes it: some values of a config.json are `Infinity`, which strict JSON lacks."""
+    text = json.dumps(content, indent=1, ensure_ascii=False)
+    replace_file(path, lambda file: file.write(text.encode()))

@@ -1,0 +1,261 @@
+"""What adding a language to a base model means: what the vocabulary lacks, and what is done."""
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from machine.errors import SotaqueError
+from train.dataset.entries import DatasetError, TranscriptEntry
+from train.dataset.metadata import read_entries
+from train.extension.nearest import nearest_language
+from train.extension.spelling import OldSpelling
+from train.extension.vocabulary import (
+    MOST_PIECES,
+    ExtendedVocabulary,
+    can_be_added,
+    extended,
+    lacking,
+    tag_of,
+)
+from train.settings import TrainSettings
+from xtts import audio
+from xtts.model.config import Extension, ModelConfig
+from xtts.text.errors import TextError
+from xtts.text.normalization.icu_rules import icu_rules
+from xtts.text.normalization.registry import LANGUAGES
+from xtts.text.tokenizer import Tokenizer
+
+_MOST_SHOWN = 40
+_MOST_PIECES_SHOWN = 12
+_EXAMPLE_CHARACTERS = 60
+
+
+class ExtensionError(SotaqueError):
+    """A language cannot be added to a base model; the message says why, and what to do."""
+
+
+@dataclass(frozen=True)
+class ExtensionPlan:
+    """How a base model gets a language.
+
+    Attributes:
+        base: The folder of the base model.
+        config: Its configuration.
+        language: The code of the new language.
+        like: The language of the base as whose tag the new one begins.
+        texts: The transcripts in the new language, normalised.
+        unreadable: (Clip, reason) of transcripts that cannot be read.
+        seconds: The length of the clips together.
+        vocabulary: The new vocabulary.
+        sources: For each new id, the old ids as whose mean its row begins.
+    """
+
+    base: Path
+    config: ModelConfig
+    language: str
+    like: str
+    texts: Sequence[str]
+    unreadable: Sequence[tuple[str, str]]
+    seconds: float
+    vocabulary: ExtendedVocabulary
+    sources: Sequence[Sequence[int]]
+
+    @property
+    def extension(self) -> Extension:
+        """What config.json says of it."""
+        made = self.vocabulary
+        return Extension(self.language, self.like, made.first_id, len(made.tokens))
+
+    @cached_property
+    def missing(self) -> Counter[str]:
+        """The characters that the base's vocabulary lacks, with their counts."""
+        known = {token for token, id_ in self.vocabulary.content["model"]["vocab"].items()
+                 if id_ < self.vocabulary.first_id}  # fmt: skip
+        return lacking(known, self.texts)
+
+    def report(self) -> str:
+        """What is lacking, how much data there is, and what will be done, for a terminal."""
+        return "\n".join(self._lines())
+
+    def _lines(self) -> Iterator[str]:
+        yield (
+            f"Language {self.language!r} is not one of this model's: "
+            f"{', '.join(self.config.languages)}."
+        )
+        yield from self._data()
+        added = Counter({one: n for one, n in self.missing.items() if can_be_added(one)})
+        yield from self._characters(added, "Characters that the vocabulary lacks, and gets")
+        yield from self._characters(
+            self.missing - added, "Signs that get no row; clips with them are refused"
+        )
+        yield self._pieces()
+        yield from self._reading()
+        if self.unreadable:
+            name, reason = self.unreadable[0]
+            yield f"{len(self.unreadable)} transcripts cannot be read, such as {name}: {reason}"
+
+    def _data(self) -> Iterator[str]:
+        yield (
+            f"Data: {len(self.texts)} readable transcripts, {self.seconds / 3600:.1f} h of sound. "
+            "Others needed about 100 h for a language that XTTS had never spoken, and 5 h were too "
+            "few in the one report that we know (docs/languages.md)."
+        )
+
+    def _characters(self, counted: Counter[str], title: str) -> Iterator[str]:
+        if not counted:
+            return
+        yield f"{title}: {len(counted)}."
+        for character, count in counted.most_common(_MOST_SHOWN):
+            example = next(text for text in self.texts if character in text)
+            at = max(0, example.index(character) - _EXAMPLE_CHARACTERS // 2)
+            yield f"  {character}  {count} times: {example[at : at + _EXAMPLE_CHARACTERS]}"
+        if len(counted) > _MOST_SHOWN:
+            yield f"  … and {len(counted) - _MOST_SHOWN} more"
+
+    def _pieces(self) -> str:
+        made = self.vocabulary
+        pieces = made.tokens[1 + made.num_characters :]
+        some = ", ".join(pieces[:_MOST_PIECES_SHOWN])
+        named = f" ({some}{', …' if len(pieces) > _MOST_PIECES_SHOWN else ''})" if pieces else ""
+        return (
+            f"The vocabulary gets {len(made.tokens)} ids from {made.first_id} on: "
+            f"{tag_of(self.language)}, which begins as {tag_of(self.like)}, "
+            f"{made.num_characters} characters and {len(pieces)} longer pieces{named}. "
+            "Old ids and merges stay as they are."
+        )
+
+    def _reading(self) -> Iterator[str]:
+        if self.language in LANGUAGES:
+            return
+        if icu_rules(self.language) is None:
+            yield (
+                f"Numbers: ICU has no numerals of {self.language!r}, so a transcript with digits "
+                "is refused. Write numbers in words."
+            )
+        else:
+            yield (
+                f"Numbers are read by ICU's rules for {self.language!r}. It has no words for "
+                "currencies, units, percentages and months; write them in words."
+            )
+
+
+def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
+    """LANGUAGE, if the base does not speak it and no clip is in a language that it speaks."""
+    known = set(map(_short, config.languages))
+    if _short(settings.language) in known:
+        return None
+    with suppress(DatasetError):
+        entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
+        if known.isdisjoint(_short(entry.language) for entry in entries):
+            return _short(settings.language)
+    return None
+
+
+def plan_of(
+    settings: TrainSettings,
+    base: Path,
+    *,
+    like: str | None = None,
+    most_pieces: int = MOST_PIECES,
+) -> ExtensionPlan:
+    """How `base` gets LANGUAGE by the transcripts in DATASET_DIR. Reads texts and the headers of
+    recordings only.
+
+    like: the language as whose tag the new one begins; None finds the most similar one.
+
+    Raises ExtensionError for a language that the base speaks or has no tag of, and without a
+    readable transcript; DatasetError; ConfigError.
+    """
+    config = ModelConfig.read(base)
+    language = _short(settings.language)
+    if language in map(_short, config.languages):
+        raise ExtensionError(
+            f"BASE_MODEL={settings.base_model} speaks {language!r} already; train it without "
+            "extending it."
+        )
+    entries = [
+        entry
+        for entry in read_entries(settings.dataset_dir, settings.dataset_format, language)
+        if _short(entry.language) == language
+    ]
+    texts, unreadable = _read(entries, _speaking(config, language), base)
+    if not texts:
+        raise ExtensionError(
+            f"No transcript in {settings.dataset_dir} can be read in {language!r}"
+            + (f": {unreadable[0][0]}: {unreadable[0][1]}" if unreadable else ".")
+        )
+    content: dict[str, Any] = json.loads((base / "vocab.json").read_text(encoding="utf-8"))
+    made = extended(content, language, texts, most_pieces=most_pieces)
+    like = _like(like, texts, config, content)
+    seconds = sum(map(_seconds, entries))
+    sources = _sources(content, made, like, phones=config.text_frontend == "cmu_phones")
+    return ExtensionPlan(base, config, language, like, texts, unreadable, seconds, made, sources)
+
+
+def _speaking(config: ModelConfig, language: str) -> ModelConfig:
+    """The configuration as if the language had been added."""
+    added = (*config.extensions, Extension(language, language, 1 << 30, 0))
+    return replace(config, languages=(*config.languages, language), extensions=added)
+
+
+def _read(
+    entries: Sequence[TranscriptEntry], config: ModelConfig, base: Path
+) -> tuple[list[str], list[tuple[str, str]]]:
+    """The normalised texts, and (clip, reason) of those that cannot be read."""
+    tokenizer = Tokenizer(config, base)
+    texts, unreadable = list[str](), list[tuple[str, str]]()
+    for entry in entries:
+        try:
+            texts.append(tokenizer.normalised(entry.text, entry.language))
+        except TextError as error:
+            if isinstance(error.__cause__, ImportError):
+                raise
+            unreadable.append((entry.name, str(error)))
+    return texts, unreadable
+
+
+def _like(
+    wanted: str | None, texts: Sequence[str], config: ModelConfig, content: Mapping[str, Any]
+) -> str:
+    """The language whose tag is copied, by its short code or as its tag is written."""
+    tags = {token["content"] for token in content.get("added_tokens") or []}
+    candidates = [one for one in config.languages if tag_of(one) in tags]
+    if not candidates:
+        raise ExtensionError(
+            "The base's vocab.json has no tag such as [en] of any of its languages "
+            f"({', '.join(config.languages)}). Take the vocab.json that belongs to the model."
+        )
+    if wanted is None:
+        return nearest_language(texts, candidates)
+    found = [one for one in candidates if wanted in (one, _short(one))]
+    if not found:
+        raise ExtensionError(
+            f"--like {wanted}: the base has tags of {', '.join(candidates)}; name one of these."
+        )
+    return found[0]
+
+
+def _sources(
+    content: Mapping[str, Any], made: ExtendedVocabulary, like: str, *, phones: bool
+) -> list[list[int]]:
+    from tokenizers import Tokenizer as BpeTokenizer
+
+    spelling = OldSpelling(BpeTokenizer.from_str(json.dumps(content)), phones=phones)
+    _, *others = made.tokens
+    tag = int(made.content["model"]["vocab"][tag_of(like)])
+    return [[tag], *map(spelling.ids, others)]
+
+
+def _seconds(entry: TranscriptEntry) -> float:
+    with suppress(audio.AudioError, OSError):
+        return audio.facts(entry.path).seconds
+    return 0.0
+
+
+def _short(language: str) -> str:
+    return language.lower().split("-")[0]

@@ -1,0 +1,43 @@
+"""The first values of a new language's rows in the text embedding and the text head."""
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from xtts.model.gpt import PREFIX
+
+# The tables with a row for each id, in Coqui's names.
+TABLES = tuple(
+    PREFIX + name for name in ("text_embedding.weight", "text_head.weight", "text_head.bias")
+)
+
+
+def extended_tables(
+    state: Mapping[str, Tensor], first_id: int, sources: Sequence[Sequence[int]]
+) -> dict[str, Tensor]:
+    """The tables of `TABLES` with rows for new ids; the old rows are the same, bit for bit.
+
+    Args:
+        state: The tensors of a model.pth.
+        first_id: The first new id. Rows from there on were padding.
+        sources: For each new id, the old ids as whose mean it begins; none for the mean of all.
+    """
+    return {name: _extended(state[name], first_id, sources) for name in TABLES}
+
+
+def _extended(table: Tensor, first_id: int, sources: Sequence[Sequence[int]]) -> Tensor:
+    known = table[:first_id]
+    rows = [_row(known[list(ids)] if ids else known) for ids in sources]
+    return torch.cat((known, torch.stack(rows), table[first_id + len(rows) :]))
+
+
+def _row(rows: Tensor) -> Tensor:
+    """The mean of some rows, as long as these are on average: a mean of rows is shorter than they
+    are, and a model has not learned from short ones. Of a bias, the mean."""
+    if len(rows) == 1 or rows.dim() == 1:
+        return rows.mean(0) if len(rows) > 1 else rows[0]
+    exact = rows.double()
+    mean = exact.mean(0)
+    length = torch.linalg.vector_norm(mean).clamp(min=1e-12)
+    return (mean * torch.linalg.vector_norm(exact, dim=1).mean() / length).to(rows.dtype)

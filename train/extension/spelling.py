@@ -1,0 +1,65 @@
+"""Spells new pieces of a vocabulary in old ones, from which their rows begin.
+
+A character begins as the letter that it is without its last marks (ế as ê), else as the letters of
+its own script that are romanised like it (Ukrainian і as Russian и), else as Latin letters.
+"""
+
+import unicodedata
+from collections.abc import Mapping, Sequence
+from functools import cache
+from typing import Any
+
+from xtts.text.phonemes import letters_to_phones
+from xtts.text.tokenizer import UNKNOWN
+
+
+class OldSpelling:
+    """Spells in the tokens of `tokenizer`, a vocabulary's BPE. phones: whether its Latin letters
+    are phones."""
+
+    def __init__(self, tokenizer: Any, *, phones: bool) -> None:
+        self._tokenizer = tokenizer
+        self._phones = phones
+        self._ids: Mapping[str, int] = tokenizer.get_vocab()
+        letters = sorted((one for one in self._ids if len(one) == 1), key=self._ids.__getitem__)
+        self._by_sound: dict[tuple[str, str], str] = {}
+        for letter in letters:
+            if letter.isalpha():
+                self._by_sound.setdefault((_script(letter), romanised(letter)), letter)
+
+    def ids(self, piece: str) -> list[int]:
+        """The ids of the old pieces that spell a new one; empty for a sign without a sound."""
+        spelled = "".join(
+            one if one in self._ids else "".join(self._of_character(one)) for one in piece
+        )
+        if not spelled:
+            return []
+        unknown = self._ids.get(UNKNOWN)
+        return [id_ for id_ in self._tokenizer.encode(spelled).ids if id_ != unknown]
+
+    def _of_character(self, character: str) -> Sequence[str]:
+        parts = unicodedata.normalize("NFD", character)
+        for kept in range(len(parts) - 1, 0, -1):
+            plainer = unicodedata.normalize("NFC", parts[:kept])
+            if plainer in self._ids:
+                return [plainer]
+        latin = romanised(character)
+        if self._phones:
+            return [one for one in letters_to_phones(latin) if one in self._ids]
+        script = _script(character)
+        if (alike := self._by_sound.get((script, latin))) is not None:
+            return [alike]
+        letters = [self._by_sound.get((script, one), one) for one in latin]
+        return [one for one in letters if one in self._ids]
+
+
+@cache
+def romanised(text: str) -> str:
+    """A text in Latin letters of ASCII, in lower case; signs without a letter are left out."""
+    from anyascii import anyascii
+
+    return "".join(filter(str.isalpha, anyascii(text).lower()))
+
+
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "").partition(" ")[0]

@@ -1,0 +1,164 @@
+"""Extends a vocabulary by a language: its tag, its characters, and pieces that contain them.
+
+Old texts keep their ids. A merge is added only if one of its two parts is new, so no merge that is
+added can apply to a text of old characters; and the old merges keep their order and come first. So
+new pieces are learned from words as the old merges leave them, which is how they will be read.
+"""
+
+import json
+import unicodedata
+from collections import Counter, defaultdict
+from collections.abc import Container, Iterable, Mapping, Sequence
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+from xtts.text.cleaning import is_spoken
+from xtts.text.tokenizer import UNKNOWN
+
+# How many pieces of more than one character are added, and how often the texts must have each:
+# a row that is seen less often hardly learns.
+MOST_PIECES = 500
+FEWEST_USES = 20
+
+
+@dataclass(frozen=True)
+class ExtendedVocabulary:
+    """A vocabulary with a further language.
+
+    Attributes:
+        content: The content of its vocab.json.
+        first_id: The id of the language's tag, the first that is new.
+        tokens: The new tokens in the order of their ids: the tag, characters, pieces.
+        num_characters: How many of them are single characters.
+    """
+
+    content: dict[str, Any]
+    first_id: int
+    tokens: tuple[str, ...]
+    num_characters: int
+
+
+def tag_of(language: str) -> str:
+    """The tag of a language in front of its texts."""
+    return f"[{language}]"
+
+
+def lacking(known: Container[str], texts: Iterable[str]) -> Counter[str]:
+    """The characters of normalised texts that `known` lacks, with their counts."""
+    counted = Counter(character for text in texts for character in text if character != " ")
+    return Counter({one: count for one, count in counted.items() if one not in known})
+
+
+def can_be_added(character: str) -> bool:
+    """Whether a character gets a row: letters, digits, marks and punctuation do, symbols do not."""
+    return is_spoken(character) or unicodedata.category(character).startswith("P")
+
+
+def extended(
+    content: Mapping[str, Any],
+    language: str,
+    texts: Sequence[str],
+    *,
+    most_pieces: int = MOST_PIECES,
+    fewest_uses: int = FEWEST_USES,
+) -> ExtendedVocabulary:
+    """The vocabulary of `content`, the content of a vocab.json, with the language of the texts.
+
+    texts: normalised, as `Tokenizer.normalised` returns them.
+    """
+    from tokenizers import Tokenizer
+
+    made = deepcopy(dict(content))
+    old = Tokenizer.from_str(json.dumps(content)).get_vocab()
+    ids: dict[str, int] = made["model"]["vocab"]
+    # A tag that stands among the added tokens only would move when the vocabulary grows.
+    ids.update({token: id_ for token, id_ in old.items() if token not in ids})
+    first = 1 + max(old.values())
+    tag = tag_of(language)
+    missing = lacking(old, texts)
+    characters = [one for one in sorted(missing, key=lambda one: (-missing[one], one))
+                  if can_be_added(one)]  # fmt: skip
+    ids.update({token: first + place for place, token in enumerate((tag, *characters))})
+    made["added_tokens"] = [*(made.get("added_tokens") or []), _special(tag, first)]
+
+    split = _split(Tokenizer.from_str(json.dumps(made)), texts)
+    merges = learned_merges(split, old, most_pieces, fewest_uses)
+    pieces = ["".join(merge) for merge in merges]
+    ids.update({piece: 1 + first + len(characters) + at for at, piece in enumerate(pieces)})
+    earlier = made["model"].get("merges") or []
+    as_pairs = bool(earlier) and not isinstance(earlier[0], str)
+    added = [list(merge) if as_pairs else " ".join(merge) for merge in merges]
+    made["model"]["merges"] = [*earlier, *added]
+    return ExtendedVocabulary(made, first, (tag, *characters, *pieces), len(characters))
+
+
+def _special(tag: str, id_: int) -> dict[str, Any]:
+    return {
+        "id": id_, "special": True, "content": tag, "single_word": False, "lstrip": False,
+        "rstrip": False, "normalized": False,
+    }  # fmt: skip
+
+
+def _split(tokenizer: Any, texts: Iterable[str]) -> Counter[tuple[str, ...]]:
+    """The words of the texts as the vocabulary splits them, with their counts."""
+    words = Counter(word for text in texts for word in text.split(" ") if word)
+    split = Counter[tuple[str, ...]]()
+    for word, count in words.items():
+        for part, _ in tokenizer.pre_tokenizer.pre_tokenize_str(word):
+            if all(map(is_spoken, part)):
+                split[tuple(token.value for token in tokenizer.model.tokenize(part))] += count
+    return split
+
+
+def learned_merges(
+    words: Mapping[tuple[str, ...], int], old: Container[str], most: int, fewest: int
+) -> list[tuple[str, str]]:
+    """Byte pair encoding: the most frequent pairs of tokens with a new one among them, in the order
+    in which they are merged.
+
+    Args:
+        words: Words as tokens, with their counts.
+        old: The tokens of which no two may be merged.
+        most: The most merges.
+        fewest: The fewest uses of a pair that is merged.
+    """
+    split = [list(word) for word in words]
+    counts = list(words.values())
+    uses, places = Counter[tuple[str, str]](), defaultdict[tuple[str, str], set[int]](set)
+
+    def count(at: int, sign: int) -> None:
+        for pair in zip(split[at], split[at][1:], strict=False):
+            if (pair[0] in old and pair[1] in old) or UNKNOWN in pair or "".join(pair) in old:
+                continue
+            uses[pair] += sign * counts[at]
+            places[pair].add(at)
+
+    for at in range(len(split)):
+        count(at, 1)
+    merges = list[tuple[str, str]]()
+    while uses and len(merges) < most:
+        best = max(uses, key=lambda pair: (uses[pair], pair))
+        if uses[best] < fewest:
+            break
+        merges.append(best)
+        for at in places.pop(best):
+            count(at, -1)
+            split[at] = _merged(split[at], best)
+            count(at, 1)
+        places.pop(best, None)
+        del uses[best]
+    return merges
+
+
+def _merged(tokens: Sequence[str], pair: tuple[str, str]) -> list[str]:
+    merged = list[str]()
+    at = 0
+    while at < len(tokens):
+        if tuple(tokens[at : at + 2]) == pair:
+            merged.append("".join(pair))
+            at += 2
+        else:
+            merged.append(tokens[at])
+            at += 1
+    return merged
