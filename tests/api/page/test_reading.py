@@ -1,5 +1,6 @@
 """Sentences are read aloud into the page, with the true service; the microphone plays a wav."""
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -7,12 +8,16 @@ from typing import Any
 import numpy as np
 import pytest
 
+from api.voices.resampling import resampled
 from tests.api.conftest import Running
 from tests.api.datasets.calls import Dataset
+from tests.api.datasets.spoken_takes import RATE as SPOKEN_RATE
+from tests.api.datasets.spoken_takes import spoken
 from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, is_only_words, says, too_small, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.world import RATE, speech, wav
 from train.dataset.metadata import read_entries
+from xtts.evaluation.recogniser import can_hear_english
 
 pytestmark = pytest.mark.system
 # In Portuguese: the test hears no words, and so knows no recogniser.
@@ -127,6 +132,26 @@ def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
     page.click("#reading-delete")
     until(page, "document.getElementById('reading-count').textContent.startsWith('0 sentences')")
     assert one.metadata == ""
+
+
+@pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")
+@pytest.mark.skipif(not can_hear_english(), reason="pocketsphinx is not installed")
+def test_other_words_are_told_with_what_was_heard(service, open_page, chromium, tmp_path):
+    said = resampled(spoken("Nobody knew why the bell rang twice."), SPOKEN_RATE, RATE)
+    one = Dataset(service, "Ana", "en")
+    texts = "My cousin usually takes a long bath. Nobody knew why the bell rang twice."
+    one.ask("PUT", "/prompts", json={"text": texts}).raise_for_status()
+    ready = "#reading-works:not([hidden])"
+    with heard(chromium, tmp_path, hiss(1.2), said, hiss(30)) as browser:
+        page = open_page(service.address, ready=ready, browser=browser)
+        record(page, 4.5)
+        found = page.text_content("#reading-found")
+        assert "not the words of the sentence" in found and "bell rang twice" in found
+        # A page opened afresh hears it from its beginning.
+        page = open_page(service.address, ready=ready, browser=browser)
+        page.click("#reading-after")
+        record(page, 4.5)
+        assert page.text_content("#reading-found") == ""
 
 
 def test_letters_do_nothing_outside_of_it(service, open_page, reader):
