@@ -206,7 +206,7 @@ function everything() {
 function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
-  if (event === "dataset") {
+  if (event === "dataset" || event === "training") {
     recordings.soon();
     reading.soon();
   }

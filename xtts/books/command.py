@@ -132,7 +132,8 @@ def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]") ->
     make_folder(order.folder)
     try:
         with exclusive(order.folder / ".lock"):
-            remove_stale(order.folder)
+            for folder in (order.folder, *(order.folder / "sentences").glob("??")):
+                remove_stale(folder)
             reader = _Reader(order, arguments, voice_of())
             measured = reader.plan()
             if not arguments.plan:

@@ -99,7 +99,7 @@ def test_training_on_the_extended_base_is_as_always_and_the_old_base_cannot_resu
     assert read_checkpoint(saved).provenance["language"] == "el"
     # Another vocabulary of the same language.
     code, said = check(
-        "--language", "el", "--dataset", "greek", "--to", "other", "--like", "pt", verb="extend",
+        "--language", "el", "--dataset", "greek", "--to", "other", "--like", "en", verb="extend",
         BASE_MODEL=str(base_folder),
     )  # fmt: skip
     assert code == 0, said
