@@ -25,6 +25,8 @@ LEAST_LEARNING_SHARE = 0.25
 SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
 # A group takes as long as its longest sentence. Few candidates speak as fast as the person.
 _LONGEST_SENTENCE = 1.3
+# How often the sentences are spoken to judge a decoder: with it, and with the base's.
+_DECODER_TURNS = 2
 # The cost of forward and backward through the vocoder, in units of speaking.
 _LEARNING_STEP = 3.0
 
@@ -252,7 +254,7 @@ class JudgingBudget:
     def learning_room(self) -> float:
         """The seconds left for training the decoder before its check; 0 if that is too little."""
         known = len(self._known.candidates[0].sentences) if self._known else 0
-        room = self.room_seconds - self.candidate_seconds(known)
+        room = self.room_seconds - _DECODER_TURNS * self.candidate_seconds(known)
         return room if room >= LEAST_LEARNING_SHARE * self.learning_seconds() else 0.0
 
     def sample_seconds(self) -> float:
@@ -265,9 +267,10 @@ class JudgingBudget:
     def _seconds(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
         """The cost of these; of the base too if it has not spoken yet.
 
-        A trained decoder speaks the sentences once more, for the judges of words and voice.
+        A trained decoder and the base's speak the sentences once more, with other seeds, for the
+        judges of words and voice.
         """
-        candidates = epochs + blends + (1 if learning else 0)
+        candidates = epochs + blends + (_DECODER_TURNS if learning else 0)
         base = 0.0 if self._known else self._base_seconds(sentences)
         return base + candidates * self.candidate_seconds(sentences) + learning
 

@@ -53,6 +53,8 @@ FEWEST_SENTENCES = 2 * SLOTS
 FEWEST_RECOGNISED = SLOTS
 OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
+# Added to the seeds of the sentences, which are 100 apart, for speech that nothing was chosen by.
+FRESH_SEEDS = 50
 
 
 class Evaluator:
@@ -80,8 +82,6 @@ class Evaluator:
         self.budget = budget
         self.progress: Progress | None = None
         self._on_evaluation = on_evaluation
-        # What each candidate of this start said, by (kind, epoch, share, SHA-256).
-        self._spoken: dict[tuple[str, int, float, str], list[SpokenFacts]] = {}
 
     @property
     def working(self) -> bool:
@@ -125,8 +125,10 @@ class Evaluator:
     def differences_with(self, verdict: Verdict, decoder: Path) -> dict[str, MeanInterval]:
         """`judges.changed_by_decoder` for another decoder and the verdict's weights.
 
-        Measured on the judged sentences, or on all of them if there is no budget. Empty if the
-        verdict or its weights are not there. Raises WorkerFailed.
+        Measured on the judged sentences, or on all of them if there is no budget, with other seeds:
+        by the speech that was judged, these weights were chosen from several, so they usually speak
+        worse than it, and a decoder would be compared with their luck. Empty if the verdict or its
+        weights are not there. Raises WorkerFailed.
         """
         known = self._known()
         own = known.find(verdict.kind, verdict.epoch, verdict.share) if known else None
@@ -134,19 +136,26 @@ class Evaluator:
         if own is None or weights is None:
             return {}
         count = len(own.sentences) if self.budget else len(self.plan.sentences)
-        before = self._spoken.get((own.kind, own.epoch, own.share, own.checkpoint_sha256), [])
-        if len(before) != count:  # judged by another start, or by fewer sentences
-            before = self.spoken(*weights, count)
-        learned = self.spoken(*weights, count, decoder)
+        before = self.spoken(*weights, count, seed_offset=FRESH_SEEDS)
+        learned = self.spoken(*weights, count, decoder, seed_offset=FRESH_SEEDS)
         return judges.changed_by_decoder(learned, before, self.person, self.reference)
 
     def spoken(
-        self, weights: Path, share: float, count: int, decoder: Path | None = None
-    ) -> list[SpokenFacts]:
+        self, weights: Path, share: float, count: int, decoder: Path | None = None,
+        *, seed_offset: int = 0,
+    ) -> list[SpokenFacts]:  # fmt: skip
         """The first `count` sentences by a share of some weights; keeps none of the sound. Raises
-        WorkerFailed, GpuLost."""
+        WorkerFailed, GpuLost.
+
+        seed_offset: added to the seed of each sentence.
+        """
         request = self._request(weights, share, count)
-        tasks = tuple(replace(one, out=None) for one in request.sentences)
+        tasks = tuple(
+            replace(
+                one, out=None, request=replace(one.request, seed=one.request.seed + seed_offset)
+            )
+            for one in request.sentences
+        )
         return self.sampler.ask(replace(request, sentences=tasks, decoder=decoder)).sentences
 
     def weights_of(self, verdict: Verdict) -> tuple[Path, float] | None:
@@ -419,7 +428,6 @@ class Evaluator:
         """
         started = time.perf_counter()
         facts = self.sampler.ask(request).sentences
-        self._spoken[kind, epoch, share, more.get("sha256", "")] = facts
         if self.progress is not None:
             self.progress.add()
         usual = judges.base_evidence(facts) if usual is None else usual

@@ -107,9 +107,9 @@ def test_what_was_spent_leaves_less_for_the_decoder():
     one = budget()
     one.speed = SLOW
     whole = one.learning_room()
-    one.spend(90.0)
-    assert one.learning_room() == pytest.approx(whole - 90.0)
-    one.spend(75.0)
+    one.spend(40.0)
+    assert one.learning_room() == pytest.approx(whole - 40.0)
+    one.spend(120.0)
     assert one.learning_room() == 0.0
 
 

@@ -98,8 +98,8 @@ def test_one_that_sounds_measurably_less_like_the_person_speaks_nowhere(
     assert ground.best()["kind"] == "epoch"
     found = kept(ground)
     assert found.less_alike == less_alike and not found.harder
-    # What it says without the decoder is known: this start has judged it.
-    assert [one.decoder is None for one in ground.speaking.requests] == [True, True, False]
+    # The base and the epoch; then the epoch again without the decoder, and with it.
+    assert [one.decoder is None for one in ground.speaking.requests] == [True, True, True, False]
     assert found.closer_voice == pytest.approx(0.6 * (voice - 0.7), abs=0.01)  # a cosine
     assert (found.more_word_errors is None) is not heard
     told = "It sounds less like the reference, so the base's decoder stays."
@@ -257,3 +257,19 @@ def test_no_time_for_a_step_is_no_answer(ground):
     ground.speaking.steps = 250
     ground.conclude()
     assert kept(ground) is not None
+
+
+def test_it_is_judged_on_speech_that_the_weights_were_not_chosen_by(ground):
+    """The best of several by a few sentences said these better than it usually does, and a decoder
+    would be compared with that."""
+    ground.conclude()
+    requests = ground.speaking.requests
+    without, with_it = requests[-2:]
+    assert without.decoder is None and with_it.decoder == ground.speaking.learned[-1].out
+    assert (without.weights, without.share) == (with_it.weights, with_it.share)
+
+    def seeds(request):
+        return [one.request.seed for one in request.sentences]
+
+    assert seeds(without) == seeds(with_it)
+    assert not {seed for one in requests[:-2] for seed in seeds(one)} & set(seeds(without))
