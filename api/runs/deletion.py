@@ -4,6 +4,9 @@ import contextlib
 import os
 import secrets
 import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from api.errors import APIError, without_paths
@@ -12,6 +15,8 @@ from machine.storage.atomic import WriteError, refused
 from xtts.voices.run_folder import RunError
 
 _DELETED = ".deleted-"
+# Who looks whether a run is trained holds its lock for a moment, every two seconds.
+_LOCK_TRIES, _LOCK_WAIT_SECONDS = 10, 0.02
 
 
 def sizes(folder: Path) -> tuple[int, int]:
@@ -36,7 +41,7 @@ def remove(run: RunSummary) -> None:
     folder = run.folder.folder
     gone = folder.parent / f"{_DELETED}{secrets.token_hex(4)}"
     try:
-        with run.folder.lock(), refused(folder):
+        with _locked(run), refused(folder):
             folder.rename(gone)
         with refused(folder):
             for one in folder.parent.glob(f"{_DELETED}*"):
@@ -49,3 +54,18 @@ def remove(run: RunSummary) -> None:
             "is lent for reading: delete the folder on the machine itself."
         )
         raise APIError(507, "not_kept", text) from error
+
+
+@contextmanager
+def _locked(run: RunSummary) -> Iterator[None]:
+    """The run's lock. Raises RunError while a training holds it."""
+    with contextlib.ExitStack() as held:
+        for left in reversed(range(_LOCK_TRIES)):
+            try:
+                held.enter_context(run.folder.lock())
+                break
+            except RunError:
+                if not left:
+                    raise
+                time.sleep(_LOCK_WAIT_SECONDS)
+        yield

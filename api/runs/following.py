@@ -148,7 +148,7 @@ class VoiceFollower:
                 "It is OUTPUT_DIR itself. A new run with RESUME=never moves it to the archive, "
                 "where it can be deleted."
             )
-        if run.training:
+        if run.training and runs.is_training(run.folder):  # it may have ended since it was read
             return "It is being trained. Cancel that first."
         if (served and served.run == run.id) or self.wanted().run == run.id:
             return "It is served. Serve another voice first."

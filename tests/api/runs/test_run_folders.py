@@ -21,7 +21,12 @@ def run(service: Running, output: Path) -> Path:
     """A run of the training queue."""
     folder = run_folder_of(output, "ana")
     write_epoch(folder, 7)
-    service.wait_until(lambda: "ana" in service.parts.follower.runs)
+
+    def whole() -> bool:
+        found = service.parts.follower.runs.get("ana")
+        return found is not None and 7 in found.epochs and found.epochs[7].checkpoint is not None
+
+    service.wait_until(whole)
     return folder
 
 
@@ -71,7 +76,8 @@ def test_what_is_served_or_promoted_is_never_deleted(service, run):
     assert "served" in service.client.get("/v1/runs/ana").json()["why_kept"]
     assert run.is_dir()
     service.client.delete("/v1/promotion").raise_for_status()
-    assert delete(service).status_code == 204
+    answer = delete(service)
+    assert answer.status_code == 204, answer.text
 
 
 def test_what_is_trained_or_waits_for_it_is_never_deleted(service, run):
@@ -84,7 +90,8 @@ def test_what_is_trained_or_waits_for_it_is_never_deleted(service, run):
     answer = delete(service)
     assert answer.status_code == 409 and "training of it waits" in answer.json()["detail"]
     job.cancel()
-    assert delete(service).status_code == 204
+    answer = delete(service)
+    assert answer.status_code == 204, answer.text
 
 
 def test_an_export_is_a_zip_with_the_bundle_its_licence_and_a_card(service, run):
