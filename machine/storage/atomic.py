@@ -55,35 +55,29 @@ def replace_file(path: Path, writer: Callable[[BinaryIO], object]) -> Written:
     Raises DiskFull, or WriteError for a folder that cannot be written. Then, and if `writer`
     raises, `path` is unchanged and no temporary file is left.
     """
-    # Random, because two threads, or two containers with the same process ID, may write one path.
-    part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
-    try:
-        try:
-            written = _write(part, path, writer)
-            os.replace(part, path)
-        except OSError as error:
-            raise _explained(error, path, 0) from error
-    except BaseException:
-        with contextlib.suppress(OSError):
-            part.unlink()
-        raise
-    crash_point("after replace", path)
-    sync_folder(path.parent)
-    return written
+    with _in_place_of(path) as part:
+        return _write(part, path, writer)
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
     """As `replace_file`, for a writer that goes back in its file or is too large for memory: gives
     a file to read and write, which replaces `path` when the block ends without an error."""
+    with _in_place_of(path) as part, part.open("w+b") as file:
+        yield file
+        file.flush()
+        crash_point("half written", path)
+        os.fsync(file.fileno())
+
+
+@contextmanager
+def _in_place_of(path: Path) -> Iterator[Path]:
+    """A path to write, whose file replaces `path` when the block ends without an error."""
+    # Random, because two threads, or two containers with the same process ID, may write one path.
     part = path.with_name(f".{path.name}.{secrets.randbits(48)}.sotaque-part")
     try:
         try:
-            with part.open("w+b") as file:
-                yield file
-                file.flush()
-                crash_point("half written", path)
-                os.fsync(file.fileno())
+            yield part
             os.replace(part, path)
         except OSError as error:
             raise _explained(error, path, 0) from error
