@@ -30,8 +30,8 @@ from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.markup import Utterance, utterances
 from xtts.text.normalization.registry import COQUI, LANGUAGES, rules_of
-from xtts.text.normalization.spelling import NoWordsError
 from xtts.text.pronunciations import Pronunciations
+from xtts.text.spelled_languages import lowered, spelled_out
 from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import placed, read_words, spoken_spans, written_words
 
@@ -53,10 +53,6 @@ _RULES = 3
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
 _MOST_SHOWN = 5
-# The dotless letter of these alphabets is the small form of I.
-_DOTLESS = ("az", "crh", "gag", "tt")
-# Apostrophes that are part of words, written in one way.
-_APOSTROPHES = str.maketrans("\u2019\u02bc\uff07", "'''")
 
 
 @dataclass(frozen=True)
@@ -506,11 +502,11 @@ class Tokenizer:
         if spoken:
             text = self._said.replace(text, short)
         if short not in LANGUAGES:
-            words = normal = _spelled_out(text, short)
+            words = normal = spelled_out(text, short)
         else:
             rules = None if self._normalizer == COQUI else rules_of(short)
             words = text if rules is None else rules.read(text)
-            normal = self._coqui.preprocess_text(_lower(words, short), short)
+            normal = self._coqui.preprocess_text(lowered(words, short), short)
             words = normal if short not in _ROMANISED else words
         if self._frontend != "cmu_phones":
             return words, normal
@@ -548,29 +544,6 @@ class Tokenizer:
                 f"{', '.join(self.languages)}."
             )
         return short
-
-
-def _spelled_out(text: str, short: str) -> str:
-    """A text in a language that Coqui's normaliser does not know: numbers in words by ICU's rules,
-    lower case, one kind of apostrophe.
-
-    Raises NoWordsError for digits in a language that ICU has no numerals of.
-    """
-    rules = rules_of(short)
-    if rules is not None:
-        text = rules.read(text)
-    elif digits := re.search(r"\d+", text):
-        raise NoWordsError(f"{short} has no rules for {digits[0]}")
-    lowered = _lower(text, short).translate(_APOSTROPHES).replace('"', "")
-    return " ".join(lowered.split())
-
-
-def _lower(text: str, short: str) -> str:
-    """Lower case as in Coqui's training, where the Turkish rule for İ comes first. Coqui's
-    inference lowers before and gets an i with a combining dot, which the model has not learned."""
-    if short in _DOTLESS:
-        text = text.replace("I", "ı")
-    return (text.replace("İ", "i") if short in ("tr", *_DOTLESS) else text).lower()
 
 
 def _missing_packages(short: str, error: ImportError) -> TextError:
