@@ -17,14 +17,14 @@ from machine.storage.atomic import make_folder, remove_stale, replace_file, repl
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
 from xtts.books.book import Book, BookError, Chapter
-from xtts.books.reading import FORMATS as BOOK_FORMATS
-from xtts.books.reading import read_book
+from xtts.books.formats.reading import FORMATS as BOOK_FORMATS
+from xtts.books.formats.reading import read_book
 
 if TYPE_CHECKING:
-    from xtts.books.binding import BoundChapter
-    from xtts.books.narration import Chosen, Listener
     from xtts.books.plan import Measured
-    from xtts.books.sentences import Sentence
+    from xtts.books.speaking.narration import Chosen, Listener
+    from xtts.books.speaking.sentences import Sentence
+    from xtts.books.writing.binding import BoundChapter
     from xtts.inference.loaded_voice import LoadedVoice
 
 FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
@@ -85,7 +85,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
     forms = _chosen("--format", arguments.format, FORMS)
     captions = _chosen("--captions", arguments.captions, ("srt", "vtt", "json"))
     if {"m4b", "m4a"} & set(forms):
-        from xtts.books.audiobook import MISSING
+        from xtts.books.writing.audiobook import MISSING
         from xtts.encoding import aac_is_installed
 
         if not aac_is_installed():
@@ -149,10 +149,10 @@ class _Reader:
     """One run of the command."""
 
     def __init__(self, order: Order, arguments: argparse.Namespace, voice: "LoadedVoice") -> None:
-        from xtts.books.book_voice import BookVoice
-        from xtts.books.narration import Narration, Settings
-        from xtts.books.report import Worst
-        from xtts.books.takes import TakeFolder
+        from xtts.books.speaking.book_voice import BookVoice
+        from xtts.books.speaking.narration import Narration, Settings
+        from xtts.books.speaking.takes import TakeFolder
+        from xtts.books.writing.report import Worst
 
         self.order, self.folder, self.command = order, order.folder, _typed()
         self.language = arguments.language or _language(order.book, voice)
@@ -282,7 +282,7 @@ class _Reader:
 
     def _bind(self, number: int, sentences: "Sequence[Chosen]") -> None:
         """Writes the files of a chapter, where they are not there already."""
-        from xtts.books.binding import BoundChapter, file_stem
+        from xtts.books.writing.binding import BoundChapter, file_stem
 
         if not sentences:
             return
@@ -327,9 +327,9 @@ class _Reader:
 
     def _write_whole(self, chapters: "Sequence[BoundChapter]") -> None:
         """Writes the files of the whole book."""
-        from xtts.books.audiobook import write_audiobook
-        from xtts.books.binding import file_stem
-        from xtts.books.overlay import write_overlay
+        from xtts.books.writing.audiobook import write_audiobook
+        from xtts.books.writing.binding import file_stem
+        from xtts.books.writing.overlay import write_overlay
 
         book = self.order.book
         stem = file_stem(0, book.title)[3:] or "book"
@@ -397,7 +397,7 @@ def _typed() -> list[str]:
 def _listener(name: str, tokenizer: Any, language: str) -> "Listener | None":
     if name == "off":
         return None
-    from xtts.books.narration import Listener
+    from xtts.books.speaking.narration import Listener
     from xtts.evaluation import recogniser
 
     if name == recogniser.POCKETSPHINX and language != "en":

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from machine.text import printable, size_words, table
 from xtts.books.book import Book, Kind
-from xtts.books.sentences import Sentence
+from xtts.books.speaking.sentences import Sentence
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
 from xtts.text.phonemes import is_known

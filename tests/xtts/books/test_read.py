@@ -18,8 +18,8 @@ import soundfile
 from tests.models import tiny_voice
 from tests.xtts.books.books_made import PNG, page, write_epub
 from xtts.__main__ import main
-from xtts.books.binding import peak_and_rms
-from xtts.books.reading import read_book
+from xtts.books.formats.reading import read_book
+from xtts.books.writing.binding import peak_and_rms
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from xtts.books.book import Book, BookError, Kind
-from xtts.books.reading import read_book
+from xtts.books.formats.reading import read_book
 
 GUTENBERG = """The Project Gutenberg eBook of Moby
 Title: Moby Dick

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from machine.storage.atomic import replacing
-from xtts.books.binding import BoundChapter
 from xtts.books.book import Book, BookError
+from xtts.books.writing.binding import BoundChapter
 from xtts.encoding import BITS_PER_SECOND, RATE, aac_is_installed, pcm_frame
 
 MISSING = (

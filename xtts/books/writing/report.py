@@ -7,8 +7,8 @@ from heapq import nlargest
 from pathlib import Path
 
 from machine.storage.atomic import replace_file
-from xtts.books.narration import Chosen
-from xtts.books.takes import TakeFolder
+from xtts.books.speaking.narration import Chosen
+from xtts.books.speaking.takes import TakeFolder
 
 WORST = 100
 _PAGE = """<!DOCTYPE html>

@@ -5,7 +5,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from xtts.books.book import Book, Chapter, Kind, Paragraph, left_out
-from xtts.books.html_text import visible
+from xtts.books.formats.html_text import visible
 
 _NUMBERED = (
     "chapter|book|part|act|kapitel|teil|buch|chapitre|partie|livre|capítulo|capitulo|parte|libro|"

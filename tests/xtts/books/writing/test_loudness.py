@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from xtts.books.loudness import PEAK_DB, as_pcm, gain_of, limited
+from xtts.books.writing.loudness import PEAK_DB, as_pcm, gain_of, limited
 
 
 def speech(level: float, seconds: float = 2.0) -> np.ndarray:

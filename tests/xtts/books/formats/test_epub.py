@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from tests.xtts.books.books_made import PNG, chapter, page, write_epub
-from xtts.books import archive
 from xtts.books.book import BookError, Kind
-from xtts.books.reading import read_book
+from xtts.books.formats import archive
+from xtts.books.formats.reading import read_book
 
 
 @pytest.mark.parametrize("version", [2, 3])

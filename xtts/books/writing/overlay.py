@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from html import escape
 from typing import BinaryIO
 
-from xtts.books.binding import BoundChapter, Span
 from xtts.books.book import Book, Kind
+from xtts.books.writing.binding import BoundChapter, Span
 from xtts.encoding import Encoder
 
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")

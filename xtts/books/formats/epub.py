@@ -14,10 +14,10 @@ from pathlib import Path
 from urllib.parse import unquote, urldefrag
 from xml.etree.ElementTree import Element
 
-from xtts.books.archive import DRM_REMEDY, Archive
 from xtts.books.book import Book, BookError, Chapter, Kind, Paragraph, left_out
-from xtts.books.html_text import Block, Page, decoded, page_of, visible
-from xtts.books.safe_xml import children, parse, within
+from xtts.books.formats.archive import DRM_REMEDY, Archive
+from xtts.books.formats.html_text import Block, Page, decoded, page_of, visible
+from xtts.books.formats.safe_xml import children, parse, within
 
 MOST_DOCUMENTS = 20_000
 _CONTAINER = "META-INF/container.xml"

@@ -8,10 +8,10 @@ import pytest
 from machine.storage.atomic import Written, replace_file
 from tests.models import tiny_voice
 from xtts.books.book import Book, Chapter, Paragraph
-from xtts.books.book_voice import BookVoice
-from xtts.books.narration import Chosen, Listener, Narration, Settings
-from xtts.books.report import Worst
-from xtts.books.takes import TakeFolder
+from xtts.books.speaking.book_voice import BookVoice
+from xtts.books.speaking.narration import Chosen, Listener, Narration, Settings
+from xtts.books.speaking.takes import TakeFolder
+from xtts.books.writing.report import Worst
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.voices import speakers
 from xtts.voices.loading import load_voice

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 
 from machine.storage.atomic import replace_file, replacing
-from xtts.books.loudness import as_pcm, gain_of, limited
-from xtts.books.narration import Chosen
-from xtts.books.takes import TakeFolder
+from xtts.books.speaking.narration import Chosen
+from xtts.books.speaking.takes import TakeFolder
+from xtts.books.writing.loudness import as_pcm, gain_of, limited
 from xtts.encoding import Encoder, wav_header
 from xtts.inference.alignment.words import TimedWord, written
 from xtts.model.shapes import VOCODER_RATE

@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from xtts.books.book import Book, BookError, Kind, Paragraph
-from xtts.books.epub import read_epub
-from xtts.books.html_text import decoded, page_of
-from xtts.books.plain import chapters_of, read_markdown, read_text
+from xtts.books.formats.epub import read_epub
+from xtts.books.formats.html_text import decoded, page_of
+from xtts.books.formats.plain import chapters_of, read_markdown, read_text
 
 FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
 MOST_FILE_BYTES = 1 << 30

@@ -3,7 +3,7 @@
 import pytest
 
 from xtts.books.book import Chapter, Kind, Paragraph
-from xtts.books.sentences import LONGEST, divided, sentences_of
+from xtts.books.speaking.sentences import LONGEST, divided, sentences_of
 
 
 def texts(*paragraphs: str | Paragraph, **wanted) -> list[str]:

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from xtts.books.book import Book, Chapter
-from xtts.books.book_voice import Ask, BookVoice, Said
-from xtts.books.reading_aloud import ReadSentence, read_sentence
-from xtts.books.sentences import Sentence, sentences_of
-from xtts.books.takes import Take, TakeFolder, key_of
+from xtts.books.speaking.book_voice import Ask, BookVoice, Said
+from xtts.books.speaking.reading_aloud import ReadSentence, read_sentence
+from xtts.books.speaking.sentences import Sentence, sentences_of
+from xtts.books.speaking.takes import Take, TakeFolder, key_of
 from xtts.inference.alignment.words import words_of_speech
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.tokenizer import Tokenizer

@@ -1,0 +1,1 @@
+"""Reads the files of books: EPUB, text, Markdown, HTML."""

@@ -1,0 +1,1 @@
+"""Speaks a book: sentence by sentence, each kept as a take."""
