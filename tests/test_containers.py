@@ -193,8 +193,9 @@ def test_a_container_may_do_no_more_than_it_must(name):
         assert "privileged" not in service and "user" not in service
     writable = [mount for mount in program(name)["volumes"] if not mount.get("read_only")]
     kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2", "/data/queue"}
+    deletable = {"/data/output/runs", "/data/output/archive"}
     assert {mount["target"] for mount in writable} == (
-        kept if name == TRAINING else {"/data/voices", "/data/datasets", "/data/queue"}
+        kept if name == TRAINING else {"/data/voices", "/data/datasets", "/data/queue", *deletable}
     )
 
 
@@ -208,6 +209,13 @@ def test_the_queue_trains_as_the_trainer_does_and_only_if_it_is_asked_for():
     shared = {"/data/queue", "/data/datasets", "/data/output"}
     mine, theirs = sources(queue), sources(program(API))
     assert {at: mine[at] for at in shared} == {at: theirs[at] for at in shared}
+
+
+@pytest.mark.parametrize("environ", [{}, {"OUTPUT_DIR": "/big/out"}])
+def test_what_the_page_may_delete_is_a_part_of_the_folder_that_it_reads(environ):
+    mounted = sources(program(API, environ))
+    for name in ("runs", "archive"):
+        assert mounted[f"/data/output/{name}"] == f"{mounted['/data/output']}/{name}"
 
 
 def test_a_dataset_that_is_not_there_is_a_fault_and_an_output_folder_is_made():

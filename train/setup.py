@@ -41,6 +41,7 @@ from train.metrics.system_usage import MachineMetrics
 from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
 from train.optim.trainable import TrainableParts
+from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu
 from train.resilience.stopping import stop_on_signals
@@ -79,6 +80,11 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         enter = closing.enter_context
         if world.is_main:
             enter(run.lock())
+        for other in trainings(settings.cache_dir) if world.is_main else ():
+            if other.shares(device):
+                log.warning("%s also trains on %s: both are slower, and memory may not last.",
+                            other.output_dir, device)  # fmt: skip
+        enter(at_work(settings.cache_dir, device, run.folder))
         stop = enter(stop_on_signals(settings.stop_seconds))
         enter(distributed.joined(world, device))
         enter(lost_gpu(device))

@@ -50,8 +50,8 @@ def remove(run: RunSummary) -> None:
         raise APIError(409, "run_in_use", "The run is being trained. Cancel that first.") from error
     except WriteError as error:
         text = (
-            f"The run could not be deleted: {without_paths(str(error))} In a container OUTPUT_DIR "
-            "is lent for reading: delete the folder on the machine itself."
+            f"The run could not be deleted: {without_paths(str(error))} In a container mount "
+            "OUTPUT_DIR/runs and OUTPUT_DIR/archive writable, as docker-compose-gpu.yml does."
         )
         raise APIError(507, "not_kept", text) from error
 

@@ -16,6 +16,7 @@ from train import setup
 from train.checkpointing.resume import Resumed
 from train.dataset.batches import OomBackoff
 from train.distributed import ALONE
+from train.resilience.at_work import AtWork, at_work, trainings
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.voices.run_folder import RunError, RunFolder
@@ -98,6 +99,8 @@ def signals() -> Iterator[dict[int, Any]]:
 def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals, caplog):
     own = settings(workshop, "held", NUM_EPOCHS="2")
     run = RunFolder(own.output_dir)
+    with at_work(own.cache_dir, "cpu", Path("/another")), setup.open_trainer(own):
+        assert "/another also trains on cpu" in caplog.text
     with setup.open_trainer(own) as trainer:
         assert run.is_locked() and trainer.num_epochs == 2 and trainer.first_epoch == 1
         assert trainer.world is ALONE and trainer.logs and trainer.evaluator
@@ -105,8 +108,9 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
         assert trainer.learner.schedule.total_steps == 2 * len(trainer.batches.plan(1))
         with pytest.raises(RunError), setup.open_trainer(own):
             pass
+        assert trainings(own.cache_dir) == [AtWork("cpu", str(own.output_dir))]
         assert all(signal.getsignal(number) != before for number, before in signals.items())
-    assert not run.is_locked()
+    assert not run.is_locked() and trainings(own.cache_dir) == []
     assert {number: signal.getsignal(number) for number in signals} == signals
     told = " ".join(caplog.messages)
     for choice in (

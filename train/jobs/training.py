@@ -1,5 +1,7 @@
 """Trains one job: `train check`, then `train run` as a child, until it is done or cancelled.
 
+It waits for a training that somebody else has started in the same OUTPUT_DIR or on the same device.
+
 The child dies with this process. It is asked to stop by SIGTERM, as Ctrl-C would, and saves its
 state; what is killed goes on from its newest checkpoint.
 """
@@ -16,6 +18,7 @@ from machine.process import ChildProcess, module_command
 from machine.settings.types import flag_of
 from machine.storage.atomic import refused
 from machine.text import last_line, printable
+from train.resilience.at_work import trainings
 from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.training_jobs import (
@@ -35,11 +38,13 @@ MOST_LOG_BYTES = 1 << 20
 MOST_DEATHS = 3
 # Room for a checkpoint of full size on a slow disk, beside STOP_SECONDS.
 _STOP_MARGIN_SECONDS = 60.0
-# A killed trainer's lock is released when its last child has ended.
-_UNLOCK_SECONDS = 30.0
 # After a kill for lack of memory the machine needs a moment.
 _REST_SECONDS = 2.0
 _LONGEST_MESSAGE = 700
+_UNBEGUN = ("queued", "checking")
+_WAITS = "It waits until another training ends,"
+_NOT_BEGUN = "It was cancelled before it began."
+_KEPT = "It was cancelled. Its checkpoints are kept: train the run again to go on."
 # Ends that a new process can mend: a lost GPU, a stall, a stop that nobody here asked for.
 _MENDABLE = (70, 75, 128 + signal.SIGINT, 128 + signal.SIGKILL, 128 + signal.SIGTERM)
 
@@ -70,24 +75,26 @@ class Training:
             WriteError: Its state cannot be written.
         """
         job = self.job.read()
-        if self._ended_by_cancel("It was cancelled before it began."):
+        if self._ended_by_cancel(_NOT_BEGUN):
             return
         flags = flags_of(job, self.settings)
+        run = RunFolder(run_folder_of(self.settings.output_dir, job.run))
+        if not self._others_ended(run):
+            return
         state = self.job.state()
         log.info("Job %s: run %s on %s.", job.id, job.run, job.dataset)
-        if state.state in ("queued", "checking"):
+        if state.state in _UNBEGUN:
             self.job.write_state(state="checking", started=state.started or now(), message="")
             if not self._checked(flags):
                 return
         self.job.write_state(state="running", message="")
-        run = RunFolder(run_folder_of(self.settings.output_dir, job.run))
         while not self.stopping.is_set() and self._goes_on(run, flags):
             self.stopping.wait(_REST_SECONDS)
 
     def _checked(self, flags: list[str]) -> bool:
         """Whether the dataset can be trained on; else the state says why not."""
         code, errors = self._run("check", "--no-likelihood", *flags)
-        if self._ended_by_cancel("It was cancelled before it began.") or self._interrupted():
+        if self._ended_by_cancel(_NOT_BEGUN) or self._interrupted():
             return False
         if code == 0:
             return True
@@ -96,18 +103,35 @@ class Training:
 
     def _goes_on(self, run: RunFolder, flags: list[str]) -> bool:
         """Trains until the child ends; whether it has to be started again."""
-        _wait_unlocked(run, self.stopping)
+        if not self._others_ended(run):
+            return False
         code, errors = self._run("run", *flags)
         if code == 0:
             self._end("done", 0, "")
             return False
-        text = "It was cancelled. Its checkpoints are kept: train the run again to go on."
-        if self._ended_by_cancel(text, code) or self._interrupted():
+        if self._ended_by_cancel(_KEPT, code) or self._interrupted():
             return False
         if code >= 0 and code not in _MENDABLE:
             self._end("failed", code, sentence_of(code, errors))
             return False
         return self._survives(run, code, errors)
+
+    def _others_ended(self, run: RunFolder) -> bool:
+        """Waits until nobody else trains there, and says so. False if the job was cancelled, or the
+        trainer is to end, in the meantime."""
+        before, told = self.job.state(), ""
+        while others := others_at_work(run, self.settings):
+            text = f"{_WAITS} in {others[0]}."
+            if text != told:
+                log.info("Job %s: %s", self.job.id, text)
+                told = self.job.write_state(message=text).message
+            self.stopping.wait(_POLL_SECONDS)
+            gone = _NOT_BEGUN if before.state in _UNBEGUN else _KEPT
+            if self._ended_by_cancel(gone) or self._interrupted():
+                return False
+        if told:
+            self.job.write_state(message="" if _WAITS in before.message else before.message)
+        return True
 
     def _survives(self, run: RunFolder, code: int, errors: str) -> bool:
         """Counts a death. False, with a sentence, after several without a new epoch."""
@@ -161,9 +185,9 @@ class Training:
         if not self.stopping.is_set():
             return False
         text = "The trainer was stopped. Its next start goes on with this job."
-        was = self.job.state().state
         # A check that was broken off is made again.
-        self.job.write_state(state="queued" if was == "checking" else "interrupted", message=text)
+        begun = self.job.state().state not in _UNBEGUN
+        self.job.write_state(state="interrupted" if begun else "queued", message=text)
         return True
 
     def _end(self, state: str, code: int | None, message: str) -> None:
@@ -204,10 +228,12 @@ def sentence_of(code: int, stderr: str) -> str:
     return f"The training ended with exit code {code}. {words}".rstrip()
 
 
-def _wait_unlocked(run: RunFolder, stopping: threading.Event) -> None:
-    end = time.monotonic() + _UNLOCK_SECONDS
-    while run.is_locked() and time.monotonic() < end and not stopping.is_set():
-        stopping.wait(_POLL_SECONDS)
+def others_at_work(run: RunFolder, settings: TrainSettings) -> list[str]:
+    """The trainings that a job of this run has to wait for, each by its OUTPUT_DIR."""
+    found = [str(one.folder) for one in (RunFolder(settings.output_dir), run) if one.is_locked()]
+    return found or [
+        one.output_dir for one in trainings(settings.cache_dir) if one.shares(settings.device)
+    ]
 
 
 def _appended(path: Path) -> BinaryIO:

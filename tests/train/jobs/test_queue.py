@@ -21,7 +21,9 @@ from machine.storage.atomic import WriteError
 from tests.processes import gone
 from tests.train.jobs import FAKE
 from train.jobs import command, training
+from train.resilience.at_work import at_work
 from train.settings import TrainSettings
+from xtts.voices.run_folder import RunFolder
 from xtts.voices.training_jobs import (
     JobFolder,
     TrainingQueue,
@@ -43,6 +45,7 @@ class Ground:
         self.settings = TrainSettings(
             queue_dir=folder / "queue", output_dir=folder / "output",
             datasets_dir=folder / "datasets", dataset_roots=(str(folder / "data"),),
+            cache_dir=folder / "cache",
         )  # fmt: skip
         self.queue = TrainingQueue(self.settings.queue_dir)
 
@@ -64,7 +67,7 @@ class Ground:
 
     def program(self) -> subprocess.Popen[bytes]:
         words = [f"--{name.replace('_', '-')}={getattr(self.settings, name)}"
-                 for name in ("queue_dir", "output_dir", "datasets_dir")]  # fmt: skip
+                 for name in ("queue_dir", "output_dir", "datasets_dir", "cache_dir")]  # fmt: skip
         words.append(f"--dataset-roots={self.folder / 'data'}")
         return subprocess.Popen([sys.executable, "-m", "tests.train.jobs.queue_program", *words])
 
@@ -227,6 +230,51 @@ def test_a_stopped_trainer_hands_the_job_to_the_next(ground, monkeypatch):
     ground.work()
     assert job.state().state == "done" and ground.epochs("ana") == 4
     assert [call[0] for call in ground.calls()] == ["check", "run", "run"]
+
+
+@pytest.mark.parametrize("where", ["device", "output", "run"])
+def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tmp_path):
+    """In OUTPUT_DIR itself, in the job's run, or elsewhere with the same CACHE_DIR."""
+    others = tmp_path / "others"
+    run = run_folder_of(ground.settings.output_dir, "ana")
+    locked = {"output": ground.settings.output_dir, "run": run}.get(where)
+    job = ground.ask("ana", NUM_EPOCHS="1")
+    ended = threading.Event()
+
+    def train() -> None:
+        with (
+            RunFolder(locked).lock()
+            if locked
+            else at_work(ground.settings.cache_dir, "cpu", others)
+        ):
+            began.set()
+            until(lambda: job.state().message)
+            told = f"It waits until another training ends, in {locked or others}."
+            assert job.state().message == told and job.state().state == "queued"
+            assert ground.calls() == []
+        ended.set()
+
+    began = threading.Event()
+    with meanwhile(train):
+        began.wait(30)
+        ground.work()
+    assert ended.is_set()  # and nothing failed there
+    assert (job.state().state, job.state().message) == ("done", "")
+
+
+def test_what_waits_can_be_cancelled_and_the_trainer_stopped(ground, tmp_path):
+    first, second = ground.ask("first"), ground.ask("second")
+    with at_work(ground.settings.cache_dir, "cuda:0", tmp_path):
+        program = ground.program()
+        until(lambda: "waits" in first.state().message)
+        first.cancel()
+        until(lambda: "waits" in second.state().message)
+        program.terminate()
+        assert program.wait(30) == 0
+    assert (first.state().state, second.state().state) == ("cancelled", "queued")
+    assert "next start" in second.state().message
+    ground.work()
+    assert second.state().state == "done" and {call[1] for call in ground.calls()} == {"second"}
 
 
 def test_a_second_trainer_of_the_same_queue_is_refused(ground):

@@ -1,0 +1,65 @@
+"""Which trainings are at work now: each holds a lock below CACHE_DIR, which its machine shares.
+
+    CACHE_DIR/at_work/<random>.lock    held while it trains; "<device> <OUTPUT_DIR>"
+
+The lock goes with the process, so a killed training is not at work. Both containers of training and
+`make train` of one clone have the same CACHE_DIR.
+"""
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from machine.storage import locks
+from machine.storage.atomic import WriteError, make_folder
+from machine.storage.reading import read_text
+
+_FOLDER = "at_work"
+# A file is made before it is locked.
+_STALE_SECONDS = 60.0
+
+
+@dataclass(frozen=True)
+class AtWork:
+    """A training that is at work. device: "cpu" or "cuda:N"; output_dir: as its process names
+    it."""
+
+    device: str
+    output_dir: str
+
+    def shares(self, wish: str) -> bool:
+        """Whether a training with DEVICE=wish may compute on the same device. `auto` may come to
+        any."""
+        return wish == "auto" or self.device == ("cuda:0" if wish == "cuda" else wish)
+
+
+@contextmanager
+def at_work(cache_dir: Path, device: str, output_dir: Path) -> Iterator[None]:
+    """Tells others of this training while the block runs. Without a word, if that cannot be
+    written: it would be no reason not to train."""
+    path = cache_dir / _FOLDER / f"{secrets.token_hex(8)}.lock"
+    with contextlib.ExitStack() as held:
+        with contextlib.suppress(OSError, WriteError):
+            make_folder(path.parent)
+            held.enter_context(locks.exclusive(path))
+            held.callback(path.unlink, missing_ok=True)
+            path.write_text(f"{device} {output_dir.absolute()}")
+        yield
+
+
+def trainings(cache_dir: Path) -> list[AtWork]:
+    """Those that are at work now; none on a file system without locks."""
+    found = []
+    for path in sorted((cache_dir / _FOLDER).glob("*.lock")):
+        if locks.held(path):
+            device, _, output_dir = read_text(path).partition(" ")
+            found.append(AtWork(device, output_dir))
+            continue
+        with contextlib.suppress(OSError):  # what a killed one has left
+            if time.time() - path.stat().st_mtime > _STALE_SECONDS:
+                path.unlink()
+    return found
