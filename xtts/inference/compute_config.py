@@ -65,7 +65,10 @@ class ComputeConfig:
         parser.add_argument("--compute", type=_parsed, default=ComputeConfig())
 
     def apply(self) -> None:
-        """Sets the threads and the cuDNN of this process, which only speaks."""
+        """Sets torch's threads and cuDNN in this process, which only speaks; ONNX Runtime takes its
+        threads with each session, and goes without torch."""
+        if self.backend == "onnx":
+            return
         import torch
 
         torch.backends.cudnn.enabled = self.cudnn

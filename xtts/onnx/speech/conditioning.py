@@ -1,39 +1,78 @@
-"""Computes the latents of a recording with the ONNX conditioning and speaker graphs.
+"""Takes the voice of a recording with the ONNX conditioning and speaker graphs, in a child process.
 
-The sessions are closed after the encoding, because speaking does not need their 0.22 GB (at
-XTTS-v2's size).
+torch computes the mels, and a process that imported it keeps 0.25 GB. Speaking needs neither torch
+nor the sessions of these graphs (0.22 GB at XTTS-v2's size), so both end with the child.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import json
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
-import torch
-from torch import Tensor
 
+from machine.errors import SotaqueError
 from machine.onnxruntime import sessions
-from xtts.audio import speaker_mel
+from machine.onnxruntime.sessions import OnnxSessionOptions
+from machine.process import ask_once, module_command, reserve_stdout, write_json_line
+from machine.storage.hashes import sha256_of
 from xtts.inference import latents_file
 from xtts.inference.speech import Voice
 from xtts.joined_reference import Reference
-from xtts.model.loading import Model
+from xtts.model.config import ModelConfig
 from xtts.onnx import folder as folders
+from xtts.onnx.folder import OnnxError
+from xtts.onnx.speech import loading
 from xtts.onnx.speech.loading import OnnxModel
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from xtts.model.loading import Model
+
+# The imports and the sessions of a large model, on a machine that starts everything at once.
+_LIMIT_SECONDS = 300.0
+
+
+def voice_of_recording(model: OnnxModel, recording: Reference, kept: Path | None = None) -> Voice:
+    """The latents of one or several recordings. kept: a folder that caches them by weights and
+    recording. Raises OnnxError, also for a recording that no voice can be taken from."""
+    if kept is not None and isinstance(recording, Path) and recording.is_file():
+        cached = latents_file.path_of(kept, model.voice.weights, sha256_of(recording))
+        with suppress(OnnxError):  # missing or damaged: the child makes it again
+            return loading.read_voice(cached, model.config)
+    recordings = [recording] if isinstance(recording, Path) else recording
+    with tempfile.TemporaryDirectory() as name:
+        to = Path(name) / "voice.safetensors"
+        request = {
+            "folder": str(model.folder), "weights": model.voice.weights, "wish": model.wish,
+            "options": asdict(model.options), "kept": None if kept is None else str(kept),
+            "recordings": [str(path) for path in recordings], "to": str(to),
+        }  # fmt: skip
+        reply = ask_once(module_command(__name__), _LIMIT_SECONDS, request=request)
+        if reply.answer is None:
+            raise OnnxError(f"The recording could not be encoded: {reply.last_error}.")
+        if refused := reply.answer.get("refused"):
+            raise OnnxError(refused)
+        return loading.read_voice(to, model.config)
 
 
 class OnnxVoiceEncoder:
     """Takes the place of `xtts.model.loading.Model` when a recording is encoded
     (`xtts.inference.voice`)."""
 
-    device = torch.device("cpu")
+    def __init__(self, folder: Path, wish: str, options: OnnxSessionOptions) -> None:
+        import torch
 
-    def __init__(self, model: OnnxModel) -> None:
-        self.config = model.config
-        self.mel_stats = torch.from_numpy(np.load(model.folder / folders.MEL_STATS))
+        self.device = torch.device("cpu")
+        self.config = ModelConfig.read(folder)
+        self.mel_stats = torch.from_numpy(np.load(folder / folders.MEL_STATS))
         self.gpt = self
-        self._model = model
+        self._folder, self._wish, self._options = folder, wish, options
         self._sessions: dict[str, Any] = {}
 
     @contextmanager
@@ -41,27 +80,48 @@ class OnnxVoiceEncoder:
         """Returns itself, which can encode recordings."""
         yield self
 
-    def conditioning_latents(self, mel: Tensor) -> Tensor:
+    def conditioning_latents(self, mel: "Tensor") -> "Tensor":
         """Mel [batch, 80, frames] -> latents [batch, 32, width]."""
         return self._ran(folders.CONDITIONING, mel)
 
-    def speaker_encoder(self, waveform: Tensor) -> Tensor:
+    def speaker_encoder(self, waveform: "Tensor") -> "Tensor":
         """Waveform [batch, samples] at 16 kHz -> [batch, 512, 1]."""
+        from xtts.audio import speaker_mel
+
         return self._ran(folders.SPEAKER, speaker_mel(waveform))
 
-    def _ran(self, name: str, mel: Tensor) -> Tensor:
+    def _ran(self, name: str, mel: "Tensor") -> "Tensor":
+        import torch
+
         if name not in self._sessions:
-            path, model = self._model.folder / name, self._model
-            self._sessions[name] = sessions.open_session(path, model.wish, model.options).session
+            opened = sessions.open_session(self._folder / name, self._wish, self._options)
+            self._sessions[name] = opened.session
         (output,) = self._sessions[name].run(None, {"mel": mel.numpy()})
         return torch.from_numpy(output)
 
 
-def onnx_latents_of_recording(
-    model: OnnxModel, recording: Reference, kept: Path | None = None
-) -> Voice:
-    """The latents of one or several recordings. kept: a folder that caches them by weights and
-    recording. Raises AudioError or VoiceError."""
-    encoder = cast(Model, OnnxVoiceEncoder(model))
-    latents = latents_file.latents_of_recording(encoder, model.voice.weights, recording, kept)
-    return Voice(latents.latents.numpy(), latents.speaker.numpy())
+def main() -> None:
+    """Answers one request of `voice_of_recording`, which reads the latents from its file."""
+    answers = reserve_stdout()
+    request = json.load(sys.stdin)
+    try:
+        _encode(request)
+    except SotaqueError as error:
+        write_json_line(answers, {"refused": str(error)})
+    else:
+        write_json_line(answers, {"refused": None})
+
+
+def _encode(request: Mapping[str, Any]) -> None:
+    options = OnnxSessionOptions(**request["options"])
+    encoder = OnnxVoiceEncoder(Path(request["folder"]), request["wish"], options)
+    paths = tuple(Path(path) for path in request["recordings"])
+    kept = None if request["kept"] is None else Path(request["kept"])
+    made = latents_file.latents_of_recording(
+        cast("Model", encoder), request["weights"], paths if len(paths) > 1 else paths[0], kept
+    )
+    latents_file.write(Path(request["to"]), made)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,4 +1,4 @@
-"""A voice computed by ONNX Runtime, without torch unless it encodes a recording.
+"""A voice computed by ONNX Runtime, without torch in this process.
 
 A voice that is no ONNX folder is exported first, once (`xtts.onnx.export.export_cache`).
 """
@@ -23,7 +23,7 @@ from xtts.model.config import ModelConfig
 from xtts.onnx import folder as folders
 from xtts.onnx.export import export_cache
 from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import loading
+from xtts.onnx.speech import conditioning, loading
 from xtts.onnx.speech.backend import OnnxBackend
 from xtts.onnx.speech.loading import OnnxModel
 from xtts.text.tokenizer import Tokenizer
@@ -57,14 +57,12 @@ class LoadedOnnxVoice(LoadedVoice):
         return OnnxBackend(self.model, count or 1)
 
     def voice_of(self, recording: Reference, kept: Path | None) -> Voice:
-        """As in `LoadedVoice`; a recording needs torch for the mels, stored latents do not."""
+        """As in `LoadedVoice`; a child process encodes recordings. Raises OnnxError."""
         if isinstance(recording, Path) and recording.is_dir():
             raise no_adapter(recording)
         if isinstance(recording, Path) and recording.suffix == ".safetensors":
             return loading.read_voice(recording, self.model.config)
-        from xtts.onnx.speech import conditioning
-
-        return conditioning.onnx_latents_of_recording(self.model, recording, kept)
+        return conditioning.voice_of_recording(self.model, recording, kept)
 
     @property
     def weights(self) -> str:

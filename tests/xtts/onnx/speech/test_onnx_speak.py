@@ -11,6 +11,7 @@ from xtts import audio
 from xtts.__main__ import main
 from xtts.inference import latents_file, voice
 from xtts.inference.compute_config import ComputeConfig
+from xtts.onnx.folder import OnnxError
 from xtts.onnx.speech import conditioning
 from xtts.onnx.speech import loading as model
 
@@ -52,11 +53,20 @@ def test_a_recording_is_heard_as_torch_hears_it(onnx_folder, onnx_model, torch_m
     wanted = voice.voice_from_reference(torch_model, audio.read(recording, 22_050))
     kept = tmp_path / "kept"
     for _ in range(2):  # heard, then read
-        found = conditioning.onnx_latents_of_recording(onnx_model, recording, kept)
+        found = conditioning.voice_of_recording(onnx_model, recording, kept)
         assert np.abs(found.latents - wanted.latents.numpy()).max() < 1e-4
         assert np.abs(found.speaker - wanted.speaker.numpy()).max() < 1e-5
     assert len(list(kept.iterdir())) == 1
     assert speaking(onnx_folder, tmp_path / "a.wav", "--reference", str(recording)) == 0
+
+
+def test_a_recording_without_a_voice_is_refused_by_the_child(onnx_model, tmp_path):
+    recording = tmp_path / "silence.wav"
+    audio.write_wav(recording, torch.zeros(60_000), 22_050)
+    with pytest.raises(OnnxError, match="is silent"):
+        conditioning.voice_of_recording(onnx_model, recording)
+    with pytest.raises(OnnxError, match=r"none\.wav"):
+        conditioning.voice_of_recording(onnx_model, tmp_path / "none.wav")
 
 
 def test_low_memory_rounds_bounds_threads_and_keeps_nothing():

@@ -64,6 +64,14 @@ def test_an_uploaded_recording_is_heard_and_its_latents_are_kept(talk, base, kep
     assert len(list((kept / "latents").iterdir())) == 1
 
 
+def test_the_child_never_loads_torch(talk, base):
+    """Whatever happened to it so far: torch's libraries take 0.25 GB that nothing gives back."""
+    talk.say("once more", "a", recording=str(base / "reference.wav"))
+    assert talk.until("done", "once more")["say"] == "done"
+    mapped = Path(f"/proc/{talk.child.pid}/maps").read_text()
+    assert "onnxruntime" in mapped and "libtorch" not in mapped
+
+
 def test_a_voice_that_is_not_there_is_refused(tmp_path, base):
     with pytest.raises(BundleError, match="There is no voice at"):
         opened(tmp_path / "none", tmp_path / "latents")
