@@ -34,7 +34,7 @@ SUBJECT_OF: dict[str, Subject] = {
     "adapters": "Speaking", "cutting": "Datasets", "data": "Training", "decoder": "Voice quality",
     "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
-    "probe": "GPU", "references": "Voice quality", "sample": "Training",
+    "probe": "GPU", "references": "Voice quality", "sample": "Training", "serving": "Service",
     "speakers": "Voice quality", "speaking": "Speaking",
     "text": "Speaking", "tone": "Voice quality", "training": "Training", "voice": "Voice quality",
 }  # fmt: skip

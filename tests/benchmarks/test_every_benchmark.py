@@ -50,6 +50,7 @@ SMALLEST = {
         "--voices slt --style --clips 24 --sentences 2 --work {tmp} --json",
     ],
     "sample": ["--rounds 1 --codes 12 --threads 1 --folder {base} --json"],
+    "serving": ["--rounds 1 --json"],
     "speaking": [
         "--rounds 1 --codes 12 --folder {base} --json"
         " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",

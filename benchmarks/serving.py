@@ -1,0 +1,127 @@
+"""`python -m benchmarks serving` measures a service at rest and its first byte.
+
+A real service speaks the embedded voice, once with each backend. At rest, after one sentence, the
+proportional set size (PSS: shared pages count once) of its processes is read. Then sentences are
+requested one after another, and eight at once; a request's time ends with its first byte of audio.
+"""
+
+import argparse
+import json
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks import measuring, texts
+from benchmarks.memory import pss_bytes, tree
+
+BACKENDS = ("torch", "onnx")
+AT_ONCE = 8
+READY_SECONDS = 180.0
+# What each process of the service is called by its command line.
+ROLES = {"xtts.workers.server_main": "speaking", "xtts.workers.text_worker": "text"}
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--rounds", type=int, default=10, help="rounds of eight requests")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """Figures of each backend."""
+    found = {}
+    for backend in BACKENDS:
+        with tempfile.TemporaryDirectory() as name, serving(Path(name), backend) as (pid, url):
+            found[backend] = measured(pid, url, arguments.rounds)
+    return found
+
+
+@contextmanager
+def serving(folder: Path, backend: str) -> Iterator[tuple[int, str]]:
+    """A service that is ready: its process id and its address. Raises ChildFailed."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [
+        sys.executable, "-m", "api", f"--output-dir={folder / 'output'}", f"--backend={backend}",
+        f"--api-port={port}",
+    ]  # fmt: skip
+    url, log = f"http://127.0.0.1:{port}", folder / "log"
+    with log.open("wb") as file:
+        process = subprocess.Popen(command, stdout=file, stderr=file)
+    try:
+        end = time.monotonic() + READY_SECONDS
+        while not _ready(url):
+            if process.poll() is not None or time.monotonic() > end:
+                said = log.read_text(errors="replace").splitlines()
+                raise measuring.ChildFailed(f"The service is not ready: {said[-1:]}")
+            time.sleep(0.2)
+        yield process.pid, url
+    finally:
+        process.terminate()
+        process.wait()
+
+
+def _ready(url: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"{url}/readyz", timeout=5) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def measured(pid: int, url: str, rounds: int) -> dict[str, Any]:
+    """Memory at rest in MB, and medians of the milliseconds to the first byte."""
+    sentences = texts.sentences("choosing")[:AT_ONCE]
+    first_byte_ms(url, sentences[0])
+    memory = memory_mb(pid)
+    alone = [first_byte_ms(url, text) for _ in range(rounds) for text in sentences]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        together = [
+            seconds
+            for _ in range(rounds)
+            for seconds in pool.map(lambda text: first_byte_ms(url, text), sentences)
+        ]
+    return {
+        "memory_mb": memory,
+        "first_byte_ms": {"alone": middle(alone), "eight": middle(together)},
+    }
+
+
+def middle(values: Sequence[float]) -> dict[str, float]:
+    """The median and the 95th percentile."""
+    return {
+        "p50": round(statistics.median(values), 1),
+        "p95": round(statistics.quantiles(values, n=20)[-1], 1),
+    }
+
+
+def first_byte_ms(url: str, text: str) -> float:
+    """Milliseconds until the first byte of a text's audio; the rest is read, too."""
+    asked = json.dumps({"input": text, "response_format": "pcm"}).encode()
+    request = urllib.request.Request(
+        f"{url}/v1/audio/speech", asked, {"Content-Type": "application/json"}
+    )
+    began = time.perf_counter()
+    with urllib.request.urlopen(request, timeout=120) as answer:
+        answer.read(1)
+        found = 1e3 * (time.perf_counter() - began)
+        answer.read()
+    return found
+
+
+def memory_mb(pid: int) -> dict[str, float]:
+    """The PSS of each process of a service, by what it does, and of all."""
+    sizes: dict[str, float] = {}
+    for one in tree(pid):
+        words = Path(f"/proc/{one}/cmdline").read_bytes().decode(errors="replace")
+        role = next((role for module, role in ROLES.items() if module in words), "API")
+        sizes[role] = sizes.get(role, 0.0) + pss_bytes(one) / 1e6
+    return {name: round(size) for name, size in (sizes | {"all": sum(sizes.values())}).items()}
