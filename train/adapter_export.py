@@ -83,7 +83,7 @@ def _adapter_of(voice: VoiceFiles) -> tuple[Path, float]:
     if saved is None or not own or path.name not in saved.manifest.files:
         raise SotaqueError(
             f"{voice.weights.name} has no adapter in {run.checkpoints}. LORA_RANK saves one with "
-            "each epoch, unless the run began with the weights of another one. Leave out --adapter "
-            "to export the whole voice."
+            "each epoch, unless the run began with the weights of another one or learned an added "
+            "language. Leave out --adapter to export the whole voice."
         )
     return path, float(blend.get("share", 1.0))

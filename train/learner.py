@@ -112,7 +112,8 @@ class Learner:
         self.scaler = torch.amp.grad_scaler.GradScaler(
             self.device.type, enabled=config.precision == "fp16"
         )
-        groups = optimization.weight_groups(self.gpt, config.weight_decay)
+        undecayed = self.weights.new_rows.undecayed if self.weights.new_rows else ()
+        groups = optimization.weight_groups(self.gpt, config.weight_decay, undecayed)
         self.optimizer = optimization.new_optimizer(config.optimizer, groups, config.learning_rate)
 
     # The parts of a step, in the order of `train.trainer.train_step`.
@@ -189,10 +190,11 @@ class Learner:
 
     def optimizer_step(self, non_finite: Tensor | None = None) -> None:
         """Updates the weights. non_finite: a 1 on the device skips the update."""
-        if non_finite is not None:
-            optimization.step_unless(self.optimizer, non_finite)
-            return
-        self.scaler.step(self.optimizer)
+        with self.weights.scaled_step():
+            if non_finite is not None:
+                optimization.step_unless(self.optimizer, non_finite)
+                return
+            self.scaler.step(self.optimizer)
         self.weights.after_step(self.step + 1)
 
     def count_step(self, result: StepResult) -> None:

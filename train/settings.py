@@ -85,6 +85,16 @@ class TrainSettings(SharedSettings):
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
     ] = None
     """The peak learning rate of the schedule. auto is what the base model recommends."""
+    new_language_rate: Annotated[float, Field(gt=0, le=100), Means("a number above 0, to 100")] = 10
+    """The learning rate of the rows that `train extend` added for the languages of the clips, as a
+    multiple of LEARNING_RATE. They learn beside adapters and where FREEZE names them, too."""
+    rehearsal: Annotated[
+        Annotated[float, Field(gt=0, le=0.9)] | Literal["auto", "off"],
+        Means("auto, off, or a number above 0, to 0.9", words=True),
+    ] = "auto"
+    """The share of a batch that reminds the model of its old languages while it learns an added
+    one: the dataset's clips of old languages, or else sentences that the base speaks when the run
+    begins. auto is all the dataset's clips, or else a quarter."""
     batch_seconds: Annotated[
         Annotated[float, Field(ge=1)] | None,
         Means("a number of seconds from 1, or auto", none="auto"),

@@ -30,6 +30,7 @@ from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.plan import plan_of
+from train.extension.rehearsal import learned_languages, rehearsal_of
 from train.inspection import suspects
 from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
@@ -40,6 +41,7 @@ from train.metrics.logs import Logs
 from train.metrics.system_usage import MachineMetrics
 from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
+from train.optim.new_rows import NewRowsShape
 from train.optim.trainable import TrainableParts
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
@@ -329,10 +331,17 @@ def build_batches(
     settings: TrainSettings, context: RunContext, resumed: Resumed | None, world: World
 ) -> tuple[Batches, Batches | None]:
     """The batches of training, and of validation if there are validation clips."""
-    data, config = context.data, context.config
-    features = build_feature_cache(settings, context, world)
-    train, held_out = features.present(data.train), features.present(data.validation)
-    seconds = [data.clips[i].seconds for i in train]
+    config = context.config
+    if not world.is_main:
+        world.barrier()
+    rehearsal = rehearsal_of(settings, context, speaks=world.is_main)
+    if world.is_main:
+        world.barrier()
+    data = replace(context.data, clips=rehearsal.clips)
+    features = build_feature_cache(settings, replace(context, data=data), world)
+    train, held_out = features.present(rehearsal.own), features.present(data.validation)
+    drawn = features.present(rehearsal.drawn)
+    seconds = [data.clips[i].seconds for i in (*train, *drawn)]
     state = kept_state(resumed)
     batch_seconds, reason = defaults.batch_seconds(
         settings.batch_seconds, config.training, state.get("batch_seconds"),
@@ -345,13 +354,15 @@ def build_batches(
         "batch_seconds": batch_seconds,
         "stop_input": config.stop_input_trained,
         "conditioning": settings.conditioning,
-        "sources": train,
+        "sources": (*train, *drawn),
         "rank": world.rank,
         "world_size": world.size,
         "pinned": context.device.value.startswith("cuda"),
         "ahead": settings.cache,
     }
-    training = Batches(data.clips, train, features, config.gpt, **common)
+    training = Batches(
+        data.clips, train, features, config.gpt, drawn=drawn, share=rehearsal.share, **common
+    )
     training.halvings = [OomBackoff(*kept) for kept in state.get("halvings", ())]
     if not held_out:
         return training, None
@@ -422,7 +433,20 @@ def _trainable_parts(
     ema_decay, reason = defaults.ema_decay(settings.ema_decay, advice)
     if ema_decay:
         log.info("Moving average of the weights: decay %g (%s)", ema_decay, reason)
-    return TrainableParts(lora, frozen, ema_decay, recompute)
+    return TrainableParts(lora, frozen, ema_decay, recompute, _new_rows(settings, context))
+
+
+def _new_rows(settings: TrainSettings, context: RunContext) -> NewRowsShape | None:
+    """The rows that were added for languages of the training clips."""
+    languages = learned_languages(context)
+    learned = [one for one in context.config.extensions if one.language in languages]
+    if not learned:
+        return None
+    ids = [id_ for one in learned for id_ in range(one.first_id, one.first_id + one.num_ids)]
+    names = ", ".join(one.language for one in learned)
+    times = settings.new_language_rate
+    log.info("New rows: %d, of %s; they learn at %g times the rate.", len(ids), names, times)
+    return NewRowsShape(ids, times)
 
 
 # 6. Logs and evaluation

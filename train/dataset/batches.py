@@ -16,6 +16,7 @@ smaller budget. The same halvings therefore always give the same batches, and a 
 continues bit for bit.
 """
 
+import itertools
 import logging
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -88,6 +89,8 @@ class Batches:
         seed: determines the order, together with the epoch.
         batch_seconds: the maximum of longest clip times number of clips.
         conditioning: CONDITIONING, from the clips `sources`.
+        drawn, share: clips of which each epoch draws as many as make this share of its audio, or
+            all of them once.
         fixed: the same order and conditioning in every epoch (validation).
         rank, world_size: which share of each step this process takes.
         pinned: batches are in pinned memory, for asynchronous copies to a GPU.
@@ -107,6 +110,8 @@ class Batches:
         stop_input: bool,
         conditioning: str,
         sources: Sequence[int],
+        drawn: Sequence[int] = (),
+        share: float = 0.0,
         fixed: bool = False,
         pinned: bool = False,
         ahead: bool = True,
@@ -115,6 +120,8 @@ class Batches:
     ) -> None:
         self.clips = clips
         self.indices = tuple(indices)
+        self.drawn = tuple(drawn)
+        self.share = share
         self.features = features
         self.shape = shape
         self.seed = seed
@@ -169,13 +176,22 @@ class Batches:
     def plan(
         self, epoch: int, halvings: Sequence[OomBackoff] | None = None
     ) -> list[tuple[int, ...]]:
-        """The clips of each batch in order, every clip once. halvings: None takes the run's."""
+        """The clips of each batch in order, none twice. halvings: None takes the run's."""
         halvings = self.halvings if halvings is None else halvings
         draw = random.Random(f"order/{self.seed}/{0 if self.fixed else epoch}")
         seconds = [clip.seconds for clip in self.clips]
         budget = at_epoch(self.batch_seconds, halvings, epoch)
-        groups = grouped(self.indices, seconds, budget, draw)
+        clips = (*self.indices, *self._drawn_in(epoch, seconds))
+        groups = grouped(clips, seconds, budget, draw)
         return recut(groups, seconds, halvings, epoch)
+
+    def _drawn_in(self, epoch: int, seconds: Sequence[float]) -> list[int]:
+        """Those of `drawn` that an epoch has beside the others."""
+        order = list(self.drawn)
+        random.Random(f"drawn/{self.seed}/{epoch}").shuffle(order)
+        room = self.share / (1 - self.share) * sum(seconds[clip] for clip in self.indices)
+        before = itertools.accumulate((seconds[clip] for clip in order), initial=0.0)
+        return [clip for clip, sum_before in zip(order, before, strict=False) if sum_before < room]
 
     def halved(self, epoch: int, clips: Sequence[int]) -> float | None:
         """The smaller budget after out-of-memory with these clips; None for a single clip."""

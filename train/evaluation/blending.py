@@ -16,6 +16,7 @@ from train.evaluation.person_decoder import keep_best_decoder
 from train.evaluation.speakers import judge_speakers
 from train.progress import Progress
 from train.settings import TrainSettings
+from xtts.model.config import ModelConfig
 from xtts.model.loading import blend, read_tensors
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import read_checkpoint
@@ -74,6 +75,7 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it was there
             log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)
         tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
-        state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share)
+        extensions = ModelConfig.read(base).extensions
+        state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, extensions)
         checkpoints.save_blend(verdict, state, tuned.provenance)
     checkpoints.publish_best()

@@ -14,12 +14,10 @@ from train.export import copy_file, refuse_others, whole_folder
 from train.extension.plan import ExtensionPlan, plan_of
 from train.extension.rows import TABLES, extended_tables
 from train.extension.vocabulary import MOST_PIECES
-from train.optim import freezing
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import naming_normalizer
-from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
 from xtts.voices import base_models
 
@@ -27,8 +25,6 @@ log = logging.getLogger("train")
 
 # Copied as they are, where the base has them.
 _COPIED = ("dvae.pth", "mel_stats.pth", "CARD.md", "reference.wav", "speakers_xtts.pth")
-# What a new language has to learn, by the names of FREEZE.
-_LEARNED = tuple(name.removeprefix(PREFIX) for name in TABLES)
 
 
 def run(
@@ -94,26 +90,7 @@ def extended_config(plan: ExtensionPlan, text_ids: int) -> dict[str, Any]:
     content = naming_normalizer(content, plan.config.normalizer)
     own = content["sotaque"]
     own["extensions"] = [asdict(one) for one in (*plan.config.extensions, plan.extension)]
-    if plan.config.training.freeze:
-        own["training"] = dict(own["training"]) | {"freeze": _thawed(plan)}
     return content
-
-
-def _thawed(plan: ExtensionPlan) -> str:
-    """What the base recommends to freeze, without the tables that a new language has to learn."""
-    frozen = list[str]()
-    names = [
-        name.removeprefix(PREFIX)
-        for name in read_tensors(plan.base / "model.pth")
-        if name.startswith(PREFIX)
-    ]
-    for pattern in freezing.patterns(plan.config.training.freeze or ""):
-        matched = [name for name in names if freezing.fits(name, [pattern])]
-        if any(name in _LEARNED for name in matched):
-            frozen += [name for name in matched if name not in _LEARNED]
-        else:
-            frozen.append(pattern)
-    return ",".join(dict.fromkeys(frozen))
 
 
 def _write_json(path: Path, content: dict[str, Any]) -> None:

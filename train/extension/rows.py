@@ -5,12 +5,10 @@ from collections.abc import Mapping, Sequence
 import torch
 from torch import Tensor
 
-from xtts.model.gpt import PREFIX
+from xtts.model.gpt import PREFIX, TEXT_TABLES
 
 # The tables with a row for each id, in Coqui's names.
-TABLES = tuple(
-    PREFIX + name for name in ("text_embedding.weight", "text_head.weight", "text_head.bias")
-)
+TABLES = tuple(PREFIX + name for name in TEXT_TABLES)
 
 
 def extended_tables(

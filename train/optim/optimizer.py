@@ -29,11 +29,13 @@ def new_optimizer(
     return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 
-def weight_groups(gpt: GPT, weight_decay: float) -> list[dict[str, Any]]:
+def weight_groups(
+    gpt: GPT, weight_decay: float, undecayed: Sequence[Tensor] = ()
+) -> list[dict[str, Any]]:
     """The parameter groups: weight decay on matrices, none on biases, norms and embeddings, as in
-    Coqui's recipe. Frozen weights are in no group.
+    Coqui's recipe, nor on `undecayed`. Frozen weights are in no group.
     """
-    spared = {
+    spared = {id(parameter) for parameter in undecayed} | {
         id(parameter)
         for module in gpt.modules()
         if isinstance(module, nn.Embedding | nn.LayerNorm | nn.GroupNorm)

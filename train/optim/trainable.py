@@ -5,7 +5,7 @@ averages, they are the averages. The trainer's state then holds what they do not
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,17 +17,20 @@ from train.optim.activation_checkpointing import checkpoint_activations
 from train.optim.ema import ExponentialMovingAverage
 from train.optim.freezing import freeze
 from train.optim.lora import LoraAdapters, LoraShape
-from xtts.model.gpt import GPT, from_coqui, to_coqui
+from train.optim.new_rows import NewRows, NewRowsShape
+from xtts.model.gpt import GPT, TEXT_TABLES, from_coqui, to_coqui
 
 
 @dataclass(frozen=True)
 class TrainableParts:
-    """Which parts of a GPT learn, and how. ema_decay 0: no averages; freeze: patterns of names."""
+    """Which parts of a GPT learn, and how. ema_decay 0: no averages; freeze: patterns of names;
+    new_rows: None without an added language."""
 
     lora: LoraShape | None = None
     freeze: Sequence[str] = ()
     ema_decay: float = 0.0
     recompute: bool = False
+    new_rows: NewRowsShape | None = None
 
 
 class TrainableWeights:
@@ -45,6 +48,7 @@ class TrainableWeights:
             )
         self.lora = LoraAdapters(gpt, parts.lora, seed) if parts.lora else None
         freeze(gpt, parts.freeze)
+        self.new_rows = NewRows(gpt, parts.new_rows) if parts.new_rows else None
         if parts.recompute:
             checkpoint_activations(gpt)
         # The weights below the adapters, if these are no longer the base model's.
@@ -61,6 +65,10 @@ class TrainableWeights:
         """The share of all weights that learn."""
         every = sum(parameter.numel() for parameter in self.gpt.parameters())
         return sum(weight.numel() for weight in self.trainable) / every
+
+    def scaled_step(self) -> AbstractContextManager[None]:
+        """Around an optimizer step: gives new rows their own rate."""
+        return self.new_rows.scaled() if self.new_rows else nullcontext()
 
     def after_step(self, step: int) -> None:
         """Updates the averages after optimizer step `step` (from 1)."""
@@ -99,9 +107,10 @@ class TrainableWeights:
     @torch.no_grad()
     def adapter(self) -> tuple[dict[str, Tensor], int] | None:
         """A and B, as they are merged into what is saved, and LoRA's alpha. None without LORA_RANK,
-        and where they stand on other weights than the base model's: alone they would be no voice.
+        and where they stand on other weights than the base model's, such as new rows that learned
+        too: alone they would be no voice.
         """
-        if self.lora is None or self._ground is not None:
+        if self.lora is None or self._ground is not None or self.new_rows:
             return None
         with self.as_saved():
             return self.lora.alone(), self.lora.shape.alpha
@@ -133,6 +142,9 @@ class TrainableWeights:
                 self._ground = dict(state["lora_ground"])
                 self.lora.load_base(self._ground)
             self.lora.load_adapters(state["lora"])
+            if self.new_rows:
+                tables = {name: weights[name] for name in TEXT_TABLES}
+                self.gpt.load_state_dict(tables, strict=False)
         if self.averages and state.get("averages"):
             self.gpt.load_state_dict(dict(state["raw"]), strict=False)
             self.averages.load(state["averages"])

@@ -25,6 +25,8 @@ from xtts.model.shapes import GPTShape
 from xtts.model.transformer import Transformer, initialise
 
 PREFIX = "gpt."
+# The tables with a row for each text id.
+TEXT_TABLES = ("text_embedding.weight", "text_head.weight", "text_head.bias")
 # On disk these are Hugging Face Conv1D weights, [in, out].
 _TURNED = ("attn.c_attn.weight", "attn.c_proj.weight", "mlp.c_fc.weight", "mlp.c_proj.weight")
 

@@ -5,7 +5,7 @@ copied once; the GPT can be replaced without loading the rest again.
 """
 
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from machine.memory import MappedFiles, trim_heap
 from xtts.model import quantization
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.config import ConfigError, Extension, ModelConfig
 from xtts.model.empty_weights import without_weights
-from xtts.model.gpt import GPT, PREFIX, from_coqui
+from xtts.model.gpt import GPT, PREFIX, TEXT_TABLES, from_coqui
 from xtts.model.vocoder import SpeakerEncoder, Vocoder, load_speaker_encoder, load_vocoder
 from xtts.text.tokenizer import Tokenizer
 
@@ -276,15 +276,19 @@ class _Inert(dict[str, Any]):
 
 
 def blend(
-    base: Mapping[str, Tensor], tuned: Mapping[str, Tensor], share: float
+    base: Mapping[str, Tensor],
+    tuned: Mapping[str, Tensor],
+    share: float,
+    extensions: Sequence[Extension] = (),
 ) -> dict[str, Tensor]:
     """`base + share * (tuned - base)` of the GPT, in float32, by the names of `tuned`.
 
     A mean of a fine-tune and its base often keeps the base's abilities and is better on the new
     data than either (Wortsman et al. 2022, https://arxiv.org/abs/2109.01903).
 
-    share: of the fine-tuned weights, 0 to 1; 1 is `tuned`, bit for bit. Raises ConfigError if the
-    two do not belong together.
+    share: of the fine-tuned weights, 0 to 1; 1 is `tuned`, bit for bit. extensions: languages whose
+    rows of the text tables are taken from `tuned`, since the base has not learned them. Raises
+    ConfigError if the two do not belong together.
     """
     if share == 1:
         return dict(tuned)
@@ -299,6 +303,10 @@ def blend(
                 "checkpoint; they cannot be blended."
             )
         blended[name] = base[name].float().lerp(tensor.float(), share)
+    for one in extensions:
+        rows = slice(one.first_id, one.first_id + one.num_ids)
+        for name in TEXT_TABLES:
+            blended[PREFIX + name][rows] = tuned[PREFIX + name][rows].float()
     return blended
 
 

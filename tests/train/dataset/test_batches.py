@@ -404,3 +404,20 @@ def test_faults_of_the_data_come_through():
 
     with pytest.raises(OSError, match="disk"):
         list(prefetch(failing(), Recorded()))
+
+
+def test_an_epoch_draws_its_share_of_rehearsed_clips_and_each_epoch_draws_others():
+    clips = some_clips(60)
+    own, rehearsed = range(20), range(20, 60)
+    batches = Batches(
+        clips, own, Made(clips), SHAPE, seed=3, batch_seconds=30.0, stop_input=False,
+        conditioning="other_clip", sources=range(60), drawn=rehearsed, share=0.25,
+    )  # fmt: skip
+    epochs = [[clip for group in batches.plan(epoch) for clip in group] for epoch in (1, 2)]
+    for epoch in epochs:
+        assert set(own) <= set(epoch) and len(epoch) == len(set(epoch))
+        seconds = sum(clips[clip].seconds for clip in epoch)
+        drawn = sum(clips[clip].seconds for clip in set(epoch) & set(rehearsed))
+        assert 0.25 <= drawn / seconds < 0.29  # the last one is whole
+    assert set(epochs[0]) != set(epochs[1])
+    assert batches.plan(1) == batches.plan(1)

@@ -12,8 +12,8 @@ from xtts.inference import speech, voice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import Voice, VoiceError
-from xtts.model.config import ConfigError
-from xtts.model.gpt import GPT, to_coqui
+from xtts.model.config import ConfigError, Extension
+from xtts.model.gpt import GPT, PREFIX, TEXT_TABLES, to_coqui
 from xtts.model.loading import (
     LISTENING,
     Model,
@@ -97,6 +97,16 @@ def test_a_blend_lies_between_base_and_checkpoint():
         blend(base, tuned | {"gpt.other": torch.ones(1)}, 0.5)
     with pytest.raises(ConfigError, match=r"is \[2\] in the base and \[3\] in the checkpoint"):
         blend(base, {name: torch.ones(3)}, 0.5)
+
+
+def test_a_blend_takes_an_added_languages_rows_whole_from_the_checkpoint():
+    base = {PREFIX + name: torch.zeros(6, 2)[..., 0] for name in TEXT_TABLES}
+    base[PREFIX + "text_embedding.weight"] = torch.zeros(6, 2)
+    tuned = {name: tensor + 2 for name, tensor in base.items()}
+    blended = blend(base, tuned, 0.25, [Extension("uk", "ru", 3, 2)])
+    for tensor in blended.values():
+        rows = tensor if tensor.dim() == 1 else tensor[:, 0]
+        assert rows.tolist() == [0.5, 0.5, 0.5, 2.0, 2.0, 0.5]
 
 
 def test_the_bands_scales_may_stand_beside_the_weights(tmp_path):

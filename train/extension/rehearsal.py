@@ -1,0 +1,228 @@
+"""REHEARSAL: clips in a base's old languages, so that learning an added one does not lose them.
+
+They are the dataset's own where it has some. Else the base itself speaks: to learn from what it
+says changes nothing where nothing else pulls (Robins 1995, pseudorehearsal,
+https://doi.org/10.1080/09540099550039318). Its texts are the built-in sentences of each language,
+the beginning of one with the end of another: an evaluation speaks the sentences themselves. It
+speaks as its own recording and as the person. A killed run goes on where it stopped.
+
+    OUTPUT_DIR/rehearsal/metadata.csv    file_name|text|speaker|language, of what is spoken
+    OUTPUT_DIR/rehearsal/001-en.wav
+"""
+
+import itertools
+import logging
+import random
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from machine.devices import selection
+from machine.devices.health import GpuHealth
+from train.dataset import dataset
+from train.dataset.dataset import Clip
+from train.dataset.entries import DatasetError
+from train.evaluation.plan import built_in
+from train.progress import Progress
+from train.run_context import RunContext
+from train.settings import TrainSettings
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.workers.file_synthesis import FileSpeaker
+from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
+
+log = logging.getLogger("train")
+
+FOLDER = "rehearsal"
+USUAL_SHARE = 0.25
+# What is spoken: as much as an epoch rehearses, at most so long, by sentences of about so long.
+MOST_SECONDS, SENTENCE_SECONDS = 1200.0, 2.5
+# Written down after so many sentences; a killed run speaks at most these again.
+_PORTION = 16
+_MOST_PEOPLE = 2
+_LONGEST_REFERENCE_SECONDS = 12.0
+_HEADER = "file_name|text|speaker|language"
+
+
+@dataclass(frozen=True)
+class Rehearsal:
+    """What is rehearsed.
+
+    Attributes:
+        clips: The dataset's clips, and behind them those that the base spoke.
+        own: Indices of the clips that every epoch learns.
+        drawn: Indices of those of which every epoch draws some.
+        share: Of an epoch's audio that is drawn.
+    """
+
+    clips: tuple[Clip, ...]
+    own: tuple[int, ...]
+    drawn: tuple[int, ...] = ()
+    share: float = 0.0
+
+
+def learned_languages(context: RunContext) -> set[str]:
+    """The added languages that the training clips are in, by their short codes."""
+    added = {one.language for one in context.config.extensions}
+    return added & {_short(context.data.clips[index].language) for index in context.data.train}
+
+
+def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) -> Rehearsal:
+    """What a run rehearses; nothing with REHEARSAL=off, or if it learns no added language.
+
+    speaks: whether this process speaks what is missing; the others only read it. Raises the errors
+    of speaking and of the dataset.
+    """
+    data, learned = context.data, learned_languages(context)
+    everything = Rehearsal(data.clips, data.train)
+    if settings.rehearsal == "off" or not learned:
+        return everything
+    share = USUAL_SHARE if settings.rehearsal == "auto" else float(settings.rehearsal)
+    old = tuple(i for i in data.train if _short(data.clips[i].language) not in learned)
+    if old:
+        if settings.rehearsal == "auto":
+            log.info("Rehearsal: the dataset's %d clips of old languages.", len(old))
+            return everything
+        own = tuple(index for index in data.train if index not in set(old))
+        log.info("Rehearsal: %g of an epoch, by %d clips of old languages.", share, len(old))
+        return Rehearsal(data.clips, own, old, share)
+    spoken = _spoken(settings, context, share, speaks=speaks)
+    log.info(
+        "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %g of an epoch.",
+        len(spoken), ", ".join(sorted({one.language for one in spoken})) or "no language",
+        sum(one.seconds for one in spoken) / 60, share,
+    )  # fmt: skip
+    first = len(data.clips)
+    drawn = tuple(range(first, first + len(spoken)))
+    return Rehearsal((*data.clips, *spoken), data.train, drawn, share)
+
+
+def sentences(language: str, seed: int) -> list[str]:
+    """Texts to speak, in random order: the beginning of each built-in sentence with the end of each
+    other; none for a language without sentences."""
+    halves = [_halved(text) for text in built_in(language)]
+    texts = [one[0] + other[1] for one, other in itertools.permutations(halves, 2)]
+    random.Random(f"rehearsal/{seed}/{language}").shuffle(texts)
+    return texts
+
+
+def _halved(text: str) -> tuple[str, str]:
+    """A sentence, cut between words, or between characters where no spaces are written."""
+    space = " " if " " in text else ""
+    words = text.split(space) if space else list(text)
+    middle = (len(words) + 1) // 2
+    return space.join(words[:middle]) + space, space.join(words[middle:])
+
+
+def _spoken(
+    settings: TrainSettings, context: RunContext, share: float, *, speaks: bool
+) -> tuple[Clip, ...]:
+    folder = settings.output_dir / FOLDER
+    tasks = list(_tasks(settings, context, share))
+    if speaks and tasks:
+        _speak(settings, context, folder, tasks)
+    if not (folder / "metadata.csv").is_file():
+        return ()
+    of_folder = replace(
+        settings, dataset_dir=folder, dataset_format="columns", max_train_samples=None
+    )
+    try:
+        read = dataset.read(of_folder, context.tokenizer, context.config.gpt)
+    except DatasetError as error:
+        log.warning("Nothing that the base spoke can be rehearsed: %s", error)
+        return ()
+    names = {task.name for task in tasks}
+    # In the order of their names, which is that of the tasks: batches are drawn by number.
+    return tuple(sorted((one for one in read.clips if one.name in names), key=lambda one: one.name))
+
+
+@dataclass(frozen=True)
+class _Task:
+    """A sentence to speak, as whom, by which recording."""
+
+    name: str
+    request: SynthesisRequest
+    speaker: str
+    reference: Path
+
+
+def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterator[_Task]:
+    data, learned = context.data, learned_languages(context)
+    seconds = min(MOST_SECONDS, 60 * data.minutes(data.train) * share / (1 - share))
+    languages = [one for one in context.config.languages if _short(one) not in learned]
+    texts = {one: some for one in languages if (some := sentences(one, settings.seed))}
+    voices = _voices(context)
+    # One of each language in turn.
+    pairs = ([(one, text) for text in some] for one, some in texts.items())
+    rounds = itertools.chain.from_iterable(itertools.zip_longest(*pairs))
+    turns = filter(None, rounds)
+    wanted = round(seconds / SENTENCE_SECONDS)
+    for number, (language, text) in enumerate(itertools.islice(turns, wanted)):
+        speaker, reference = voices[number % len(voices)]
+        request = SynthesisRequest(text, language, settings.seed * 10_000 + number)
+        yield _Task(f"{number:04}-{language}.wav", request, speaker, reference)
+
+
+def _voices(context: RunContext) -> list[tuple[str, Path]]:
+    """(name, recording): the base's own where it has one, and the people with the most clips."""
+    data, own = context.data, context.base / "reference.wav"
+    clips = [data.clips[index] for index in data.train]
+    people = Counter(clip.speaker for clip in clips).most_common(_MOST_PEOPLE)
+    found = [("base", own)] if own.is_file() else []
+    for name, _ in people:
+        short = [clip for clip in clips if clip.speaker == name
+                 and clip.seconds <= _LONGEST_REFERENCE_SECONDS]  # fmt: skip
+        longest = max(short or clips, key=lambda clip: (clip.seconds, clip.name))
+        # Another name than the person's: their own clips are not conditioned on synthetic speech.
+        found.append((f"base as {name}", longest.path))
+    return found
+
+
+def _speak(
+    settings: TrainSettings, context: RunContext, folder: Path, tasks: Sequence[_Task]
+) -> None:
+    """Speaks what `metadata.csv` does not hold yet; a sentence that does not end is left out."""
+    listed = folder / "metadata.csv"
+    there = listed.read_text(encoding="utf-8").splitlines() if listed.is_file() else []
+    known = {line.partition("|")[0] for line in there}
+    missing = [task for task in tasks if task.name not in known]
+    if not missing:
+        return
+    folder.mkdir(parents=True, exist_ok=True)
+    device = selection.choose_device(context.machine, context.device.value, GpuHealth.speaks).value
+    speaker = FileSpeaker(context.base, ComputeConfig(device=device))
+    rate = _rate(context)
+    with Progress("Speaking what is rehearsed", len(missing), "sentences") as progress:
+        for reference in dict.fromkeys(task.reference for task in missing):
+            own = [task for task in missing if task.reference == reference]
+            for first in range(0, len(own), _PORTION):
+                portion = own[first : first + _PORTION]
+                said = speaker.ask(
+                    EvaluateRequest(
+                        tuple(SentenceTask(one.request, out=folder / one.name) for one in portion),
+                        reference, None, 0.0, rate,
+                    )
+                )  # fmt: skip
+                rows = [
+                    f"{one.name}|{one.request.text}|{one.speaker}|{one.request.language}"
+                    for one, fact in zip(portion, said.sentences, strict=True)
+                    if fact.finished
+                ]
+                with listed.open("a", encoding="utf-8") as file:
+                    header = [] if file.tell() else [_HEADER]
+                    file.writelines(row + "\n" for row in (*header, *rows))
+                progress.add(len(portion))
+
+
+def _rate(context: RunContext) -> SpeakingRate:
+    """How long a text is said by the dataset's clips; what is much longer does not end."""
+    clips = [context.data.clips[index] for index in context.data.train]
+    tokens = sum(len(clip.tokens) for clip in clips)
+    codes = sum(clip.seconds for clip in clips) * CODE_RATE / SAMPLES_PER_CODE
+    return SpeakingRate(codes / tokens, 10.0)
+
+
+def _short(language: str) -> str:
+    return language.lower().split("-")[0]
