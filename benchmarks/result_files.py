@@ -36,7 +36,8 @@ SUBJECT_OF: dict[str, Subject] = {
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
     "probe": "GPU", "references": "Voice quality", "sample": "Training", "serving": "Service",
     "speakers": "Voice quality", "speaking": "Speaking",
-    "text": "Speaking", "tone": "Voice quality", "training": "Training", "voice": "Voice quality",
+    "takes": "Datasets", "text": "Speaking", "tone": "Voice quality", "training": "Training",
+    "voice": "Voice quality",
 }  # fmt: skip
 # Below this load average the machine has nothing else to do.
 QUIET_LOAD = 0.5

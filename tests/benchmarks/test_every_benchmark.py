@@ -55,6 +55,7 @@ SMALLEST = {
         "--rounds 1 --codes 12 --folder {base} --json"
         " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
     ],
+    "takes": ["--each 1 --good 2 --json"],
     "text": ["--json"],
     "references": ["--recordings 2 --sentences 2 --seeds 1 --json"],
     "tone": ["--texts 1 --sentences 3 --json"],
@@ -72,7 +73,7 @@ SHORT_RUN = {
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.
 ONLY_ON_A_GPU = ("cudnn", "efficient", "varlen")
-NEED_FLITE = ("cutting", "decoder", "guard", "references", "speakers", "tone", "voice")
+NEED_FLITE = ("cutting", "decoder", "guard", "references", "speakers", "takes", "tone", "voice")
 # Of everything that is listed; without a smallest mode it runs as it is, and the next test says so.
 MODES = [
     pytest.param(name, arguments, id=f"{name} {arguments}".strip())

@@ -1,0 +1,175 @@
+"""`python -m benchmarks takes` has good and bad takes checked, as the page sends them.
+
+flite's awb reads the sentences. Bad takes are made at the source: silence, other words, clipping, a
+part cut off, noise, a low level. Each is coded with Opus, as a browser's MediaRecorder does, and
+checked as `PUT …/take` checks it (`api.datasets.take_checks`), its words heard by pocketsphinx.
+"""
+
+import argparse
+import io
+import subprocess
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from api.datasets.prompts import built_in
+from api.datasets.take_checks import checked
+from api.voices.decoding import mono_of
+from api.voices.resampling import resampled
+from benchmarks import tables
+from xtts.evaluation.recogniser import Pocketsphinx
+
+RATE = 48_000
+VOICE = "awb"
+_DEMO = Path(__file__).parents[1] / "train/data/demo/metadata.csv"
+_ROOM = 3e-4
+_LONGEST_SECONDS = 60.0
+# What each bad take has to be called; any of them will do.
+_CUT = {"cut_start", "cut_end"}
+WANTED = {
+    "silence": {"silent", "no_speech"}, "other words": {"words"}, "clipped": {"clipped"},
+    "cut": _CUT, "noisy": {"noisy"}, "quiet": {"quiet"},
+}  # fmt: skip
+# Those of the goal.
+SERIOUS = ("silence", "other words", "clipped", "cut")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--set", default="reporting", choices=("choosing", "reporting"),
+        help="reporting: the page's own sentences; choosing: the demo dataset's, on which the "
+        "limits of the checks were chosen",
+    )  # fmt: skip
+    parser.add_argument("--each", type=int, default=5, help="number of bad takes of each kind")
+    parser.add_argument("--good", type=int, default=60, help="number of good takes")
+
+
+def run(arguments: argparse.Namespace) -> dict[str, Any]:
+    """How many takes of each kind are named, and how many good ones have a finding.
+
+    Returns:
+        bad: Of each kind, takes, those that are `named` as what they are, and what was found in the
+            others. named: the sum over `SERIOUS`. refused: good takes in which something was found;
+            found: what.
+    """
+    lines, recogniser = sentences(arguments.set), Pocketsphinx()
+
+    def hear(samples: np.ndarray) -> str:
+        return recogniser.hear([samples])[0]
+
+    bad: dict[str, dict[str, Any]] = {}
+    for place, (kind, wanted) in enumerate(WANTED.items()):
+        missed, texts = [], [lines[(place * arguments.each + n) % len(lines)]
+                             for n in range(arguments.each)]  # fmt: skip
+        for seed, text in enumerate(texts):
+            other = lines[(lines.index(text) + len(lines) // 2) % len(lines)]
+            found = found_in(_BAD[kind](other if kind == "other words" else text, seed), text, hear)
+            if not wanted & set(found):
+                missed.append(" ".join(found) or "nothing")
+        bad[kind] = {"takes": len(texts), "named": len(texts) - len(missed), "others": missed}
+    told = [found_in(good(text, seed), text, hear)
+            for seed, text in enumerate(lines[: arguments.good])]  # fmt: skip
+    return {
+        "bad": bad,
+        "named": sum(bad[kind]["named"] for kind in SERIOUS),
+        "good": len(told),
+        "refused": sum(map(bool, told)),
+        "found": [" ".join(one) for one in told if one],
+    }
+
+
+def report(figures: dict[str, Any]) -> str:
+    rest = {name: value for name, value in figures.items() if name != "bad"}
+    return f"{tables.text(figures['bad'])}\n\n{tables.text(rest)}"
+
+
+def sentences(which: str) -> list[str]:
+    """Sixty sentences; no limit was chosen on those of `reporting`."""
+    if which == "reporting":
+        return list(built_in("en"))
+    rows = _DEMO.read_text(encoding="utf-8").splitlines()
+    return [row.split("|")[1] for row in rows[100:160]]
+
+
+def found_in(sound: np.ndarray, text: str, hear: Callable[[np.ndarray], str] | None) -> list[str]:
+    """The kinds of what is found in a take of samples `[n]` at `RATE`."""
+    out = io.BytesIO()
+    soundfile.write(out, sound.clip(-1, 1), RATE, format="OGG", subtype="OPUS")
+    mono, rate = mono_of(out.getvalue(), _LONGEST_SECONDS)
+    # No more than full scale, as in the 16 bits that the page sends.
+    told = checked(mono.clip(-1, 1), rate, text, "en", hear)[1]
+    return [one["kind"] for one in told["findings"]]
+
+
+# ---- takes: samples `[n]` at RATE, -1..1, of a text and a seed ----
+
+
+def spoken(text: str) -> np.ndarray:
+    """Without the silence that flite adds; the loudest sample is 0.5."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = f"{folder}/said.wav"
+        subprocess.run(["flite", "-voice", VOICE, "-t", text, path], check=True)
+        sound, rate = soundfile.read(path, dtype="float32")
+    loud = np.flatnonzero(np.abs(sound) > 0.02 * np.abs(sound).max())
+    sound = resampled(sound[loud[0] : loud[-1]], rate, RATE)
+    return (sound / np.abs(sound).max() * 0.5).astype(np.float32)
+
+
+def in_a_room(
+    sound: np.ndarray, seed: int, before: float = 0.5, after: float = 0.5, noise: float = _ROOM
+) -> np.ndarray:
+    """With silence around it, in seconds, and the room's noise, a standard deviation."""
+    padded = np.pad(sound, (int(before * RATE), int(after * RATE)))
+    room = np.random.default_rng(seed).normal(0, noise, len(padded))
+    return (padded + room).astype(np.float32)
+
+
+def good(text: str, seed: int) -> np.ndarray:
+    """Louder and softer, with more and less silence around."""
+    draw = np.random.default_rng(seed)
+    gain, before, after = draw.uniform(0.3, 1.6), *draw.uniform(0.2, 1.0, 2)
+    return in_a_room(gain * spoken(text), seed, before, after)
+
+
+def silent(_text: str, seed: int) -> np.ndarray:
+    """Of a microphone that is muted, or hears the room alone."""
+    room = in_a_room(np.zeros(3 * RATE, np.float32), seed)
+    return room * (0.3 if seed % 2 else 3)
+
+
+def clipped(text: str, seed: int) -> np.ndarray:
+    """Amplified 4 to 12 times."""
+    gain = np.random.default_rng(seed).uniform(4, 12)
+    return np.clip(gain * in_a_room(spoken(text), seed), -1, 1).astype(np.float32)
+
+
+def cut(text: str, seed: int) -> np.ndarray:
+    """A tenth to a half of the sentence is missing at its start or, of odd seeds, at its end; the
+    cut is wherever that is, so it may be in the closure of a stop."""
+    sound = spoken(text)
+    missing = int(np.random.default_rng(seed).uniform(0.1, 0.5) * len(sound)) + RATE // 2
+    take = in_a_room(sound, seed)
+    return take[:-missing] if seed % 2 else take[missing:]
+
+
+def noisy(text: str, seed: int) -> np.ndarray:
+    """In noise as of a fan: 10 to 15 dB below the speech."""
+    sound = spoken(text)
+    below = np.random.default_rng(seed).uniform(10, 15)
+    rms = float(np.sqrt(np.mean(sound**2)))
+    return in_a_room(sound, seed, noise=rms * 10 ** (-below / 20))
+
+
+def quiet(text: str, seed: int) -> np.ndarray:
+    """From afar: a fiftieth to a hundredth of the level."""
+    return in_a_room(spoken(text) / np.random.default_rng(seed).uniform(50, 100), seed, noise=1e-5)
+
+
+_BAD: dict[str, Callable[[str, int], np.ndarray]] = {
+    "silence": silent, "other words": lambda text, seed: in_a_room(spoken(text), seed),
+    "clipped": clipped, "cut": cut, "noisy": noisy, "quiet": quiet,
+}  # fmt: skip
