@@ -1,5 +1,6 @@
 """Sentences are read aloud into the page, with the true service; the microphone plays a wav."""
 
+import random
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -132,6 +133,36 @@ def test_a_bad_take_is_named_and_read_again(service, open_page, babbler):
     page.click("#reading-delete")
     until(page, "document.getElementById('reading-count').textContent.startsWith('0 sentences')")
     assert one.metadata == ""
+
+
+def test_a_page_that_is_closed_in_a_take_leaves_whole_takes_alone(service, open_page, reader):
+    """Five times, in the recording, in the check or while it is kept."""
+    one = reading(service, " ".join(f"Esta é a frase {n}." for n in range(1, 9)))
+    drawn, kept = random.Random(3), 0
+
+    def is_whole() -> bool:
+        """What is told to be kept is a row and a file; the service may be at it for a while."""
+        entries = read_entries(one.folder / "clips", "auto", "pt") if one.metadata else []
+        there = [entry for entry in entries if entry.path.is_file()]
+        return len(there) == len(entries) == int(one.ask("GET", "/prompts").json()["kept"])
+
+    one.ask("PUT", "/prompts/8/take?keep=1", content=wav(speech(2.0, 150))).raise_for_status()
+    for moment in [drawn.uniform(0, 3.9) for _ in range(3)] + [drawn.uniform(4, 5) for _ in "ab"]:
+        page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
+        page.focus("#reading-works")
+        page.keyboard.press("Space")
+        page.wait_for_timeout(1000 * min(moment, 3.9))
+        if moment > 3.9:
+            page.keyboard.press("Space")
+            page.keyboard.press("Enter")
+            page.wait_for_timeout(1000 * (moment - 3.9))
+        page.context.close()
+        service.wait_until(is_whole)
+        before, kept = kept, len(one.metadata.splitlines())
+        assert kept in (max(before, 1), before + (moment > 3.9))
+    page = open_page(service.address, ready="#reading-works:not([hidden])", browser=reader)
+    says_kept = f"{kept} sentence{'s' * (kept != 1)} of 8 recorded"
+    until(page, f"document.getElementById('reading-count').textContent.startsWith('{says_kept}')")
 
 
 @pytest.mark.skipif(shutil.which("flite") is None, reason="flite is not installed")

@@ -123,6 +123,23 @@ def test_what_no_job_may_ask_for_is_refused_at_once(changed, expected, service, 
     assert TrainingQueue(folder / "queue").jobs() == []
 
 
+def test_a_link_below_a_root_leads_nowhere_else(service, folder):
+    outside = folder / "outside"
+    for name in ("metadata.csv", "clips/metadata.csv"):
+        (outside / name).parent.mkdir(parents=True, exist_ok=True)
+        (outside / name).write_text("a|This is nobody's business.\n")
+    (folder / "data" / "link").symlink_to(outside)
+    (folder / "datasets").mkdir(exist_ok=True)
+    (folder / "datasets" / "link").symlink_to(outside)
+    for name in (str(folder / "data" / "link"), str(folder / "data" / "ana/../../outside"), "link"):
+        for path, body in ((PATH, {"run": "ana", "dataset": name}),
+                           (f"{PATH}/check", {"dataset": name})):  # fmt: skip
+            answer = service.client.post(path, json=body)
+            assert answer.status_code == 422, answer.text
+            assert "business" not in answer.text
+    assert TrainingQueue(folder / "queue").jobs() == []
+
+
 def test_a_job_written_by_hand_with_nonsense_is_listed_with_its_fault(service, folder):
     job = folder / "queue" / "20260101-x"
     job.mkdir(parents=True)

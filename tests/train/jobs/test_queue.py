@@ -22,7 +22,7 @@ from tests.processes import gone
 from tests.train.jobs import FAKE
 from train.jobs import command, training
 from train.resilience.at_work import at_work
-from train.settings import TrainSettings
+from train.settings import TrainSettings, load
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.training_jobs import (
     JobFolder,
@@ -132,6 +132,30 @@ def test_a_value_that_the_setting_refuses_runs_nothing(ground):
     assert job.state().state == "failed"
     assert "NUM_EPOCHS is 'many'" in job.state().message and "LORA_RANK" in job.state().message
     assert ground.calls() == []
+
+
+def test_a_value_is_one_argument_whatever_is_in_it(ground, tmp_path):
+    """No shell reads it, and it is no flag of its own."""
+    text = f"--output-dir={tmp_path / 'else'} $(touch {tmp_path / 'made'}); `touch made` | sh &"
+    job = ground.ask("ana", SAMPLE_TEXT=text, NUM_EPOCHS="1")
+    flags = training.flags_of(job.read(), ground.settings)
+    assert f"--sample-text={text}" in flags
+    read, _ = load(flags, {}, None)
+    run = run_folder_of(ground.settings.output_dir, "ana")
+    assert (read.sample_text, read.output_dir, read.num_epochs) == (text, run, 1)
+    ground.work()
+    assert job.state().state == "done" and ground.epochs("ana") == 1
+    assert not (tmp_path / "made").exists() and not (tmp_path / "else").exists()
+
+
+def test_a_log_that_is_a_link_is_not_written_through(ground, tmp_path):
+    job = ground.ask("ana")
+    victim = tmp_path / "victim.txt"
+    victim.write_text("Mine.")
+    job.log_file.symlink_to(victim)
+    with pytest.raises(WriteError):
+        training.Training(job, ground.settings, FAKE, threading.Event()).work()
+    assert victim.read_text() == "Mine." and ground.calls() == []
 
 
 def test_a_base_that_is_not_offered_runs_nothing(ground, tmp_path):
