@@ -144,10 +144,11 @@ export function stored(key) {
   }
 }
 
-/** Writes a list to the local storage; false if the browser refuses. */
+/** Writes a list to the local storage, or nothing for an empty one; false if the browser refuses. */
 export function store(key, list) {
   try {
-    localStorage.setItem(key, JSON.stringify(list));
+    if (list.length) localStorage.setItem(key, JSON.stringify(list));
+    else localStorage.removeItem(key);
     return true;
   } catch {
     return false;
