@@ -488,7 +488,7 @@ def build_evaluator(
     """The evaluator, which works if samples are spoken. Raises SotaqueError as `plan_of`."""
     epochs = logs.num_epochs
     base = dict(checkpoints.provenance["base"])
-    plan = plan_of(settings, context.data, sampler.reference, base)
+    plan = plan_of(settings, context.data, sampler.reference, base, context.config)
     budget = JudgingBudget(
         plan,
         num_epochs=epochs,

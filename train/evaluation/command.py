@@ -82,7 +82,13 @@ def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
         with sampler:
             yield (
                 Evaluator(
-                    plan_of(settings, context.data, sampler.reference, dict(newest.manifest.base)),
+                    plan_of(
+                        settings,
+                        context.data,
+                        sampler.reference,
+                        dict(newest.manifest.base),
+                        context.config,
+                    ),
                     sampler,
                     Checkpoints(folder, settings.keep_checkpoints, settings.save_every),
                     lambda evaluation, candidate: log.info(line(evaluation, candidate)),

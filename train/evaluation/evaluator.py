@@ -6,8 +6,8 @@ of it. What cannot be measured is logged, and left for the next epoch or the nex
 
 import logging
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import judges
 from train.evaluation.budget import TIME_SHARE, JudgingBudget
 from train.evaluation.person import Person, describe
-from train.evaluation.plan import SENTENCES_FOLDER, EvaluationPlan
+from train.evaluation.plan import OLD_RATE, SENTENCES_FOLDER, EvaluationPlan
 from train.evaluation.verdict import decide
 from train.progress import Progress
 from train.sampling.sampler import Sampler
@@ -38,6 +38,7 @@ from xtts.workers.requests import (
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
+    SpeakingRate,
     SpokenFacts,
     TrialRequest,
 )
@@ -55,6 +56,39 @@ OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 # Added to the seeds of the sentences, which are 100 apart, for speech that nothing was chosen by.
 FRESH_SEEDS = 50
+
+
+@dataclass(frozen=True)
+class BaseMeasures:
+    """What candidates are measured with, by what the base said. nats, old_nats: as
+    `judges.base_evidence`, of the sentences and of those in an old language."""
+
+    nats: float
+    old_nats: float = 0.0
+    old_codes_per_token: float = 0.0
+
+    @staticmethod
+    def of(facts: Sequence[SpokenFacts], old: Sequence[SpokenFacts]) -> "BaseMeasures":
+        """By what was spoken; `old` may be empty."""
+        tokens = sum(one.text_tokens for one in old)
+        rate = sum(one.codes for one in old) / tokens if tokens else 0.0
+        return BaseMeasures(judges.base_evidence(facts), judges.base_evidence(old), rate)
+
+    def as_dict(self) -> dict[str, float]:
+        """For `Evaluation.person`."""
+        known = {"base_nats_per_token": round(self.nats, 3)}
+        if not self.old_codes_per_token:
+            return known
+        return known | {
+            "old_nats_per_token": round(self.old_nats, 3),
+            "old_codes_per_token": round(self.old_codes_per_token, 4),
+        }
+
+    @staticmethod
+    def from_dict(person: Mapping[str, Any]) -> "BaseMeasures":
+        """From `as_dict`."""
+        old = (person.get("old_nats_per_token", 0.0), person.get("old_codes_per_token", 0.0))
+        return BaseMeasures(float(person["base_nats_per_token"]), *map(float, old))
 
 
 class Evaluator:
@@ -311,7 +345,7 @@ class Evaluator:
                 "codes_per_token": round(person.rate.per_token, 4),
                 "codes_per_sentence": round(person.rate.per_text, 4),
                 "pitch_hz": person.pitch_hz,
-                "base_nats_per_token": round(usual, 3),
+                **usual.as_dict(),
             },
             smallest_difference={},
             candidates=[base],
@@ -330,7 +364,7 @@ class Evaluator:
             epoch.checkpoint, 1.0 if blended else share, len(known.candidates[0].sentences),
             sounds=judges.folder_of(kind, epoch.epoch, share),
         )  # fmt: skip
-        usual = float(known.person["base_nats_per_token"])
+        usual = BaseMeasures.from_dict(known.person)
         own, _ = self._candidate(kind, epoch.epoch, share, request, usual, sha256=sha256, loss=loss)
         others = [
             one
@@ -420,21 +454,44 @@ class Evaluator:
 
     def _candidate(
         self, kind: CandidateKind, epoch: int, share: float, request: EvaluateRequest,
-        usual: float | None = None, **more: Any,
-    ) -> tuple[Candidate, float]:  # fmt: skip
-        """Has a candidate speak and judges it. Returns its entry, and the evidence used.
+        usual: BaseMeasures | None = None, **more: Any,
+    ) -> tuple[Candidate, BaseMeasures]:  # fmt: skip
+        """Has a candidate speak and judges it. Returns its entry, and what it is measured with.
 
-        usual: `judges.base_evidence`; None takes the candidate's own.
+        usual: what the base said it with; None takes the candidate's own.
         """
         started = time.perf_counter()
         facts = self.sampler.ask(request).sentences
+        old = self._said_in_old_language(request)
         if self.progress is not None:
             self.progress.add()
-        usual = judges.base_evidence(facts) if usual is None else usual
-        return judges.candidate(
-            kind, epoch, share, self.plan.sentences, facts, self.person, usual,
+        usual = usual or BaseMeasures.of(facts, old)
+        entry = judges.candidate(
+            kind, epoch, share, self.plan.sentences, facts, self.person, usual.nats,
             seconds=time.perf_counter() - started, device=self.sampler.plan.device, **more,
-        ), usual  # fmt: skip
+        )  # fmt: skip
+        speaker = replace(self.person, rate=SpeakingRate(usual.old_codes_per_token, 0.0))
+        heard = judges.sentences_of(self.plan.old, old, speaker, usual.old_nats)
+        knows = kind != "base" or not self.plan.learns_added_language
+        return replace(entry, old_sentences=heard, knows_language=knows), usual
+
+    def _said_in_old_language(self, request: EvaluateRequest) -> list[SpokenFacts]:
+        """What the weights of a request say in a language of the base; keeps none of the sound."""
+        if not self.plan.old:
+            return []
+        tasks = tuple(
+            SentenceTask(one.request, sounded=bool(self.plan.old_recogniser))
+            for one in self.plan.old
+        )
+        return self.sampler.ask(
+            replace(
+                request,
+                sentences=tasks,
+                rate=OLD_RATE,
+                budget_seconds=None,
+                recogniser=self.plan.old_recogniser,
+            )
+        ).sentences
 
     def _base_budget(self, epoch_seconds: float) -> float | None:
         """The seconds in which the base may speak more than the minimum; None without a limit."""

@@ -108,21 +108,8 @@ def candidate(
 
     usual: `base_evidence`.
     """
-    ratios = _ratios(facts, person)
-    own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
-    outcomes = outcomes_of(facts, person)
-    folder = folder_of(kind, epoch, share)
-    spoken = [
-        SpokenSentence(
-            sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
-            round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
-            _figures(one, ratio, person, usual) if outcome == "finished" else {},
-            wav_of(folder, number), one.heard,
-        )
-        for number, (sentence, one, ratio, outcome) in enumerate(
-            zip(sentences, facts, ratios, outcomes, strict=False)
-        )
-    ]  # fmt: skip
+    spoken = sentences_of(sentences, facts, person, usual, folder_of(kind, epoch, share))
+    outcomes = [one.outcome for one in spoken]
     return Candidate(
         kind=kind, epoch=epoch, share=share, checkpoint_sha256=sha256,
         unfinished=outcomes.count("unfinished"), cut=outcomes.count("cut"),
@@ -130,6 +117,28 @@ def candidate(
         indistinguishable_from_base=False, ruled_out=None, remarks=[], seconds=round(seconds, 2),
         device=device, sentences=spoken,
     )  # fmt: skip
+
+
+def sentences_of(
+    sentences: Sequence[EvaluationSentence], facts: Sequence[SpokenFacts], person: Person,
+    usual: float, folder: str | None = None,
+) -> list[SpokenSentence]:  # fmt: skip
+    """The sentences as they were spoken, judged; the first `len(facts)`. folder: which keeps some
+    of the audio; None if none is kept."""
+    ratios = _ratios(facts, person)
+    own = own_rate([ratio for ratio, one in zip(ratios, facts, strict=True) if one.finished])
+    outcomes = outcomes_of(facts, person)
+    return [
+        SpokenSentence(
+            sentence.request.text, sentence.source, sentence.request.seed, one.seconds,
+            round(one.seconds / max(ratio / own, 1e-6), 3), one.codes, one.text_tokens, outcome,
+            _figures(one, ratio, person, usual) if outcome == "finished" else {},
+            wav_of(folder, number) if folder else None, one.heard,
+        )
+        for number, (sentence, one, ratio, outcome) in enumerate(
+            zip(sentences, facts, ratios, outcomes, strict=False)
+        )
+    ]  # fmt: skip
 
 
 def folder_of(kind: CandidateKind, epoch: int, share: float) -> str:
@@ -152,6 +161,14 @@ def against(one: Candidate, other: Candidate, judge: str) -> MeanInterval | None
         [sentence.judges.get(judge) for sentence in one.sentences],
         [sentence.judges.get(judge) for sentence in other.sentences],
     )
+
+
+def against_in_old_language(one: Candidate, base: Candidate, judge: str) -> MeanInterval | None:
+    """As `against`, over the sentences in an old language."""
+    own, others = (
+        [sentence.judges.get(judge) for sentence in each.old_sentences] for each in (one, base)
+    )
+    return paired_difference(own, others) if len(own) == len(others) else None
 
 
 def compared(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -25,6 +25,8 @@ from xtts.evaluation.recogniser import (
     check_folder,
 )
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.model.config import ModelConfig
+from xtts.workers.requests import SLOTS, SpeakingRate
 
 log = logging.getLogger("train")
 
@@ -34,6 +36,10 @@ SOUNDED_EVERY = 3
 SENTENCES_FOLDER = Path(__file__).parents[1] / "data" / "evaluation"
 # Every fourth sentence is the text of a clip: the epochs know these texts best.
 CLIP_EVERY = 4
+# In an old language: as many as are spoken at once, and enough for an interval.
+OLD_SENTENCES = SLOTS
+# Codes of a text in any language, generously: ids are letters in one and words in another.
+OLD_RATE = SpeakingRate(8.0, 10.0)
 # How many WAV files of each candidate are kept.
 KEPT_SOUNDS = 4
 
@@ -54,6 +60,8 @@ class EvaluationPlan:
         sentences: In the order in which they are spoken.
         clips: All of the person's clips, for the rate.
         others: By name, all clips of each further speaker of the dataset.
+        old: In a run that learns an added language, sentences in a language of the base.
+        old_recogniser: What listens to these; "" is none.
         recordings: The clips that the voice is compared with.
         base: {name, sha256} as in a manifest.
         recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" is none.
@@ -68,11 +76,16 @@ class EvaluationPlan:
     recogniser: str
     no_recogniser: str | None
     others: Mapping[str, Sequence[Clip]] = field(default_factory=dict)
+    old: Sequence[EvaluationSentence] = ()
+    old_recogniser: str = ""
+    learns_added_language: bool = False
 
     @property
     def sentence_set(self) -> str:
         """What makes two evaluations comparable."""
-        return set_sha256(self.sentences, sha256_of(self.reference.path), self.recogniser)
+        spoken = (*self.sentences, *self.old)
+        listener = self.recogniser + self.old_recogniser
+        return set_sha256(spoken, sha256_of(self.reference.path), listener)
 
     @property
     def sounded_every(self) -> int:
@@ -81,9 +94,14 @@ class EvaluationPlan:
 
 
 def plan_of(
-    settings: TrainSettings, data: Dataset, reference: SampleReference, base: dict[str, str]
+    settings: TrainSettings,
+    data: Dataset,
+    reference: SampleReference,
+    base: dict[str, str],
+    config: ModelConfig,
 ) -> EvaluationPlan:
-    """The plan of a run. Raises SotaqueError for EVALUATE_TEXTS and EVALUATE_RECOGNISER."""
+    """The plan of a run on a base with this configuration. Raises SotaqueError for EVALUATE_TEXTS
+    and EVALUATE_RECOGNISER."""
     spoken_from = next(clip for clip in data.clips if clip.path == reference.path)
     clips = [clip for clip in data.clips if clip.speaker == spoken_from.speaker]
     recordings = recordings_of(data, spoken_from.speaker, spoken_from)
@@ -92,7 +110,26 @@ def plan_of(
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
     names = sorted({clip.speaker for clip in data.clips} - {spoken_from.speaker})
     others = {name: [clip for clip in data.clips if clip.speaker == name] for name in names}
-    return EvaluationPlan(texts, reference, clips, recordings, base, *recogniser, others)
+    added = {one.language for one in config.extensions}
+    learns_added = reference.language.split("-")[0] in added
+    old = old_sentences(config, settings.seed) if learns_added else []
+    listener = recogniser_of("auto", old[0].request.language)[0] if old else ""
+    if settings.evaluate_recogniser == "off":
+        listener = ""
+    return EvaluationPlan(
+        texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added
+    )
+
+
+def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
+    """Sentences in the first language of a base for which some are built in, to hear whether it is
+    still known; none if there is no such language."""
+    added = {one.language for one in config.extensions}
+    known = (one for one in config.languages if one not in added and built_in(one))
+    language = next(known, None)
+    if language is None:
+        return []
+    return sentences_of(None, language, (), seed)[:OLD_SENTENCES]
 
 
 def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:

@@ -9,7 +9,10 @@ The steps, in this order (docs/evaluation.md describes them to users):
     2. rate       A candidate whose rate is clearly further from the person's than the base's is
                   ruled out.
     3. words      A candidate that says its words worse than the base is ruled out: by word error
-                  rate if there is a recogniser, else by the words that it leaves out.
+                  rate if there is a recogniser, else by the words that it leaves out. In a run that
+                  learns an added language, so is one that says a language of the base worse; and
+                  the base, which has not learned it. Its likelihood judges no words there: without
+                  a recogniser the validation loss takes the place of steps 5 and 6.
     4. the base   The base stays the best unless a remaining candidate is measurably better, or a
                   blend ties with it.
     5. words      Of the rest, a candidate with a measurably higher word error rate than the
@@ -27,7 +30,15 @@ Validation loss decides nothing if there is a voice to judge: it can fall while 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
-from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS, against
+from train.evaluation.judges import (
+    PITCH_DRIFT,
+    RATE_DRIFT,
+    VOICE,
+    WORD_ERRORS,
+    WORDS,
+    against,
+    against_in_old_language,
+)
 from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
 # One more failed sentence is chance; two are not, nor a tenth of a large set.
@@ -47,6 +58,7 @@ ERRORS_MARGIN = 0.1
 TIE_MARGIN = 0.05
 # With less speech a run seldom learns an accent (docs/getting-started.md).
 LEAST_SPEECH_SECONDS = 180.0
+UNLEARNED = "The language was added to it, and it has not learned it."
 NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
 
 
@@ -75,7 +87,7 @@ def decide(
     learned = [one for one in left if one.kind != "base" and _may_follow(one, own, judged)]
     if not learned:
         return judged, _base_is_best(own, judged, speech_seconds)
-    best = _nearest(learned)
+    best = _nearest(learned, own)
     return judged, Verdict(
         best.kind, best.epoch, best.share, _why(best, own), "", False, best.checkpoint_sha256
     )
@@ -87,7 +99,13 @@ def decide(
 def _with_remarks(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
     reasons = [
         reason
-        for reason in (_failures(one, candidates), _drift(one, base), _loses_words(one, base))
+        for reason in (
+            _failures(one, candidates),
+            _drift(one, base),
+            _loses_words(one, base),
+            _forgets(one, base),
+            None if one.knows_language else UNLEARNED,
+        )
         if reason
     ]
     same = one.kind != "base" and _indistinguishable(one, base)
@@ -138,10 +156,34 @@ def _loses_words(one: Candidate, base: Candidate) -> str | None:
             return None
         points = f"{100 * errors.mean:.0f} percentage points"
         return f"It is harder to understand: its word error rate is {points} above the base's."
+    if not base.knows_language:  # its likelihood of words in it says nothing
+        return None
     difference = against(one, base, WORDS)
     if difference is None or (difference.mean >= -WORDS_MARGIN and difference.high >= 0):
         return None
     return f"It leaves out words: {100 * -difference.mean:.0f} more in 100 than the base."
+
+
+def _forgets(one: Candidate, base: Candidate) -> str | None:
+    """What a candidate has lost of the old language, if it is too much."""
+    more = one.old_language_failed - base.old_language_failed
+    if more >= FEWEST_FAILED:
+        return f"It forgets the old language: {more} more sentences in it failed than the base's."
+    errors = against_in_old_language(one, base, WORD_ERRORS)
+    if errors is not None:
+        if errors.mean <= ERRORS_MARGIN and errors.low <= 0:
+            return None
+        points = f"{100 * errors.mean:.0f} percentage points"
+        return (
+            f"It forgets the old language: its word error rate there is {points} above the base's."
+        )
+    words = against_in_old_language(one, base, WORDS)
+    if words is None or (words.mean >= -WORDS_MARGIN and words.high >= 0):
+        return None
+    return (
+        f"It forgets the old language: it leaves out {100 * -words.mean:.0f} more words in 100 "
+        "there than the base."
+    )
 
 
 def _remarks(one: Candidate, base: Candidate) -> list[str]:
@@ -173,15 +215,16 @@ def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
 # The best one
 
 
-def _nearest(left: Sequence[Candidate]) -> Candidate:
+def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     """The best by voice, if there is one; else by validation loss.
 
     Blends and the base have no validation loss.
     """
+    if not base.knows_language and not any(WORD_ERRORS in one.judges for one in left):
+        return _lowest_loss_of(left)
     with_voice = [one for one in left if VOICE in one.judges]
     if not with_voice:
-        known = [one for one in left if one.validation_audio_loss is not None]
-        return min(known, key=lambda one: one.validation_audio_loss or 0.0, default=left[0])
+        return _lowest_loss_of(left)
     recognised = [one for one in with_voice if WORD_ERRORS in one.judges]
     if recognised:
         with_voice = _alike(
@@ -196,6 +239,11 @@ def _nearest(left: Sequence[Candidate]) -> Candidate:
         key=lambda one: (one.share, one.mean(WORD_ERRORS), -one.mean(WORDS),
                          -one.mean(VOICE)),
     )  # fmt: skip
+
+
+def _lowest_loss_of(left: Sequence[Candidate]) -> Candidate:
+    known = [one for one in left if one.validation_audio_loss is not None]
+    return min(known, key=lambda one: one.validation_audio_loss or 0.0, default=left[0])
 
 
 def _alike(some: Sequence[Candidate], one: Candidate, judge: str) -> list[Candidate]:
@@ -261,13 +309,31 @@ def _why(best: Candidate, base: Candidate) -> str:
     if WORD_ERRORS in best.judges and WORD_ERRORS in base.judges:
         own, usual = best.mean(WORD_ERRORS), base.mean(WORD_ERRORS)
         clauses.append(f"its word error rate is {own:.0%}, the base's is {usual:.0%}")
+    elif not base.knows_language:
+        clauses.append("its validation loss is the lowest, and nobody hears words in this language")
     elif WORDS in best.judges and WORDS in base.judges:
         own, usual = best.mean(WORDS), base.mean(WORDS)
         clauses.append(f"it says {own:.0%} of the words, the base says {usual:.0%}")
     clauses.append(_why_the_voice(best, base))
+    if lost := _old_language(best, base):
+        clauses.append(lost)
     reason = f"{best.name.capitalize()} {verb}: {'; '.join(clauses)}."
     worse = ", ".join(_got_worse(best, base))
     return f"{reason} Measurably worse than the base: {worse}." if worse else reason
+
+
+def _old_language(best: Candidate, base: Candidate) -> str:
+    """What it says in the old language, with the base's figure; "" if nothing was judged there."""
+    for judge, what in ((WORD_ERRORS, "its word error rate is"), (WORDS, "its share of words is")):
+        pairs = [
+            (one.judges[judge], other.judges[judge])
+            for one, other in zip(best.old_sentences, base.old_sentences, strict=False)
+            if None not in (one.judges.get(judge), other.judges.get(judge))
+        ]
+        if pairs:
+            own, usual = (sum(map(float, side)) / len(pairs) for side in zip(*pairs, strict=True))
+            return f"in the old language {what} {own:.0%}, the base's {usual:.0%}"
+    return ""
 
 
 def _got_worse(best: Candidate, base: Candidate) -> list[str]:
@@ -281,6 +347,7 @@ def _got_worse(best: Candidate, base: Candidate) -> list[str]:
         f"{name} ({form.format(best.mean(judge))}, the base {form.format(base.mean(judge))})"
         for judge, name, form in judges
         if (gap := against(best, base, judge)) is not None
+        and (judge != WORDS or base.knows_language)
         and _is_worse(judge, best.mean(judge) - gap.mean, gap)
     ]
 
@@ -357,6 +424,6 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
     """About the candidate that comes closest to being chosen."""
     passing = [one for one in others if one.ruled_out is None]
     if passing:
-        return f"{_nearest(passing).name} speaks as well, but not measurably better."
+        return f"{_nearest(passing, base).name} speaks as well, but not measurably better."
     nearest = max(others, key=lambda one: (-one.num_failed, one.mean(WORDS)))
     return f"{nearest.name} comes closest. {nearest.ruled_out}"

@@ -23,15 +23,14 @@ from machine.devices.health import GpuHealth
 from train.dataset import dataset
 from train.dataset.dataset import Clip
 from train.dataset.entries import DatasetError
-from train.evaluation.plan import built_in
+from train.evaluation.plan import OLD_RATE, built_in
 from train.progress import Progress
 from train.run_context import RunContext
 from train.settings import TrainSettings
-from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.workers.file_synthesis import FileSpeaker
-from xtts.workers.requests import EvaluateRequest, SentenceTask, SpeakingRate
+from xtts.workers.requests import EvaluateRequest, SentenceTask
 
 log = logging.getLogger("train")
 
@@ -193,7 +192,6 @@ def _speak(
     folder.mkdir(parents=True, exist_ok=True)
     device = selection.choose_device(context.machine, context.device.value, GpuHealth.speaks).value
     speaker = FileSpeaker(context.base, ComputeConfig(device=device))
-    rate = _rate(context)
     with Progress("Speaking what is rehearsed", len(missing), "sentences") as progress:
         for reference in dict.fromkeys(task.reference for task in missing):
             own = [task for task in missing if task.reference == reference]
@@ -202,7 +200,7 @@ def _speak(
                 said = speaker.ask(
                     EvaluateRequest(
                         tuple(SentenceTask(one.request, out=folder / one.name) for one in portion),
-                        reference, None, 0.0, rate,
+                        reference, None, 0.0, OLD_RATE,
                     )
                 )  # fmt: skip
                 rows = [
@@ -214,14 +212,6 @@ def _speak(
                     header = [] if file.tell() else [_HEADER]
                     file.writelines(row + "\n" for row in (*header, *rows))
                 progress.add(len(portion))
-
-
-def _rate(context: RunContext) -> SpeakingRate:
-    """How long a text is said by the dataset's clips; what is much longer does not end."""
-    clips = [context.data.clips[index] for index in context.data.train]
-    tokens = sum(len(clip.tokens) for clip in clips)
-    codes = sum(clip.seconds for clip in clips) * CODE_RATE / SAMPLES_PER_CODE
-    return SpeakingRate(codes / tokens, 10.0)
 
 
 def _short(language: str) -> str:

@@ -76,7 +76,11 @@ class SpokenSentence:
 
 @dataclass(frozen=True)
 class Candidate:
-    """Weights that were judged: the base, an epoch, or a blend of the two."""
+    """Weights that were judged: the base, an epoch, or a blend of the two.
+
+    knows_language: False for a base to which the language was added and which never learned it;
+    old_sentences: what it says in an old language, in a run that learns an added one.
+    """
 
     kind: CandidateKind
     epoch: int  # 0 for the base
@@ -93,6 +97,13 @@ class Candidate:
     seconds: float
     device: str
     sentences: list[SpokenSentence]
+    knows_language: bool = True
+    old_sentences: list[SpokenSentence] = field(default_factory=list)
+
+    @property
+    def old_language_failed(self) -> int:
+        """How many of `old_sentences` failed."""
+        return sum(one.outcome != "finished" for one in self.old_sentences)
 
     @property
     def name(self) -> str:

@@ -67,6 +67,8 @@ class Speaking:
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
         self.now, self.seconds_a_sentence = 0.0, 0.0
         self.within_budget = 100
+        # Of an epoch, in a language of the base that is not the run's.
+        self.old_sounds: dict[int, dict[str, float]] = {}
 
     def ask(self, request: Any, progress: ReportProgress = no_progress) -> Any:
         progress(1.0)
@@ -98,6 +100,9 @@ class Speaking:
     def evaluate(self, request: EvaluateRequest) -> SpokenSet:
         self.requests.append(request)
         asked = _asked(request)
+        if request.sentences[0].request.language == "pt":
+            sound = self.old_sounds.get(asked[0], {})
+            return SpokenSet(facts(50 + asked[0], count=len(request.sentences), **sound))
         if request.sentences[0].request.seed % 100 == 0:  # a candidate, not with a decoder's seeds
             self.asked.append(asked)
         epoch = asked[0]
@@ -536,3 +541,26 @@ def test_a_run_that_was_killed_while_it_judged_at_its_end_is_judged_at_the_next_
     a_budget(ground, num_epochs=2)
     ground.conclude("off")
     assert ground.speaking.asked == [(2, 1.0)]
+
+
+def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(ground):
+    known = ground.evaluator.plan
+    old = [
+        EvaluationSentence(SynthesisRequest(f"um texto {number}", "pt", number), "built_in")
+        for number in range(SLOTS)
+    ]
+    ground.evaluator.plan = replace(known, old=old, learns_added_language=True)
+    ground.speaking.sounds[2, 1.0] = GOOD
+    ground.speaking.old_sounds[2] = {"lost": 0.4}
+    ground.judge(1, loss=2.0), ground.judge(2, loss=1.0)
+    found = ground.run.evaluation()
+    heard, of_old = ground.speaking.requests[:2]
+    assert len(of_old.sentences) == SLOTS and not any(one.out for one in of_old.sentences)
+    assert of_old.weights == heard.weights and of_old.share == heard.share == 0.0
+    base, first, second = found.candidates
+    assert not base.knows_language and first.knows_language
+    assert all(len(one.old_sentences) == SLOTS for one in found.candidates)
+    assert first.ruled_out is None and second.ruled_out.startswith("It forgets the old language")
+    assert (found.verdict.kind, found.verdict.epoch) == ("epoch", 1)
+    # Another start measures with what the base said, as the file has it.
+    assert found.person["old_codes_per_token"] > 0

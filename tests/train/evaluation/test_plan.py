@@ -2,6 +2,7 @@
 
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,11 +16,12 @@ from train.evaluation.judges import WORD_ERRORS, descriptions
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
     built_in,
+    old_sentences,
     recogniser_of,
     sentences_of,
     set_sha256,
 )
-from xtts.model.config import ModelConfig
+from xtts.model.config import Extension, ModelConfig
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.base_models import DEMO
 
@@ -121,3 +123,15 @@ def test_another_seed_text_or_recording_is_another_set():
     ]
     sets = {set_sha256(plan, "a") for plan in plans} | {set_sha256(plans[0], "b")}
     assert len(sets) == 4
+
+
+def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_one():
+    demo = ModelConfig.read(DEMO)
+    spoken = old_sentences(demo, seed=0)
+    assert [one.request.text for one in spoken] == built_in("en")[:8]
+    added = replace(
+        demo, languages=("ru", "uk", "xx", "pt"),
+        extensions=(Extension("ru", "uk", 50, 2), Extension("uk", "ru", 52, 2)),
+    )  # fmt: skip
+    assert {one.request.language for one in old_sentences(added, seed=0)} == {"pt"}
+    assert old_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []

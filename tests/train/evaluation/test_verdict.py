@@ -5,16 +5,19 @@ from typing import Any
 
 import pytest
 
-from tests.train.evaluation.spoken import base, candidate, facts, verdict_of
+from tests.train.evaluation.spoken import PERSON, base, candidate, facts, verdict_of
+from train.evaluation.judges import sentences_of
+from train.evaluation.plan import EvaluationSentence
 from train.evaluation.verdict import decide
+from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import Candidate, CandidateKind
 
 SEEDS = range(20)
 
 
-def good(seed: int, epoch: int = 1, **changes: Any) -> Candidate:
+def good(seed: int, epoch: int = 1, loss_of: float = 3.0, **changes: Any) -> Candidate:
     """An epoch that came nearer to the person and lost nothing."""
-    return candidate(facts(seed + 100, **{"voice": 0.7, **changes}), epoch=epoch, loss=3.0)
+    return candidate(facts(seed + 100, **{"voice": 0.7, **changes}), epoch=epoch, loss=loss_of)
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -265,3 +268,43 @@ def test_which_is_best(known, others, best, reason):
         chosen.kind, chosen.epoch, chosen.share,
     )  # fmt: skip
     assert reason in verdict.reason
+
+
+OLD = [EvaluationSentence(SynthesisRequest("text", "en"), "built_in")] * 8
+
+
+def learning(one: Candidate, seed: int, **sound: Any) -> Candidate:
+    """A candidate of a run that learns an added language; sound: of what it says in an old one."""
+    said = sentences_of(OLD, facts(seed, count=len(OLD), **sound), PERSON, 18.0)
+    return replace(one, old_sentences=said, knows_language=one.kind != "base")
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize(
+    ("sound", "told"),
+    [
+        ({"lost": 0.3}, "It forgets the old language: it leaves out"),
+        ({"errors": 0.6}, "It forgets the old language: its word error rate there is"),
+        ({"unfinished": 1.0}, "It forgets the old language: 8 more sentences in it failed"),
+    ],
+)
+def test_who_forgets_the_old_language_is_ruled_out_and_told(seed, sound, told):
+    usual = {"errors": 0.05} if "errors" in sound else {}
+    known = learning(base(seed), seed, **usual)
+    keeps = learning(good(seed, loss_of=3.0), seed + 200, **usual)
+    forgets = learning(good(seed + 9, epoch=2, loss_of=1.0), seed + 300, **sound)
+    named, verdict = verdict_of(known, keeps, forgets)
+    assert named["epoch 2"].ruled_out.startswith(told)
+    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
+    assert "in the old language its" in verdict.reason
+
+
+def test_a_base_that_never_learned_the_language_is_not_the_best_and_its_words_judge_nobody():
+    # By the base's likelihood every word of the epochs is missing.
+    first = learning(good(1, loss_of=2.0, lost=0.5), 11)
+    second = learning(good(2, epoch=2, loss_of=1.5, lost=0.5), 12)
+    blended = learning(candidate(facts(8, voice=0.9), "blend", 2, 0.5), 13)
+    named, verdict = verdict_of(learning(base(0), 10), first, second, blended)
+    assert named["base"].ruled_out == "The language was added to it, and it has not learned it."
+    assert (verdict.kind, verdict.epoch) == ("epoch", 2)
+    assert "validation loss is the lowest" in verdict.reason and "words (" not in verdict.reason
