@@ -1,15 +1,23 @@
-// Compares two candidates on the desk: the pair, the sentence, blind or not, and the judgement.
+// Compares two candidates on the desk, of one run or of two: the pair, the sentence, blind or not, and
+// the judgement.
 
 import { announce, find, make, options, say, store, stored, twice } from "./elements.js";
 import { NAMES, short } from "./judges.js";
 import { keep } from "./sound.js";
-import { candidateName, capital, counted, fileName } from "./wording.js";
+import { candidateName, capital, counted, fileName, runName } from "./wording.js";
 
 const SAMPLE = "sample";
 const KEPT = "sotaque-notes-";
 const MOST = 2000;
 const BLIND = { output: "A", reference: "B" };
 const KEYS = { 1: "prefer-a", 0: "prefer-none", 2: "prefer-b", r: "reveal", n: "next-sentence" };
+
+/** The best of every other evaluated run in the language of `run`; `inRun` is its run. Pure. */
+export function rivalsOf(run, runs) {
+  const others = runs.filter((one) => one.id !== run.id && one.evaluation?.language === run.evaluation.language);
+  return others.flatMap((one) => one.evaluation.candidates.filter((best) => best.is_best)
+    .map((best) => ({ ...best, id: `${one.id}/${best.id}`, candidate: best.id, inRun: one.id, made_at: one.evaluation.made_at, of_run: runName(one), of: null })));
+}
 
 export class Comparison {
   #run = null;
@@ -22,9 +30,12 @@ export class Comparison {
   #notes = new Notes();
   #picked = false;
 
-  /** changed(): called when the sentence, the pair or its names change. */
-  constructor(desk, changed) {
-    Object.assign(this, { desk, changed });
+  /**
+   * changed(): called when the sentence, the pair or its names change; wanted(run): when the sentences of
+   * another run are needed.
+   */
+  constructor(desk, { changed, wanted }) {
+    Object.assign(this, { desk, changed, wanted });
     find("sentence").addEventListener("change", () => (this.#picked = true));
     for (const id of ["sentence", "against", "blind"]) find(id).addEventListener("change", () => this.#begin());
     for (const [id, preferred] of [["prefer-a", "a"], ["prefer-none", null], ["prefer-b", "b"]]) {
@@ -37,12 +48,18 @@ export class Comparison {
     find("desk").addEventListener("keydown", (event) => this.#key(event));
   }
 
-  /** details: of /v1/runs/…/evaluation; the desk waits for them; chosen: a candidate's id. */
-  show(run, candidates, details, chosen) {
+  /**
+   * chosen: a candidate's id; runs: all; known: run -> its /v1/runs/…/evaluation; the desk waits for that
+   * of `run`.
+   */
+  show(run, candidates, chosen, { runs, details: known }) {
+    const details = known.get(run.id);
     if (!details) return;
     this.#run = run;
-    this.#candidates = candidates;
     this.#said = new Map(details.candidates.map((one) => [one.id, one.sentences]));
+    const rivals = rivalsOf(run, runs);
+    this.#candidates = [...candidates, ...rivals];
+    for (const one of rivals) this.#align(one, known.get(one.inRun), this.#said.get(chosen) ?? []);
     this.#notes.open(run.evaluation.sentence_set);
     if (chosen !== this.#chosen) {
       this.#chosen = chosen;
@@ -55,9 +72,17 @@ export class Comparison {
     find("pair").hidden = !one || find("sentence").options.length === 0;
     find("against").disabled = find("blind").disabled = sample || !this.#against;
     find("judgement").hidden = !works;
+    if (works && !this.#said.has(this.#against.id)) return void this.wanted(this.#against.inRun);
     if (!one || sample || !find("sentence").options.length) this.desk.show(run.id, one?.of ?? null);
     else this.#put(one);
     if (!find("judgement").hidden) this.#tellNotes();
+  }
+
+  /** What a candidate of another run said, in the order of these sentences; unknown without details. */
+  #align(one, details, sentences) {
+    if (details?.made_at !== one.made_at) return;
+    const said = details.candidates.find((other) => other.id === one.candidate)?.sentences ?? [];
+    this.#said.set(one.id, sentences.map(({ text, seed }) => said.find((other) => other.text === text && other.seed === seed) ?? null));
   }
 
   hide() {
@@ -72,7 +97,7 @@ export class Comparison {
     const sentences = said.map((sentence, i) => ({ value: String(i), text: `${i + 1}. ${sentence.text}`, sound: sentence.sound }));
     if (one?.of?.sample?.output) sentences.push({ value: SAMPLE, text: "Training sample and reference recording", sound: true });
     options(find("sentence"), sentences.filter((sentence) => sentence.sound), "0", this.#picked);
-    const others = this.#candidates.filter((other) => other.id !== this.#chosen && this.#sound(other.id));
+    const others = this.#candidates.filter((other) => other.id !== this.#chosen && (this.#sound(other.id) || (other.inRun && !this.#said.has(other.id))));
     const wanted = others.find((other) => other.kind === "base") ?? others.find((other) => other.is_best);
     options(find("against"), others.map((other) => ({ value: other.id, text: capital(candidateName(other)) })), wanted?.id);
     this.#against = this.#candidate(find("against").value);
@@ -129,7 +154,7 @@ export class Comparison {
 
   #judge(preferred) {
     const [one, other] = [this.#candidate(this.#chosen), this.#against];
-    const about = ({ id, checkpoint_sha256: sha256 }) => ({ id, sha256, name: candidateName({ id, epoch: this.#candidate(id).epoch }) });
+    const about = (each) => ({ id: each.id, sha256: each.checkpoint_sha256, name: candidateName(each) });
     const { output: a, reference: b } = this.#sides([about(one), about(other)]);
     const sentence = Number(find("sentence").value);
     const kept = this.#notes.add({

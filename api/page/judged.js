@@ -159,15 +159,16 @@ export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   say(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
   say(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
-  const wanted = best && !best.is_served && run.id === "current" ? best : null;
+  const wanted = best && !best.is_served && run.kind !== "archived" ? best : null;
   find("suggestion").hidden = !wanted;
   if (!wanted) return;
   const name = candidateName(best);
   const button = find("suggest");
   const canPromote = best.kind === "epoch" && best.can_speak;
-  const canFollow = promoted && follows === "best";
-  say(find("suggestion-text"), canPromote || canFollow ? `${capital(name)} is not served.`
-    : `${capital(name)} is not served: leave VOICE empty, or set VOICE=best.`);
+  const isCurrent = run.id === "current";
+  const canFollow = isCurrent && promoted && follows === "best";
+  const how = isCurrent ? "leave VOICE empty, or set VOICE=best." : "export the run, unpack it, and set VOICE to its folder.";
+  say(find("suggestion-text"), `${capital(name)} is not served${canPromote || canFollow ? "." : `: ${how}`}`);
   say(button, `Serve ${name}`);
   button.hidden = !canPromote && !canFollow;
   button.onclick = () => (canFollow ? follow() : promote(best.epoch));

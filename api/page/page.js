@@ -10,10 +10,12 @@ import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
 import { showMeanings } from "./meanings.js";
 import { Reading } from "./reading.js";
 import { Recordings } from "./recordings.js";
+import { RunList } from "./runs.js";
 import { joined } from "./scales.js";
 import { epochPath, read, runPath, send } from "./server.js";
 import { SpeakBox } from "./speak.js";
 import { showConnection, showStatus } from "./status.js";
+import { Trainings } from "./trainings.js";
 import { Voices } from "./voices.js";
 import { candidateName } from "./wording.js";
 
@@ -21,14 +23,17 @@ import { candidateName } from "./wording.js";
 const NEWS_MILLISECONDS = 1000;
 
 const known = { runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
-// epoch null: the newest one with a sample; candidate null: the best.
-const chosen = { run: "current", epoch: null, candidate: null, busy: null };
+// run null: the current one, or the first with something to see; epoch null: the newest one with a
+// sample; candidate null: the best.
+const chosen = { run: null, epoch: null, candidate: null, busy: null };
 
 const desk = new Desk();
 const curves = new Curves();
 const voices = new Voices();
 const recordings = new Recordings();
 const reading = new Reading();
+const runList = new RunList({ opened: (id) => open(id), changed: () => attempt(refreshRuns) });
+const trainings = new Trainings({ opened: (id) => open(id), changed: () => show() });
 const epochs = new EpochsTable({
   chosen: (epoch) => {
     chosen.epoch = epoch;
@@ -45,11 +50,14 @@ const judged = new JudgedTable({
   },
   promoted: (epoch) => promote(epoch),
 });
-const comparison = new Comparison(desk, () => show());
+const comparison = new Comparison(desk, { changed: () => show(), wanted: (id) => attempt(() => refreshDetails(id)) });
 const speakBox = new SpeakBox();
 showMeanings();
 
-const run = () => known.runs.find((one) => one.id === chosen.run) ?? known.runs[0] ?? null;
+function run() {
+  const shows = (one) => one.epochs.length > 0 || one.training;
+  return known.runs.find((one) => one.id === chosen.run) ?? known.runs.find(shows) ?? known.runs[0] ?? null;
+}
 
 function selected() {
   const of = run()?.epochs ?? [];
@@ -84,6 +92,7 @@ function show() {
   showProgress(now, records);
   curves.show(records, now?.epochs ?? [], epoch);
   voices.offerCandidates(now);
+  runList.show(known, (id) => trainings.of(id));
   const served = known.served ? candidateName(known.served) : find("fact-voice").textContent;
   const alone = speakBox.alone;
   say(find("speaks-with"), alone ? `with ${alone}, not served` : served && served !== "–" ? `with ${served}` : "");
@@ -105,7 +114,7 @@ function showJudged(now) {
   find("epochs-empty").hidden = true;
   judged.show(now, one.id, chosen);
   showVerdict(now, known, { promote, follow });
-  comparison.show(now, list, known.details.get(now.id), one.id);
+  comparison.show(now, list, one.id, known);
   return one.of?.epoch;
 }
 
@@ -129,11 +138,11 @@ async function refreshRuns() {
   await refreshDetails();
 }
 
-/** What the candidates of the run said, where that is not known yet. */
-async function refreshDetails() {
-  const now = run();
-  if (!now?.evaluation || known.details.get(now.id)?.made_at === now.evaluation.made_at) return;
-  known.details.set(now.id, await read(`${runPath(now.id)}/evaluation`));
+/** What the candidates of a run said, where that is not known yet. */
+async function refreshDetails(id = run()?.id) {
+  const { evaluation } = known.runs.find((one) => one.id === id) ?? {};
+  if (!evaluation || known.details.get(id)?.made_at === evaluation.made_at) return;
+  known.details.set(id, await read(`${runPath(id)}/evaluation`));
   show();
 }
 
@@ -199,26 +208,37 @@ function everything() {
   statusSoon();
   runsSoon();
   metricsSoon();
+  datasetsSoon();
+}
+
+function datasetsSoon() {
   recordings.soon();
   reading.soon();
+  trainings.soon();
 }
 
 function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
-  if (event === "dataset" || event === "training") {
-    recordings.soon();
-    reading.soon();
-  }
+  if (event === "dataset" || event === "training") datasetsSoon();
   if (event === "epoch" || event === "metrics") metricsSoon();
 }
 
-find("run").addEventListener("change", (event) => {
-  Object.assign(chosen, { run: event.target.value, epoch: null, candidate: null });
+function choose(id) {
+  Object.assign(chosen, { run: id, epoch: null, candidate: null });
   show();
   metricsSoon();
   attempt(refreshDetails);
-});
+}
+
+/** Shows a run, and puts the focus where it is heard by keys. */
+function open(id) {
+  choose(id);
+  find("epochs").scrollIntoView();
+  find("desk").focus({ preventScroll: true });
+}
+
+find("run").addEventListener("change", (event) => choose(event.target.value));
 find("voice").addEventListener("change", show);
 find("follow").addEventListener("click", follow);
 

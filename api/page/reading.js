@@ -59,7 +59,8 @@ export class Reading {
     try {
       const { datasets } = await read("/v1/datasets");
       const mine = datasets.filter((one) => one.read_aloud);
-      if (!mine.some((one) => one.id === this.#chosen)) this.#choose(mine[0]?.id ?? null, false);
+      const first = mine[0]?.id ?? null;
+      if (first !== this.#chosen && !mine.some((one) => one.id === this.#chosen)) this.#choose(first, false);
       find("reading-choice").hidden = !mine.length;
       options(find("reading-dataset"), mine.map((one) => ({ value: one.id, text: one.name })));
       find("reading-dataset").value = this.#chosen ?? "";

@@ -1,12 +1,11 @@
 // Recordings: uploads, the cut into a dataset, and the command that trains on it. Its clips: clips.js; its
-// account: account.js.
+// account: account.js; its training: trainings.js.
 
 import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
 import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
 import { datasetPath, read, request, send } from "./server.js";
 import { keep } from "./sound.js";
-import { Trainings } from "./trainings.js";
 import { sendRecording } from "./uploads.js";
 import { counted, diskSize, languageOptions } from "./wording.js";
 
@@ -21,7 +20,6 @@ export class Recordings {
 
   constructor() {
     this.clips = new ClipList(() => this.refresh());
-    this.trainings = new Trainings();
     this.soon = calmly(() => this.refresh(), 1000);
     options(find("dataset-language"), languageOptions(), "en");
     find("dataset-form").addEventListener("submit", (event) => this.#make(event));
@@ -96,12 +94,11 @@ export class Recordings {
     this.#shown = found;
     find("dataset-works").hidden = !found;
     this.clips.show(found);
-    if (!found) return void this.trainings.show(null);
+    if (!found) return;
     find("cut-works").hidden = found.read_aloud;
     this.#showRecordings(found);
     this.#showCut(found);
     find("train-works").hidden = !found.train;
-    await this.trainings.show(found);
     say(find("train-line"), found.train?.command ?? "");
     say(find("train-info"), found.train ? `${counted(found.clips.kept, "clip")}, ${(found.clips.kept_seconds / 60).toFixed(1)} minutes of training data. In a container: ${found.train.container}` : "");
     await showAccount(found);

@@ -1,76 +1,136 @@
-// Trainings: asks for one on the dataset that is shown, and lists all of them with their progress.
+// Trainings: a dataset is checked and trained on; the list of all trainings, with their progress.
 
-import { complain, entry, find, isNew, make, say, smallButton, tried } from "./elements.js";
+import { Check } from "./check.js";
+import { calmly, complain, entry, find, isNew, make, options, say, smallButton, tried } from "./elements.js";
 import { read, send } from "./server.js";
-import { timeLeft } from "./wording.js";
+import { figure, timeLeft } from "./wording.js";
 
 const LOOK_MILLISECONDS = 3000;
+const FOLDER = "";
 const OPEN = ["queued", "checking", "running", "interrupted"];
-const STATES = { queued: "Waits.", checking: "Checks the clips.", running: "Trains.", done: "Done. Its epochs are above.", failed: "Failed.", cancelled: "Cancelled.", interrupted: "Goes on when the trainer starts." };
+const STATES = { queued: "Waits.", checking: "Checks the clips.", running: "Trains.", done: "Done.", failed: "Failed.", cancelled: "Cancelled.", interrupted: "Goes on when the trainer starts." };
 
-/** How far a training is: "Trains. Epoch 2 of 4, step 10 of 50, about 3 min left." */
+/** How far a training is: "Trains. Epoch 2 of 4, step 10 of 50, loss 2.314, about 3 min left." */
 export function trainingInfo({ state, ahead, cancelling, progress, message }) {
   if (cancelling) return "Is cancelled as soon as its state is saved.";
   const parts = [state === "queued" && ahead ? `Waits for ${ahead} before it.` : STATES[state]];
   if (progress && OPEN.includes(state)) {
-    const { epoch, epochs, step, steps, seconds_left: left } = progress;
-    parts.push(`Epoch ${epoch} of ${epochs}, step ${step} of ${steps}, ${timeLeft(left ?? NaN)}.`);
+    const { epoch, epochs, step, steps, loss, seconds_left: left } = progress;
+    parts.push(`Epoch ${epoch} of ${epochs}, step ${step} of ${steps}, loss ${figure(loss)}, ${timeLeft(left ?? NaN)}.`);
   }
   return [...parts, message].filter(Boolean).join(" ");
 }
 
 export class Trainings {
-  #dataset = null;
   #timer = null;
+  // Whether the person has begun to fill in the form: then a new dataset is not chosen by itself.
+  #touched = false;
+  #rows = [];
+  #check = new Check();
 
-  constructor() {
-    find("train-form").addEventListener("submit", (event) => this.#ask(event));
+  /** opened(run): shows the epochs of a run; changed(): called when the list has changed. */
+  constructor({ opened, changed }) {
+    Object.assign(this, { opened, changed });
+    this.form = find("train-form");
+    this.soon = calmly(() => this.refresh(), 1000);
+    this.form.addEventListener("submit", (event) => this.#ask(event));
+    this.form.addEventListener("input", () => (this.#touched = true));
+    find("train-dataset").addEventListener("change", () => this.#chosen());
+    find("check").addEventListener("click", () => this.#check.ask({ dataset: this.#dataset, settings: this.#settings }, !this.#isFolder));
   }
 
-  /** dataset: as /v1/datasets/{id} tells it; null or one without clips asks the server nothing. */
-  async show(dataset) {
-    clearTimeout(this.#timer);
-    this.#dataset = dataset?.train ? dataset : null;
-    if (!this.#dataset) return;
-    const name = find("train-form").elements.run;
-    if (isNew(this, "named", this.#dataset.id)) name.value = this.#dataset.id.slice(0, 40).replace(/-$/, "");
-    await this.#refresh();
+  /** The newest training of a run. */
+  of(run) {
+    return this.#rows.find((one) => one.run === run) ?? null;
   }
 
-  async #refresh() {
+  async refresh() {
     clearTimeout(this.#timer);
     try {
-      const told = await read("/v1/trainings");
-      find("train-form").hidden = !told.allowed;
+      const [{ datasets }, told] = await Promise.all([read("/v1/datasets"), read("/v1/trainings")]);
+      this.form.hidden = !told.allowed;
       say(find("train-note"), told.message);
+      this.#offer(datasets.filter((one) => one.read_aloud || one.state === "done"));
       // A button with the focus is replaced only if something has changed.
-      if (isNew(this, "rows", told.trainings)) find("trainings").replaceChildren(...told.trainings.map((one) => this.#row(one)));
-      if (told.trainings.some((one) => OPEN.includes(one.state))) this.#timer = setTimeout(() => !document.hidden && this.#refresh(), LOOK_MILLISECONDS);
+      if (isNew(this, "rows", told.trainings)) {
+        this.#rows = told.trainings;
+        find("trainings").replaceChildren(...told.trainings.map((one) => this.#row(one)));
+        this.changed();
+      }
+      if (told.trainings.some((one) => OPEN.includes(one.state))) this.#timer = setTimeout(() => !document.hidden && this.refresh(), LOOK_MILLISECONDS);
     } catch (error) {
       complain(find("train-fault"), error);
     }
   }
 
+  get #isFolder() {
+    return find("train-dataset").value === FOLDER;
+  }
+
+  get #dataset() {
+    return this.#isFolder ? this.form.elements.folder.value : find("train-dataset").value;
+  }
+
+  get #settings() {
+    const { epochs, base, samples } = this.form.elements;
+    const all = { NUM_EPOCHS: epochs.value, BASE_MODEL: base.value, MAX_TRAIN_SAMPLES: samples.value };
+    return Object.fromEntries(Object.entries(all).filter(([, value]) => value));
+  }
+
+  #offer(datasets) {
+    const list = [...datasets.map((one) => ({ value: one.id, text: one.name })), { value: FOLDER, text: "a folder of the server" }];
+    options(find("train-dataset"), list, list[0].value, this.#touched);
+    if (isNew(this, "chosenBefore", find("train-dataset").value)) this.#chosen();
+  }
+
+  #chosen() {
+    const { run, folder } = this.form.elements;
+    this.#check.clear();
+    find("train-folder").hidden = !this.#isFolder;
+    folder.required = this.#isFolder;
+    run.value = find("train-dataset").value.slice(0, 40).replace(/-$/, "");
+  }
+
   #row(one) {
-    const row = entry(one.run || one.id, ` ${trainingInfo(one)}`);
-    if (OPEN.includes(one.state) && !one.cancelling) {
-      const cancel = smallButton("Cancel", { beside: one.run });
-      cancel.addEventListener("click", () => this.#act(() => send("DELETE", `/v1/trainings/${encodeURIComponent(one.id)}`), `${one.run} is cancelled. Its checkpoints stay.`));
-      row.append(" ", cancel);
+    const row = make("li", {}, entry(one.run || one.id, ` ${trainingInfo(one)}`));
+    const buttons = make("div", { class: "row" });
+    const add = (text, act) => buttons.append(smallButton(text, { beside: one.run, onclick: act }));
+    if (one.progress) add("Listen", () => this.opened(one.run));
+    if (OPEN.includes(one.state) && !one.cancelling) add("Cancel", () => this.#act(() => send("DELETE", `/v1/trainings/${encodeURIComponent(one.id)}`), `${one.run} is cancelled. Its checkpoints stay.`));
+    if (one.progress && !OPEN.includes(one.state)) add("Go on", () => this.#goOn(one));
+    row.append(buttons);
+    if (one.progress && one.state === "running") {
+      const { epoch, epochs, step, steps } = one.progress;
+      row.append(make("progress", { max: epochs * steps, value: (epoch - 1) * steps + step, "aria-label": `Training of ${one.run}` }));
     }
-    return make("li", {}, row);
+    return row;
+  }
+
+  /** Fills in the form with a training that has ended, to be trained for more epochs. */
+  #goOn({ run, dataset, settings, progress }) {
+    const { folder, run: name, epochs, base, samples } = this.form.elements;
+    const select = find("train-dataset");
+    this.#touched = true;
+    const known = [...select.options].some((option) => option.value === dataset);
+    select.value = known ? dataset : FOLDER;
+    this.#chosen();
+    if (!known) folder.value = dataset;
+    name.value = run;
+    epochs.value = String(progress.epochs + 2);
+    base.value = settings.BASE_MODEL ?? "";
+    samples.value = settings.MAX_TRAIN_SAMPLES ?? "";
+    epochs.focus();
   }
 
   async #act(what, sentence) {
     const answer = await tried("train-fault", what, sentence);
-    await this.#refresh();
+    await this.refresh();
     return answer;
   }
 
   #ask(event) {
     event.preventDefault();
-    const { run, epochs } = event.target.elements;
-    const settings = epochs.value ? { NUM_EPOCHS: epochs.value } : {};
-    this.#act(() => send("POST", "/v1/trainings", { run: run.value, dataset: this.#dataset.id, settings }), `${run.value} is in the queue.`);
+    const run = this.form.elements.run.value;
+    this.#act(() => send("POST", "/v1/trainings", { run, dataset: this.#dataset, settings: this.#settings }), `${run} is in the queue.`);
   }
 }

@@ -58,12 +58,13 @@ export function runName(run) {
   return run.id === "current" ? "Current run" : moment(run.created) || run.path_name || run.id;
 }
 
-/** "the base", "epoch 3", "epoch 3 at 50%": of {candidate, epoch} or of {id, epoch}. */
+/** "the base", "epoch 3", "epoch 3 at 50%": of {candidate, epoch} or of {id, epoch}; "… of ana" with `of_run`. */
 export function candidateName(one) {
   const id = one.candidate ?? one.id ?? "";
-  if (id === "base") return "the base";
+  const of = one.of_run ? ` of ${one.of_run}` : "";
+  if (id === "base") return `the base${of}`;
   const share = Number(/_share_([\d.]+)$/.exec(id)?.[1]);
-  return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}`;
+  return `epoch ${one.epoch}${share ? ` at ${Math.round(100 * share)}%` : ""}${of}`;
 }
 
 /** How a sample was made: "Spoken on the CPU in 2.1 s (there is no GPU)." */

@@ -23,12 +23,12 @@ LOOKS = pytest.mark.parametrize(
 EVIL = "<img src=x onerror=\"document.title='taken'\"><b>bold</b>"
 
 
-def until(page: Any, expression: str) -> None:
+def until(page: Any, expression: str, seconds: float = PATIENCE_MILLISECONDS / 1000) -> None:
     """Waits until a JavaScript expression is true.
 
     Asked from here: `page.wait_for_function` evaluates inside the page, whose policy forbids it.
     """
-    end = time.monotonic() + PATIENCE_MILLISECONDS / 1000
+    end = time.monotonic() + seconds
     while not page.evaluate(expression):
         assert time.monotonic() < end, f"never came true: {expression}"
         page.wait_for_timeout(25)

@@ -4,7 +4,6 @@
 page was open before the first epoch.
 """
 
-import io
 import json
 import os
 import re
@@ -17,11 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from PIL import Image
 
 from tests.api.page import desk
 from tests.api.page.conftest import Open
 from tests.api.page.desk import says, until
+from tests.api.page.pictures import picture
 from tests.ports import free_port
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(1800)]
@@ -211,31 +210,6 @@ def test_a_run_that_was_evaluated_is_compared_and_heard(evaluated, service, open
         assert page.is_hidden("#speak-fault"), page.text_content("#speak-fault")
         assert float(page.evaluate(desk.SECONDS)) > 0.1
     assert service.asks("/status")["voice"] == before
-
-
-def picture(page: Any, folder: Path, name: str, last: str) -> None:
-    """A picture of the docs, down to the section `last`. SOTAQUE_PICTURES names their folder."""
-    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
-    phone = page.viewport_size["width"] < 1280
-    ending = f"{'-phone' if phone else ''}{'-dark' if dark else ''}.png"
-    path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
-    box = f"document.getElementById('{last}').getBoundingClientRect()"
-    foot = page.evaluate(f"{box}.bottom + scrollY")
-    clip = {"x": 0, "y": 0, "width": page.viewport_size["width"], "height": foot + 16}
-    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
-    few_colours(Image.open(io.BytesIO(taken)).convert("RGB")).save(path, optimize=True)
-    assert path.stat().st_size < 300_000
-
-
-def few_colours(found: Image.Image) -> Image.Image:
-    """In 256 colours, which makes a third of the size; those of the page stay, however few pixels
-    have them."""
-    style = (ROOT / "api/page/colours.css").read_text(encoding="utf-8")
-    own = [byte for one in re.findall("#([0-9a-f]{6})", style) for byte in bytes.fromhex(one)]
-    others = found.quantize(256 - len(own) // 3).getpalette() or []
-    palette = Image.new("P", (1, 1))
-    palette.putpalette((own + others)[:768])
-    return found.quantize(palette=palette, dither=Image.Dither.NONE)
 
 
 @desk.LOOKS

@@ -1,9 +1,12 @@
-"""Trainings on the page, with the true service: asked for by keyboard, followed, cancelled."""
+"""Trainings on the page, with the true service: checked, asked for, followed, cancelled."""
+
+import json
 
 import pytest
 
-from tests.api.page.desk import LOOKS, faults, too_small, until
+from tests.api.page.desk import LOOKS, faults, says, too_small, until
 from tests.api.page.test_recordings import opened, with_clips
+from tests.api.run_folders import write_epoch
 from xtts.voices.training_jobs import TrainingQueue
 
 pytestmark = pytest.mark.system
@@ -33,6 +36,46 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
     assert job.is_cancelled
     job.write_state(state="cancelled", message="It was cancelled. Its checkpoints are kept.")
     until(page, f"{LIST}.includes('Its checkpoints are kept')")
+
+
+def test_what_a_check_finds_stands_beside_the_clip_to_hear(service, open_page):
+    with_clips(service)
+    page = opened(service, open_page)
+    page.wait_for_selector("#train-form:not([hidden])")
+    page.fill("#train-form input[name=epochs]", "3")
+    page.focus("#check")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#findings li >> nth=1")
+    assert page.text_content("#check-info").startswith("9 clips, 0.5 minutes, and 1 to validate.")
+    refused, doubtful = page.locator("#findings li").all_text_contents()
+    assert "a Training leaves it out: 0.1 s, allowed: 0.5 to 11 s." in refused
+    assert "tape-0001" in doubtful and "--num-epochs=3" in doubtful
+    page.focus("#findings [aria-label='Play tape-0001']")
+    page.keyboard.press("Enter")
+    page.wait_for_selector("#findings [aria-label='Stop tape-0001']")
+
+
+def test_a_training_that_has_ended_is_listened_to_and_goes_on(service, open_page):
+    settings = service.parts.settings
+    queue = TrainingQueue(settings.queue_dir)
+    queue.ask("ana", "no-such", {"NUM_EPOCHS": "2", "BASE_MODEL": "demo"})
+    (job,) = queue.jobs()
+    job.write_state(state="done", message="It has two epochs.")
+    write_epoch(settings.output_dir / "runs" / "ana", 2)
+    row = {"kind": "train", "epoch": 2, "step": 20, "loss": 2.5, "progress":
+           {"epochs": 2, "epoch_step": 10, "epoch_steps": 10, "seconds_left": 0.0}}  # fmt: skip
+    metrics = settings.output_dir / "runs" / "ana" / "metrics.jsonl"
+    metrics.write_text(json.dumps(row) + "\n")
+    page = open_page(service.address)
+    until(page, f"{LIST}.includes('Done. It has two epochs.')")
+    page.focus("[aria-label='Listen ana']")
+    page.keyboard.press("Enter")
+    says(page, "desk-title", "Epoch 2")
+    page.focus("[aria-label='Go on ana']")
+    page.keyboard.press("Enter")
+    assert page.evaluate("document.activeElement.name") == "epochs"
+    values = "[...document.querySelectorAll('#train-form :is(input, select)')].map((o) => o.value)"
+    assert page.evaluate(values) == ["", "no-such", "ana", "4", "demo", ""]
 
 
 @LOOKS

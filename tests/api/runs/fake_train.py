@@ -20,7 +20,7 @@ def main() -> int:
         print(json.dumps({
             "clips": 9, "minutes": 0.5, "validation_clips": 1,
             "refused": [{"clip": "a", "seen": "0.1 s", "allowed": "0.5 to 11 s"}],
-            "suspects": [{"clip": "b", "severity": 2.5, "reasons": " ".join(rest)}],
+            "suspects": [{"clip": "tape-0001", "severity": 2.5, "reasons": " ".join(rest)}],
         }))  # fmt: skip
         return 0
     given.to.mkdir(parents=True)

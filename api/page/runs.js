@@ -1,0 +1,81 @@
+// The runs: how large each is and what became of it; one is listened to, exported, deleted.
+
+import { find, isNew, make, relabel, say, smallButton, tried, twice } from "./elements.js";
+import { read, request, runPath, send } from "./server.js";
+import { keep } from "./sound.js";
+import { counted, diskSize, fileName, runName } from "./wording.js";
+
+/** "2 epochs, of ana; 23.4 MB on disk, a deletion frees 12.0 MB." Pure. */
+export function runInfo(run, dataset, { bytes, frees } = {}) {
+  const of = [counted(run.epochs.length, "epoch"), dataset && `of ${dataset}`].filter(Boolean).join(", ");
+  return bytes === undefined ? of : `${of}; ${diskSize(bytes)} on disk, a deletion frees ${diskSize(frees)}.`;
+}
+
+export class RunList {
+  #rows = new Map();
+
+  /** opened(run): shows its epochs; changed(): called after a deletion. */
+  constructor({ opened, changed }) {
+    Object.assign(this, { opened, changed });
+  }
+
+  /** known: the answer of /v1/runs; trainingOf(run): its newest training or null. */
+  show(known, trainingOf) {
+    const listed = known.runs.filter((run) => run.epochs.length || run.training);
+    const rows = listed.map((run) => this.#row(run, known, trainingOf(run.id)));
+    find("runs-empty").hidden = rows.length > 0;
+    if (isNew(this, "order", listed.map((run) => run.id))) find("run-list").replaceChildren(...rows.map((row) => row.element));
+  }
+
+  #row(run, { served, promoted }, training) {
+    const row = this.#rows.get(run.id) ?? this.#newRow(run);
+    row.run = run;
+    row.dataset = training?.dataset ?? "";
+    say(row.verdict, run.evaluation?.verdict?.reason ?? "");
+    // What it holds, or whether it is kept, may have changed.
+    const about = [run.epochs.map((one) => one.checkpoint_state), run.training, run.evaluation?.made_at, served?.run === run.id, promoted, training?.state];
+    if (isNew(row, "about", about)) this.#measure(row);
+    return row;
+  }
+
+  #newRow(run) {
+    const name = runName(run);
+    const row = { info: make("span", { class: "quiet" }), verdict: make("span", { class: "quiet" }), why: make("span", { class: "quiet" }) };
+    row.export = smallButton("Export", { beside: name, onclick: () => this.#export(row, name) });
+    row.remove = twice(smallButton("", { hidden: true }), "Delete", () => this.#remove(row, name), { of: name });
+    row.element = make("li", { "data-run": run.id },
+      make("p", {}, make("span", { class: "name", text: name }), row.info, row.verdict, row.why),
+      make("div", { class: "row" }, smallButton("Listen", { beside: name, onclick: () => this.opened(run.id) }), row.export, row.remove));
+    this.#rows.set(run.id, row);
+    return row;
+  }
+
+  async #measure(row) {
+    say(row.info, runInfo(row.run, row.dataset));
+    // One that is gone is not in the next list.
+    const found = await read(runPath(row.run.id)).catch(() => null);
+    if (!found) return;
+    say(row.info, runInfo(row.run, row.dataset, found));
+    say(row.why, found.why_kept && `It cannot be deleted. ${found.why_kept}`);
+    row.remove.hidden = Boolean(found.why_kept);
+  }
+
+  async #export(row, name) {
+    row.export.disabled = true;
+    relabel(row.export, "Exporting", name);
+    await tried("runs-fault", async () => {
+      const answer = await request(`${runPath(row.run.id)}/export`, { method: "POST" });
+      keep(await answer.blob(), `${fileName(row.run.id)}.zip`);
+    }, `${name} is exported.`);
+    relabel(row.export, "Export", name);
+    row.export.disabled = false;
+  }
+
+  async #remove(row, name) {
+    const done = await tried("runs-fault", () => send("DELETE", runPath(row.run.id)), `${name} is deleted.`);
+    if (!done) return this.#measure(row);
+    this.#rows.delete(row.run.id);
+    find("runs").focus();
+    return this.changed();
+  }
+}

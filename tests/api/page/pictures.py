@@ -1,0 +1,41 @@
+"""Pictures of the page for docs/images, in few colours."""
+
+import io
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+from PIL import Image
+
+_COLOURS = Path(__file__).parents[3] / "api/page/colours.css"
+_MOST_BYTES = 300_000
+
+
+def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> None:
+    """A picture from the section `first`, or the top, down to the section `last`.
+
+    SOTAQUE_PICTURES names another folder to write to.
+    """
+    dark = page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    width = page.viewport_size["width"]
+    ending = f"{'-phone' if width < 1280 else ''}{'-dark' if dark else ''}.png"
+    path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
+    box = "document.getElementById('{}').getBoundingClientRect()"
+    foot = page.evaluate(f"{box.format(last)}.bottom + scrollY") + 16
+    head = page.evaluate(f"{box.format(first)}.top + scrollY") - 16 if first else 0
+    clip = {"x": 0, "y": head, "width": width, "height": foot - head}
+    taken = page.screenshot(full_page=True, animations="disabled", clip=clip)
+    _few_colours(Image.open(io.BytesIO(taken)).convert("RGB")).save(path, optimize=True)
+    assert path.stat().st_size < _MOST_BYTES
+
+
+def _few_colours(found: Image.Image) -> Image.Image:
+    """In 256 colours, which makes a third of the size; those of the page stay, however few pixels
+    have them."""
+    style = _COLOURS.read_text(encoding="utf-8")
+    own = [byte for one in re.findall("#([0-9a-f]{6})", style) for byte in bytes.fromhex(one)]
+    others = found.quantize(256 - len(own) // 3).getpalette() or []
+    palette = Image.new("P", (1, 1))
+    palette.putpalette((own + others)[:768])
+    return found.quantize(palette=palette, dither=Image.Dither.NONE)

@@ -1,0 +1,132 @@
+"""The runs on the page, with the true service: exported, deleted, two of them compared blind."""
+
+import io
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.conftest import Running, running, settings_in
+from tests.api.judged_run import PATIENT
+from tests.api.page import desk
+from tests.api.page.conftest import Open
+from tests.api.page.desk import LOOKS, faults, says, too_small, until
+from tests.api.run_folders import candidate, write_epoch, write_evaluated
+from xtts.voices.training_jobs import TrainingQueue
+
+pytestmark = pytest.mark.system
+LIST = "document.getElementById('run-list').textContent"
+
+
+def write_run(output: Path, name: str, epochs: int, best: int) -> Path:
+    """A run of the training queue that was judged."""
+    folder = output / "runs" / name
+    for number in range(1, epochs + 1):
+        write_epoch(folder, number, content=f"{name} {number}".encode() * 1000)
+    judged = [candidate(folder, "epoch", number, 1.0) for number in range(1, epochs + 1)]
+    write_evaluated(folder, judged[best - 1], *judged)
+    return folder
+
+
+@pytest.fixture
+def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+    """With two runs of the queue, of which none is served."""
+    monkeypatch.setattr("api.runs.following.LOOK_SECONDS", 0.1)
+    write_run(tmp_path / "output", "ana", 1, best=1)
+    write_run(tmp_path / "output", "ben", 2, best=2)
+    with running(settings_in(tmp_path, voice="demo"), limits=PATIENT) as found:
+        yield found
+
+
+def opened(service: Running, open_page: Open, **options: Any) -> Any:
+    """The page once it knows how large both runs are."""
+    page = open_page(service.address, **options)
+    until(page, f"({LIST}.match(/on disk/g) ?? []).length === 2")
+    return page
+
+
+def pressed(page: Any, button: str) -> None:
+    page.focus(f"[aria-label='{button}']")
+    page.keyboard.press("Enter")
+
+
+def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, open_page):
+    page = opened(service, open_page)
+    folder = service.parts.settings.output_dir / "runs/ben"
+    told = page.text_content("[data-run='ben']")
+    assert "2 epochs; " in told and "It speaks best." in told
+    size = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
+    assert f"{size / 1e3 + 0.5:.0f} kB on disk, a deletion frees" in told
+    pressed(page, "Delete ben")
+    assert folder.is_dir()
+    page.keyboard.press("Enter")  # Confirm.
+    until(page, "document.querySelectorAll('#run-list > li').length === 1")
+    assert page.evaluate("document.activeElement.id") == "runs" and not folder.exists()
+
+
+def test_what_is_served_or_waits_for_a_training_cannot_be_deleted(service, open_page):
+    page = opened(service, open_page)
+    pressed(page, "Listen to epoch 1")
+    page.click("tr[data-candidate='epoch_1'] button:has-text('Serve')")
+    until(page, f"{LIST}.includes('It cannot be deleted. It is served.')")
+    assert page.is_hidden("[data-run='ana'] button:has-text('Delete')")
+    TrainingQueue(service.parts.settings.queue_dir).ask("ben", "ana", {})
+    page.provoked.append("409")
+    pressed(page, "Delete ben")
+    page.keyboard.press("Enter")
+    until(page, f"{LIST}.includes('A training of it waits or runs.')")
+    assert "Cancel that first." in page.text_content("#runs-fault")
+
+
+def test_a_run_is_exported_as_a_zip_file(service, open_page, monkeypatch):
+    page = opened(service, open_page)
+    with page.expect_download() as got:
+        pressed(page, "Export ben")
+    assert got.value.suggested_filename == "ben.zip"
+    with zipfile.ZipFile(io.BytesIO(Path(got.value.path()).read_bytes())) as archive:
+        assert archive.testzip() is None
+        assert {"ben/bundle.json", "ben/CARD.md"} <= set(archive.namelist())
+    until(page, "!document.querySelector('[aria-label=\"Export ben\"]').disabled")
+    monkeypatch.setenv("FAKE_TRAIN", "refuse")
+    page.provoked.append("409")
+    pressed(page, "Export ana")
+    page.wait_for_selector("#runs-fault:not([hidden])")
+    assert "could not be exported" in page.text_content("#runs-fault")
+
+
+def test_two_runs_are_compared_blind(service, open_page):
+    page = opened(service, open_page)
+    pressed(page, "Listen ben")
+    says(page, "desk-title", "Epoch 2 and the base")
+    page.select_option("#against", label="Epoch 1 of ana")
+    until(page, desk.WORKS)
+    says(page, "desk-title", "Epoch 2 and epoch 1 of ana")
+    page.check("#blind")
+    says(page, "desk-title", "Blind comparison")
+    until(page, f"{desk.WORKS} && !document.getElementById('play-reference').disabled")
+    desk.play(page, "output", 0.1)
+    page.keyboard.press("x")
+    page.keyboard.press("2")
+    until(page, "document.getElementById('judged-info').textContent.startsWith('Noted: B')")
+    page.keyboard.press("r")
+    until(page, "document.getElementById('judged-info').textContent.includes('epoch 1 of ana')")
+    page.click("#notes summary")
+    assert "Epoch 1 of ana against epoch 2: " in page.text_content("#tally")
+    page.keyboard.press("n")  # The second sentence is the last that was kept.
+    says(page, "desk-text", "The second one.")
+
+
+@LOOKS
+def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
+    queue = TrainingQueue(service.parts.settings.queue_dir)
+    queue.ask("a-name-that-is-as-long-as-a-name-may-be", "ana", {})
+    page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
+                  viewport={"width": width, "height": 844})  # fmt: skip
+    # Without a dataset, too.
+    page.wait_for_selector("#trainings li")
+    assert faults(page, width, 60) == []
+    if width < 400:
+        parts = ":is(#trains, #runs) :is(button, input, select, summary)"
+        assert too_small(page, parts) == []
