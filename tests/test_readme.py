@@ -154,9 +154,9 @@ def test_the_verbs_it_shows_are_accepted():
     assert set(re.findall(r"python -m train ([a-z]+)", said)) <= set(_VERBS)
 
 
-def test_the_two_commands_come_first_and_the_example_has_two_lines():
+def test_the_three_commands_come_first_and_the_example_has_two_lines():
     commands = [line for line in README.split("```")[1].splitlines() if line.startswith("make ")]
-    assert [line.split()[1] for line in commands] == ["train", "test"]
+    assert [line.split()[1] for line in commands] == ["train", "test", "studio"]
     block = next(part for part in README.split("```") if part.startswith("\nDATASET_DIR="))
     assert len(block.strip().splitlines()) == 2
 

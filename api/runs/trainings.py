@@ -109,10 +109,11 @@ class Trainings:
         settings = {**self._language(wanted.dataset), **wanted.settings}
         folder = self.judge(wanted.dataset, settings)
         flags = [f"{flag_of(name)}={value}" for name, value in settings.items()]
+        # A person waits for it: it gives way to speech, and not to a training on the same machine.
         # In a container, CACHE_DIR is the trainer's.
         with tempfile.TemporaryDirectory(prefix="check-") as cache:
             done = ask_once(
-                ("nice", "-n", "15", *module_command(
+                ("nice", "-n", "5", *module_command(
                     self.module, "check", "--json", "--no-likelihood", *flags,
                     f"--dataset-dir={folder}", "--dataset-format=auto", f"--cache-dir={cache}",
                 )), _CHECK_SECONDS,
