@@ -120,8 +120,10 @@ def unsafe(name: str) -> str | None:
 
 def relative_name(name: str, folder: Path) -> str:
     """An absolute path inside the dataset as a path relative to it; any other name as it is."""
+    if not Path(name).is_absolute():  # nearly every row, and resolving takes longer than the rest
+        return name
     for root in (folder.absolute(), folder.resolve()):
-        if Path(name).is_absolute() and Path(name).is_relative_to(root):
+        if Path(name).is_relative_to(root):
             return Path(name).relative_to(root).as_posix()
     return name
 
