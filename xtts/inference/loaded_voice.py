@@ -77,6 +77,12 @@ class LoadedVoice(ABC):
     def weights(self) -> str:
         """The SHA-256 of the file with the GPT's weights."""
 
+    @property
+    def graphs(self) -> dict[str, str]:
+        """The SHA-256 of each file that computes speech beside these weights: the graphs of an ONNX
+        voice, of which the vocoder may have learned the person. {} with PyTorch."""
+        return {}
+
     @cached_property
     def own(self) -> Voice | None:
         """The latents of its own recording, computed on first use; None without a recording.

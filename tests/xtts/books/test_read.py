@@ -3,10 +3,12 @@
 import io
 import json
 import os
+import random
 import re
 import shutil
 import subprocess
 import sys
+import time
 import zipfile
 from pathlib import Path
 from xml.etree import ElementTree
@@ -245,3 +247,39 @@ def test_killed_anywhere_it_goes_on_with_the_same_bytes(tiny, spoken, tmp_path):
     for name in ("01 One.flac", "02 Two a B.flac", "A Small Book.m4b"):
         assert (tmp_path / "out" / name).read_bytes() == (spoken / name).read_bytes()
     assert not list(tmp_path.rglob("*.sotaque-part"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(1800)
+def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path):
+    """kill -9 at instants that are drawn after the first line, when sentences are spoken."""
+    things = ("ship", "house", "garden", "letter", "window", "mountain", "river", "captain")
+    first = " ".join(f"The {one} was seen by all of them on the next morning." for one in things)
+    epub = book(tmp_path / "book.epub", first, first.replace("seen", "found"))
+    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
+               "1", "--format", "m4b,epub,flac", "--captions", "json", "--to"]  # fmt: skip
+    whole, began = tmp_path / "whole", 0.0
+    with subprocess.Popen([*command, str(whole)], stdout=subprocess.PIPE) as run:
+        assert run.stdout is not None and run.stdout.readline()
+        began = time.monotonic()
+        run.communicate(timeout=600)
+        took = time.monotonic() - began
+    assert run.returncode == 0
+    drawn, kills, out = random.Random(36), 0, tmp_path / "out"
+    while kills < 10:
+        with subprocess.Popen([*command, str(out)], stdout=subprocess.PIPE) as run:
+            assert run.stdout is not None and run.stdout.readline()
+            time.sleep(drawn.uniform(0, took / 4))
+            run.kill()
+        if run.returncode == 0:  # it was done before
+            shutil.rmtree(out)
+        kills += run.returncode == -9
+    subprocess.run([*command, str(out)], check=True, capture_output=True, timeout=600)
+    assert not list(out.rglob("*.sotaque-part"))
+    made = {path.relative_to(whole) for path in whole.rglob("*") if path.is_file()}
+    assert len(sounds(whole)) >= 18 and made == {
+        path.relative_to(out) for path in out.rglob("*") if path.is_file()
+    }
+    # The rate in plan.json is measured, and report.html names the folder.
+    for path in made - {Path("plan.json"), Path("report.html")}:
+        assert (out / path).read_bytes() == (whole / path).read_bytes(), path

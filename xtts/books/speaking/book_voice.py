@@ -66,6 +66,7 @@ class BookVoice:
         alone = self.at_once == 1
         return {
             "weights": self.voice.weights,
+            **({"graphs": graphs} if (graphs := self.voice.graphs) else {}),
             "precision": self.voice.model.kind,
             "device": str(getattr(self.voice.model, "device", "cpu")).split(":")[0],
             "at_once": 1 if alone else self._batcher.count,

@@ -26,7 +26,7 @@ _HEAD = (
     '<?xml version="1.0" encoding="utf-8"?>\n<!DOCTYPE html>\n<html '
     'xmlns="http://www.w3.org/1999/xhtml" xmlns:epub="http://www.idpf.org/2007/ops" '
     'lang="{language}" xml:lang="{language}"><head><title>{title}</title>'
-    '<link rel="stylesheet" href="book.css"/></head><body>'
+    '<link rel="stylesheet" href="book.css"/></head><body id="all">'
 )
 _STYLE = ".spoken { background: #ffe9a8 }\n"
 # A fixed time, so that the same book has the same bytes.
@@ -93,7 +93,7 @@ def _smil(name: str, spans: Sequence[Span]) -> str:
     return (
         '<?xml version="1.0" encoding="utf-8"?>\n<smil xmlns="http://www.w3.org/ns/SMIL" '
         f'xmlns:epub="http://www.idpf.org/2007/ops" version="3.0"><body>'
-        f'<seq id="all" epub:textref="{name}.xhtml">\n' + "\n".join(lines)
+        f'<seq id="all" epub:textref="{name}.xhtml#all">\n' + "\n".join(lines)
         + "\n</seq></body></smil>\n"
     )  # fmt: skip
 

@@ -69,6 +69,13 @@ class LoadedOnnxVoice(LoadedVoice):
         """As in `LoadedVoice`."""
         return self.model.voice.weights
 
+    @property
+    def graphs(self) -> dict[str, str]:
+        """As in `LoadedVoice`."""
+        speaking = (folders.GPT[self.model.kind], folders.VOCODER, folders.EMBEDDINGS)
+        files = self.model.voice.files.items()
+        return {name: one.sha256 for name, one in files if name.removesuffix(".data") in speaking}
+
     @cached_property
     def heads(self) -> tuple[Head, ...]:
         """As in `LoadedVoice`; () also for an export without queries."""

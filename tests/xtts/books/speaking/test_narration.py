@@ -1,17 +1,23 @@
 """Which take of a sentence is kept, and who speaks it."""
 
+import hashlib
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from machine.storage.atomic import Written, replace_file
-from tests.models import tiny_voice
+from tests.models import drawn_voice, tiny_voice
 from xtts.books.book import Book, Chapter, Paragraph
 from xtts.books.speaking.book_voice import BookVoice
 from xtts.books.speaking.narration import Chosen, Listener, Narration, Settings
 from xtts.books.speaking.takes import TakeFolder
 from xtts.books.writing.report import Worst
+from xtts.inference import latents_file
+from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.voices import speakers
 from xtts.voices.loading import load_voice
@@ -111,6 +117,25 @@ def test_a_take_that_is_not_whole_is_spoken_again(cast, tmp_path):
     sound.write_bytes(whole[:-100])
     told(cast, tmp_path, TEXT)
     assert sound.read_bytes() == whole
+
+
+def test_another_vocoder_of_the_same_weights_speaks_again(onnx_folder, tmp_path):
+    """As of an export before and after `train learn-decoder`."""
+    stored = tmp_path / "voice.safetensors"
+    latents_file.write(stored, drawn_voice())
+    learned = shutil.copytree(onnx_folder, tmp_path / "learned")
+    tensors = learned / "vocoder.onnx.data"
+    tensors.write_bytes((np.fromfile(tensors, np.float32) * np.float32(0.9)).tobytes())
+    about = json.loads((learned / "onnx.json").read_text())
+    about["files"][tensors.name]["sha256"] = hashlib.sha256(tensors.read_bytes()).hexdigest()
+    (learned / "onnx.json").write_text(json.dumps(about))
+    kept = []
+    for folder in (onnx_folder, onnx_folder, learned):
+        where = ComputeConfig(backend="onnx", precision="fp32")
+        voice = load_voice(VoiceSpec(str(folder), latents=stored), where)
+        _, (chosen,) = told(voice, tmp_path / "takes", TEXT)
+        kept.append(chosen.take.key)
+    assert count(tmp_path / "takes") == 2 and kept[0] == kept[1] != kept[2]
 
 
 def test_the_report_has_the_worst_first(cast, tmp_path):

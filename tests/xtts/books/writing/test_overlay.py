@@ -1,0 +1,60 @@
+"""The EPUB with sound, as epubcheck judges it."""
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from tests.xtts.books.books_made import PNG
+from xtts.books.book import Book, Kind
+from xtts.books.speaking.narration import Chosen
+from xtts.books.speaking.sentences import Sentence
+from xtts.books.speaking.takes import Take, TakeFolder
+from xtts.books.writing.binding import BoundChapter
+from xtts.books.writing.overlay import write_overlay
+
+SAID = (
+    Sentence("One: a <B> & more", 1.2, 0, Kind.HEADING),
+    Sentence('"Who is there?" she asked.', 0.2, 1),
+    Sentence("[voice:ben]Nobody said a word.", 0.6, 1),
+    Sentence("He was in a hurry.", 0.6, 2),
+    Sentence("A note at the foot.", 0.6, 3, Kind.FOOTNOTE),
+)
+
+
+def bound(folder: Path, number: int, title: str, said: tuple[Sentence, ...]) -> BoundChapter:
+    """A chapter of hums, 0.3 s each."""
+    takes = TakeFolder(folder)
+    hum = (0.1 * np.sin(np.arange(7200) * 0.05)).astype(np.float32)
+    chosen = []
+    for place, sentence in enumerate(said):
+        take = Take(f"{number}{place}".ljust(40, "0"), sentence.text, len(hum), None)
+        takes.keep(take, hum)
+        chosen.append(Chosen(sentence, take))
+    return BoundChapter(number, title, chosen, takes)
+
+
+@pytest.mark.system
+@pytest.mark.parametrize("cover", [PNG, None], ids=["with a cover", "without"])
+@pytest.mark.parametrize("language", ["en", "pt-br", "zh-cn"])
+def test_epubcheck_finds_nothing(tmp_path, cover, language):
+    program = shutil.which("epubcheck")
+    if program is None:
+        pytest.skip("epubcheck is not installed; on Debian: apt-get install epubcheck")
+    chapters = [
+        bound(tmp_path / "takes", 1, "One: a <B> & more", SAID),
+        bound(tmp_path / "takes", 3, "Part 3", SAID[1:2]),
+    ]
+    book = Book('A "Small" Book & more', "A. Writer, B. Other", "en", [], cover)
+    path, told = tmp_path / "book.epub", tmp_path / "told.json"
+    with path.open("wb") as file:
+        write_overlay(file, book, chapters, language)
+    # Debian's is a jar, which not every kernel starts by itself.
+    command = ["java", "-jar", program, str(path), "--json", str(told)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    assert told.is_file(), done.stderr
+    messages = json.loads(told.read_text(encoding="utf-8"))["messages"]
+    assert [(one["ID"], one["message"]) for one in messages] == []
