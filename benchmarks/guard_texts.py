@@ -59,7 +59,7 @@ JOINTS = (", and ", ", but ", " because ", " while ", ", so ", ". ", "; ", " and
 def drawn(name: str, count: int) -> list[str]:
     """So many different texts of a set, always the same."""
     draw = random.Random(f"guard/{name}")
-    grammar = Grammar(_lexicon(), f"guard/sentences/{name}")
+    grammar = grammar_of(f"guard/sentences/{name}")
     makers = [(_word, 10), (_few, 12), (_sentence, 33), (_long, 30), (_number, 15)]
     kinds, weights = zip(*makers, strict=True)
     found: dict[str, str] = {}
@@ -82,11 +82,13 @@ def _length(text: str) -> int:
     return len(text.split())
 
 
-def _lexicon() -> Lexicon:
+def grammar_of(seed: str) -> Grammar:
+    """A grammar of everyday sentences, in words that a recogniser knows."""
     nouns = (*words.THINGS, *words.PEOPLE, *words.PLACES)
     pasts: dict[str, tuple[str, ...]] = {}
     pasts.update((verb, (past,)) for verb, past in zip(PASTS[::2], PASTS[1::2], strict=True))
-    return Lexicon(nouns, tuple(VERBS), tuple(ADJECTIVES), tuple(words.WAYS), pasts, ())
+    lexicon = Lexicon(nouns, tuple(VERBS), tuple(ADJECTIVES), tuple(words.WAYS), pasts, ())
+    return Grammar(lexicon, seed)
 
 
 def _ended(draw: random.Random, text: str) -> str:

@@ -31,7 +31,8 @@ Subject = Literal[
 SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
-    "adapters": "Speaking", "cutting": "Datasets", "data": "Training", "decoder": "Voice quality",
+    "adapters": "Speaking", "book": "Speaking", "cutting": "Datasets", "data": "Training",
+    "decoder": "Voice quality",
     "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking", "loading": "Speaking",
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
     "probe": "GPU", "references": "Voice quality", "sample": "Training", "serving": "Service",

@@ -21,6 +21,7 @@ from machine.errors import SotaqueError
 # the test's own, {clips}: a dataset of twelve clips.
 SMALLEST = {
     "adapters": ["--rounds 1 --codes 6 --adapters 3 --threads 1 --folder {base} --json"],
+    "book": ["--plan-words 300 --words 60 --chapter-words 30 --texts 1 --json"],
     "cutting": [
         "--voices slt --sentences 6 --json",
         "--voices slt --sentences 6 --by base --json",
