@@ -16,7 +16,7 @@ from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, x
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
-from api.routes import datasets, runs, speech, status, takes, trainings, voices
+from api.routes import books, datasets, runs, speech, status, takes, trainings, voices
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
@@ -24,7 +24,7 @@ from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json tells them in this order.
 _ROUTED = (
-    speech, voices, runs, trainings, datasets, takes, status, openai_lists, xtts_api_server,
+    speech, voices, runs, trainings, datasets, takes, books, status, openai_lists, xtts_api_server,
     alltalk, coqui_server, xtts_streaming_server,
 )  # fmt: skip
 _SECURITY_SCHEMES = {
@@ -96,6 +96,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
     await parts.follower.first()
     works = (
         parts.engine.live(), parts.follower.follow(), parts.cuts.work(),
+        parts.readings.work(),
         parts.adapters.follow(parts.engine.forget),
     )  # fmt: skip
     tasks = [asyncio.create_task(work) for work in works]

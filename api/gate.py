@@ -60,7 +60,10 @@ _PIECE = BodyKind("pieces of recordings", 8 << 20, 60.0, 4)
 # A sentence of a dataset, which is decoded as the recording of a voice is.
 _TAKE = BodyKind("takes", 20 << 20, 60.0, 4)
 _TRANSCRIPT = BodyKind("texts", 4 << 20, 60.0, 4)
+# It is written to the disk as it arrives. Pictures make an EPUB large; they are not read.
+_BOOK = BodyKind("books", 128 << 20, 300.0, 2)
 _BODY_KINDS = (
+    ("POST", re.compile(r"/v1/books"), _BOOK),
     ("POST", re.compile(r"/v1/voices(/[^/]+/recordings)?|/clone_speaker"), _RECORDING),
     ("PATCH", re.compile(r"/v1/datasets/[^/]+/recordings/[^/]+"), _PIECE),
     ("PUT", re.compile(r"/v1/datasets/[^/]+/text"), _TRANSCRIPT),

@@ -102,6 +102,11 @@ class ApiSettings(SharedSettings):
     datasets_host_path: Annotated[Place | None, Means("a path; empty = DATASETS_DIR")] = None
     """The path of DATASETS_DIR outside the container, for the training command that the page
     shows."""
+    books_dir: Folder = Path("books")
+    """The folder of uploaded books and of what is read of them. Replicas share it."""
+    books_max_gb: Count = 20
+    """The maximum size of all books together in GB, with their sound. The service also leaves 1 GB
+    of the disk free."""
     api_allow_training: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"

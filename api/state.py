@@ -11,6 +11,8 @@ from typing import Annotated
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
+from api.books.reading import BookQueue, Reader
+from api.books.store import Books
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.datasets.take_checking import TakeChecker
@@ -62,6 +64,11 @@ class AppState:
         self.cuts = CutQueue(
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
+        )  # fmt: skip
+        self.books = Books(settings.books_dir)
+        self.readings = BookQueue(
+            self.books, lambda book: self.events.tell("book", {"id": book}),
+            self._reader, self._somebody_speaks,
         )  # fmt: skip
         self.trainings = Trainings(settings, self.datasets)
         self.exports = Exports(settings)
@@ -175,6 +182,17 @@ class AppState:
         if engine.place is not None:
             placement = engine.condition.placement
             metrics.device.labels(placement["device"], placement["execution_provider"]).set(1)
+
+    def _reader(self) -> Reader:
+        """The served voice where it speaks, or the one that is being opened."""
+        engine = self.engine
+        voice = engine.standing.voice if engine.standing else engine.wanted
+        compute = engine.place.compute if engine.place else engine.how.compute.on_cpu()
+        return Reader(voice.wanted, compute)
+
+    def _somebody_speaks(self) -> bool:
+        waiting = self.engine.waiting
+        return bool(waiting.speaking or waiting.queue)
 
     def _tell_status(self) -> None:
         if self.events.listeners:

@@ -37,7 +37,7 @@ READS_ENVIRONMENT = {
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
     "machine/readings/collection.py": "libraries and GPUs it chooses: that is judged",
-    "api/datasets/cutting.py": "what a cut inherits, and one thread",
+    "api/background/work_queue.py": "what work behind speech inherits",
     "train/cutting/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",

@@ -41,6 +41,7 @@ FIXED = {
     API: {
         "OUTPUT_DIR": "/data/output", "VOICES_DIR": "/data/voices",
         "DATASETS_DIR": "/data/datasets", "XTTS_V2_DIR": "/data/xtts_v2", "API_HOST": "0.0.0.0",
+        "BOOKS_DIR": "/data/books",
         "QUEUE_DIR": "/data/queue", "API_PORT": "8005", "API_ALLOW_NO_KEY": "on",
     },
 }  # fmt: skip
@@ -158,7 +159,7 @@ def test_each_folder_of_the_settings_is_mounted_where_the_container_looks_for_it
         "DATASET_DIR": "./train/data/demo", "OUTPUT_DIR": "./train/output",
         "RUNS_DIR": "./train/runs", "CACHE_DIR": "./train/cache",
         "XTTS_V2_DIR": "./train/xtts_v2", "VOICES_DIR": "./voices", "DATASETS_DIR": "./datasets",
-        "QUEUE_DIR": "./train/queue",
+        "QUEUE_DIR": "./train/queue", "BOOKS_DIR": "./books",
     }  # fmt: skip
     for key, inside in FIXED[name].items():
         if key in defaults:
@@ -195,7 +196,9 @@ def test_a_container_may_do_no_more_than_it_must(name):
     kept = {"/data/output", "/data/runs", "/data/cache", "/data/xtts_v2", "/data/queue"}
     deletable = {"/data/output/runs", "/data/output/archive"}
     assert {mount["target"] for mount in writable} == (
-        kept if name == TRAINING else {"/data/voices", "/data/datasets", "/data/queue", *deletable}
+        kept
+        if name == TRAINING
+        else {"/data/voices", "/data/datasets", "/data/books", "/data/queue", *deletable}
     )
 
 

@@ -116,7 +116,7 @@ def test_a_copied_example_names_no_volume_of_podmans():
     # podman-compose 1.0 (Debian 12) takes `voices` for a volume's name, `./voices` for a folder.
     lines = (ROOT / ".env.example").read_text(encoding="utf-8").splitlines()
     folders = [line.partition("=")[2] for line in lines if re.match(r"[A-Z0-9_]+_DIR=", line)]
-    assert len(folders) == 8
+    assert len(folders) == 9
     assert [folder for folder in folders if not folder.startswith("./")] == []
 
 

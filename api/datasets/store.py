@@ -25,11 +25,11 @@ import unicodedata
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from api import shared_folder
+from api.background.work_queue import now
 from api.dataset_schemas import JobState
 from api.errors import APIError
 from machine.storage.atomic import make_folder, write_json
@@ -189,8 +189,3 @@ def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
     numbered = (f"{slug}-{number}" for number in itertools.count(2))
     return next(one for one in itertools.chain((slug,), numbered) if one not in taken)
-
-
-def now() -> str:
-    """This moment as ISO 8601, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")

@@ -26,6 +26,7 @@ from machine.devices.selection import Environment
 FAKE = (sys.executable, "-m", "tests.api.fake_child")
 FAKE_TRAIN = "tests.api.runs.fake_train"
 FAKE_CUT = "tests.api.datasets.fake_cut"
+FAKE_READER = "tests.api.books.fake_reader"
 NO_GPU = Environment(2, False, 8 << 30, False)
 QUICK = EngineLimits(slots=4, queue=8, deadline=5.0, hang=3.0, start=60.0, ready=60.0, micro=20.0)
 
@@ -95,6 +96,7 @@ def running(
     connections: ConnectionLimits | None = None,
     wyoming: Sequence[socket.socket] = (),
     cut_module: str = FAKE_CUT,
+    book_module: str = FAKE_READER,
     train_module: str = FAKE_TRAIN,
     ready: bool = True,
     threads: int | None = None,
@@ -107,9 +109,10 @@ def running(
         how = replace(real, look=how.look, compute=replace(real.compute, threads=threads))
     app = build(settings, how, limits)
     app.state.parts.cuts.module = cut_module
+    app.state.parts.readings.module = book_module
     app.state.parts.trainings.module = app.state.parts.exports.module = train_module
     # Behind everybody, it would take minutes where many tests run.
-    app.state.parts.cuts.niceness = 0
+    app.state.parts.cuts.niceness = app.state.parts.readings.niceness = 0
     # With its protocol, as uvicorn's own: asyncio turns Nagle's algorithm off for such only.
     with socket.socket(proto=socket.IPPROTO_TCP) as listening:
         listening.bind(("127.0.0.1", 0))
@@ -137,6 +140,7 @@ def settings_in(folder: Path, **more: Any) -> ApiSettings:
     """Everything that is written, in `folder`; nobody is slowed down."""
     given = {"output_dir": folder / "output", "voices_dir": folder / "voices",
              "datasets_dir": folder / "datasets", "queue_dir": folder / "queue",
+             "books_dir": folder / "books",
              "api_requests_per_minute": None, **more}  # fmt: skip
     return ApiSettings(**given)
 

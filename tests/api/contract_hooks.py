@@ -20,6 +20,7 @@ from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
 from api.dialects.xtts_streaming_server import handle_of
+from tests.api.books.fake_reader import KEY
 from tests.api.sounds import file_of, made, speech
 from xtts.encoding import MEDIA_TYPES
 
@@ -54,7 +55,11 @@ NUM_BYTES, MOST_PIECE = 64, 8_000_000
 _datasets: list[dict[str, str]] = []
 # Datasets that are read aloud.
 _read: list[str] = []
+_OPEN = ("queued", "running")
 _PROMPTS = "First. Second. Third. Fourth. Fifth."
+# Books that are read.
+_books: list[str] = []
+_BOOK = b"Chapter 1\n\nThe ship left the port.\n"
 _turns = Counter[str]()
 _voices: list[str] = []
 _trainings: list[str] = []
@@ -95,12 +100,7 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
     drawn = random.Random(turn)
     if "{name}" in label and turn % 100 == 0:
         _speak(case.operation.base_url)
-    if "{dataset}" in label:
-        _meet_a_dataset(case, turn, drawn)
-    elif not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
-        case.path_parameters = {
-            name: _existing(name, value, drawn) for name, value in case.path_parameters.items()
-        }
+    _name_what_exists(case, label, turn, drawn)
     if not case.meta.is_negative_at(ParameterLocation.QUERY) and case.query:
         case.query = _spoken(case.query, label, drawn)
     is_form = case.media_type == "multipart/form-data"
@@ -111,8 +111,22 @@ def before_call(context: Any, case: Any, kwargs: dict[str, Any]) -> None:
             case.body = {"name": f"take-{turn}.wav", "bytes": NUM_BYTES}
         if label.startswith("POST /v1/trainings"):
             case.body = _wanted_training(case.operation.base_url, label)
-    if label.endswith((".wav", ".csv")) and turn % 4 == 0:
+    if label.endswith((".wav", ".csv", "/files/{file}")) and turn % 4 == 0:
         case.headers = {**(case.headers or {}), "Range": drawn.choice(RANGES)}
+
+
+def _name_what_exists(case: Any, label: str, turn: int, drawn: random.Random) -> None:
+    """Has its path name what exists, which is made where it is missing."""
+    if "{dataset}" in label:
+        _meet_a_dataset(case, turn, drawn)
+    elif "{book}" in label:
+        _meet_a_book(case, label, turn)
+    elif not case.meta.is_negative_at(ParameterLocation.PATH) and case.path_parameters:
+        case.path_parameters = {
+            name: _existing(name, value, drawn) for name, value in case.path_parameters.items()
+        }
+    if label == "POST /v1/books" and not case.meta.is_negative_at(ParameterLocation.QUERY):
+        case.query, case.body = {**(case.query or {}), "name": "Book.txt"}, _BOOK
 
 
 def _wanted_training(address: str, label: str) -> dict[str, Any]:
@@ -156,6 +170,37 @@ def _meet_a_dataset(case: Any, turn: int, drawn: random.Random) -> None:
         if not case.meta.is_negative_at(ParameterLocation.HEADER):
             case.headers = {**(case.headers or {}), "Upload-Offset": "0"}
     case.path_parameters = {**case.path_parameters, **known}
+
+
+def _meet_a_book(case: Any, label: str, turn: int) -> None:
+    if not _books or turn % 100 == 0:
+        _books.append(_read_a_book(case.operation.base_url))
+    if case.meta.is_negative_at(ParameterLocation.PATH):
+        return
+    known = {"book": _books[-1], "file": "01 One.mp3", "take": KEY}
+    case.path_parameters = {
+        **case.path_parameters, **{name: known[name] for name in known if f"{{{name}}}" in label}
+    }  # fmt: skip
+
+
+def _read_a_book(address: str) -> str:
+    with httpx.Client(base_url=address, timeout=60) as client:
+        answer = client.post("/v1/books", params={"name": "Book.txt"}, content=_BOOK)
+        if answer.status_code == 409:  # a thousand examples have made as many as there may be
+            for one in client.get("/v1/books").json()["books"]:
+                client.delete(f"/v1/books/{one['id']}").raise_for_status()
+            answer = client.post("/v1/books", params={"name": "Book.txt"}, content=_BOOK)
+        made = str(answer.raise_for_status().json()["id"])
+        # Those that were uploaded before are planned first.
+        for one in client.get("/v1/books").json()["books"]:
+            if one["id"] != made:
+                client.delete(f"/v1/books/{one['id']}/reading").raise_for_status()
+        for asked in (None, {"formats": ["mp3"]}):
+            if asked is not None:
+                client.post(f"/v1/books/{made}/reading", json=asked).raise_for_status()
+            while client.get(f"/v1/books/{made}").json()["reading"]["state"] in _OPEN:
+                time.sleep(0.1)
+    return made
 
 
 def _read_aloud(case: Any, turn: int, drawn: random.Random) -> None:
@@ -259,6 +304,9 @@ def after_call(context: Any, case: Any, response: Any) -> None:
     elif label == "DELETE /v1/datasets/{dataset}" and status == 204:
         gone = case.path_parameters["dataset"]
         _datasets[:] = [one for one in _datasets if one["dataset"] != gone]
+    elif label == "DELETE /v1/books/{book}" and status == 204:
+        gone = case.path_parameters["book"]
+        _books[:] = [book for book in _books if book != gone]
     elif label == "DELETE /v1/voices/{voice_id}" and status == 204:
         gone = case.path_parameters["voice_id"]
         _voices[:] = [voice for voice in _voices if voice != gone]

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 FORMS = ("wav", "flac", "mp3", "opus", "m4a", "m4b", "epub")
 # Of the whole book, not of a chapter.
 _WHOLE = ("m4b", "epub")
-_PROGRESS_SECONDS = 10.0
+_PROGRESS_SECONDS, _WRITTEN_SECONDS = 10.0, 2.0
 MOST_RETAKES = 9
 
 
@@ -182,6 +182,7 @@ class _Reader:
     def plan(self) -> "Measured":
         """Speaks the sample sentences and prints the plan."""
         from xtts.books.plan import (
+            MOST_KEPT_NAMES,
             MOST_SHOWN_NAMES,
             chapter_plan,
             names_file,
@@ -190,7 +191,7 @@ class _Reader:
             unreadable_characters,
         )
 
-        measured, tokenizer = self._measured(), self.narration.tokenizer
+        (measured, samples), tokenizer = self._measured(), self.narration.tokenizer
         plans = [
             chapter_plan(number, self._chapter(number).title, self._sentences(number),
                          measured.pace)
@@ -206,8 +207,9 @@ class _Reader:
                               in names.most_common(MOST_SHOWN_NAMES))  # fmt: skip
             print(f"{len(names):,} words that the voice has to guess: {shown}. Correct them in "
                   f"{path} and add --pronunciations {path}.")  # fmt: skip
-        if lost := unreadable_characters(self._all(), tokenizer, self.language):
-            letters = " ".join(letter for letter, _ in lost.most_common(40))
+        lost = unreadable_characters(self._all(), tokenizer, self.language)
+        letters = " ".join(letter for letter, _ in lost.most_common(40))
+        if lost:
             print(
                 f"Words with these letters are left out, which the voice does not know: {letters}"
             )
@@ -215,6 +217,12 @@ class _Reader:
             "title": self.order.book.title, "author": self.order.book.author,
             "language": self.language, "pace": measured.pace, "rate": measured.rate,
             "chapters": [vars(one) for one in plans],
+            "left_out": [{"title": one.title, "reason": one.left_out}
+                         for one in self.order.book.chapters if one.left_out],
+            "names": [{"word": word, "count": count}
+                      for word, count in names.most_common(MOST_KEPT_NAMES)],
+            "unreadable": letters, "notes": list(self.order.book.notes),
+            "samples": [{"key": one.take.key, "text": one.take.text} for one in samples],
         })  # fmt: skip
         return measured
 
@@ -228,8 +236,9 @@ class _Reader:
         for number in self.order.chapters:
             yield from self._sentences(number)
 
-    def _measured(self) -> "Measured":
-        """What the sample sentences show; the rate is kept for when they are there already."""
+    def _measured(self) -> "tuple[Measured, list[Chosen]]":
+        """What the sample sentences show, and they; the rate is kept for when they are there
+        already."""
         from xtts.books.plan import Measured, samples_of
 
         lines = [(number, one) for number in self.order.chapters for one in self._sentences(number)]
@@ -252,7 +261,7 @@ class _Reader:
         known = read_json(self.folder / "plan.json").get("rate")
         rate = self.narration.rate / max(self.narration.voice.used, 1e-6)
         spoke = self.narration.spoken_seconds > 0.5 * seconds
-        return Measured(pace, rate if spoke or not isinstance(known, float) else known)
+        return Measured(pace, rate if spoke or not isinstance(known, float) else known), heard
 
     def speak(self, measured: "Measured") -> None:
         """Speaks the chapters; writes each when its sentences are there, and the audiobook."""
@@ -279,6 +288,7 @@ class _Reader:
 
         self.narration.speak(iter(lines), settled)
         self._finish()
+        progress.path.unlink(missing_ok=True)
 
     def _bind(self, number: int, sentences: "Sequence[Chosen]") -> None:
         """Writes the files of a chapter, where they are not there already."""
@@ -314,6 +324,7 @@ class _Reader:
             raise BookError("Nothing of these chapters could be read aloud; see report.html.")
         book = self.order.book
         self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
+        write_json(self.folder / "report.json", self.worst.told())
         self._write_whole(chapters)
         from xtts.books.plan import clock
 
@@ -345,31 +356,39 @@ class _Reader:
 
 
 class _Progress:
-    """One line every ten seconds."""
+    """One line every ten seconds, and `progress.json`, which is there while the book is spoken."""
 
     def __init__(self, reader: _Reader, measured: "Measured") -> None:
         self._reader, self._measured = reader, measured
         self.characters = 0
         self._done = self._fresh = 0
-        self._shown = self._began = time.monotonic()
+        self._shown = self._written = time.monotonic()
+        self.path = reader.folder / "progress.json"
 
     def settled(self, chapter: int, sentence: "Sentence", chosen: "Chosen | None") -> None:
         """Counts a sentence, and shows how far the book is."""
         self._done += len(sentence.text)
         now = time.monotonic()
-        if now - self._shown < _PROGRESS_SECONDS:
+        if now - self._written < _WRITTEN_SECONDS:
             return
-        self._shown = now
-        from xtts.books.plan import clock
-
-        left = self.characters - self._done
+        self._written = now
         rate = self._reader.narration.rate or self._measured.rate
-        seconds = left * self._measured.pace / max(rate, 1e-6)
-        print(
-            f"chapter {chapter}  {100 * self._done / max(1, self.characters):.1f} %  "
-            f"{self._reader.narration.rate:.2f} audio-s/s  left {clock(seconds)}",
-            flush=True,
-        )
+        left = self.characters - self._done
+        told = {
+            "chapter": chapter, "share": round(self._done / max(1, self.characters), 4),
+            "seconds_left": round(left * self._measured.pace / max(rate, 1e-6)),
+            "audio_seconds_a_second": round(rate, 3),
+        }  # fmt: skip
+        write_json(self.path, told)
+        if now - self._shown >= _PROGRESS_SECONDS:
+            self._shown = now
+            from xtts.books.plan import clock
+
+            print(
+                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} audio-s/s  left "
+                f"{clock(told['seconds_left'])}",
+                flush=True,
+            )
 
 
 def _language(book: Book, voice: "LoadedVoice") -> str:

@@ -22,7 +22,7 @@ BYTES_A_SECOND = {
 }  # fmt: skip
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
-MOST_SHOWN_NAMES = 20
+MOST_SHOWN_NAMES, MOST_KEPT_NAMES = 20, 200
 # Of CMU's dictionary, many forms are not in it: a word counts as known without these.
 _ENDINGS = ("'s", "s", "es", "ed", "d", "ing", "ly", "'")
 

@@ -122,6 +122,11 @@ def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones:
         raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are allowed.")
 
 
+def check_entry(word: str, spoken: str) -> None:
+    """Raises TextError for an entry that no list may have."""
+    _entry(f"{word} = {spoken}", "names", with_phones=True)
+
+
 def _entry(line: str, where: str, with_phones: bool) -> Pronunciation:
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:

@@ -10,9 +10,10 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from api.background.work_queue import NICENESS
 from api.datasets import clips as clips_of
 from api.datasets import uploads
-from api.datasets.cutting import NICENESS, CutQueue
+from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.errors import APIError
 from tests.api.conftest import running, settings_in
@@ -362,7 +363,7 @@ def test_a_service_that_ends_leaves_its_cut_to_the_next(tmp_path):
 
 
 def test_one_of_two_replicas_cuts_and_both_tell_of_it(tmp_path, monkeypatch):
-    monkeypatch.setattr("api.datasets.cutting._LOOK_SECONDS", 0.2)
+    monkeypatch.setattr("api.background.work_queue._LOOK_SECONDS", 0.2)
     with running(settings_in(tmp_path)) as one, running(settings_in(tmp_path)) as other:
         for service in (one, other):
             assert with_tape(service).cut()["cut"]["state"] == "done"

@@ -1,10 +1,11 @@
-"""report.html: the worst hundred sentences of a book, to be heard, with how to say each again."""
+"""The report on a book: its worst hundred sentences, to be heard, and how to say each again."""
 
 import html
 import shlex
 from collections.abc import Iterable
 from heapq import nlargest
 from pathlib import Path
+from typing import Any
 
 from machine.storage.atomic import replace_file
 from xtts.books.speaking.narration import Chosen
@@ -49,6 +50,17 @@ class Worst:
         """(chapter, sentence), the worst first."""
         for _, chapter, chosen in nlargest(WORST, self._kept, key=lambda one: one[0]):
             yield chapter, chosen
+
+    def told(self) -> dict[str, Any]:
+        """The report as data, for `report.json`."""
+        return {
+            "sentences": self.sentences, "faulty": self.faulty, "unread": len(self.unread),
+            "worst": [
+                {"chapter": chapter, "text": one.take.text, "key": one.take.key,
+                 "noticed": _noticed(one)}
+                for chapter, one in self.worst()
+            ],
+        }  # fmt: skip
 
     def write(self, path: Path, title: str, takes: TakeFolder, command: list[str]) -> None:
         """Writes the report. command: what reads this book; `--again KEY` is appended."""

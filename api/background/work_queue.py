@@ -1,0 +1,330 @@
+"""WorkQueue: works on a queue on disk, one child at a time, at a lower priority than speech.
+
+The replica that holds the lock file of the queue's folder works on it. If a service ends or is
+killed, its child dies with it, and the next service continues where the child stopped.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, ClassVar, Generic, Protocol, TypeVar
+
+from api.errors import APIError, without_paths
+from machine.process import StderrFile, kill_group
+from machine.storage import locks
+from machine.storage.atomic import WriteError
+from machine.text import last_line, printable
+
+log = logging.getLogger("api")
+
+# The speaking process has niceness 0. With 19 the work would get no time on a busy machine.
+NICENESS = 15
+# The OOM killer takes the work first, because it can be continued.
+_OOM_SCORE = 900
+_LOOK_SECONDS = 5.0
+_LONGEST_MESSAGE = 700
+_READ_LIMIT = 1 << 16
+# How often it is looked whether somebody speaks, and how long nobody must, for work that waits.
+_WATCH_SECONDS = 0.05
+_QUIET_SECONDS = 1.0
+
+
+class Job(Protocol):
+    """The state of a piece of work. asked: when, as ISO 8601."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def asked(self) -> str | None: ...
+
+
+class Asked(Protocol):
+    """What is worked on."""
+
+    @property
+    def id(self) -> str: ...
+
+
+Item = TypeVar("Item", bound=Asked)
+
+
+class WorkQueue(ABC, Generic[Item]):
+    """Works on what is queued.
+
+    Args:
+        folder: It is shared by replicas.
+        changed: Called with an item's id when the state of its work has changed.
+        module: What the child runs.
+        busy: Whether somebody speaks or waits to: the child then stands still. None lets it run.
+
+    Class attributes:
+        work_name: What the work is called, such as `cut`; lock_name: of the queue's lock file.
+        most_seconds: An endless one is ended; None is no limit.
+    """
+
+    work_name: ClassVar[str]
+    lock_name: ClassVar[str]
+    most_seconds: ClassVar[float | None] = None
+
+    def __init__(
+        self, folder: Path, changed: Callable[[str], None], module: str,
+        busy: Callable[[], bool] | None = None,
+    ) -> None:  # fmt: skip
+        self.module = module
+        self.niceness = NICENESS
+        self._folder = folder
+        self._changed = changed
+        self._busy = busy
+        self._woken = asyncio.Event()
+        self._lock: contextlib.ExitStack | None = None
+        self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
+        self._stopped = False
+        self._told = ""
+        self._paused = False
+
+    # ---- what each kind of work says ----
+
+    @abstractmethod
+    def _items(self) -> Iterable[Item]:
+        """Everything that may be queued."""
+
+    @abstractmethod
+    def _job(self, item: Item, /) -> Job:
+        """The state of its work."""
+
+    @abstractmethod
+    def _write(self, item: Item, /, **changes: Any) -> bool:
+        """Changes the fields of a job that is queued or running; whether it was. A job that has
+        ended stays so. Blocks. Raises APIError."""
+
+    @abstractmethod
+    def _prepare(self, item: Item, /) -> tuple[str, ...]:
+        """Marks it as running; the child's command. Blocks. Raises APIError."""
+
+    @abstractmethod
+    def _end(self, item: Item, /, state: str, message: str) -> None:
+        """Keeps what the child has made. Blocks. Raises APIError."""
+
+    @abstractmethod
+    def _repair(self) -> None:
+        """Repairs what a kill has left, once the lock is ours. Blocks."""
+
+    @abstractmethod
+    def _environment(self) -> Mapping[str, str]:
+        """Variables of the child beside those of this process."""
+
+    # ---- what routes ask ----
+
+    def wake(self) -> None:
+        """Makes `work` look into the queue."""
+        self._woken.set()
+
+    def told(self, item: Item) -> str:
+        """The last line of the child's log, if this service works on that item."""
+        running = self._running
+        return self._told if running is not None and running[0] == item.id else ""
+
+    def is_paused(self, item: Item) -> bool:
+        """Whether it stands still because somebody speaks."""
+        running = self._running
+        return self._paused and running is not None and running[0] == item.id
+
+    def place(self, item: Item) -> int:
+        """How many come before this one. Blocks."""
+        waiting = [one.id for one in self._waiting()]
+        return waiting.index(item.id) if item.id in waiting else 0
+
+    async def stop(self, item: Item, *, deleted: bool = False) -> None:
+        """Ends the work, or removes it from the queue. Its progress is kept for the next time."""
+        running = self._running
+        if running is not None and running[0] == item.id:
+            self._stopped = True
+            if running[1] is not None:
+                kill_group(running[1].pid)
+            while self._running is running:
+                await asyncio.sleep(0.02)
+        elif not deleted and await asyncio.to_thread(self._unqueue, item):
+            self._changed(item.id)
+
+    # ---- the work ----
+
+    async def work(self) -> None:
+        """Works on the queue until cancelled; the next service continues what is unfinished."""
+        try:
+            while True:
+                self._woken.clear()
+                try:
+                    if (item := await asyncio.to_thread(self._next)) is not None:
+                        await self._do(item)
+                        continue
+                except (APIError, WriteError, OSError) as error:
+                    log.error("The queue of %ss has stopped: %s", self.work_name, error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._woken.wait(), _LOOK_SECONDS)
+        finally:
+            if self._lock is not None:
+                self._lock.close()
+
+    def _next(self) -> Item | None:
+        """What to work on next, if this service holds the lock. Blocks."""
+        if not self._folder.is_dir() or not self._is_ours():
+            return None
+        return next(iter(self._waiting()), None)
+
+    def _waiting(self) -> list[Item]:
+        """What is queued; includes one marked as running, as no other service has the lock."""
+        jobs = [(one, self._job(one)) for one in self._items()]
+        waiting = [(one, job) for one, job in jobs if job.state in ("queued", "running")]
+        waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))
+        return [one for one, _ in waiting]
+
+    def _is_ours(self) -> bool:
+        if self._lock is not None:
+            return True
+        lock = contextlib.ExitStack()
+        try:
+            lock.enter_context(locks.exclusive(self._folder / self.lock_name))
+        except locks.LockHeld:
+            return False
+        self._lock = lock
+        self._repair()
+        return True
+
+    def _unqueue(self, item: Item) -> bool:
+        """Takes it from the queue; whether it was there."""
+        if self._job(item).state not in ("queued", "running"):
+            return False
+        return self._write(item, state="stopped", ended=now(), message=self._stopped_message)
+
+    @property
+    def _stopped_message(self) -> str:
+        return f"Stopped. {self.work_name.capitalize()} again to continue from there."
+
+    def _write_state(self, item: Item, **changes: Any) -> None:
+        """In a thread: another process may hold the folder's lock."""
+        with contextlib.suppress(APIError):
+            self._write(item, **changes)
+
+    async def _do(self, item: Item) -> None:
+        self._stopped, self._told = False, ""
+        self._running = (item.id, None)
+        try:
+            command = await asyncio.to_thread(self._prepare, item)
+            self._changed(item.id)
+            state, message = await self._ran(item, command)
+            await asyncio.to_thread(self._end, item, state, message)
+        except asyncio.CancelledError:
+            text = f"The service was stopped. After a restart the {self.work_name} continues."
+            await asyncio.shield(
+                asyncio.to_thread(self._write_state, item, state="queued", message=text)
+            )
+            raise
+        except (APIError, WriteError, OSError) as error:
+            message = without_paths(str(error))
+            await asyncio.to_thread(
+                self._write_state, item, state="failed", ended=now(), message=message
+            )
+            log.error("The %s of %s failed: %s", self.work_name, item.id, error)
+            # Where not even that can be written, it is queued still.
+            await asyncio.sleep(_LOOK_SECONDS)
+        finally:
+            self._running = None
+            self._changed(item.id)
+
+    async def _ran(self, item: Item, command: tuple[str, ...]) -> tuple[str, str]:
+        """Runs it to its end: the state of the job, and a sentence."""
+        errors = StderrFile()
+        child = await asyncio.create_subprocess_exec(
+            *command, stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.PIPE,
+            stderr=errors.fileno(), start_new_session=True, limit=_READ_LIMIT,
+            env={**os.environ, **self._environment()},
+        )  # fmt: skip
+        self._running = (item.id, child)
+        _behind_everybody(child.pid, self.niceness)
+        watching = asyncio.create_task(self._stand_back(child.pid))
+        try:
+            async with asyncio.timeout(self.most_seconds):
+                await self._listen(child)
+                await child.wait()
+        except TimeoutError:
+            hours = (self.most_seconds or 0.0) / 3600
+            return "failed", f"The {self.work_name} was ended at the limit of {hours:g} hours."
+        finally:
+            watching.cancel()
+            kill_group(child.pid)
+            with contextlib.suppress(asyncio.CancelledError):
+                await child.wait()
+            self._paused = False
+            stderr = errors.tail()
+            errors.close()
+        if self._stopped:
+            return "stopped", self._stopped_message
+        assert child.returncode is not None
+        return outcome(child.returncode, stderr, self.work_name)
+
+    async def _stand_back(self, pid: int) -> None:
+        """Stops the child, whatever it computes on, while somebody speaks or waits to."""
+        quiet_since = 0.0
+        while self._busy is not None:
+            if self._busy():
+                quiet_since = time.monotonic()
+            wanted = time.monotonic() - quiet_since < _QUIET_SECONDS
+            if wanted != self._paused:
+                self._paused = wanted
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.killpg(pid, signal.SIGSTOP if wanted else signal.SIGCONT)
+            await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _listen(self, child: asyncio.subprocess.Process) -> None:
+        assert child.stdout is not None
+        while True:
+            try:
+                line = await child.stdout.readline()
+            except ValueError:  # longer than any that is ours
+                continue
+            if not line:
+                return
+            if line_shown := last_line(printable(line.decode(errors="replace"))):
+                self._told = without_paths(line_shown)
+
+
+def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
+    """What the end of a child means: the state of the job, and a sentence. Pure.
+
+    Args:
+        code: Its exit status, negative for a signal.
+        stderr: The end of its stderr.
+        work_name: As of `WorkQueue`.
+    """
+    if code == 0:
+        return "done", ""
+    stderr = printable(stderr)
+    words = last_line(stderr) if "Traceback (most" in stderr else " ".join(stderr.split())
+    words = without_paths(words[-_LONGEST_MESSAGE:])
+    if code in (2, 74) and words:
+        return "failed", words
+    again = f"The progress is kept: {work_name} again to continue from there."
+    if code < 0 or code in (130, 137, 143):
+        return "failed", f"The {work_name} was killed, perhaps because memory ran out. {again}"
+    text = f"The {work_name} ended with exit code {code}. {words} {again}"
+    return "failed", text.replace("  ", " ")
+
+
+def now() -> str:
+    """This moment as ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+def _behind_everybody(pid: int, niceness: int) -> None:
+    # All that it starts is in its group, and gets the same.
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PGRP, pid, niceness)
+    with contextlib.suppress(OSError):
+        Path(f"/proc/{pid}/oom_score_adj").write_text(str(_OOM_SCORE), encoding="ascii")

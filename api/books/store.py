@@ -1,0 +1,246 @@
+"""Books on disk, shared by replicas: adds, finds and deletes them; keeps the state of the work.
+
+    BOOKS_DIR/<id>/book.json          id, name of the file, when; without it there is no book
+    BOOKS_DIR/<id>/book.epub          what was uploaded, with its own ending
+    BOOKS_DIR/<id>/names.json         how words are said; names.txt: the same as a list
+    BOOKS_DIR/<id>/job.json           the work: asked for, being done, done, failed
+    BOOKS_DIR/<id>/spoken/            what `xtts read --to` writes (docs/books.md)
+    BOOKS_DIR/.lock                   as `api.shared_folder` says
+
+Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
+"""
+
+import contextlib
+import functools
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from api import shared_folder
+from api.background.work_queue import now
+from api.dataset_schemas import JobState
+from api.datasets.store import free_id
+from api.errors import APIError
+from machine.storage.atomic import STALE_SECONDS, make_folder, replace_file, write_json
+from machine.storage.reading import read_json
+from xtts.books.formats.reading import FORMATS
+
+MOST_BOOKS = 200
+_DELETED, _ARRIVING = ".deleted-", ".arriving-"
+_KEY = re.compile(r"[0-9a-f]{40}")
+# What a caller may download: whatever `xtts read` writes beside its own state.
+_OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
+
+
+@dataclass(frozen=True)
+class UploadedBook:
+    """A folder of BOOKS_DIR. name: of its file, as the person calls it."""
+
+    folder: Path
+    id: str
+    name: str
+    created: str
+
+    @property
+    def source(self) -> Path:
+        """What was uploaded."""
+        return self.folder / f"book{ending_of(self.name)}"
+
+    @property
+    def spoken(self) -> Path:
+        """What `xtts read` writes."""
+        return self.folder / "spoken"
+
+    @property
+    def names_list(self) -> Path:
+        """The list of pronunciations, which need not exist."""
+        return self.folder / "names.txt"
+
+    def files(self) -> list[Path]:
+        """What was written for people: chapters, audiobook, captions, report."""
+        with contextlib.suppress(OSError):
+            return sorted(
+                one for one in self.spoken.iterdir()
+                if one.is_file() and one.name not in _OWN_FILES and not one.name.startswith(".")
+                and not one.name.endswith(".sotaque-part")
+            )  # fmt: skip
+        return []
+
+    def file(self, name: str) -> Path:
+        """Raises APIError (404)."""
+        for path in self.files():
+            if path.name == name:
+                return path
+        raise APIError(404, "no_file", "The book has no file of that name; see its `files`.")
+
+    def take(self, key: str) -> Path:
+        """The sound of a sentence. Raises APIError (404)."""
+        path = self.spoken / "sentences" / key[:2] / f"{key}.wav"
+        if not _KEY.fullmatch(key) or not path.is_file():
+            raise APIError(404, "no_sentence", "The book has no sentence of that key.")
+        return path
+
+
+@dataclass(frozen=True)
+class BookJob:
+    """The work on a book. wanted: as `api.books.schemas.ReadingRequest`; recording: of an uploaded
+    voice that reads; times as ISO 8601."""
+
+    state: JobState = "none"
+    asked: str | None = None
+    started: str | None = None
+    ended: str | None = None
+    message: str = ""
+    wanted: Mapping[str, Any] = field(default_factory=dict)
+    recording: str | None = None
+
+    @property
+    def plan_only(self) -> bool:
+        return bool(self.wanted.get("plan_only"))
+
+
+class Books:
+    """The folder of books, read again for each call because replicas write into it too."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def all(self) -> list[UploadedBook]:
+        """Every book, the newest first."""
+        books = shared_folder.read_all(self.folder, self.get)
+        return sorted(books, key=lambda one: (one.created, one.id), reverse=True)
+
+    def get(self, identity: str) -> UploadedBook | None:
+        """The book of an id; None where there is none, and for what cannot be an id."""
+        if not shared_folder.ID.fullmatch(identity):
+            return None
+        folder = self.folder / identity
+        book = shared_folder.read(
+            functools.partial(UploadedBook, folder), folder / "book.json", identity
+        )
+        return book if book and ending_of(book.name) else None
+
+    def find(self, identity: str) -> UploadedBook:
+        """Raises APIError (404), the same for an id that cannot be one."""
+        book = self.get(identity)
+        if book is None:
+            raise _no_book()
+        return book
+
+    def arriving(self) -> Path:
+        """Where an upload is written before it is a book. Raises APIError (507)."""
+        with shared_folder.kept(self.folder):
+            make_folder(self.folder)
+        return self.folder / f"{_ARRIVING}{secrets.token_hex(8)}"
+
+    def add(self, name: str, arrived: Path) -> UploadedBook:
+        """A book of a file that has arrived. Raises APIError where there are too many."""
+        with shared_folder.changing(self.folder):
+            if len(self.all()) >= MOST_BOOKS:
+                text = f"There are already {MOST_BOOKS} books, the limit. Delete one."
+                raise APIError(409, "too_many_books", text)
+            identity = free_id(Path(name).stem, "book", os.listdir(self.folder))
+            book = UploadedBook(self.folder / identity, identity, name, now())
+            make_folder(book.folder)
+            arrived.rename(book.source)
+            about = asdict(book)
+            del about["folder"]
+            write_json(book.folder / "book.json", about)
+        return book
+
+    def remove(self, book: UploadedBook) -> None:
+        """Deletes a book. It disappears at once; after a kill `remove_rest` deletes the rest."""
+        gone = self.folder / f"{_DELETED}{book.id}-{secrets.token_hex(4)}"
+        with changing(book):
+            book.folder.rename(gone)
+        with shared_folder.kept(self.folder):
+            shutil.rmtree(gone)
+
+    def remove_rest(self) -> None:
+        """Removes what killed deletions and uploads left."""
+        for path in self.folder.glob(f"{_DELETED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+        for path in self.folder.glob(f"{_ARRIVING}*"):
+            with contextlib.suppress(OSError):  # of another replica, it may still arrive
+                if time.time() - path.stat().st_mtime > STALE_SECONDS:
+                    path.unlink()
+
+    def used_bytes(self) -> int:
+        """What all books take."""
+        used = 0
+        for folder, _, names in os.walk(self.folder):
+            for name in names:
+                with contextlib.suppress(OSError):
+                    used += os.lstat(os.path.join(folder, name)).st_size
+        return used
+
+
+def ending_of(name: str) -> str:
+    """The ending of a book's name in small letters; "" for what is no book."""
+    ending = Path(name).suffix.lower()
+    return ending if ending in FORMATS else ""
+
+
+def read_job(book: UploadedBook) -> BookJob:
+    """The state of the work; that of no work where nothing is known."""
+    with contextlib.suppress(TypeError):
+        return BookJob(**read_json(book.folder / "job.json"))
+    return BookJob()
+
+
+def is_queued(book: UploadedBook) -> bool:
+    """Whether it is being read, or waits for it."""
+    return read_job(book).state in ("queued", "running")
+
+
+def write_job(book: UploadedBook, **changed: Any) -> BookJob:
+    """Changes fields of the job, inside `changing`. Raises WriteError."""
+    job = replace(read_job(book), **changed)
+    write_json(book.folder / "job.json", asdict(job))
+    return job
+
+
+@contextmanager
+def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
+    """One change of the books after another, as `api.shared_folder.changing`.
+
+    Args:
+        unread: Not while the book is read, or waits for it.
+
+    Raises:
+        APIError: It is deleted or being read by now, or what is done inside cannot be kept.
+    """
+    with shared_folder.changing(book.folder.parent):
+        if not (book.folder / "book.json").is_file():
+            raise _no_book()
+        if unread and is_queued(book):
+            text = "The book is being read or waits to be read. Wait, or stop it."
+            raise APIError(409, "being_read", text, retry_after=5)
+        yield
+
+
+def names_of(book: UploadedBook) -> dict[str, str]:
+    """How words are said."""
+    return {str(word): str(said) for word, said in read_json(book.folder / "names.json").items()}
+
+
+def put_names(book: UploadedBook, names: Mapping[str, str]) -> None:
+    """Keeps how words are said. Raises APIError."""
+    known = {word: said for word, said in names.items() if said.strip()}
+    lines = "".join(f"{word} = {said}\n" for word, said in known.items()).encode()
+    with changing(book, unread=True):
+        replace_file(book.names_list, lambda file: file.write(lines))
+        write_json(book.folder / "names.json", known)
+
+
+def _no_book() -> APIError:
+    return APIError(
+        404, "no_book", "There is no book of that id. /v1/books lists them.", param="book"
+    )

@@ -1,0 +1,49 @@
+"""The child that reads a book for the service: as `xtts read`, with the voice that is served."""
+
+import argparse
+import json
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from machine.errors import SotaqueError
+from machine.memory import limit_onednn_cache
+from machine.threads import set_omp_passive
+from xtts.books import command
+from xtts.inference.compute_config import ComputeConfig
+
+if TYPE_CHECKING:
+    from xtts.inference.loaded_voice import LoadedVoice
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Arguments: those of `xtts read` without the voice's, `--spec` and `--compute` as JSON."""
+    set_omp_passive()
+    limit_onednn_cache()
+    parser = argparse.ArgumentParser(prog="python -m xtts.workers.book_child")
+    parser.add_argument("--spec", type=json.loads, required=True)
+    parser.add_argument("--language", default="")
+    parser.add_argument("--seed", type=int, default=0)
+    ComputeConfig.add_argument(parser)
+    command.add_arguments(parser)
+    arguments = parser.parse_args(argv)
+
+    def voice() -> "LoadedVoice":
+        from xtts.voices.loading import load_voice
+        from xtts.voices.voice_files import VoiceSpec
+
+        arguments.compute.apply()
+        given = arguments.spec
+        reference = Path(given["reference"]) if given.get("reference") else None
+        return load_voice(VoiceSpec(**{**given, "reference": reference}), arguments.compute)
+
+    try:
+        return command.run(arguments, voice)
+    except SotaqueError as error:
+        sys.stderr.write(f"{error}\n")
+        return error.exit_code
+
+
+if __name__ == "__main__":
+    sys.exit(main())
