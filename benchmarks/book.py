@@ -33,6 +33,7 @@ FORM = "mp3"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--parts", default="plan,words,speech", help="what is measured")
     parser.add_argument("--voice", default="demo", help="what `xtts read --voice` takes")
     parser.add_argument("--plan-words", type=int, default=60_000, help="of the book planned")
     parser.add_argument("--words", type=int, default=5_000, help="of the book spoken")
@@ -45,23 +46,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Figures of the plan, the speech and the words."""
+    """Figures of the plan, the words and the speech."""
+    parts, found = arguments.parts.split(","), dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        planned = plan(arguments, work)
-        from xtts.books.speaking.book_voice import BookVoice
-        from xtts.inference.compute_config import ComputeConfig
-        from xtts.voices.loading import load_voice
-        from xtts.voices.voice_files import VoiceSpec
+        if "plan" in parts:
+            found["plan"] = plan(arguments, work)
+        if {"words", "speech"} & set(parts):
+            from xtts.books.speaking.book_voice import BookVoice
+            from xtts.inference.compute_config import ComputeConfig
+            from xtts.voices.loading import load_voice
+            from xtts.voices.voice_files import VoiceSpec
 
-        opened = load_voice(VoiceSpec(arguments.voice, tos_agreed=True), ComputeConfig())
-        opened.prepare()
-        voice = BookVoice(opened, arguments.at_once)
-        return {
-            "plan": planned,
-            "words": words(arguments, voice, work / "words"),
-            "speech": speech(arguments, voice, work / "speech"),
-        }
+            opened = load_voice(VoiceSpec(arguments.voice, tos_agreed=True), ComputeConfig())
+            opened.prepare()
+            voice = BookVoice(opened, arguments.at_once)
+            if "words" in parts:
+                found["words"] = words(arguments, voice, work / "words")
+            if "speech" in parts:
+                found["speech"] = speech(arguments, voice, work / "speech")
+    return found
 
 
 def made_book(name: str, words: int, chapter_words: int) -> Book:

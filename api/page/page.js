@@ -1,5 +1,6 @@
 // The state of the page, its parts, and the actions of a click. Start reading here.
 
+import { Books } from "./books.js";
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
@@ -31,6 +32,7 @@ const desk = new Desk();
 const curves = new Curves();
 const voices = new Voices();
 const recordings = new Recordings();
+const books = new Books();
 const reading = new Reading();
 const runList = new RunList({ opened: (id) => open(id), changed: () => attempt(refreshRuns) });
 const trainings = new Trainings({ opened: (id) => open(id), changed: () => show() });
@@ -215,12 +217,14 @@ function datasetsSoon() {
   recordings.soon();
   reading.soon();
   trainings.soon();
+  books.soon();
 }
 
 function heard({ event }) {
   if (event === "status") statusSoon();
   if (event === "epoch") runsSoon();
   if (event === "dataset" || event === "training") datasetsSoon();
+  if (event === "book") books.soon();
   if (event === "epoch" || event === "metrics") metricsSoon();
 }
 

@@ -11,6 +11,8 @@ import sys
 import time
 from pathlib import Path
 
+from machine.storage.atomic import write_json
+
 KEY = "0123456789abcdef" * 2 + "01234567"
 WAV = b"RIFF" + bytes(40) + bytes(4800)
 
@@ -50,26 +52,26 @@ def write(given: argparse.Namespace, others: list[str]) -> None:
     sound.parent.mkdir(parents=True, exist_ok=True)
     sound.write_bytes(WAV)
     said = given.spec.get("pronunciations")
-    (to.parent / "given.json").write_text(json.dumps({
+    write_json(to.parent / "given.json", {
         "others": others, "spec": given.spec, "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "pronunciations": Path(said).read_text() if said else "",
-    }))  # fmt: skip
+    })  # fmt: skip
     chapter = {"number": 1, "title": "One", "words": len(text.split()), "sentences": 2,
                "seconds": 4.5}  # fmt: skip
-    (to / "plan.json").write_text(json.dumps({
+    write_json(to / "plan.json", {
         "title": "A Small Book", "author": "A. Writer", "language": "en", "pace": 0.06, "rate": 2.5,
         "chapters": [chapter, {**chapter, "number": 2, "title": "Two"}],
         "left_out": [{"title": "Index", "reason": "index"}],
         "names": [{"word": "Qxyz", "count": 3}], "unreadable": "ש", "notes": ["It is odd."],
         "samples": [{"key": KEY, "text": "A sentence to hear."}],
-    }))  # fmt: skip
+    })  # fmt: skip
     if given.plan:
         return
     for name in given.format.split(","):
         (to / f"01 One.{name}").write_bytes(WAV)
     worst = {"chapter": 1, "text": "A bad one.", "key": KEY, "noticed": "cut"}
     told = {"sentences": 4, "faulty": 1, "unread": 0, "worst": [worst]}
-    (to / "report.json").write_text(json.dumps(told))
+    write_json(to / "report.json", told)
     (to / "report.html").write_text("<p>The report</p>")
 
 

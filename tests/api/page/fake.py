@@ -40,6 +40,7 @@ class Answers(BaseHTTPRequestHandler):
             "/v1/datasets": lambda: {"datasets": [], "space": {"used": 0, "most": 1, "free": 1}},
             "/v1/trainings": lambda: {"trainings": [], "allowed": False, "message": ""},
             "/v1/runs/current": lambda: {"bytes": 2_500_000, "frees": 2_500_000, "why_kept": "."},
+            "/v1/books": lambda: {"books": [], "space": {"used": 0, "most": 1, "free": 1}},
             "/v1/models": lambda: {"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]},
         }  # fmt: skip
         if path in answers:

@@ -1,0 +1,97 @@
+"""Books on the page, with the true service: uploaded, planned, corrected, read, saved, deleted."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.api.books.fake_reader import WAV
+from tests.api.page.conftest import Open
+from tests.api.page.desk import EVIL, LOOKS, faults, says, too_small, until
+from tests.api.routes.test_book_routes import Book
+
+pytestmark = pytest.mark.system
+STATE = "document.getElementById('book-info').textContent"
+
+
+def opened(service: Any, open_page: Open, **options: Any) -> Any:
+    """The page with the plan of the first book."""
+    return open_page(service.address, ready="#book-chapters tr", **options)
+
+
+def test_a_book_is_planned_corrected_read_and_saved(service, open_page, tmp_path):
+    text = tmp_path / "A Small Book.txt"
+    text.write_text("Chapter 1\n\nThe ship left the port. Nobody had seen Qxyz.\n")
+    page = open_page(service.address)
+    page.set_input_files("#book-file", str(text))
+    until(page, f"{STATE} === 'Planned.'")
+    assert page.text_content("#book-title") == "A Small Book, A. Writer"
+    assert "Not read aloud: Index (index)." in page.text_content("#book-notes")
+    (row,) = service.client.get("/v1/books").json()["books"]
+    one = Book.__new__(Book)
+    one.service, one.id = service, row["id"]
+    page.fill("#book-names input", "kicks us")
+    page.click("#book-correct")
+    service.wait_until(lambda: one.given()["pronunciations"] == "Qxyz = kicks us\n")
+    until(page, f"{STATE} === 'Planned.' && !document.getElementById('book-read').disabled")
+    page.uncheck("#book-chapters tr:nth-child(2) input")
+    page.check("#book-form input[value=srt]")
+    page.focus("#book-read")
+    page.keyboard.press("Enter")
+    until(page, f"{STATE} === 'Done.'")
+    assert {"--chapters=1", "--captions=srt", "--retakes=1"} <= set(one.given()["others"])
+    page.wait_for_selector("#book-files li")
+    with page.expect_download() as kept:
+        page.click("#book-files li button")
+    assert kept.value.suggested_filename == "01 One.m4b"
+    assert Path(kept.value.path()).read_bytes() == WAV
+    page.click("#book-report summary")
+    assert "A bad one. cut" in page.text_content("#book-worst")
+    page.click("#book-worst li button:nth-of-type(2)")
+    until(page, f"{STATE} !== 'Done.'")
+    until(page, f"{STATE} === 'Done.'")
+    assert any(word.startswith("--again=0123") for word in one.given()["others"])
+    page.click("#book-remove")
+    page.click("#book-remove")
+    until(page, "document.getElementById('book-works').hidden")
+    assert service.client.get("/v1/books").json()["books"] == []
+
+
+def test_a_reading_is_followed_and_stopped(service, open_page, monkeypatch):
+    monkeypatch.setenv("FAKE_READER", "hang")
+    Book(service).hanging()
+    page = opened(service, open_page)
+    until(page, f"{STATE}.includes('Chapter 1, 25 %, about 2 min left.')")
+    assert page.get_attribute("#book-read", "disabled") is not None
+    page.focus("#book-stop")
+    page.keyboard.press("Enter")
+    until(page, f"{STATE}.startsWith('Stopped.')")
+
+
+def test_a_refusal_is_shown_as_its_sentence_and_words_stay_words(service, open_page, tmp_path):
+    Book(service, f"{EVIL.replace('/', '')[:60]}.txt").ended()
+    page = opened(service, open_page)
+    page.provoked.append("422")
+    wrong = tmp_path / "book.pdf"
+    wrong.write_text("x")
+    page.set_input_files("#book-file", str(wrong))
+    page.wait_for_selector("#books-fault:not([hidden])")
+    assert "not a book by its ending" in page.text_content("#books-fault")
+    for box in page.query_selector_all("#book-chapters input"):
+        box.uncheck()
+    page.click("#book-read")
+    says(page, "books-fault", "Choose a chapter.")
+
+
+@LOOKS
+def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, width):
+    one = Book(service)
+    one.ended()
+    one.read()
+    size = {"width": width, "height": 844}
+    page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
+    page.wait_for_selector("#book-files li")
+    assert faults(page, width, 60) == []
+    if width < 400:
+        touched = "button, .check, input:not([type=checkbox]), select"
+        assert too_small(page, f"#books :is({touched})") == []
