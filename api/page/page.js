@@ -211,13 +211,13 @@ function everything() {
   runsSoon();
   metricsSoon();
   datasetsSoon();
+  books.soon();
 }
 
 function datasetsSoon() {
   recordings.soon();
   reading.soon();
   trainings.soon();
-  books.soon();
 }
 
 function heard({ event }) {

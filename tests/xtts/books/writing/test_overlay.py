@@ -3,17 +3,13 @@
 import json
 import shutil
 import subprocess
-from pathlib import Path
 
-import numpy as np
 import pytest
 
 from tests.xtts.books.books_made import PNG
+from tests.xtts.books.writing.chapters_made import bound
 from xtts.books.book import Book, Kind
-from xtts.books.speaking.narration import Chosen
 from xtts.books.speaking.sentences import Sentence
-from xtts.books.speaking.takes import Take, TakeFolder
-from xtts.books.writing.binding import BoundChapter
 from xtts.books.writing.overlay import write_overlay
 
 SAID = (
@@ -23,18 +19,6 @@ SAID = (
     Sentence("He was in a hurry.", 0.6, 2),
     Sentence("A note at the foot.", 0.6, 3, Kind.FOOTNOTE),
 )
-
-
-def bound(folder: Path, number: int, title: str, said: tuple[Sentence, ...]) -> BoundChapter:
-    """A chapter of hums, 0.3 s each."""
-    takes = TakeFolder(folder)
-    hum = (0.1 * np.sin(np.arange(7200) * 0.05)).astype(np.float32)
-    chosen = []
-    for place, sentence in enumerate(said):
-        take = Take(f"{number}{place}".ljust(40, "0"), sentence.text, len(hum), None)
-        takes.keep(take, hum)
-        chosen.append(Chosen(sentence, take))
-    return BoundChapter(number, title, chosen, takes)
 
 
 @pytest.mark.system
