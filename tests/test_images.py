@@ -447,17 +447,37 @@ def test_podman_compose_trains_stops_and_goes_on(users_clone, compose):
         assert spoken.getframerate() == 24_000 and spoken.getnframes() > 12_000
 
 
-def test_podman_compose_serves_what_was_trained(users_clone, compose):
-    api = compose(API)
+def ask(method: str, path: str, body: object = None) -> bytes:
+    """What the API answers on the port that its compose file publishes."""
+    data = None if body is None else json.dumps(body).encode()
+    wanted = urllib.request.Request(
+        f"http://127.0.0.1:8005{path}", data, {"Content-Type": "application/json"}, method=method
+    )
+    directly = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+    with directly.open(wanted, timeout=120) as answer:
+        found: bytes = answer.read()
+    return found
+
+
+def require_port() -> None:
+    """It is said here if the port is somebody else's."""
     with socket.socket() as port:
         port.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        port.bind(("127.0.0.1", 8005))  # it is said here if the port is somebody else's
+        port.bind(("127.0.0.1", 8005))
+
+
+def assert_speaks() -> None:
+    sound = ask("POST", "/v1/audio/speech", {"input": "Good morning.", "response_format": "wav"})
+    with wave.open(io.BytesIO(sound)) as spoken:
+        assert spoken.getframerate() == 24_000 and len(spoken.readframes(1_000_000)) > 10_000
+
+
+def test_podman_compose_serves_what_was_trained(users_clone, compose):
+    api = compose(API)
+    require_port()
     api("up", "-d", "--no-build", NUM_THREADS="1")
     api.until_healthy("api")
-    ask = urllib.request.build_opener(urllib.request.ProxyHandler({})).open
-    here = "http://127.0.0.1:8005"
-    with ask(f"{here}/status", timeout=10) as answer:
-        told = json.load(answer)
+    told = json.loads(ask("GET", "/status"))
     # What the run's evaluation calls the best, found without its folder being named.
     best = json.loads((users_clone / "train/output/checkpoints/best.json").read_text())
     epoch, share = best["epoch"], best["share"]
@@ -465,12 +485,7 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
              "blend": f"epoch {epoch} at {share:.0%} ("}  # fmt: skip
     assert told["voice"].startswith(names[best["kind"]]), told
     assert told["voice_reason"].startswith("By the run's evaluation. "), told
-    body = json.dumps({"input": "Good morning.", "response_format": "wav"}).encode()
-    wanted = urllib.request.Request(
-        f"{here}/v1/audio/speech", body, {"Content-Type": "application/json"}
-    )
-    with ask(wanted, timeout=120) as answer, wave.open(io.BytesIO(answer.read())) as spoken:
-        assert spoken.getframerate() == 24_000 and len(spoken.readframes(1_000_000)) > 10_000
+    assert_speaks()
     assert "Read-only" in api.exec("api", "touch", "/app/mine").stderr
     # Kept in the folder of the clone, not in a volume of podman's.
     assert (users_clone / "voices").stat().st_uid == 1000
@@ -478,3 +493,42 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
     began = time.monotonic()
     api("stop")
     assert time.monotonic() - began < 30
+
+
+def test_what_is_asked_of_one_container_is_trained_in_the_other_and_spoken_in_the_first(
+    users_clone, compose
+):
+    """The queue's folder is all that is between them."""
+    require_port()
+    api, training = compose(API), compose(TRAINING)
+    api("up", "-d", "--no-build", NUM_THREADS="1", API_ALLOW_TRAINING="on")
+    training("up", "-d", "--no-build", "queue", NUM_THREADS="1")
+    api.until_healthy("api")
+    training.until_healthy("queue")
+    job = json.loads(ask("POST", "/v1/trainings", {
+        "run": "two", "dataset": "train/data/demo",
+        "settings": {"NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "8", "LEARN_DECODER": "off"},
+    }))  # fmt: skip
+
+    def state() -> str:
+        return str(json.loads(ask("GET", f"/v1/trainings/{job['id']}"))["state"])
+
+    training.until("queue", lambda: state() not in ("queued", "checking", "running"))
+    assert state() == "done", training.log("queue")[-4_000:]
+    run = users_clone / "train" / "output" / "runs" / "two"
+    assert (run / "checkpoints" / "checkpoint_epoch_1.pt").is_file()
+    # The one has only asked: it cannot write what is served, and no other container trains.
+    assert "Read-only" in api.exec("api", "touch", "/data/output/checkpoints").stderr
+    assert f"Job {job['id']}: done" in training.log("queue")
+
+    def listed() -> list[str]:
+        return [run["id"] for run in json.loads(ask("GET", "/v1/runs"))["runs"]]
+
+    api.until("api", lambda: "two" in listed())
+    served = json.loads(ask("POST", "/v1/runs/two/epochs/1/promote"))["served"]
+    assert (served["run"], served["epoch"]) == ("two", 1)
+    assert_speaks()
+    # Deleting frees the disk of the machine, though OUTPUT_DIR is lent for reading.
+    ask("DELETE", "/v1/promotion")
+    ask("DELETE", "/v1/runs/two")
+    assert not run.exists() and list(run.parent.iterdir()) == []
