@@ -418,12 +418,13 @@ class Tokenizer:
     def _tokenised(self, normal: str, short: str) -> tuple[Any, list[str]]:
         """The encoding of normalised text, and the parts that the vocabulary does not know."""
         prepared, encoding = self._encoded(normal, short)
+        left_out = self._left_out(short)
         lost, end = list[str](), 0
         for id_, (start, stop) in zip(encoding.ids, encoding.offsets, strict=True):
             # A vocabulary without an unknown token drops unknown parts.
             if end < start:
                 lost += prepared[end:start].split()
-            if id_ == self._unknown_id:
+            if id_ in left_out:
                 lost.append(prepared[start:stop])
             if stop > end:
                 end = stop
@@ -447,10 +448,13 @@ class Tokenizer:
         return self._kept_ids(reading.encoding, reading.short)
 
     def _kept_ids(self, encoding: Any, short: str) -> list[int]:
-        """The ids without unknown signs, and, so that other languages' texts stay the same,
-        without those that an added language brought."""
-        left_out = {self._unknown_id} if short in self._added else self._signs_left_out
+        left_out = self._left_out(short)
         return [id_ for id_ in encoding.ids if id_ not in left_out]
+
+    def _left_out(self, short: str) -> frozenset[int | None]:
+        """The ids that a text has not: the unknown, and, so that other languages' texts stay the
+        same, signs that an added language brought."""
+        return frozenset([self._unknown_id]) if short in self._added else self._signs_left_out
 
     @cached_property
     def _signs_left_out(self) -> frozenset[int | None]:

@@ -84,6 +84,13 @@ def test_the_new_language_is_read_without_unknown_pieces(extended):
         tokenizer.encode("Привет", "el")
 
 
+def test_a_sign_of_the_new_language_is_still_unknown_in_an_old_one(extended, base_folder):
+    folder, _ = extended
+    old, new = (Tokenizer(ModelConfig.read(one), one) for one in (base_folder, folder))
+    assert new.unknown("Then he · went?", "en") == old.unknown("Then he · went?", "en") == ["·"]
+    assert new.unknown("Αύριο · θα πάμε.", "el") == []
+
+
 def test_training_on_the_extended_base_is_as_always_and_the_old_base_cannot_resume_it(
     extended, check, base_folder, tmp_path
 ):
