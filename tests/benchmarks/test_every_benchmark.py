@@ -37,6 +37,7 @@ SMALLEST = {
     "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
     "gpu": ["--rehearse --out {tmp}/gpu.json"],
     "guard": ["--texts 2 --faults 6 --pairs 1 --json"],
+    "language": ["--vocabulary --texts 20 --work {tmp} --json"],
     "loading": ["--rounds 1 --codes 12 --folder {base} --json"],
     "low_memory": [
         "--coqui --codes 12 --threads 1 --folder {base} --json",
