@@ -413,6 +413,8 @@ def users_clone(images: Buildah) -> Path:
 @pytest.fixture
 def compose(images: Buildah, users_clone: Path) -> Iterator[Callable[[str], Compose]]:
     yield lambda file: Compose(images, users_clone, file)
+    # Stopped first: where one ends by itself while it is killed, podman does not remove it.
+    images.call("podman", "stop", "--all", "--time", "60", check=False)
     images.call("podman", "rm", "--all", "--force", "--time", "1")
 
 

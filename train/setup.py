@@ -82,7 +82,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         enter = closing.enter_context
         if world.is_main:
             enter(run.lock())
-        for other in trainings(settings.cache_dir) if world.is_main else ():
+        for other in trainings(settings.cache_dir) if world.is_single_process else ():
             if other.shares(device):
                 log.warning("%s also trains on %s: both are slower, and memory may not last.",
                             other.output_dir, device)  # fmt: skip
