@@ -38,7 +38,7 @@ READS_ENVIRONMENT = {
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
     "machine/readings/collection.py": "libraries and GPUs it chooses: that is judged",
     "api/background/work_queue.py": "what work behind speech inherits",
-    "train/cutting/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
+    "machine/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
     "machine/memory.py": "sets how much oneDNN keeps, before torch computes",

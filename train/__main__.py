@@ -90,8 +90,8 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from machine.steps import steps_for
     from train.cutting import command as cutting
-    from train.cutting.steps import steps_for
 
     return cutting.run(
         settings, own.recordings, own.to, own.text, own.language or settings.language,

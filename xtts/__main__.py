@@ -1,6 +1,7 @@
 """`python -m xtts speak | read | doctor | monitor | explain`: the command line."""
 
 import argparse
+import functools
 import importlib.util
 import json
 import os
@@ -245,10 +246,12 @@ def _loaded_voice(
 
 
 def _read_book(arguments: argparse.Namespace) -> int:
-    def voice() -> "LoadedVoice":
-        return _loaded_voice(arguments, _found_voice(arguments), guard=True)
+    # What a worker of Ray opens the voice with, too.
+    return book_command.run(arguments, functools.partial(_voice_for_a_book, arguments))
 
-    return book_command.run(arguments, voice)
+
+def _voice_for_a_book(arguments: argparse.Namespace) -> "LoadedVoice":
+    return _loaded_voice(arguments, _found_voice(arguments), guard=True)
 
 
 def _words_file(arguments: argparse.Namespace, out: Path) -> Path:

@@ -16,6 +16,7 @@ from train.cutting.base_alignment import (
     best_matches,
 )
 from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
+from train.cutting.journal import HeardJournal
 from train.cutting.manuscript import Manuscript, TextUnit
 from train.cutting.planning import PlacedUnit
 from train.cutting.profile import (
@@ -25,7 +26,6 @@ from train.cutting.profile import (
     speech_spans,
 )
 from train.cutting.recordings import CuttingError, SourceRecording, check_unchanged
-from train.cutting.steps import HeardJournal
 from train.cutting.word_alignment import LONGEST_GAP_SECONDS
 from train.progress import Progress
 from train.settings import TrainSettings

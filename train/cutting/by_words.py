@@ -8,8 +8,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
+from machine.steps import Steps
 from train.concurrency import lookahead
 from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
+from train.cutting.journal import HeardJournal
 from train.cutting.manuscript import Manuscript
 from train.cutting.profile import SoundProfile, SpokenChunk, find_detector, listen
 from train.cutting.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
@@ -20,7 +22,6 @@ from train.cutting.recordings import (
     check_unchanged,
     stretches,
 )
-from train.cutting.steps import HeardJournal, Steps
 from train.cutting.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,

@@ -9,10 +9,12 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from machine.steps import Steps
 from train.cutting import cutter, writing
 from train.cutting.by_base import base_that_aligns, cut_by_base
 from train.cutting.by_words import cut_by_words
 from train.cutting.cutter import CutJob, CutResult
+from train.cutting.journal import HeardJournal
 from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
 from train.cutting.planning import (
     CLIPPED,
@@ -26,7 +28,6 @@ from train.cutting.planning import (
 )
 from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
-from train.cutting.steps import HeardJournal, Steps
 from train.progress import clock
 from train.settings import TrainSettings
 

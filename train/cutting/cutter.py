@@ -17,8 +17,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from machine.steps import Steps
 from machine.storage.hashes import sha256_of
 from train.concurrency import lookahead
+from train.cutting.journal import HeardJournal
 from train.cutting.manuscript import Manuscript
 from train.cutting.planning import (
     UNSURE,
@@ -30,7 +32,6 @@ from train.cutting.planning import (
 )
 from train.cutting.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
 from train.cutting.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
-from train.cutting.steps import HeardJournal, Steps
 from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from machine.errors import SotaqueError
+from machine.steps import Steps, steps_for
 from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
@@ -59,8 +60,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="who listens for misheard words, for --retakes")  # fmt: skip
     parser.add_argument("--again", action="append", default=[], metavar="KEY",
                         help="say a sentence again that report.html names")  # fmt: skip
-    parser.add_argument("--at-once", type=int, default=4, metavar="N",
-                        help="how many sentences are spoken together; 4 by default")  # fmt: skip
+    parser.add_argument("--at-once", type=int, metavar="N",
+                        help="how many sentences are spoken together; 4 by default, with Ray "
+                             "1")  # fmt: skip
+    parser.add_argument("--ray", action="store_true",
+                        help="speak on Ray; RAY_ADDRESS names a cluster")  # fmt: skip
+    parser.add_argument("--workers", type=int, metavar="N",
+                        help="how many Ray workers to start (default: all cores)")  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -73,10 +79,14 @@ class Order:
     speakers: dict[int, str]
     forms: Sequence[str]
     captions: Sequence[str]
+    new_steps: Callable[[], Steps]
 
 
 def order_of(arguments: argparse.Namespace) -> Order:
-    """Reads the book and checks the arguments. Raises BookError."""
+    """Reads the book and checks the arguments. Raises BookError; SotaqueError without Ray."""
+    new_steps = steps_for(arguments.ray, arguments.workers)
+    if arguments.at_once is None:
+        arguments.at_once = 4 if new_steps is Steps else 1
     for name, value, least, most in (
         ("--retakes", arguments.retakes, 0, MOST_RETAKES), ("--at-once", arguments.at_once, 1, 64)
     ):  # fmt: skip
@@ -99,7 +109,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
         if not equals or not name.strip():
             raise BookError(f"--chapter-voice {one} is not valid: write 2=anna or 2-4=anna.")
         speakers |= dict.fromkeys(_numbers("--chapter-voice", where, count), name.strip())
-    return Order(book, arguments.to, chapters, speakers, forms, captions)
+    return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
 
 
 def _chosen(name: str, value: str, allowed: Sequence[str]) -> list[str]:
@@ -124,7 +134,7 @@ def _numbers(name: str, value: str, count: int) -> list[int]:
 
 
 def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]") -> int:
-    """Plans or speaks a book. voice_of: opens the voice.
+    """Plans or speaks a book. voice_of: opens the voice, here and in workers.
 
     Raises the errors of books, voices, texts and storage.
     """
@@ -134,10 +144,14 @@ def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]") ->
         with exclusive(order.folder / ".lock"):
             for folder in (order.folder, *(order.folder / "sentences").glob("??")):
                 remove_stale(folder)
-            reader = _Reader(order, arguments, voice_of())
-            measured = reader.plan()
-            if not arguments.plan:
-                reader.speak(measured)
+            steps = order.new_steps()
+            try:
+                reader = _Reader(order, arguments, voice_of, steps)
+                measured = reader.plan()
+                if not arguments.plan:
+                    reader.speak(measured)
+            finally:
+                steps.close()
     except LockHeld as error:
         raise BookError(
             f"Process {error} is writing into {order.folder}. Wait for it, or name another folder."
@@ -148,13 +162,17 @@ def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]") ->
 class _Reader:
     """One run of the command."""
 
-    def __init__(self, order: Order, arguments: argparse.Namespace, voice: "LoadedVoice") -> None:
+    def __init__(
+        self, order: Order, arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]",
+        steps: Steps,
+    ) -> None:  # fmt: skip
         from xtts.books.speaking.book_voice import BookVoice
         from xtts.books.speaking.narration import Narration, Settings
         from xtts.books.speaking.takes import TakeFolder
         from xtts.books.writing.report import Worst
 
         self.order, self.folder, self.command = order, order.folder, _typed()
+        voice = voice_of()
         self.language = arguments.language or _language(order.book, voice)
         settings = Settings(
             self.language, arguments.seed, arguments.retakes, order.speakers, arguments.footnotes,
@@ -164,9 +182,12 @@ class _Reader:
         tokenizer = voice.model.tokenizer
         listener = _listener(arguments.recogniser, tokenizer, self.language)
         voice.prepare()
-        self.narration = Narration(
-            order.book, BookVoice(voice, arguments.at_once), self.takes, settings, listener
-        )
+        speaking = BookVoice(voice, arguments.at_once)
+        if type(steps) is not Steps:
+            from xtts.books.speaking.ray_voice import RayBookVoice
+
+            speaking = RayBookVoice(voice, arguments.at_once, steps, voice_of)
+        self.narration = Narration(order.book, speaking, self.takes, settings, listener)
         self.worst = Worst()
         self.bound: dict[int, BoundChapter] = {}
 

@@ -8,14 +8,11 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
 
 from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
-from train.cutting.recordings import CuttingError
-from train.cutting.steps import Steps, steps_for
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40
@@ -23,29 +20,6 @@ needs_ray = pytest.mark.skipif(
     importlib.util.find_spec("ray") is None,
     reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
 )
-
-
-@pytest.mark.parametrize(
-    ("asked", "workers", "address", "where"),
-    [
-        (False, None, "", None),
-        (False, None, " ", None),
-        (True, None, "", ("local", 4)),
-        (True, 2, "", ("local", 2)),
-        (False, None, "local", ("local", 4)),
-        (False, None, "10.0.0.7:6379", ("10.0.0.7:6379", None)),
-        (False, 2, "", "--workers 2 is for Ray: add --ray"),
-        (True, 0, "", "at least one worker"),
-    ],
-)
-def test_where_the_steps_are_computed(monkeypatch, asked, workers, address, where):
-    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: name)
-    if isinstance(where, str):
-        with pytest.raises(CuttingError, match=where):
-            steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
-        return
-    found: Any = steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
-    assert found is Steps if where is None else found.args == where
 
 
 def test_without_ray_a_sentence_says_what_to_install(tmp_path, monkeypatch, capsys):

@@ -1,5 +1,6 @@
 """`python -m xtts read`: sentences are kept, only what changed is spoken, and files are bound."""
 
+import importlib.util
 import io
 import json
 import os
@@ -14,6 +15,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 import numpy as np
+import psutil
 import pytest
 import soundfile
 
@@ -283,3 +285,46 @@ def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path
     # The rate in plan.json is measured, report.html names the folder, .lock the process.
     for path in made - {Path("plan.json"), Path("report.html"), Path(".lock")}:
         assert (out / path).read_bytes() == (whole / path).read_bytes(), path
+
+
+def test_without_ray_a_sentence_says_what_to_install(tiny, tmp_path, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name, *more: None)
+    assert read(tiny, book(tmp_path / "book.epub"), tmp_path / "out", "--ray") == 2
+    assert "pip install -e '.[ray]'" in capsys.readouterr().err
+    assert read(tiny, book(tmp_path / "book.epub"), tmp_path / "out", "--workers", "2") == 2
+    assert "--workers 2 is for Ray" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(900)
+@pytest.mark.skipif(
+    importlib.util.find_spec("ray") is None,
+    reason="Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'",
+)
+def test_with_ray_it_has_the_bytes_of_one_process_also_if_a_worker_is_killed(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub", " ".join(f"{FIRST[:-1]}, he said {n}." for n in range(6)))
+    command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
+               "0", "--format", "flac", "--to"]  # fmt: skip
+    alone = [*command, str(tmp_path / "alone"), "--at-once", "1"]
+    environ = os.environ | {"OMP_NUM_THREADS": "1"}
+    subprocess.run(alone, check=True, env=environ, capture_output=True, timeout=600)
+    with subprocess.Popen(
+        [*command, str(tmp_path / "ray"), "--ray", "--workers", "2"], env=environ,
+        stdout=subprocess.PIPE, start_new_session=True,
+    ) as run:  # fmt: skip
+        assert run.stdout is not None
+        for line in run.stdout:
+            if b"sample 5" in line:
+                break
+        for one in psutil.Process(run.pid).children(recursive=True):
+            if "ray::say_one" in " ".join(one.cmdline()):
+                one.kill()
+                break
+        run.stdout.read()
+    assert run.returncode == 0
+    assert sounds(tmp_path / "ray") == sounds(tmp_path / "alone")
+    assert len(sounds(tmp_path / "ray")) > 8
+    for name in ("01 One.flac", "02 Two a B.flac"):
+        assert (tmp_path / "ray" / name).read_bytes() == (tmp_path / "alone" / name).read_bytes()

@@ -1,27 +1,23 @@
-"""Computes the steps of a cut, in this process or on Ray, and keeps a journal of their results.
+"""Computes steps in this process or on Ray.
 
 A step is a pure function of its arguments, so it gives the same bytes wherever it is computed. Any
 number of steps can be in flight; their results are taken in order.
 
 Ray (https://docs.ray.io, Moritz et al. 2018) is an optional extra. `--ray` starts workers on this
-machine. RAY_ADDRESS names a cluster whose machines have this project installed and see the
-recordings at the same paths. We use Ray's tasks and not Ray Data, because the words recognised in
-one chunk decide which words are expected in later ones: the rows are not independent.
+machine. RAY_ADDRESS names a cluster whose machines have this project installed and see the files at
+the same paths. We use Ray's tasks and not Ray Data: what is computed next depends on results (the
+words recognised in a recording, the verdict on a sentence), so the rows are not independent.
 """
 
 import functools
 import importlib
 import importlib.util
-import json
 import os
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
 from machine.devices.selection import cpu_count
 from machine.errors import SotaqueError
-from machine.storage.atomic import make_folder, refused
-from train.cutting.recordings import CuttingError
 
 T = TypeVar("T")
 
@@ -62,8 +58,7 @@ class RaySteps(Steps):
         workers: The number of workers; None for all that the cluster has.
 
     Raises:
-        SotaqueError: Ray cannot be started or reached, or a step failed for good. It is no
-            CuttingError, because the journal is kept.
+        SotaqueError: Ray cannot be started or reached, or a step failed for good.
     """
 
     def __init__(self, address: str, workers: int | None) -> None:
@@ -79,7 +74,7 @@ class RaySteps(Steps):
                 **(local if address == _LOCAL else {}),
             )  # fmt: skip
             cores = int(self._ray.cluster_resources().get("CPU", 1))
-        except (OSError, RuntimeError, ValueError, self._ray.exceptions.RayError) as error:
+        except Exception as error:  # a plain one, too, where a busy machine starts it too slowly
             raise SotaqueError(f"Ray at {address} cannot be used ({error}).") from error
         self.ahead = _AHEAD_OF_A_WORKER * max(min(cores, workers or cores), 1)
         self._remote: dict[Callable[..., Any], Any] = {}
@@ -113,81 +108,23 @@ def steps_for(
     use_ray: bool, workers: int | None, environment: Mapping[str, str] = os.environ,
     cores: int | None = None,
 ) -> Callable[[], Steps]:  # fmt: skip
-    """Chooses what computes the steps of a cut. use_ray: `--ray`; workers: `--workers`; cores: of
+    """Chooses what computes steps. use_ray: `--ray`; workers: `--workers`; cores: of
     this machine.
 
-    Raises CuttingError if Ray is requested and not installed, or if `workers` is impossible.
+    Raises SotaqueError if Ray is requested and not installed, or if `workers` is impossible.
     """
     address = environment.get("RAY_ADDRESS", "").strip()
     if not use_ray and not address:
         if workers is not None:
-            raise CuttingError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
+            raise SotaqueError(f"--workers {workers} is for Ray: add --ray, or set RAY_ADDRESS.")
         return Steps
     if workers is not None and workers < 1:
-        raise CuttingError(f"--workers {workers}: Ray needs at least one worker.")
+        raise SotaqueError(f"--workers {workers}: Ray needs at least one worker.")
     if importlib.util.find_spec("ray") is None:
-        raise CuttingError(
+        raise SotaqueError(
             "--ray or RAY_ADDRESS needs Ray, which is not installed. Install it with: "
             ".venv/bin/python -m pip install -e '.[ray]'"
         )
     if address in ("", _LOCAL) and workers is None:
         workers = cores or cpu_count()
     return functools.partial(RaySteps, address or _LOCAL, workers)
-
-
-class HeardJournal:
-    """What was recognised so far, on disk, so that a cut that was killed resumes where it stopped.
-
-    Each chunk appends a line of JSON. The first line is the fingerprint of recordings and text. A
-    line that was cut short by a kill is ignored. `put` raises DiskFull or WriteError.
-    """
-
-    def __init__(self, path: Path, fingerprint: str) -> None:
-        self._path = path
-        self._known, whole = self._read(fingerprint)
-        make_folder(path.parent)
-        with refused(path):
-            self._file = path.open("r+b" if whole else "wb")
-            self._file.truncate(whole)
-            self._file.seek(whole)
-        if not whole:
-            self._write({"fingerprint": fingerprint})
-
-    def get(self, chunk: str) -> list[Any] | None:
-        """The values that `put` stored for a chunk, with tuples as lists; None if there are
-        none."""
-        return self._known.get(chunk)
-
-    def put(self, chunk: str, values: Sequence[Any]) -> None:
-        """Stores the values of a chunk, which JSON must be able to hold."""
-        self._write({"chunk": chunk, "words": values})
-
-    def close(self) -> None:
-        """Closes the file, which stays on disk."""
-        self._file.close()
-
-    def _write(self, entry: Mapping[str, Any]) -> None:
-        with refused(self._path):
-            self._file.write(json.dumps(entry).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-
-    def _read(self, fingerprint: str) -> tuple[dict[str, list[Any]], int]:
-        """(The stored values, the length of the complete lines in bytes); empty if the fingerprint
-        differs."""
-        try:
-            lines = self._path.read_bytes().splitlines(keepends=True)
-        except OSError:
-            return {}, 0
-        known, whole = {}, 0
-        for number, line in enumerate(lines):
-            try:
-                entry = json.loads(line) if line.endswith(b"\n") else None
-            except ValueError:
-                entry = None
-            if entry is None or (number == 0 and entry.get("fingerprint") != fingerprint):
-                break
-            if number:
-                known[entry["chunk"]] = entry["words"]
-            whole += len(line)
-        return known, whole
