@@ -54,8 +54,9 @@ class Exports:
             make_folder(folder)
             _remove_old(self._folder)
         name = file_name(run.id)
+        # A person waits for it: it gives way to speech, and not to a training.
         done = run_with_timeout(
-            ("nice", "-n", "15", *module_command(
+            ("nice", "-n", "5", *module_command(
                 self.module, "export", "--to", str((folder / name).absolute()),
                 f"--output-dir={run.folder.folder.absolute()}",
             )), _EXPORT_SECONDS,
