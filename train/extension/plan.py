@@ -28,6 +28,8 @@ from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
 from xtts.text.normalization.icu_rules import icu_rules
 from xtts.text.normalization.registry import LANGUAGES
+from xtts.text.replacements import NAME as TABLE
+from xtts.text.replacements import Pairs, read
 from xtts.text.tokenizer import Tokenizer
 
 _MOST_SHOWN = 40
@@ -53,6 +55,7 @@ class ExtensionPlan:
         seconds: The length of the clips together.
         vocabulary: The new vocabulary.
         sources: For each new id, the old ids as whose mean its row begins.
+        replacements: How the dataset's normalization.txt reads signs and abbreviations.
     """
 
     base: Path
@@ -64,12 +67,15 @@ class ExtensionPlan:
     seconds: float
     vocabulary: ExtendedVocabulary
     sources: Sequence[Sequence[int]]
+    replacements: Pairs = ()
 
     @property
     def extension(self) -> Extension:
         """What config.json says of it."""
         made = self.vocabulary
-        return Extension(self.language, self.like, made.first_id, len(made.tokens))
+        return Extension(
+            self.language, self.like, made.first_id, len(made.tokens), self.replacements
+        )
 
     @cached_property
     def missing(self) -> Counter[str]:
@@ -130,6 +136,8 @@ class ExtensionPlan:
         )
 
     def _reading(self) -> Iterator[str]:
+        if self.replacements:
+            yield f"{TABLE} reads {len(self.replacements)} signs and abbreviations."
         if self.language in LANGUAGES:
             return
         if icu_rules(self.language) is None:
@@ -183,7 +191,8 @@ def plan_of(
         for entry in read_entries(settings.dataset_dir, settings.dataset_format, language)
         if _short(entry.language) == language
     ]
-    texts, unreadable = _read(entries, _speaking(config, language), base)
+    table = read(settings.dataset_dir / TABLE, language)
+    texts, unreadable = _read(entries, _speaking(config, language, table), base)
     if not texts:
         raise ExtensionError(
             f"No transcript in {settings.dataset_dir} can be read in {language!r}"
@@ -194,12 +203,14 @@ def plan_of(
     like = _like(like, texts, config, content)
     seconds = sum(map(_seconds, entries))
     sources = _sources(content, made, like, phones=config.text_frontend == "cmu_phones")
-    return ExtensionPlan(base, config, language, like, texts, unreadable, seconds, made, sources)
+    return ExtensionPlan(
+        base, config, language, like, texts, unreadable, seconds, made, sources, table
+    )
 
 
-def _speaking(config: ModelConfig, language: str) -> ModelConfig:
+def _speaking(config: ModelConfig, language: str, table: Pairs) -> ModelConfig:
     """The configuration as if the language had been added."""
-    added = (*config.extensions, Extension(language, language, 1 << 30, 0))
+    added = (*config.extensions, Extension(language, language, 1 << 30, 0, table))
     return replace(config, languages=(*config.languages, language), extensions=added)
 
 

@@ -50,12 +50,14 @@ class TrainingAdvice:
 @dataclass(frozen=True)
 class Extension:
     """A language that `train extend` added to a model. like: the language whose tag its own began
-    as; first_id, num_ids: the ids of its tag and of its new pieces."""
+    as; first_id, num_ids: the ids of its tag and of its new pieces; replacements: how signs and
+    abbreviations are read (`xtts.text.replacements`)."""
 
     language: str
     like: str
     first_id: int
     num_ids: int
+    replacements: tuple[tuple[str, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)

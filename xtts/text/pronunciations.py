@@ -48,7 +48,7 @@ class Pronunciations:
         """Reads lists. with_phones: whether the model reads phones. Raises TextError."""
         merged = Pronunciations()
         for path in paths:
-            _read(path, merged.entries, with_phones)
+            read_list(path, merged.entries, with_phones=with_phones)
         return merged
 
     def replace(self, text: str, language: str) -> str:
@@ -97,7 +97,15 @@ def _pattern(words: Iterable[str]) -> re.Pattern[str] | None:
     return re.compile(rf"(?<!{letter})(?:{'|'.join(map(re.escape, ordered))})(?!{letter})", re.I)
 
 
-def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones: bool) -> None:
+def read_list(
+    path: Path,
+    entries: dict[str, dict[str, Pronunciation]],
+    *,
+    with_phones: bool,
+    with_signs: bool = False,
+) -> None:
+    """Adds a list's entries to those of its languages. with_phones: whether phones are allowed;
+    with_signs: whether words without a letter are. Raises TextError."""
     try:
         content = path.read_bytes()
         if len(content) > _MOST_BYTES:
@@ -116,7 +124,7 @@ def _read(path: Path, entries: dict[str, dict[str, Pronunciation]], with_phones:
             language = section[1]
             continue
         where = f"{path}, line {number}"
-        known = _entry(line, where, with_phones)
+        known = _entry(line, where, with_phones, with_signs)
         entries.setdefault(language, {})[known.word.casefold()] = known
     if sum(map(len, entries.values())) > MOST_ENTRIES:
         raise TextError(f"{path}: at most {MOST_ENTRIES:,} pronunciations are allowed.")
@@ -127,13 +135,13 @@ def check_entry(word: str, spoken: str) -> None:
     _entry(f"{word} = {spoken}", "names", with_phones=True)
 
 
-def _entry(line: str, where: str, with_phones: bool) -> Pronunciation:
+def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -> Pronunciation:
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:
         raise TextError(f"{where}: {shown(line)} is not an entry; write WORD = PRONUNCIATION.")
     if max(len(word), len(spoken)) > _MOST_CHARACTERS:
         raise TextError(f"{where}: at most {_MOST_CHARACTERS} characters on each side of the =.")
-    if not any(map(str.isalnum, word)):
+    if not with_signs and not any(map(str.isalnum, word)):
         raise TextError(f"{where}: {shown(word)} has no letter and no digit.")
     if not (spoken.startswith("/") and spoken.endswith("/") and len(spoken) > 2):
         return Pronunciation(word, spoken)

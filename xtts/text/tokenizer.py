@@ -31,6 +31,7 @@ from xtts.text.errors import TextError, shown
 from xtts.text.markup import Utterance, utterances
 from xtts.text.normalization.registry import COQUI, LANGUAGES, rules_of
 from xtts.text.pronunciations import Pronunciations
+from xtts.text.replacements import Replacements
 from xtts.text.spelled_languages import lowered, spelled_out
 from xtts.text.splitting import Limits, cut
 from xtts.text.written_words import placed, read_words, spoken_spans, written_words
@@ -151,6 +152,10 @@ class Tokenizer:
             self._normalizer,
         ]  # fmt: skip
         rules += [sorted(self._added)] if self._added else []
+        self._replacements = {
+            one.language: Replacements(one.replacements) for one in config.extensions
+        }
+        rules += [one.replacements for one in config.extensions if one.replacements]
         # Kept in memory: the file may be replaced or removed before the first text is read.
         self._vocabulary = (folder / "vocab.json").read_bytes()
         self.fingerprint = hashlib.sha256(self._vocabulary + json.dumps(rules).encode()).hexdigest()
@@ -506,6 +511,8 @@ class Tokenizer:
         if spoken:
             text = self._said.replace(text, short)
         if short not in LANGUAGES:
+            if short in self._replacements:
+                text = self._replacements[short].replace(text)
             words = normal = spelled_out(text, short)
         else:
             rules = None if self._normalizer == COQUI else rules_of(short)

@@ -114,6 +114,19 @@ def test_training_on_the_extended_base_is_as_always_and_the_old_base_cannot_resu
     assert code == 2 and "the base model (BASE_MODEL)" in said, said
 
 
+def test_a_table_beside_the_clips_reads_signs_wherever_the_base_is_read(check, tmp_path):
+    make_greek(tmp_path / "greek", (*GREEK, "Κοστίζει 21€ & τέλος."))
+    (tmp_path / "greek" / "normalization.txt").write_text("€ = ευρώ\n& = και\n", "utf-8")
+    code, said = check("--language", "el", "--dataset", "greek", "--to", "base", verb="extend")
+    assert code == 0 and "normalization.txt reads 2 signs and abbreviations" in said
+    assert "cannot be read" not in said and "Signs that get no row" not in said
+    tokenizer = Tokenizer(ModelConfig.read(tmp_path / "base"), tmp_path / "base")
+    assert (
+        tokenizer.normalised("Κοστίζει 21€ & τέλος.", "el") == "κοστίζει είκοσι ένα ευρώ και τέλος."
+    )
+    assert tokenizer.unknown("21€", "el") == []
+
+
 @pytest.mark.parametrize(
     ("words", "reason"),
     [
