@@ -204,6 +204,7 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
     assert one.ask("DELETE").status_code == 204  # also of one that stands still
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hangs")
 def test_a_service_that_ends_leaves_its_reading_to_the_next(tmp_path):
     with running(settings_in(tmp_path)) as service:
