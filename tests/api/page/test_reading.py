@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from api.voices.resampling import resampled
+from benchmarks.takes import RATE as SPOKEN_RATE
+from benchmarks.takes import spoken
 from tests.api.conftest import Running
 from tests.api.datasets.calls import Dataset
-from tests.api.datasets.spoken_takes import RATE as SPOKEN_RATE
-from tests.api.datasets.spoken_takes import spoken
 from tests.api.page.desk import EVIL, LOOKS, PHONE, faults, is_only_words, says, too_small, until
 from tests.api.page.hearing import browser_hearing
 from tests.api.page.world import RATE, speech, wav

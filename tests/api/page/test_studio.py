@@ -23,8 +23,8 @@ import pytest
 
 import xtts
 from api.voices.resampling import resampled
-from tests.api.datasets.spoken_takes import RATE as SPOKEN_RATE
-from tests.api.datasets.spoken_takes import spoken
+from benchmarks.takes import RATE as SPOKEN_RATE
+from benchmarks.takes import spoken
 from tests.api.page import desk
 from tests.api.page.desk import says, until
 from tests.api.page.hearing import browser_hearing
