@@ -13,9 +13,13 @@ import pytest
 import torch
 
 from tests.models import tiny_base, write_vocabulary
+from tests.train.extension.languages import make_greek
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import export
+from train.extension.command import write
+from train.extension.plan import plan_of
+from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
@@ -83,11 +87,11 @@ def loaded_by_coqui(folder: Path) -> Any:
     return xtts
 
 
-def check_spoken(xtts: Any, width: int) -> None:
+def check_spoken(xtts: Any, width: int, text: str = "hello there.", language: str = "en") -> None:
     torch.manual_seed(0)
     speaker = torch.nn.functional.normalize(torch.randn(1, 512, 1), dim=1)
     spoken = xtts.inference(
-        "hello there.", "en", torch.randn(1, 32, width), speaker, repetition_penalty=2.0
+        text, language, torch.randn(1, 32, width), speaker, repetition_penalty=2.0
     )
     waveform = torch.as_tensor(spoken["wav"])
     assert waveform.numel() > 1_000
@@ -202,3 +206,26 @@ def test_padded_text_tables_are_cut_to_the_vocabulary(tmp_path):
     check_weights(xtts, checkpoint, base)
     assert ModelConfig.read(voice).gpt.text_ids == count
     load_voice(VoiceSpec(str(voice)))
+
+
+@pytest.mark.slow
+def test_coqui_speaks_a_language_that_was_added_with_the_line_of_the_documentation(tmp_path):
+    """docs/languages.md: its tokenizer knows the languages of XTTS-v2 only."""
+    base = coquis_base(tmp_path / "base", SMALL)
+    clips = make_greek(tmp_path / "greek")
+    extended = tmp_path / "base-el"
+    write(plan_of(TrainSettings(dataset_dir=clips, language="el"), base), extended)
+    config = ModelConfig.read(extended)
+    checkpoint = perturbed(extended, tmp_path / "output", config.gpt.text_ids)
+    export(files_of(checkpoint, extended), voice := tmp_path / "voice")
+    xtts = loaded_by_coqui(voice)
+    check_weights(xtts, checkpoint, extended)
+    page = (Path(__file__).parents[2] / "docs" / "languages.md").read_text(encoding="utf-8")
+    (line,) = (one for one in page.splitlines() if one.startswith("model.tokenizer."))
+    text = "Καλημέρα, τι κάνεις;"
+    with pytest.raises(NotImplementedError):
+        xtts.tokenizer.encode(text, "el")
+    exec(line, {"model": xtts})
+    ours = load_voice(VoiceSpec(str(voice))).model.tokenizer.encode(text, "el")
+    assert xtts.tokenizer.encode(text, "el") == ours and max(ours) >= config.extensions[0].first_id
+    check_spoken(xtts, config.gpt.width, text, "el")

@@ -1,0 +1,64 @@
+"""An added language wherever a base is spoken with: Python, ONNX Runtime and the service."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from api.app import how_of
+from tests.api.conftest import NO_GPU, QUICK, running, settings_in
+from tests.models import tiny_voice
+from tests.train.extension.languages import GREEK, make_greek
+from train.extension.command import write
+from train.extension.plan import plan_of
+from train.settings import TrainSettings
+from xtts.inference.compute_config import ComputeConfig
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.onnx.export import exporter
+from xtts.voices.loading import load_voice
+from xtts.voices.voice_files import VoiceSpec
+
+LANGUAGES = ("en", "pt", "el")
+
+
+@pytest.fixture(scope="module")
+def greek(tmp_path_factory) -> Path:
+    """A tiny voice to which Greek was added."""
+    folder = tmp_path_factory.mktemp("speaking")
+    clips = make_greek(folder / "greek")
+    settings = TrainSettings(dataset_dir=clips, language="el")
+    write(plan_of(settings, tiny_voice(folder / "base")), folder / "base-el")
+    return folder / "base-el"
+
+
+@pytest.mark.parametrize("backend", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
+def test_a_loaded_voice_lists_the_language_and_speaks_it(greek, tmp_path, backend):
+    voice = greek
+    if backend == "onnx":
+        voice = tmp_path / "onnx"
+        exporter.export(exporter.source_of_folder(greek), voice, ["fp32"])
+    where = ComputeConfig(precision="fp32", backend=backend)
+    spec = VoiceSpec(str(voice), reference=greek / "reference.wav" if backend == "torch" else None)
+    loaded = load_voice(spec, where)
+    assert loaded.languages == LANGUAGES
+    spoken = loaded.synthesize(SynthesisRequest(GREEK[2], "el", max_codes=12))
+    assert len(spoken) > 1_000 and np.isfinite(spoken).all()
+    # By the new ids, not as the language that it began as.
+    ids = loaded.model.tokenizer.encode(GREEK[2], "el")
+    assert max(ids) >= loaded.model.config.extensions[0].first_id
+    other = loaded.synthesize(SynthesisRequest(GREEK[3], "el", max_codes=12))
+    assert not np.array_equal(spoken[:1_000], other[:1_000])
+
+
+@pytest.mark.slow
+def test_the_service_lists_the_language_and_speaks_it(greek, tmp_path):
+    settings = settings_in(tmp_path, voice=str(greek))
+    how = replace(how_of(settings), look=lambda: NO_GPU)
+    patient = replace(QUICK, deadline=120.0, hang=60.0)
+    with running(settings, how, patient, threads=1) as service:
+        assert tuple(service.status()["languages"]) == LANGUAGES
+        spoken = service.say("Καλημέρα.", language="el")
+        assert spoken.status_code == 200, spoken.text
+        refused = service.say("Добрий день.", language="uk")
+        assert refused.status_code in (400, 422) and "en, pt, el" in refused.text
