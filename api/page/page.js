@@ -245,6 +245,8 @@ function open(id) {
 find("run").addEventListener("change", (event) => choose(event.target.value));
 find("voice").addEventListener("change", show);
 find("follow").addEventListener("click", follow);
+// A page that nobody sees follows no cut and no training.
+document.addEventListener("visibilitychange", () => document.hidden || datasetsSoon());
 
 await attempt(refreshStatus);
 await attempt(refreshRuns);

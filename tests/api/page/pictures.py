@@ -22,7 +22,8 @@ def picture(page: Any, folder: Path, name: str, last: str, first: str = "") -> N
     ending = f"{'-phone' if width < 1280 else ''}{'-dark' if dark else ''}.png"
     path = Path(os.environ.get("SOTAQUE_PICTURES", folder)) / f"{name}{ending}"
     box = "document.getElementById('{}').getBoundingClientRect()"
-    foot = page.evaluate(f"{box.format(last)}.bottom + scrollY") + 16
+    # Below a part of a section the next line is near.
+    foot = page.evaluate(f"{box.format(last)}.bottom + scrollY") + (4 if first else 16)
     head = page.evaluate(f"{box.format(first)}.top + scrollY") - 16 if first else 0
     clip = {"x": 0, "y": head, "width": width, "height": foot - head}
     taken = page.screenshot(full_page=True, animations="disabled", clip=clip)

@@ -38,6 +38,23 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
     until(page, f"{LIST}.includes('Its checkpoints are kept')")
 
 
+def test_a_page_that_was_not_seen_catches_up(service, open_page):
+    queue = TrainingQueue(service.parts.settings.queue_dir)
+    queue.ask("ana", "no-such", {})
+    page = open_page(service.address)
+    until(page, f"{LIST}.includes('Waits.')")
+    page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
+    page.wait_for_timeout(3500)  # Its next look is its last.
+    queue.jobs()[0].write_state(state="done")
+    page.wait_for_timeout(3500)
+    assert "Waits." in page.evaluate(LIST)
+    page.evaluate("""() => {
+      delete document.hidden;
+      document.dispatchEvent(new Event("visibilitychange"));
+    }""")
+    until(page, f"{LIST}.includes('Done.')")
+
+
 def test_what_a_check_finds_stands_beside_the_clip_to_hear(service, open_page):
     with_clips(service)
     page = opened(service, open_page)
