@@ -192,7 +192,8 @@ class AppState:
 
     def _somebody_speaks(self) -> bool:
         waiting = self.engine.waiting
-        return bool(waiting.speaking or waiting.queue)
+        # A request whose caller does not read takes no turn, and may stay for long.
+        return bool(waiting.speaking) or any(not job.held for job in waiting.queue)
 
     def _tell_status(self) -> None:
         if self.events.listeners:
