@@ -20,6 +20,7 @@ from api.routes import books, datasets, runs, speech, status, takes, trainings, 
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
+from machine import process
 from xtts.inference.compute_config import ComputeConfig
 
 # /openapi.json tells them in this order.
@@ -107,6 +108,7 @@ async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
             task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
                 await task
+        process.end_awaited()
 
 
 def _document(app: FastAPI, parts: AppState) -> dict[str, Any]:

@@ -43,6 +43,8 @@ _REAP_WORKER_SECONDS = 5.0
 _KEPT_BYTES = 1 << 20
 _STDERR_KEPT_BYTES = 4096
 _PR_SET_PDEATHSIG = 1
+# What threads wait for in `run_with_timeout`.
+_awaited: "set[subprocess.Popen[bytes]]" = set()
 
 
 @dataclass(frozen=True)
@@ -142,11 +144,13 @@ def run_with_timeout(
             fault = f"{command[0]} cannot be started ({error})"
             return ProcessResult(None, "", "", time.monotonic() - started, fault)
         hung = False
+        _awaited.add(child)
         try:
             child.wait(limit_seconds)
         except subprocess.TimeoutExpired:
             hung = True
         finally:  # after Ctrl-C too: the terminal does not signal the child's process group
+            _awaited.discard(child)
             end_group(child, REAP_SECONDS)
         return ProcessResult(
             None if hung else child.returncode,
@@ -156,6 +160,14 @@ def run_with_timeout(
             f"no answer within {limit_seconds:g} s" if hung else "",
             hung,
         )
+
+
+def end_awaited() -> None:
+    """Kills every program that a thread waits for in `run_with_timeout`: an interpreter does not
+    end before its threads, so a service that stops would wait for all of them."""
+    for child in tuple(_awaited):
+        if child.returncode is None:
+            kill_group(child.pid)
 
 
 def kill_group(pid: int) -> None:

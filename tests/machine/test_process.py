@@ -4,6 +4,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,7 @@ from machine.process import (
     ChildProcess,
     JsonLineProcess,
     ask_once,
+    end_awaited,
     module_command,
     run_with_timeout,
 )
@@ -53,6 +56,16 @@ def test_a_hang_is_ended_with_what_was_said_before_it():
     assert found.hung and found.code is None and found.seconds < 10
     assert (found.out, found.errors) == ("begun\n", "why\n")
     assert found.last_error == "no answer within 0.5 s"
+
+
+def test_a_process_that_ends_waits_for_no_program():
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(run_with_timeout, ("sleep", "60"), 60)
+        until = time.monotonic() + 30
+        while not waiting.done() and time.monotonic() < until:
+            end_awaited()
+            time.sleep(0.01)
+        assert waiting.result().code == -signal.SIGKILL and waiting.result().seconds < 30
 
 
 def test_what_a_program_leaves_behind_ends_with_it():
