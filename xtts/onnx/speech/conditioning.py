@@ -1,7 +1,8 @@
 """Takes the voice of a recording with the ONNX conditioning and speaker graphs, in a child process.
 
-torch computes the mels, and a process that imported it keeps 0.25 GB. Speaking needs neither torch
-nor the sessions of these graphs (0.22 GB at XTTS-v2's size), so both end with the child.
+torch computes the mels, and a process that imported it keeps 0.25 GB beside its mapped files.
+Speaking needs neither torch nor the sessions of these graphs (0.22 GB at XTTS-v2's size), so both
+end with the child.
 """
 
 import json
