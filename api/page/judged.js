@@ -152,7 +152,7 @@ function define(evaluation, columns) {
     ...absent(evaluation).flatMap((name) => entry(NAMES[name], `Not measured: ${evaluation.judges[name].absent}`)));
 }
 
-/** Which candidate is best and why, and the button that serves it. promote(epoch), follow(): its actions. */
+/** Which candidate is best and why, and the button that serves it. promote(candidate), follow(): its actions. */
 export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
@@ -164,12 +164,12 @@ export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   if (!wanted) return;
   const name = candidateName(best);
   const button = find("suggest");
-  const canPromote = best.kind === "epoch" && best.can_speak;
+  const canPromote = best.kind !== "base" && best.can_speak;
   const isCurrent = run.id === "current";
   const canFollow = isCurrent && promoted && follows === "best";
   const how = isCurrent ? "leave VOICE empty, or set VOICE=best." : "export the run, unpack it, and set VOICE to its folder.";
   say(find("suggestion-text"), `${capital(name)} is not served${canPromote || canFollow ? "." : `: ${how}`}`);
   say(button, `Serve ${name}`);
   button.hidden = !canPromote && !canFollow;
-  button.onclick = () => (canFollow ? follow() : promote(best.epoch));
+  button.onclick = () => (canFollow ? follow() : promote(best));
 }

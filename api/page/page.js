@@ -18,7 +18,7 @@ import { SpeakBox } from "./speak.js";
 import { showConnection, showStatus } from "./status.js";
 import { Trainings } from "./trainings.js";
 import { Voices } from "./voices.js";
-import { candidateName } from "./wording.js";
+import { candidateName, capital } from "./wording.js";
 
 // The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
@@ -115,7 +115,7 @@ function showJudged(now) {
   epochs.show({ ...now, epochs: [] }, null, chosen);
   find("epochs-empty").hidden = true;
   judged.show(now, one.id, chosen);
-  showVerdict(now, known, { promote, follow });
+  showVerdict(now, known, { promote: promoteCandidate, follow });
   comparison.show(now, list, one.id, known);
   return one.of?.epoch;
 }
@@ -176,6 +176,13 @@ async function promote(epoch) {
   chosen.busy = epoch;
   show();
   await changeServed(() => send("POST", `${epochPath(id, epoch)}/promote`), `Epoch ${epoch} is served.`);
+}
+
+async function promoteCandidate(one) {
+  chosen.busy = one.epoch;
+  show();
+  const path = `${runPath(run().id)}/candidates/${encodeURIComponent(one.id)}/promote`;
+  await changeServed(() => send("POST", path), `${capital(candidateName(one))} is served.`);
 }
 
 async function follow() {

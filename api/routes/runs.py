@@ -15,7 +15,7 @@ from api.routes.speech import SpeechRequest
 from api.runs import deletion, evaluations, listing
 from api.runs.exports import file_name
 from api.runs.listing import EpochSummary, RunSummary
-from api.runs.targets import find_target, no_checkpoint
+from api.runs.targets import epoch_target, find_target, no_checkpoint
 from api.schemas import PROBLEMS, EvaluationDetails, Metrics, Promoted, RunDetails, RunList
 from api.state import AppState, Shared
 
@@ -138,7 +138,18 @@ async def promote(run_id: str, epoch: int, parts: Shared) -> Promoted:
     saved = _epoch(_run(parts, run_id), epoch)
     if saved.checkpoint is None:
         raise no_checkpoint(saved)
-    await parts.follower.promote(run_id, saved)
+    await parts.follower.promote(epoch_target(parts.settings, run_id, saved))
+    return Promoted(served=parts.follower.served_epoch())
+
+
+@router.post("/runs/{run_id}/candidates/{candidate}/promote")
+async def promote_candidate(run_id: str, candidate: str, parts: Shared) -> Promoted:
+    """As `promote`, also with the best blend. The base is served by VOICE."""
+    target = find_target(parts.settings, _run(parts, run_id), candidate)
+    if candidate == evaluations.BASE:
+        text = "Only an epoch or the best blend is promoted. VOICE serves the base, or an export."
+        raise APIError(409, "no_checkpoint", text)
+    await parts.follower.promote(target)
     return Promoted(served=parts.follower.served_epoch())
 
 

@@ -1,4 +1,4 @@
-"""Chooses the served voice: the promoted epoch, else what VOICE names; polls the run."""
+"""Chooses the served voice: what was promoted, else what VOICE names; polls the run."""
 
 import asyncio
 import logging
@@ -105,15 +105,15 @@ class VoiceFollower:
         target = self.wanted()
         return target.reason if self.is_served(target) else ""
 
-    async def promote(self, run_id: str, epoch: EpochSummary) -> None:
-        """Serves an epoch from now on, also after a restart. Raises APIError."""
+    async def promote(self, target: FollowTarget) -> None:
+        """Serves an epoch or a blend from now on, also after a restart. Raises APIError."""
         async with self._changing:
-            target = targets.epoch_target(self.settings, run_id, epoch)
             await self._turn_to(target)
-            self.promotion = Promotion(run_id, epoch.number, epoch.sha256)
+            self.promotion = Promotion(target.run, target.epoch, target.sha256, target.share)
+            weights = Path(target.voice.wanted["name"])
             try:  # a copy of 2 GB takes a while
                 await asyncio.to_thread(
-                    promotion.keep, self.settings.voices_dir, self.promotion, epoch.checkpoint
+                    promotion.keep, self.settings.voices_dir, self.promotion, weights
                 )
             finally:
                 self.tell()
@@ -204,7 +204,7 @@ class VoiceFollower:
         """The voice to serve, of what `look` read: the promoted epoch, else VOICE. Without VOICE:
         the best of the current run if it was judged, else its newest epoch, else the demo voice."""
         if self.promotion and (target := self._promoted(self.promotion)):
-            return replace(target, reason=f"Epoch {self.promotion.epoch} was promoted.")
+            return replace(target, reason=f"{self.promotion.name} was promoted.")
         name = self.settings.voice
         if name not in (None, "latest", "best"):
             return FollowTarget(targets.voice_at(self.settings, name), reason="VOICE names it.")
@@ -272,14 +272,17 @@ class VoiceFollower:
         return name not in self._refused and not self.engine.is_deadly(name)
 
     def _promoted(self, wanted: Promotion) -> FollowTarget | None:
-        """Finds the promoted epoch by its hash: since then, the run may have moved to the archive
-        or the trainer may have pruned the epoch."""
+        """Finds the promoted weights by their hash: since then, the run may have moved to the
+        archive, or the trainer may have pruned the epoch or written another blend."""
         for run in self.runs.values():
+            blend = targets.blend_target(self.settings, run)
+            if blend is not None and blend.sha256 == wanted.sha256:
+                return blend
             epoch = run.epochs.get(wanted.epoch)
             if epoch and epoch.checkpoint and epoch.sha256 == wanted.sha256:
                 return targets.epoch_target(self.settings, run.id, epoch)
         if kept := promotion.kept(self.settings.voices_dir, wanted):
-            name = targets.epoch_name(wanted.epoch, wanted.sha256)
+            name = targets.epoch_name(wanted.epoch, wanted.sha256, wanted.share)
             voice = targets.voice_at(self.settings, str(kept), name, digest_beside(kept))
             return FollowTarget(voice, wanted.sha256)
         return None

@@ -1,6 +1,6 @@
-"""The promotion of an epoch, kept in VOICES_DIR and shared by replicas.
+"""The promotion of an epoch or a blend, kept in VOICES_DIR and shared by replicas.
 
-    VOICES_DIR/promotion.json           {run, epoch, sha256}; written last
+    VOICES_DIR/promotion.json           {run, epoch, sha256, share}; written last
     VOICES_DIR/promoted/<sha256>/…      its checkpoint, manifest, reference and learned
                                         decoder, as in a run folder
 
@@ -33,12 +33,18 @@ _SHA256 = re.compile(r"^[0-9a-f]{64}$")
 
 @dataclass(frozen=True)
 class Promotion:
-    """run: the run's id; sha256: of the checkpoint, which finds the epoch when the run has
-    moved."""
+    """run: the run's id; sha256: of the checkpoint, which finds it when the run has moved; share:
+    of the epoch's weights in a blend, 1 for the epoch's own."""
 
     run: str
     epoch: int
     sha256: str
+    share: float = 1.0
+
+    @property
+    def name(self) -> str:
+        """As a sentence begins with it."""
+        return f"Epoch {self.epoch}" + (f" at {self.share:.0%}" if self.share != 1 else "")
 
 
 def read(folder: Path) -> Promotion | None:
@@ -46,13 +52,14 @@ def read(folder: Path) -> Promotion | None:
     content = read_json(_file(folder))
     with contextlib.suppress(ValueError, KeyError, TypeError):
         if _SHA256.match(sha256 := str(content["sha256"])):
-            return Promotion(str(content["run"]), int(content["epoch"]), sha256)
+            share = float(content.get("share", 1.0))
+            return Promotion(str(content["run"]), int(content["epoch"]), sha256, share)
     return None
 
 
 def kept(folder: Path, promotion: Promotion) -> Path | None:
     """The stored copy of its checkpoint; None if there is none."""
-    path = _run(folder, promotion).checkpoint_path(promotion.epoch)
+    path = _weights(folder, promotion)
     return path if path.is_file() else None
 
 
@@ -78,14 +85,13 @@ def keep(folder: Path, promotion: Promotion | None, checkpoint: Path | None = No
 
 
 def _keep_files(folder: Path, promotion: Promotion, checkpoint: Path) -> None:
-    run = _run(folder, promotion)
-    wanted = run.checkpoint_path(promotion.epoch)
+    run, wanted = _run(folder, promotion), _weights(folder, promotion)
     if wanted.is_file():
         return
-    pairs = [(checkpoint.with_suffix(".json"), run.manifest_path(promotion.epoch))]
+    pairs = [(manifest_beside(checkpoint), manifest_beside(wanted))]
     if (reference := reference_beside(checkpoint)) is not None:
-        own_name = f"epoch_{promotion.epoch}_reference.wav"
-        pairs.append((reference, run.samples / own_name))
+        whose = f"epoch_{promotion.epoch}" if promotion.share == 1 else "best"
+        pairs.append((reference, run.samples / f"{whose}_reference.wav"))
     if (decoder := decoder_beside(checkpoint)) is not None:
         pairs.append((decoder, run.best_decoder))
         pairs.append((manifest_beside(decoder), manifest_beside(run.best_decoder)))
@@ -132,6 +138,11 @@ def _forget(folder: Path, before: Promotion | None, now: Promotion | None) -> No
 
 def _run(folder: Path, promotion: Promotion) -> RunFolder:
     return RunFolder(folder / "promoted" / promotion.sha256)
+
+
+def _weights(folder: Path, promotion: Promotion) -> Path:
+    run = _run(folder, promotion)
+    return run.checkpoint_path(promotion.epoch) if promotion.share == 1 else run.best_blend
 
 
 def _file(folder: Path) -> Path:

@@ -27,6 +27,7 @@ class FollowTarget:
         sha256: The SHA-256 of the weights file; "" for a voice that is no checkpoint.
         run, candidate: The ids of its run and of the candidate; "" for a voice of no run.
         epoch: 0 for the base.
+        share: Of the epoch's weights in a blend; 1 for the epoch's own.
         reason: Why this voice was chosen, as a sentence.
     """
 
@@ -35,6 +36,7 @@ class FollowTarget:
     run: str = ""
     candidate: str = ""
     epoch: int = 0
+    share: float = 1.0
     reason: str = ""
 
 
@@ -73,14 +75,14 @@ def blend_target(settings: ApiSettings, run: RunSummary) -> FollowTarget | None:
         written = manifest.files[path.name]
         if manifest.blend != verdict.weights or path.stat().st_size != written.bytes:
             return None
-        share = f"epoch {verdict.epoch} at {verdict.share:.0%}"
+        name = epoch_name(verdict.epoch, written.sha256, verdict.share)
         learned = run.learned and run.learned.weights == manifest.blend
         voice = voice_at(
-            settings, str(path), f"{share} ({written.sha256[:8]})",
+            settings, str(path), name,
             decoder=run.learned.digest if run.learned and learned else "",
         )  # fmt: skip
         candidate = evaluations.candidate_id("blend", verdict.epoch, verdict.share)
-        return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch)
+        return FollowTarget(voice, written.sha256, run.id, candidate, verdict.epoch, verdict.share)
     return None
 
 
@@ -148,9 +150,9 @@ def _of(epoch: int) -> str:
     return f"The checkpoint of epoch {epoch}"
 
 
-def epoch_name(epoch: int, sha256: str) -> str:
-    """The name of an epoch's voice in /status and the log."""
-    return f"epoch {epoch} ({sha256[:8]})"
+def epoch_name(epoch: int, sha256: str, share: float = 1.0) -> str:
+    """The name of an epoch's voice, or a blend's, in /status and the log."""
+    return f"epoch {epoch}" + (f" at {share:.0%}" if share != 1 else "") + f" ({sha256[:8]})"
 
 
 def voice_at(

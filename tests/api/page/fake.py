@@ -72,7 +72,8 @@ class Answers(BaseHTTPRequestHandler):
         body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if self.refused():
             return None
-        if found := re.fullmatch(r"/v1/runs/current/epochs/(\d+)/promote", self.path):
+        promoting = r"/v1/runs/current/(?:epochs/|candidates/epoch_)(\d+)[\w.]*/promote"
+        if found := re.fullmatch(promoting, self.path):
             self.world.promoted = int(found[1])
             return self.json({"served": self.world.served})
         if self.path == "/v1/voices":

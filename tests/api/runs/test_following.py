@@ -122,3 +122,28 @@ def test_a_promoted_epoch_keeps_its_learned_decoder_when_it_is_pruned(service, o
 
     service.wait_until(opened_from_what_was_kept, 10)
     assert service.parts.engine.wanted.decoder == learned
+
+
+def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, output):
+    """As the best of a run beside the current one is served, which nothing follows."""
+    write_blend(output, 2, 0.5)
+    blend = candidate(output, "blend", 2, 0.5)
+    write_evaluated(output, candidate(output, "epoch", 1), blend)
+    assert refused(promoting(service, "base")) == (409, "no_checkpoint")
+    write_evaluated(output, blend, blend)
+    name = "epoch_2_share_0.5"
+    service.wait_until(lambda: row(service, name)["can_speak"], 10)
+    answer = promoting(service, name).raise_for_status().json()
+    assert answer["served"] == {"run": "current", "epoch": 2, "candidate": name}
+    assert service.status()["voice_reason"] == "Epoch 2 at 50% was promoted."
+    voice = service.status()["voice"]
+    RunFolder(output).best_blend.unlink()
+    kept = service.parts.settings.voices_dir / "promoted"
+    service.wait_until(
+        lambda: str(service.parts.engine.wanted.wanted["name"]).startswith(str(kept)), 10
+    )
+    assert service.status()["voice"] == voice
+
+
+def promoting(service, name):
+    return service.client.post(f"/v1/runs/current/candidates/{name}/promote")
