@@ -78,16 +78,16 @@ def _ready(url: str) -> bool:
 
 
 def measured(pid: int, url: str, rounds: int) -> dict[str, Any]:
-    """Memory at rest in MB, and medians of the milliseconds to the first byte."""
+    """Memory at rest in MB; medians and 95th percentiles of the milliseconds to the first byte."""
     sentences = texts.sentences("choosing")[:AT_ONCE]
     first_byte_ms(url, sentences[0])
     memory = memory_mb(pid)
     alone = [first_byte_ms(url, text) for _ in range(rounds) for text in sentences]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         together = [
-            seconds
+            milliseconds
             for _ in range(rounds)
-            for seconds in pool.map(lambda text: first_byte_ms(url, text), sentences)
+            for milliseconds in pool.map(lambda text: first_byte_ms(url, text), sentences)
         ]
     return {
         "memory_mb": memory,

@@ -74,7 +74,7 @@ class RaySteps(Steps):
                 **(local if address == _LOCAL else {}),
             )  # fmt: skip
             cores = int(self._ray.cluster_resources().get("CPU", 1))
-        except Exception as error:  # a plain one, too, where a busy machine starts it too slowly
+        except Exception as error:  # Ray raises a bare Exception if its start times out
             raise SotaqueError(f"Ray at {address} cannot be used ({error}).") from error
         self.ahead = _AHEAD_OF_A_WORKER * max(min(cores, workers or cores), 1)
         self._remote: dict[Callable[..., Any], Any] = {}

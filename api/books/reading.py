@@ -4,7 +4,6 @@ The child is `xtts.workers.book_child`, which does what `xtts read` does, so a k
 on with the sentence that it was at. It stands still while anybody speaks or waits to.
 """
 
-import contextlib
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
@@ -89,7 +88,8 @@ class BookQueue(WorkQueue[UploadedBook]):
         self._books.remove_rest()
 
     def _environment(self) -> Mapping[str, str]:
-        return {}
+        # A cluster would compute on while this child stands still.
+        return {"RAY_ADDRESS": ""}
 
     def _prepare(self, book: UploadedBook) -> tuple[str, ...]:
         with changing(book):
@@ -108,8 +108,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         )  # fmt: skip
 
     def _end(self, book: UploadedBook, state: str, message: str) -> None:
-        with contextlib.suppress(FileNotFoundError):
-            (book.spoken / "progress.json").unlink()
+        (book.spoken / "progress.json").unlink(missing_ok=True)
         with changing(book):
             write_job(book, state=state, ended=now(), message=message)
         log.info("Reading of %s: %s. %s", book.id, state, message)

@@ -87,7 +87,7 @@ class ReadingRow(BaseModel):
 
 
 class ReadingProgress(BaseModel):
-    """How far a book is. share: of its characters; seconds_left: None before it is known."""
+    """How far a book is. share: of its characters, 0 to 1; seconds_left: until it is read."""
 
     chapter: int
     share: float

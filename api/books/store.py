@@ -35,7 +35,7 @@ from xtts.books.formats.reading import FORMATS
 MOST_BOOKS = 200
 _DELETED, _ARRIVING = ".deleted-", ".arriving-"
 _KEY = re.compile(r"[0-9a-f]{40}")
-# What a caller may download: whatever `xtts read` writes beside its own state.
+# What `xtts read` keeps for itself; a caller may download the rest of what it writes.
 _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
 
 

@@ -258,8 +258,8 @@ class _Reader:
             yield from self._sentences(number)
 
     def _measured(self) -> "tuple[Measured, list[Chosen]]":
-        """What the sample sentences show, and they; the rate is kept for when they are there
-        already."""
+        """What the sample sentences show, and the sentences. Where they were spoken before, the
+        rate is that of plan.json."""
         from xtts.books.plan import Measured, samples_of
 
         lines = [(number, one) for number in self.order.chapters for one in self._sentences(number)]

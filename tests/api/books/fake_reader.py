@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from machine.steps import Steps, steps_for
 from machine.storage.atomic import write_json
 
 KEY = "0123456789abcdef" * 2 + "01234567"
@@ -51,10 +52,11 @@ def write(given: argparse.Namespace, others: list[str]) -> None:
     sound = to / "sentences" / KEY[:2] / f"{KEY}.wav"
     sound.parent.mkdir(parents=True, exist_ok=True)
     sound.write_bytes(WAV)
-    said = given.spec.get("pronunciations")
+    said, steps = given.spec.get("pronunciations"), steps_for(False, None)
     write_json(to.parent / "given.json", {
         "others": others, "spec": given.spec, "nice": os.getpriority(os.PRIO_PROCESS, 0),
         "pronunciations": Path(said).read_text() if said else "",
+        "steps": "Steps" if steps is Steps else "Ray",
     })  # fmt: skip
     chapter = {"number": 1, "title": "One", "words": len(text.split()), "sentences": 2,
                "seconds": 4.5}  # fmt: skip

@@ -14,6 +14,7 @@ from api.engine.queue import QueuedRequest
 from tests.api.books.fake_reader import KEY, WAV
 from tests.api.conftest import Running, running, settings_in
 from tests.api.heard import refused
+from tests.api.sounds import file_of, speech, upload
 
 TEXT = b"Chapter 1\n\nThe ship left the port. Nobody had seen Qxyz.\n"
 
@@ -88,6 +89,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert found["reading"]["state"] == "done" and found["progress"] is None
     given = one.given()
     assert given["pronunciations"] == "Qxyz = kicks us\n" and given["spec"]["name"] == "demo"
+    assert "reference" not in given["spec"]
     assert {"--chapters=1-2", "--captions=srt", "--retakes=3", "--seed=7", f"--again={KEY}"} <= set(
         given["others"]
     )
@@ -138,12 +140,17 @@ def test_what_is_wrong_with_a_request_is_told(shared):
     one.ask("DELETE")
 
 
-def test_an_uploaded_name_of_a_person_reads(shared):
-    """The voice is found as in /v1/audio/speech; the served one is `default`."""
+def test_an_uploaded_voice_reads_on_this_machine(shared, monkeypatch):
+    """The voice is found as in /v1/audio/speech; the served one is `default`. A cluster would not
+    stand still while somebody speaks."""
+    monkeypatch.setenv("RAY_ADDRESS", "10.0.0.7:6379")
+    voice = upload(shared, file_of(speech())).json()["id"]
     one = Book(shared, "Voices.txt")
     one.ended()
-    assert one.read(voice="default")["reading"]["state"] == "done"
-    assert "reference" not in one.given()["spec"]
+    assert one.read(voice=voice)["reading"]["state"] == "done"
+    kept = shared.parts.voices.recording(shared.parts.voices.get(voice))
+    given = one.given()
+    assert given["spec"]["reference"] == str(kept) and given["steps"] == "Steps"
     one.ask("DELETE")
 
 

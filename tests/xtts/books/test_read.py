@@ -260,7 +260,7 @@ def test_ten_kills_at_random_leave_the_bytes_of_a_run_without_any(tiny, tmp_path
     epub = book(tmp_path / "book.epub", first, first.replace("seen", "found"))
     command = [sys.executable, "-m", "xtts", "read", str(epub), "--voice", str(tiny), "--retakes",
                "1", "--format", "m4b,epub,flac", "--captions", "json", "--to"]  # fmt: skip
-    whole, began = tmp_path / "whole", 0.0
+    whole = tmp_path / "whole"
     with subprocess.Popen([*command, str(whole)], stdout=subprocess.PIPE) as run:
         assert run.stdout is not None and run.stdout.readline()
         began = time.monotonic()

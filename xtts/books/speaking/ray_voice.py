@@ -35,7 +35,7 @@ class RayBookVoice(BookVoice):
             yield said.popleft()()
 
 
-# Of a worker: who asked for which voice, and the voice.
+# Of a worker: the voice that it has opened, at most one, by the identity of its model.
 _held: dict[str, BookVoice] = {}
 
 
