@@ -49,8 +49,8 @@ ALIKE = {
     "k": "კ", "l": "ლ", "m": "მ", "n": "ნ", "A": "ო", "p": "პ", "r": "რ", "s": "ს", "V": "უ",
     "S": "შ", "C": "ჩ", "J": "ჯ", "h": "ჰ",
 }  # fmt: skip
-SPARE = "ჟტფქღყცძწჭხჱჲჳჴჵჶჷჸჹჺჽ"
-LETTERS = ALIKE | dict(zip(sorted(set(PHONES.values()) - {*ALIKE, "r"}), SPARE, strict=False))
+SPARE = "ჟტფქღყცძწჭხჱჲჳჴჵჶჷ"
+LETTERS = ALIKE | dict(zip(sorted(set(PHONES.values()) - ALIKE.keys()), SPARE, strict=True))
 # The runs of a seed: plain English, the cipher as `train extend` and a default run learn it, and
 # the cipher as usual.
 WAYS = ("english", "extended", "usual")

@@ -37,6 +37,7 @@ from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.onnx.folder import NAME as ONNX_NAME
+from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder, speakers
 from xtts.voices.base_models import BundleError
@@ -264,8 +265,11 @@ def _write_files(
             part / "model.pth",
             lambda file: torch.save({"model": state}, cast(BinaryIO, CountingFile(file, progress))),
         )
+    content = _config(base, config, text_ids)
+    if voice.state is not None:
+        _say_learned(content, voice.provenance.get("language", ""))
     files = {
-        "config.json": _write_config(part, _config(base, config, text_ids)),
+        "config.json": _write_config(part, content),
         "vocab.json": copy_file(base / "vocab.json", part / "vocab.json"),
         "model.pth": model,
     }
@@ -340,6 +344,13 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
         "decoder_input_dim": gpt.width,
     }
     return naming_normalizer(content, config.normalizer)
+
+
+def _say_learned(content: dict[str, Any], language: str) -> None:
+    """Notes in the content of a config.json that a language which was added to it is learned."""
+    for one in content["sotaque"].get("extensions", ()):
+        if one["language"] == short_code(language):
+            one["learned"] = True
 
 
 def _write_config(folder: Path, config: dict[str, Any]) -> Written:

@@ -92,9 +92,9 @@ class TrainSettings(SharedSettings):
         Annotated[float, Field(gt=0, le=0.9)] | Literal["auto", "off"],
         Means("auto, off, or a number above 0, to 0.9", words=True),
     ] = "auto"
-    """The share of a batch that reminds the model of its old languages while it learns an added
-    one: the dataset's clips of old languages, or else sentences that the base speaks when the run
-    begins. auto is all the dataset's clips, or else a quarter."""
+    """The share of an epoch's audio that reminds the model of its old languages while it learns an
+    added one: the dataset's clips of old languages, or else sentences that the base speaks when the
+    run begins, at most 20 minutes of them. auto is all the dataset's clips, or else a quarter."""
     batch_seconds: Annotated[
         Annotated[float, Field(ge=1)] | None,
         Means("a number of seconds from 1, or auto", none="auto"),

@@ -439,7 +439,7 @@ def _trainable_parts(
 def _new_rows(settings: TrainSettings, context: RunContext) -> NewRowsShape | None:
     """The rows that were added for languages of the training clips."""
     languages = learned_languages(context)
-    learned = [one for one in context.config.extensions if one.language in languages]
+    learned = [one for one in context.config.unlearned if one.language in languages]
     if not learned:
         return None
     ids = [id_ for one in learned for id_ in range(one.first_id, one.first_id + one.num_ids)]

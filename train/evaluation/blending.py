@@ -75,7 +75,7 @@ def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> N
         if (best.get("kind"), best.get("epoch")) == ("blend", verdict.epoch):  # it was there
             log.warning("%s It is written again from epoch %d.", fault, verdict.epoch)
         tuned = read_checkpoint(run.checkpoint_path(verdict.epoch))
-        extensions = ModelConfig.read(base).extensions
-        state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, extensions)
+        unlearned = ModelConfig.read(base).unlearned
+        state = blend(read_tensors(base / "model.pth"), tuned.model, verdict.share, unlearned)
         checkpoints.save_blend(verdict, state, tuned.provenance)
     checkpoints.publish_best()

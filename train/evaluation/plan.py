@@ -26,6 +26,7 @@ from xtts.evaluation.recogniser import (
 )
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
+from xtts.text.languages import short_code
 from xtts.workers.requests import SLOTS, SpeakingRate
 
 log = logging.getLogger("train")
@@ -110,8 +111,8 @@ def plan_of(
     recogniser = recogniser_of(settings.evaluate_recogniser, reference.language)
     names = sorted({clip.speaker for clip in data.clips} - {spoken_from.speaker})
     others = {name: [clip for clip in data.clips if clip.speaker == name] for name in names}
-    added = {one.language for one in config.extensions}
-    learns_added = reference.language.split("-")[0] in added
+    unlearned = {one.language for one in config.unlearned}
+    learns_added = short_code(reference.language) in unlearned
     old = old_sentences(config, settings.seed) if learns_added else []
     listener = recogniser_of("auto", old[0].request.language)[0] if old else ""
     if settings.evaluate_recogniser == "off":
@@ -124,8 +125,8 @@ def plan_of(
 def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
     """Sentences in the first language of a base for which some are built in, to hear whether it is
     still known; none if there is no such language."""
-    added = {one.language for one in config.extensions}
-    known = (one for one in config.languages if one not in added and built_in(one))
+    unlearned = {one.language for one in config.unlearned}
+    known = (one for one in config.languages if one not in unlearned and built_in(one))
     language = next(known, None)
     if language is None:
         return []
@@ -146,7 +147,7 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
         except RecogniserError as error:
             raise SotaqueError(f"EVALUATE_RECOGNISER: {error}") from error
         return str(folder), None
-    if language.split("-")[0] != "en":
+    if short_code(language) != "en":
         return "", (
             f"no recogniser for {language} is included; name a Whisper model with "
             "EVALUATE_RECOGNISER"
@@ -164,7 +165,7 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
 
 def built_in(language: str) -> list[str]:
     """The sentences of a language; empty for one that has none."""
-    path = SENTENCES_FOLDER / f"{language.split('-')[0]}.txt"
+    path = SENTENCES_FOLDER / f"{short_code(language)}.txt"
     return _lines(path) if path.is_file() else []
 
 

@@ -58,7 +58,7 @@ ERRORS_MARGIN = 0.1
 TIE_MARGIN = 0.05
 # With less speech a run seldom learns an accent (docs/getting-started.md).
 LEAST_SPEECH_SECONDS = 180.0
-UNLEARNED = "The language was added to it, and it has not learned it."
+UNLEARNED = "The base never learned the added language."
 NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
 
 
@@ -150,18 +150,14 @@ def _drift(one: Candidate, base: Candidate) -> str | None:
 def _loses_words(one: Candidate, base: Candidate) -> str | None:
     if one.kind == "base":
         return None
-    errors = against(one, base, WORD_ERRORS)
-    if errors is not None:
-        if errors.mean <= ERRORS_MARGIN and errors.low <= 0:
-            return None
-        points = f"{100 * errors.mean:.0f} percentage points"
-        return f"It is harder to understand: its word error rate is {points} above the base's."
-    if not base.knows_language:  # its likelihood of words in it says nothing
-        return None
-    difference = against(one, base, WORDS)
-    if difference is None or (difference.mean >= -WORDS_MARGIN and difference.high >= 0):
-        return None
-    return f"It leaves out words: {100 * -difference.mean:.0f} more in 100 than the base."
+    # The likelihood of words in a language that the base does not know says nothing.
+    return _understood_worse(
+        against(one, base, WORD_ERRORS),
+        against(one, base, WORDS) if base.knows_language else None,
+        "It is harder to understand: its word error rate is {:.0f} percentage points above the "
+        "base's.",
+        "It leaves out words: {:.0f} more in 100 than the base.",
+    )
 
 
 def _forgets(one: Candidate, base: Candidate) -> str | None:
@@ -169,21 +165,27 @@ def _forgets(one: Candidate, base: Candidate) -> str | None:
     more = one.old_language_failed - base.old_language_failed
     if more >= FEWEST_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
-    errors = against_in_old_language(one, base, WORD_ERRORS)
+    return _understood_worse(
+        against_in_old_language(one, base, WORD_ERRORS),
+        against_in_old_language(one, base, WORDS),
+        "It forgets the old language: its word error rate there is {:.0f} percentage points above "
+        "the base's.",
+        "It forgets the old language: it leaves out {:.0f} more words in 100 there than the base.",
+    )
+
+
+def _understood_worse(
+    errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str
+) -> str | None:
+    """The sentence with the loss in a hundred words, if it is too much: by the errors that a
+    recogniser hears, else by the words left out."""
     if errors is not None:
         if errors.mean <= ERRORS_MARGIN and errors.low <= 0:
             return None
-        points = f"{100 * errors.mean:.0f} percentage points"
-        return (
-            f"It forgets the old language: its word error rate there is {points} above the base's."
-        )
-    words = against_in_old_language(one, base, WORDS)
+        return more_errors.format(100 * errors.mean)
     if words is None or (words.mean >= -WORDS_MARGIN and words.high >= 0):
         return None
-    return (
-        f"It forgets the old language: it leaves out {100 * -words.mean:.0f} more words in 100 "
-        "there than the base."
-    )
+    return fewer_words.format(-100 * words.mean)
 
 
 def _remarks(one: Candidate, base: Candidate) -> list[str]:
@@ -216,10 +218,8 @@ def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
 
 
 def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
-    """The best by voice, if there is one; else by validation loss.
-
-    Blends and the base have no validation loss.
-    """
+    """The best by steps 5 and 6; by validation loss if no voice was judged, or if neither the base
+    nor a recogniser knows the language. Blends and the base have no validation loss."""
     if not base.knows_language and not any(WORD_ERRORS in one.judges for one in left):
         return _lowest_loss_of(left)
     with_voice = [one for one in left if VOICE in one.judges]

@@ -26,6 +26,7 @@ from train.settings import TrainSettings
 from xtts import audio
 from xtts.model.config import Extension, ModelConfig
 from xtts.text.errors import TextError
+from xtts.text.languages import short_code
 from xtts.text.normalization.icu_rules import icu_rules
 from xtts.text.normalization.registry import LANGUAGES
 from xtts.text.replacements import NAME as TABLE
@@ -154,13 +155,13 @@ class ExtensionPlan:
 
 def language_to_add(settings: TrainSettings, config: ModelConfig) -> str | None:
     """LANGUAGE, if the base does not speak it and no clip is in a language that it speaks."""
-    known = set(map(_short, config.languages))
-    if _short(settings.language) in known:
+    known = set(map(short_code, config.languages))
+    if short_code(settings.language) in known:
         return None
     with suppress(DatasetError):
         entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
-        if known.isdisjoint(_short(entry.language) for entry in entries):
-            return _short(settings.language)
+        if known.isdisjoint(short_code(entry.language) for entry in entries):
+            return short_code(settings.language)
     return None
 
 
@@ -180,8 +181,8 @@ def plan_of(
     readable transcript; DatasetError; ConfigError.
     """
     config = ModelConfig.read(base)
-    language = _short(settings.language)
-    if language in map(_short, config.languages):
+    language = short_code(settings.language)
+    if language in map(short_code, config.languages):
         raise ExtensionError(
             f"BASE_MODEL={settings.base_model} speaks {language!r} already; train it without "
             "extending it."
@@ -189,7 +190,7 @@ def plan_of(
     entries = [
         entry
         for entry in read_entries(settings.dataset_dir, settings.dataset_format, language)
-        if _short(entry.language) == language
+        if short_code(entry.language) == language
     ]
     table = read(settings.dataset_dir / TABLE, language)
     texts, unreadable = _read(entries, _speaking(config, language, table), base)
@@ -243,7 +244,7 @@ def _like(
         )
     if wanted is None:
         return nearest_language(texts, candidates)
-    found = [one for one in candidates if wanted in (one, _short(one))]
+    found = [one for one in candidates if wanted in (one, short_code(one))]
     if not found:
         raise ExtensionError(
             f"--like {wanted}: the base has tags of {', '.join(candidates)}; name one of these."
@@ -266,7 +267,3 @@ def _seconds(entry: TranscriptEntry) -> float:
     with suppress(audio.AudioError, OSError):
         return audio.facts(entry.path).seconds
     return 0.0
-
-
-def _short(language: str) -> str:
-    return language.lower().split("-")[0]

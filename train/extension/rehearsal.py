@@ -7,7 +7,7 @@ the beginning of one with the end of another: an evaluation speaks the sentences
 speaks as its own recording and as the person. A killed run goes on where it stopped.
 
     OUTPUT_DIR/rehearsal/metadata.csv    file_name|text|speaker|language, of what is spoken
-    OUTPUT_DIR/rehearsal/001-en.wav
+    OUTPUT_DIR/rehearsal/0000-en.wav
 """
 
 import itertools
@@ -29,6 +29,7 @@ from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.text.languages import short_code
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import EvaluateRequest, SentenceTask
 
@@ -53,7 +54,7 @@ class Rehearsal:
         clips: The dataset's clips, and behind them those that the base spoke.
         own: Indices of the clips that every epoch learns.
         drawn: Indices of those of which every epoch draws some.
-        share: Of an epoch's audio that is drawn.
+        share: Of an epoch's audio that is to be drawn.
     """
 
     clips: tuple[Clip, ...]
@@ -61,11 +62,20 @@ class Rehearsal:
     drawn: tuple[int, ...] = ()
     share: float = 0.0
 
+    @property
+    def real_share(self) -> float:
+        """Of an epoch's audio that is drawn: an epoch draws no clip twice."""
+        own, drawn = (sum(self.clips[i].seconds for i in some) for some in (self.own, self.drawn))
+        return min(self.share, drawn / (own + drawn))
+
 
 def learned_languages(context: RunContext) -> set[str]:
-    """The added languages that the training clips are in, by their short codes."""
-    added = {one.language for one in context.config.extensions}
-    return added & {_short(context.data.clips[index].language) for index in context.data.train}
+    """The added languages that the training clips are in and the base has not learned, by their
+    short codes."""
+    unlearned = {one.language for one in context.config.unlearned}
+    return unlearned & {
+        short_code(context.data.clips[index].language) for index in context.data.train
+    }
 
 
 def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) -> Rehearsal:
@@ -79,23 +89,28 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
     if settings.rehearsal == "off" or not learned:
         return everything
     share = USUAL_SHARE if settings.rehearsal == "auto" else float(settings.rehearsal)
-    old = tuple(i for i in data.train if _short(data.clips[i].language) not in learned)
+    old = tuple(i for i in data.train if short_code(data.clips[i].language) not in learned)
     if old:
         if settings.rehearsal == "auto":
             log.info("Rehearsal: the dataset's %d clips of old languages.", len(old))
             return everything
         own = tuple(index for index in data.train if index not in set(old))
-        log.info("Rehearsal: %g of an epoch, by %d clips of old languages.", share, len(old))
-        return Rehearsal(data.clips, own, old, share)
+        found = Rehearsal(data.clips, own, old, share)
+        log.info(
+            "Rehearsal: %.0f %% of an epoch, by %d clips of old languages.",
+            100 * found.real_share, len(old),
+        )  # fmt: skip
+        return found
     spoken = _spoken(settings, context, share, speaks=speaks)
-    log.info(
-        "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %g of an epoch.",
-        len(spoken), ", ".join(sorted({one.language for one in spoken})) or "no language",
-        sum(one.seconds for one in spoken) / 60, share,
-    )  # fmt: skip
     first = len(data.clips)
     drawn = tuple(range(first, first + len(spoken)))
-    return Rehearsal((*data.clips, *spoken), data.train, drawn, share)
+    found = Rehearsal((*data.clips, *spoken), data.train, drawn, share)
+    log.info(
+        "Rehearsal: %d sentences in %s that the base spoke, %.1f min; %.0f %% of an epoch.",
+        len(spoken), ", ".join(sorted({one.language for one in spoken})) or "no language",
+        sum(one.seconds for one in spoken) / 60, 100 * found.real_share,
+    )  # fmt: skip
+    return found
 
 
 def sentences(language: str, seed: int) -> list[str]:
@@ -148,9 +163,10 @@ class _Task:
 
 
 def _tasks(settings: TrainSettings, context: RunContext, share: float) -> Iterator[_Task]:
-    data, learned = context.data, learned_languages(context)
+    data = context.data
     seconds = min(MOST_SECONDS, 60 * data.minutes(data.train) * share / (1 - share))
-    languages = [one for one in context.config.languages if _short(one) not in learned]
+    unlearned = {one.language for one in context.config.unlearned}
+    languages = [one for one in context.config.languages if short_code(one) not in unlearned]
     texts = {one: some for one in languages if (some := sentences(one, settings.seed))}
     voices = _voices(context)
     # One of each language in turn.
@@ -212,7 +228,3 @@ def _speak(
                     header = [] if file.tell() else [_HEADER]
                     file.writelines(row + "\n" for row in (*header, *rows))
                 progress.add(len(portion))
-
-
-def _short(language: str) -> str:
-    return language.lower().split("-")[0]

@@ -51,13 +51,15 @@ class TrainingAdvice:
 class Extension:
     """A language that `train extend` added to a model. like: the language whose tag its own began
     as; first_id, num_ids: the ids of its tag and of its new pieces; replacements: how signs and
-    abbreviations are read (`xtts.text.replacements`)."""
+    abbreviations are read (`xtts.text.replacements`); learned: whether these are the weights of a
+    run in it, as `train export` writes them."""
 
     language: str
     like: str
     first_id: int
     num_ids: int
     replacements: tuple[tuple[str, str], ...] = ()
+    learned: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,6 +101,11 @@ class ModelConfig(_Own):
     conditioning: ConditioningParams
     languages: tuple[str, ...]
     normalizer: str
+
+    @property
+    def unlearned(self) -> tuple[Extension, ...]:
+        """The languages that were added to it and that it has not learned."""
+        return tuple(one for one in self.extensions if not one.learned)
 
     @property
     def speaks_in_coqui(self) -> bool:

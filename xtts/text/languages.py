@@ -36,6 +36,11 @@ _FEWEST_WORDS = 50
 _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
 
 
+def short_code(language: str) -> str:
+    """The code of a language without its region: `zh` of `zh-CN`."""
+    return language.lower().split("-")[0]
+
+
 def _only_in(code: str) -> frozenset[str]:
     others = {
         word for other, words in FUNCTION_WORDS.items() if other != code for word in words.split()
@@ -46,7 +51,7 @@ def _only_in(code: str) -> frozenset[str]:
 def other_language(texts: Iterable[str], language: str) -> str | None:
     """The language of the texts if it is certainly another one than `language`; None if there are
     too few words or it is uncertain. Only for languages in Latin letters."""
-    named = language.lower().split("-")[0]
+    named = short_code(language)
     words = [word for text in texts for word in _WORD.findall(text.lower())]
     if named not in FUNCTION_WORDS or len(words) < _FEWEST_WORDS:
         return None

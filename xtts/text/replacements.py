@@ -42,7 +42,8 @@ class Replacements:
         self._pattern = re.compile("|".join(map(_whole, ordered)), re.IGNORECASE)
 
     def replace(self, text: str) -> str:
-        """A text with every entry in words, apart from letters and digits beside it."""
+        """A text with every entry in words, and a space between these and a letter or digit beside
+        them."""
         if not self._spoken:
             return text
 

@@ -150,7 +150,7 @@ class TunedModel:
         if weights and share < 1:
             tuned = run_folder.read_checkpoint(weights).model
             base = loading.read_tensors(self.base / "model.pth")
-            self.model.load_gpt(loading.blend(base, tuned, share, self.model.config.extensions))
+            self.model.load_gpt(loading.blend(base, tuned, share, self.model.config.unlearned))
         elif weights:
             self.model.load_gpt(run_folder.read_checkpoint(weights).model)
         else:

@@ -135,3 +135,6 @@ def test_the_old_language_is_the_bases_first_with_sentences_and_never_an_added_o
     )  # fmt: skip
     assert {one.request.language for one in old_sentences(added, seed=0)} == {"pt"}
     assert old_sentences(replace(added, languages=("ru", "uk", "xx")), seed=0) == []
+    # The base is the export of a run that learned Russian.
+    learned = replace(added, extensions=(Extension("ru", "uk", 50, 2, learned=True),))
+    assert {one.request.language for one in old_sentences(learned, seed=0)} == {"ru"}

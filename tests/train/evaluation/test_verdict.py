@@ -305,6 +305,6 @@ def test_a_base_that_never_learned_the_language_is_not_the_best_and_its_words_ju
     second = learning(good(2, epoch=2, loss_of=1.5, lost=0.5), 12)
     blended = learning(candidate(facts(8, voice=0.9), "blend", 2, 0.5), 13)
     named, verdict = verdict_of(learning(base(0), 10), first, second, blended)
-    assert named["base"].ruled_out == "The language was added to it, and it has not learned it."
+    assert named["base"].ruled_out == "The base never learned the added language."
     assert (verdict.kind, verdict.epoch) == ("epoch", 2)
     assert "validation loss is the lowest" in verdict.reason and "words (" not in verdict.reason

@@ -4,13 +4,16 @@ import pytest
 import torch
 
 from tests.train.extension.languages import GREEK, make_greek
+from train.checkpointing.checkpoints import Checkpoints
+from train.evaluation.blending import keep_best_blend
 from train.extension.rows import TABLES
 from xtts.model.config import Extension, ModelConfig
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import base_models
-from xtts.voices.run_folder import read_checkpoint
+from xtts.voices.evaluation_file import Verdict
+from xtts.voices.run_folder import RunFolder, read_checkpoint
 
 
 @pytest.fixture
@@ -91,19 +94,38 @@ def test_a_sign_of_the_new_language_is_still_unknown_in_an_old_one(extended, bas
     assert new.unknown("Αύριο · θα πάμε.", "el") == []
 
 
-def test_training_on_the_extended_base_is_as_always_and_the_old_base_cannot_resume_it(
+def test_a_run_on_the_extended_base_learns_it_and_another_base_cannot_resume_it(
     extended, check, base_folder, tmp_path
 ):
     folder, _ = extended
     own = {
         "BASE_MODEL": str(folder), "DATASET_DIR": "greek", "LANGUAGE": "el", "NUM_EPOCHS": "1",
         "OUTPUT_DIR": "out", "RUNS_DIR": "runs", "TENSORBOARD": "off", "SAMPLE_DEVICE": "off",
-        "SUSPECT_CLIPS": "keep", "BATCH_SECONDS": "10",
+        "SUSPECT_CLIPS": "keep", "BATCH_SECONDS": "10", "LEARNING_RATE": "1e-3",
+        "FREEZE": "text_embedding,text_head",
     }  # fmt: skip
     code, said = check(verb="run", **own)
     assert code == 0 and "0 refused" in said, said
     (saved,) = (tmp_path / "out/checkpoints").glob("checkpoint_epoch_*.pt")
-    assert read_checkpoint(saved).provenance["language"] == "el"
+    epoch = read_checkpoint(saved)
+    assert epoch.provenance["language"] == "el"
+    assert "of el; they learn at 10 times the rate" in said
+    assert "Rehearsal: " in said and "that the base spoke" in said
+    first = ModelConfig.read(folder).extensions[0].first_id
+    before = read_tensors(folder / "model.pth")
+    for name in TABLES:
+        assert torch.equal(epoch.model[name][:first], before[name][:first])
+        assert not torch.equal(epoch.model[name][first:], before[name][first:])
+    # Whatever the verdict on a model that says nothing: this is the blend it would write.
+    run = RunFolder(tmp_path / "out")
+    verdict = Verdict("blend", 1, 0.5, "", "", False, run.verified(1).sha256)
+    keep_best_blend(Checkpoints(run, None), verdict, folder)
+    blended = read_checkpoint(run.best_blend).model
+    assert all(torch.equal(blended[name][first:], epoch.model[name][first:]) for name in TABLES)
+    assert any(not torch.equal(blended[name], tensor) for name, tensor in epoch.model.items())
+    code, said = check("--checkpoint", str(saved), "--to", "voice", verb="export", **own)
+    assert code == 0, said
+    assert ModelConfig.read(folder).unlearned and not ModelConfig.read(tmp_path / "voice").unlearned
     # Another vocabulary of the same language.
     code, said = check(
         "--language", "el", "--dataset", "greek", "--to", "other", "--like", "en", verb="extend",

@@ -8,12 +8,13 @@ import torch
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from tests.train.extension.languages import GREEK, make_greek
+from train.distributed import World
 from train.evaluation.plan import built_in
 from train.extension.command import write
 from train.extension.plan import plan_of
 from train.extension.rehearsal import FOLDER, rehearsal_of, sentences
 from train.settings import TrainSettings
-from train.setup import build_context
+from train.setup import build_batches, build_context
 from xtts.model.loading import read_tensors
 
 
@@ -54,6 +55,8 @@ def test_the_base_speaks_its_languages_once_and_a_later_start_what_is_missing(se
     assert {clip.language for clip in spoken} == {"en", "pt"}
     assert {clip.speaker for clip in spoken} == {"base as speaker"}
     assert found.own == context.data.train and found.share == 0.5
+    few = replace(found, drawn=found.drawn[:1])
+    assert 0 < few.real_share < found.real_share <= 0.5
     listed = settings.output_dir / FOLDER / "metadata.csv"
     rows = listed.read_text().splitlines()
     # A killed start: the last row was not written.
@@ -81,6 +84,12 @@ def test_nothing_is_spoken_for_a_dataset_with_clips_of_old_languages(settings, t
     drawn = rehearsal_of(replace(settings, rehearsal=0.3), context, speaks=True)
     assert {context.data.clips[index].language for index in drawn.drawn} == {"en"}
     assert {context.data.clips[index].language for index in drawn.own} == {"el"}
+    mixed_in = replace(settings, rehearsal=0.3, batch_seconds=10)
+    batches, _ = build_batches(mixed_in, context, None, World())
+    planned = [context.data.clips[index] for group in batches.plan(1) for index in group]
+    english = sum(clip.seconds for clip in planned if clip.language == "en")
+    # As many as make the share, the last of them included.
+    assert 0.3 <= english / sum(clip.seconds for clip in planned) < 0.4
     assert not (tmp_path / "out").exists()
 
 
@@ -91,4 +100,9 @@ def test_nothing_is_rehearsed_without_an_added_language_or_with_off(settings, tm
     english = make_dataset(tmp_path / "english")
     plain = replace(settings, dataset_dir=english, language="en", output_dir=tmp_path / "out")
     assert rehearsal_of(plain, build_context(plain), speaks=True).drawn == ()
+    # A base that is the export of a run that learned the language.
+    learned = [replace(one, learned=True) for one in context.config.extensions]
+    known = replace(context, config=replace(context.config, extensions=tuple(learned)))
+    on = replace(off, rehearsal="auto")
+    assert rehearsal_of(on, known, speaks=True).drawn == ()
     assert not (tmp_path / "out").exists()
