@@ -1,13 +1,16 @@
 """Writes to a folder that several replicas share: one change at a time, HTTP 507 if it fails.
 
-Also reads the dataclasses that the folder's JSON files hold.
+Also reads the dataclasses that the folder's JSON files hold, and makes their ids and times.
 """
 
 import contextlib
+import itertools
 import os
 import re
-from collections.abc import Callable, Iterator
+import unicodedata
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TypeVar
 
@@ -18,6 +21,7 @@ from machine.storage.reading import read_json
 
 LOCK = ".lock"
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
+_LONGEST_SLUG = 40
 
 
 Record = TypeVar("Record")
@@ -66,3 +70,17 @@ def read_all(
             record = get(name.removesuffix(ending)) if name.endswith(ending) else None
             if record is not None:
                 yield record
+
+
+def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
+    """A name as small letters, digits and single hyphens of ASCII, and with a number where that is
+    taken: "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2."""
+    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
+    numbered = (f"{slug}-{number}" for number in itertools.count(2))
+    return next(one for one in itertools.chain((slug,), numbered) if one not in taken)
+
+
+def now() -> str:
+    """This moment as ISO 8601, to the millisecond."""
+    return datetime.now(UTC).isoformat(timespec="milliseconds")

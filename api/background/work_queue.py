@@ -12,11 +12,12 @@ import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, ClassVar, Generic, Protocol, TypeVar
 
+from api.background.job_file import Job, write_job
 from api.errors import APIError, without_paths
+from api.shared_folder import now
 from machine.process import StderrFile, kill_group
 from machine.storage import locks
 from machine.storage.atomic import WriteError
@@ -36,23 +37,18 @@ _WATCH_SECONDS = 0.05
 _QUIET_SECONDS = 1.0
 
 
-class Job(Protocol):
-    """The state of a piece of work. asked: when, as ISO 8601."""
-
-    @property
-    def state(self) -> str: ...
-    @property
-    def asked(self) -> str | None: ...
-
-
-class Asked(Protocol):
-    """What is worked on."""
+class HasJob(Protocol):
+    """What is worked on. job: as its folder holds it now."""
 
     @property
     def id(self) -> str: ...
+    @property
+    def folder(self) -> Path: ...
+    @property
+    def job(self) -> Job: ...
 
 
-Item = TypeVar("Item", bound=Asked)
+Item = TypeVar("Item", bound=HasJob)
 
 
 class WorkQueue(ABC, Generic[Item]):
@@ -96,13 +92,8 @@ class WorkQueue(ABC, Generic[Item]):
         """Everything that may be queued."""
 
     @abstractmethod
-    def _job(self, item: Item, /) -> Job:
-        """The state of its work."""
-
-    @abstractmethod
-    def _write(self, item: Item, /, **changes: Any) -> bool:
-        """Changes the fields of a job that is queued or running; whether it was. A job that has
-        ended stays so. Blocks. Raises APIError."""
+    def _changing(self, item: Item, /) -> contextlib.AbstractContextManager[None]:
+        """Holds its store while something of it is changed. Blocks. Raises APIError."""
 
     @abstractmethod
     def _prepare(self, item: Item, /) -> tuple[str, ...]:
@@ -180,8 +171,8 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _waiting(self) -> list[Item]:
         """What is queued; includes one marked as running, as no other service has the lock."""
-        jobs = [(one, self._job(one)) for one in self._items()]
-        waiting = [(one, job) for one, job in jobs if job.state in ("queued", "running")]
+        jobs = [(one, one.job) for one in self._items()]
+        waiting = [(one, job) for one, job in jobs if job.is_queued]
         waiting.sort(key=lambda one: (one[1].state != "running", one[1].asked or ""))
         return [one for one, _ in waiting]
 
@@ -199,13 +190,22 @@ class WorkQueue(ABC, Generic[Item]):
 
     def _unqueue(self, item: Item) -> bool:
         """Takes it from the queue; whether it was there."""
-        if self._job(item).state not in ("queued", "running"):
+        if not item.job.is_queued:
             return False
         return self._write(item, state="stopped", ended=now(), message=self._stopped_message)
 
     @property
     def _stopped_message(self) -> str:
         return f"Stopped. {self.work_name.capitalize()} again to continue from there."
+
+    def _write(self, item: Item, **changes: Any) -> bool:
+        """Changes the fields of a job that is queued or running; whether it was. A job that has
+        ended stays so. Blocks. Raises APIError."""
+        with self._changing(item):
+            job = item.job
+            if job.is_queued:
+                write_job(item.folder, job, **changes)
+        return job.is_queued
 
     def _write_state(self, item: Item, **changes: Any) -> None:
         """In a thread: another process may hold the folder's lock."""
@@ -315,11 +315,6 @@ def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
         return "failed", f"The {work_name} was killed, perhaps because memory ran out. {again}"
     text = f"The {work_name} ended with exit code {code}. {words} {again}"
     return "failed", text.replace("  ", " ")
-
-
-def now() -> str:
-    """This moment as ISO 8601, to the millisecond."""
-    return datetime.now(UTC).isoformat(timespec="milliseconds")
 
 
 def _behind_everybody(pid: int, niceness: int) -> None:

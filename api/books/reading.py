@@ -7,20 +7,20 @@ on with the sentence that it was at. It stands still while anybody speaks or wai
 import json
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from api.background.work_queue import WorkQueue, now
+from api.background.job_file import write_job
+from api.background.work_queue import WorkQueue
 from api.books.store import (
     BookJob,
     Books,
     UploadedBook,
     changing,
-    is_queued,
-    read_job,
-    write_job,
 )
+from api.shared_folder import now
 from machine.process import module_command
 from machine.storage.atomic import replace_file
 from machine.storage.reading import read_json
@@ -64,8 +64,8 @@ class BookQueue(WorkQueue[UploadedBook]):
         """Queues a reading. Blocks. Raises APIError if it is already queued."""
         with changing(book, unread=True):
             return write_job(
-                book, state="queued", asked=now(), started=None, ended=None, message="",
-                wanted=dict(wanted), recording=recording,
+                book.folder, book.job, state="queued", asked=now(), started=None, ended=None,
+                message="", wanted=dict(wanted), recording=recording,
             )  # fmt: skip
 
     @property
@@ -75,14 +75,8 @@ class BookQueue(WorkQueue[UploadedBook]):
     def _items(self) -> Iterable[UploadedBook]:
         return self._books.all()
 
-    def _job(self, book: UploadedBook) -> BookJob:
-        return read_job(book)
-
-    def _write(self, book: UploadedBook, /, **changes: Any) -> bool:
-        with changing(book):
-            if is_open := is_queued(book):
-                write_job(book, **changes)
-        return is_open
+    def _changing(self, book: UploadedBook, /) -> AbstractContextManager[None]:
+        return changing(book)
 
     def _repair(self) -> None:
         self._books.remove_rest()
@@ -93,7 +87,9 @@ class BookQueue(WorkQueue[UploadedBook]):
 
     def _prepare(self, book: UploadedBook) -> tuple[str, ...]:
         with changing(book):
-            job = write_job(book, state="running", started=now(), ended=None, message="")
+            job = write_job(
+                book.folder, book.job, state="running", started=now(), ended=None, message=""
+            )
         (book.spoken / "progress.json").unlink(missing_ok=True)
         reader = self._reader()
         spec = {**reader.spec, "allow_base_reference": True}
@@ -110,7 +106,7 @@ class BookQueue(WorkQueue[UploadedBook]):
     def _end(self, book: UploadedBook, state: str, message: str) -> None:
         (book.spoken / "progress.json").unlink(missing_ok=True)
         with changing(book):
-            write_job(book, state=state, ended=now(), message=message)
+            write_job(book.folder, book.job, state=state, ended=now(), message=message)
         log.info("Reading of %s: %s. %s", book.id, state, message)
 
 

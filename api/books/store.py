@@ -19,15 +19,14 @@ import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from api import shared_folder
-from api.background.work_queue import now
-from api.dataset_schemas import JobState
-from api.datasets.store import free_id
+from api.background.job_file import Job, read_job
 from api.errors import APIError
+from api.shared_folder import free_id, now
 from machine.storage.atomic import STALE_SECONDS, make_folder, replace_file, write_json
 from machine.storage.reading import read_json
 from xtts.books.formats.reading import FORMATS
@@ -37,6 +36,19 @@ _DELETED, _ARRIVING = ".deleted-", ".arriving-"
 _KEY = re.compile(r"[0-9a-f]{40}")
 # What `xtts read` keeps for itself; a caller may download the rest of what it writes.
 _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
+
+
+@dataclass(frozen=True)
+class BookJob(Job):
+    """The work on a book. wanted: as `api.books.schemas.ReadingRequest`; recording: of an uploaded
+    voice that reads."""
+
+    wanted: Mapping[str, Any] = field(default_factory=dict)
+    recording: str | None = None
+
+    @property
+    def plan_only(self) -> bool:
+        return bool(self.wanted.get("plan_only"))
 
 
 @dataclass(frozen=True)
@@ -63,6 +75,11 @@ class UploadedBook:
         """The list of pronunciations, which need not exist."""
         return self.folder / "names.txt"
 
+    @property
+    def job(self) -> BookJob:
+        """The state of the work on it."""
+        return read_job(self.folder, BookJob)
+
     def files(self) -> list[Path]:
         """What was written for people: chapters, audiobook, captions, report."""
         with contextlib.suppress(OSError):
@@ -86,24 +103,6 @@ class UploadedBook:
         if not _KEY.fullmatch(key) or not path.is_file():
             raise APIError(404, "no_sentence", "The book has no sentence of that key.")
         return path
-
-
-@dataclass(frozen=True)
-class BookJob:
-    """The work on a book. wanted: as `api.books.schemas.ReadingRequest`; recording: of an uploaded
-    voice that reads; times as ISO 8601."""
-
-    state: JobState = "none"
-    asked: str | None = None
-    started: str | None = None
-    ended: str | None = None
-    message: str = ""
-    wanted: Mapping[str, Any] = field(default_factory=dict)
-    recording: str | None = None
-
-    @property
-    def plan_only(self) -> bool:
-        return bool(self.wanted.get("plan_only"))
 
 
 class Books:
@@ -188,25 +187,6 @@ def ending_of(name: str) -> str:
     return ending if ending in FORMATS else ""
 
 
-def read_job(book: UploadedBook) -> BookJob:
-    """The state of the work; that of no work where nothing is known."""
-    with contextlib.suppress(TypeError):
-        return BookJob(**read_json(book.folder / "job.json"))
-    return BookJob()
-
-
-def is_queued(book: UploadedBook) -> bool:
-    """Whether it is being read, or waits for it."""
-    return read_job(book).state in ("queued", "running")
-
-
-def write_job(book: UploadedBook, **changed: Any) -> BookJob:
-    """Changes fields of the job, inside `changing`. Raises WriteError."""
-    job = replace(read_job(book), **changed)
-    write_json(book.folder / "job.json", asdict(job))
-    return job
-
-
 @contextmanager
 def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
     """One change of the books after another, as `api.shared_folder.changing`.
@@ -220,7 +200,7 @@ def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
     with shared_folder.changing(book.folder.parent):
         if not (book.folder / "book.json").is_file():
             raise _no_book()
-        if unread and is_queued(book):
+        if unread and book.job.is_queued:
             text = "The book is being read or waits to be read. Wait, or stop it."
             raise APIError(409, "being_read", text, retry_after=5)
         yield

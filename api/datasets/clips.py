@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from api import dataset_schemas as schemas
-from api.background.work_queue import now
 from api.datasets.store import UploadedDataset, changing
 from api.errors import APIError
+from api.shared_folder import now
 from machine.storage.atomic import replace_file, write_json
 from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json

@@ -8,22 +8,22 @@ import contextlib
 import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from api.background.work_queue import WorkQueue, now
+from api.background.job_file import write_job
+from api.background.work_queue import WorkQueue
 from api.datasets import clips, takes, uploads
 from api.datasets.prompts import refuse_read_aloud
 from api.datasets.store import (
+    CutJob,
     Datasets,
-    Job,
     UploadedDataset,
     changing,
-    is_queued,
-    read_job,
-    write_job,
 )
 from api.errors import APIError
+from api.shared_folder import now
 from machine.process import module_command
 from machine.threads import ONE_THREAD
 
@@ -53,7 +53,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
         self._recogniser = recogniser
         self._datasets = datasets
 
-    def ask(self, dataset: UploadedDataset) -> Job:
+    def ask(self, dataset: UploadedDataset) -> CutJob:
         """Queues a cut. Blocks. Raises APIError if it is already queued or has no recording."""
         with changing(dataset, uncut=True):
             refuse_read_aloud(dataset)
@@ -68,20 +68,20 @@ class CutQueue(WorkQueue[UploadedDataset]):
                 )
                 raise APIError(409, "unfinished_recording", text)
             return write_job(
-                dataset, state="queued", asked=now(), started=None, ended=None, message=""
+                dataset.folder,
+                dataset.job,
+                state="queued",
+                asked=now(),
+                started=None,
+                ended=None,
+                message="",
             )
 
     def _items(self) -> Iterable[UploadedDataset]:
         return self._datasets.all()
 
-    def _job(self, dataset: UploadedDataset) -> Job:
-        return read_job(dataset)
-
-    def _write(self, dataset: UploadedDataset, /, **changes: Any) -> bool:
-        with changing(dataset):
-            if is_open := is_queued(dataset):
-                write_job(dataset, **changes)
-        return is_open
+    def _changing(self, dataset: UploadedDataset, /) -> AbstractContextManager[None]:
+        return changing(dataset)
 
     def _repair(self) -> None:
         self._datasets.remove_rest()
@@ -98,11 +98,17 @@ class CutQueue(WorkQueue[UploadedDataset]):
     def _prepare(self, dataset: UploadedDataset) -> tuple[str, ...]:
         with changing(dataset):
             inputs = uploads.signature(dataset)
-            if read_job(dataset).inputs != inputs:
+            if dataset.job.inputs != inputs:
                 # Of other recordings: nothing of it may get among the clips.
                 shutil.rmtree(dataset.cutting, ignore_errors=True)
             write_job(
-                dataset, state="running", started=now(), ended=None, message="", inputs=inputs
+                dataset.folder,
+                dataset.job,
+                state="running",
+                started=now(),
+                ended=None,
+                message="",
+                inputs=inputs,
             )
         paths = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
@@ -121,7 +127,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
             if state == "done":
                 adopt(dataset)
                 clips.write_metadata(dataset)
-            write_job(dataset, state=state, ended=now(), message=message)
+            write_job(dataset.folder, dataset.job, state=state, ended=now(), message=message)
         log.info("Cut of %s: %s. %s", dataset.id, state, message)
 
 

@@ -16,28 +16,29 @@ Ids are made here and looked up in what is on disk: what a caller writes never b
 
 import contextlib
 import functools
-import itertools
 import os
-import re
 import secrets
 import shutil
-import unicodedata
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
 
 from api import shared_folder
-from api.background.work_queue import now
-from api.dataset_schemas import JobState
+from api.background.job_file import Job, read_job
 from api.errors import APIError
+from api.shared_folder import free_id, now
 from machine.storage.atomic import make_folder, write_json
-from machine.storage.reading import read_json
 
 MOST_DATASETS = 200
-_LONGEST_SLUG = 40
 _DELETED = ".deleted-"
+
+
+@dataclass(frozen=True)
+class CutJob(Job):
+    """The cut of a dataset. inputs: what it is of (`api.datasets.uploads.signature`)."""
+
+    inputs: str = ""
 
 
 @dataclass(frozen=True)
@@ -60,18 +61,10 @@ class UploadedDataset:
         """What is being cut."""
         return self.folder / "cutting"
 
-
-@dataclass(frozen=True)
-class Job:
-    """The cut of a dataset. inputs: what it is of (`api.datasets.uploads.signature`); times as ISO
-    8601."""
-
-    state: JobState = "none"
-    asked: str | None = None
-    started: str | None = None
-    ended: str | None = None
-    message: str = ""
-    inputs: str = ""
+    @property
+    def job(self) -> CutJob:
+        """The state of its cut."""
+        return read_job(self.folder, CutJob)
 
 
 class Datasets:
@@ -139,25 +132,6 @@ class Datasets:
             shutil.rmtree(path, ignore_errors=True)
 
 
-def read_job(dataset: UploadedDataset) -> Job:
-    """The state of its cut; that of no cut where nothing is known."""
-    with contextlib.suppress(TypeError):
-        return Job(**read_json(dataset.folder / "job.json"))
-    return Job()
-
-
-def is_queued(dataset: UploadedDataset) -> bool:
-    """Whether it is being cut, or waits for it."""
-    return read_job(dataset).state in ("queued", "running")
-
-
-def write_job(dataset: UploadedDataset, **changed: Any) -> Job:
-    """Changes fields of the job, inside `changing`. Raises WriteError."""
-    job = replace(read_job(dataset), **changed)
-    write_json(dataset.folder / "job.json", asdict(job))
-    return job
-
-
 @contextmanager
 def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]:
     """One change of the datasets after another, as `api.shared_folder.changing`.
@@ -171,7 +145,7 @@ def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]
     with shared_folder.changing(dataset.folder.parent):
         if not (dataset.folder / "dataset.json").is_file():
             raise _no_dataset()
-        if uncut and is_queued(dataset):
+        if uncut and dataset.job.is_queued:
             text = "The dataset is being cut or waits to be cut. Wait, or stop the cut."
             raise APIError(409, "being_cut", text, retry_after=5)
         yield
@@ -180,12 +154,3 @@ def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]
 def _no_dataset() -> APIError:
     text = "There is no dataset of that id. /v1/datasets lists them."
     return APIError(404, "no_dataset", text, param="dataset")
-
-
-def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
-    """A name as small letters, digits and single hyphens of ASCII, and with a number where that is
-    taken: "Ana, fita 1" -> ana-fita-1, then ana-fita-1-2."""
-    plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
-    slug = re.sub(r"[^a-z0-9]+", "-", plain)[:_LONGEST_SLUG].strip("-") or otherwise
-    numbered = (f"{slug}-{number}" for number in itertools.count(2))
-    return next(one for one in itertools.chain((slug,), numbered) if one not in taken)

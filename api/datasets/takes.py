@@ -15,11 +15,11 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
-from api.background.work_queue import now
 from api.datasets import clips, uploads
 from api.datasets.prompts import Prompts, Source, is_read_aloud, read_prompts
 from api.datasets.store import Datasets, UploadedDataset, changing
 from api.errors import APIError
+from api.shared_folder import now
 from api.take_schemas import CheckedTake
 from machine.storage.atomic import crash_point, make_folder, replace_file, write_json
 

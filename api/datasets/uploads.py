@@ -22,11 +22,10 @@ from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from api.background.work_queue import now
 from api.datasets.prompts import refuse_read_aloud
-from api.datasets.store import Datasets, UploadedDataset, changing, free_id
+from api.datasets.store import Datasets, UploadedDataset, changing
 from api.errors import APIError, shown
-from api.shared_folder import ID, read, read_all
+from api.shared_folder import ID, free_id, now, read, read_all
 from machine.storage.atomic import is_full, replace_file, sync_folder, write_json
 
 ENDINGS = (

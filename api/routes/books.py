@@ -48,7 +48,7 @@ def list_books(parts: Shared) -> schemas.BookList:
     """The newest first, and how much room there is."""
     rows = []
     for book in parts.books.all():
-        job = store.read_job(book)
+        job = book.job
         rows.append(schemas.BookRow(
             id=book.id, name=book.name, created=book.created, state=job.state,
             plan_only=job.plan_only, title=str(_plan(book).get("title", "")),
@@ -259,7 +259,7 @@ def _sound(book: UploadedBook, key: str) -> str:
 
 
 def _reading(parts: AppState, book: UploadedBook) -> schemas.ReadingRow:
-    job = store.read_job(book)
+    job = book.job
     told = asdict(job)
     return schemas.ReadingRow(
         **{name: told[name] for name in ("state", "message", "asked", "started", "ended")},

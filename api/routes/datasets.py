@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, Response
 from api import dataset_schemas as schemas
 from api.datasets import clips, uploads
 from api.datasets.prompts import is_read_aloud
-from api.datasets.store import UploadedDataset, read_job
+from api.datasets.store import UploadedDataset
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
@@ -49,7 +49,7 @@ def list_datasets(parts: Shared) -> schemas.DatasetList:
     rows = [
         schemas.DatasetRow(
             id=one.id, name=one.name, language=one.language, created=one.created,
-            recordings=len(uploads.recordings(one)), state=read_job(one).state,
+            recordings=len(uploads.recordings(one)), state=one.job.state,
             read_aloud=is_read_aloud(one),
         )
         for one in parts.datasets.all()
@@ -264,7 +264,7 @@ def _details(parts: AppState, dataset: UploadedDataset) -> schemas.DatasetDetail
 
 
 def _cut_row(parts: AppState, dataset: UploadedDataset) -> schemas.CutRow:
-    job = read_job(dataset)
+    job = dataset.job
     return schemas.CutRow(
         **asdict(job),
         ahead=parts.cuts.place(dataset) if job.state == "queued" else 0,
