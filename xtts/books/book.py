@@ -3,8 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 
 from machine.errors import SotaqueError
+
+MOST_CHAPTERS = 5_000
+# Characters of a title of a book or of a chapter, and of its authors.
+MOST_TITLE = 200
 
 
 class BookError(SotaqueError):
@@ -72,7 +77,7 @@ class Book:
     cover: bytes | None = None
     notes: Sequence[str] = field(default_factory=tuple)
 
-    @property
+    @cached_property
     def read_aloud(self) -> list[Chapter]:
         """The chapters that a reader would read."""
         return [chapter for chapter in self.chapters if not chapter.left_out]

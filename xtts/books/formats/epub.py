@@ -288,8 +288,9 @@ def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:
     are its sections.
     """
     starts: dict[int, str] = {}
+    outermost = min((one.depth for one in entries), default=0)
     for number, entry in enumerate(entries):
-        if number and entry.depth > min(one.depth for one in entries):
+        if number and entry.depth > outermost:
             continue
         place = page.anchors.get(entry.fragment, 0) if entry.fragment else 0
         if not number and place <= _HEADING_WITHIN and not _words(page.blocks[:place]):

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from xtts.books.book import Book, Chapter, Kind, Paragraph, left_out
+from xtts.books.book import MOST_TITLE, Book, Chapter, Kind, Paragraph, left_out
 from xtts.books.formats.html_text import visible
 
 _NUMBERED = (
@@ -23,7 +23,7 @@ _HEADING_LINE = re.compile(
 )
 _GUTENBERG = re.compile(r"\*\*\*\s*(START|END) OF (?:THE|THIS) PROJECT GUTENBERG[^\n]*")
 _FACT = re.compile(r"^(Title|Author|Language):\s*(.+)$", re.M)
-_PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\]]*\]", re.I)
+_PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\[\]]*+\]", re.I)
 _LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it",
               "portuguese": "pt", "dutch": "nl", "polish": "pl", "czech": "cs",
               "russian": "ru", "hungarian": "hu", "turkish": "tr"}  # fmt: skip
@@ -80,7 +80,7 @@ def _is_heading(text: str) -> bool:
 
 
 _FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
-_ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*?)\s*#*\s*$")
+_ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
 _RULE = re.compile(r"^\s{0,3}(?:[-*_]\s*){3,}$")
 _SETEXT = re.compile(r"^\s{0,3}(=+|-+)\s*$")
 _ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,4}[.)])\s+")
@@ -88,12 +88,15 @@ _QUOTE = re.compile(r"^\s{0,3}(?:>\s?)+")
 _NOTE = re.compile(r"^\[\^([^\]]+)\]:\s*(.*)$")
 _LINK_PLACE = re.compile(r"^\s{0,3}\[[^\]^]+\]:\s*\S+")
 _TABLE_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
+_BLANKS = re.compile(r"\s{9,}")
+# Each is bounded, or stops where it would begin again, so a mass of marks that nothing closes takes
+# no longer than a text.
 _INLINE = (
-    (re.compile(r"<!--.*?-->", re.S), " "),
-    (re.compile(r"!\[[^\]]*\]\([^)]*\)"), " "),
-    (re.compile(r"\[\^[^\]]+\]"), ""),
-    (re.compile(r"\[([^\]]+)\]\([^)\s]*(?:\s+\"[^\"]*\")?\)"), r"\1"),
-    (re.compile(r"<(https?://[^>\s]+)>"), r"\1"),
+    (re.compile(r"<!--(?:(?!<!--).)*?-->", re.S), " "),
+    (re.compile(r"!\[[^\[\]]*+\]\((?:(?!!\[)[^)])*+\)"), " "),
+    (re.compile(r"\[\^[^\[\]]++\]"), ""),
+    (re.compile(r"\[([^\[\]]++)\]\((?:(?!\]\()[^)\s])*+(?:\s+\"[^\"]{0,400}\")?\)"), r"\1"),
+    (re.compile(r"<(https?://[^<>\s]++)>"), r"\1"),
     (re.compile(r"</?[a-zA-Z][^<>]{0,200}>"), " "),
     (re.compile(r"(\*\*|__)(?=\S)(.{1,400}?)(?<=\S)\1"), r"\2"),
     (re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,400}?)(?<=\S)\*(?![\w*])"), r"\1"),
@@ -154,13 +157,13 @@ def _prose_lines(text: str) -> Iterator[str]:
         if match := _FENCE.match(line):
             fence = "" if fence and match[1].startswith(fence) else fence or match[1][:3]
         elif not fence and not _LINK_PLACE.match(line):
-            yield _QUOTE.sub("", line)
+            yield _BLANKS.sub(" " * 8, _QUOTE.sub("", line))
 
 
 def _own_line(line: str) -> tuple[list[str], int, Kind] | None:
     """What a line is that belongs to no paragraph: heading, rule, footnote, row of a table."""
     if heading := _ATX.match(line):
-        return [heading[2]], len(heading[1]), Kind.HEADING
+        return [heading[2].rstrip().rstrip("#")], len(heading[1]), Kind.HEADING
     if note := _NOTE.match(line):
         return [note[2]], 9, Kind.FOOTNOTE
     if _RULE.match(line) or _TABLE_RULE.match(line):
@@ -184,9 +187,9 @@ def chapters_of(paragraphs: Iterable[Paragraph], title: str) -> list[Chapter]:
     chapters: list[tuple[str, list[Paragraph]]] = []
     for paragraph in paragraphs:
         new = paragraph.kind is Kind.HEADING
-        if new and chapters and all(one.kind is Kind.HEADING for one in chapters[-1][1]):
+        if new and chapters and chapters[-1][1][-1].kind is Kind.HEADING:
             begun, held = chapters[-1]
-            chapters[-1] = (f"{begun} {paragraph.text}", held)
+            chapters[-1] = (f"{begun} {paragraph.text}"[:MOST_TITLE], held)
         elif new or not chapters:
             chapters.append((paragraph.text if new else title, []))
         chapters[-1][1].append(paragraph)

@@ -1,8 +1,9 @@
 """Reads a book of any supported format."""
 
+from dataclasses import replace
 from pathlib import Path
 
-from xtts.books.book import Book, BookError, Kind, Paragraph
+from xtts.books.book import MOST_CHAPTERS, MOST_TITLE, Book, BookError, Kind, Paragraph
 from xtts.books.formats.epub import read_epub
 from xtts.books.formats.html_text import decoded, page_of
 from xtts.books.formats.plain import chapters_of, read_markdown, read_text
@@ -10,6 +11,9 @@ from xtts.books.formats.plain import chapters_of, read_markdown, read_text
 FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
 MOST_FILE_BYTES = 1 << 30
 MOST_TEXT_BYTES = 64 << 20
+# Of all paragraphs: five times the Bible.
+MOST_CHARACTERS = 20_000_000
+MOST_NOTES, MOST_NOTE = 50, 300
 
 
 def read_book(path: Path) -> Book:
@@ -26,10 +30,26 @@ def read_book(path: Path) -> Book:
         )
     epub = suffix == ".epub"
     _check_size(path, MOST_FILE_BYTES if epub else MOST_TEXT_BYTES)
-    book = read_epub(path) if epub else _of_text(path, suffix)
+    book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix))
     if not book.read_aloud:
         raise BookError(f"{path} has no chapter to read aloud; it holds no text but a contents.")
     return book
+
+
+def _within_bounds(path: Path, book: Book) -> Book:
+    """The book with short titles. Raises BookError for one that is too large."""
+    characters = sum(len(one.text) for part in book.chapters for one in part.paragraphs)
+    for name, found, most in (
+        ("chapters", len(book.chapters), MOST_CHAPTERS),
+        ("characters of text", characters, MOST_CHARACTERS),
+    ):
+        if found > most:
+            raise BookError(f"{path} has {found:,} {name}; at most {most:,} are read. Split it.")
+    return replace(
+        book, title=book.title[:MOST_TITLE], author=book.author[:MOST_TITLE],
+        chapters=[replace(one, title=one.title[:MOST_TITLE]) for one in book.chapters],
+        notes=[one[:MOST_NOTE] for one in book.notes[:MOST_NOTES]],
+    )  # fmt: skip
 
 
 def _check_size(path: Path, most: int) -> None:

@@ -18,6 +18,8 @@ from xtts.model.shapes import VOCODER_RATE
 
 # ACX asks for half a second to one before a chapter, and one to five behind it.
 BEFORE_SECONDS, AFTER_SECONDS = 0.75, 1.5
+# Of a file's name, which has at most 255 with its ending and that of a part being written.
+MOST_TITLE_BYTES = 160
 CAPTIONS = ("srt", "vtt", "json")
 
 
@@ -114,9 +116,10 @@ class BoundChapter:
 
 
 def file_stem(number: int, title: str) -> str:
-    """The name of a chapter's files: `03 The Whale`."""
+    """The name of a chapter's files: `03 The Whale`; no longer than file systems take."""
     plain = "".join(one if one.isalnum() or one in " -_'" else " " for one in title)
-    return f"{number:02} {' '.join(plain.split())[:60].strip()}".strip()
+    short = " ".join(plain.split())[:60].encode()[:MOST_TITLE_BYTES].decode(errors="ignore")
+    return f"{number:02} {short.strip()}".strip()
 
 
 def peak_and_rms(sound: "np.ndarray[Any, Any]") -> tuple[float, float]:

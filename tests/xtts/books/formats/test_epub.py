@@ -76,13 +76,32 @@ def test_what_a_reader_would_not_say(tmp_path):
     ]  # fmt: skip
 
 
-def test_ten_thousand_chapters_take_seconds(tmp_path):
-    documents = {f"c{n}.xhtml": chapter(n) for n in range(10_000)}
-    lines = [(f"Number {n}", f"c{n}.xhtml") for n in range(10_000)]
+def test_more_chapters_than_a_book_has_are_refused_within_seconds(tmp_path):
+    documents = {f"c{n}.xhtml": chapter(n) for n in range(5_001)}
+    lines = [(f"Number {n}", f"c{n}.xhtml") for n in range(5_001)]
     path = write_epub(tmp_path / "b.epub", documents, lines)
     started = time.process_time()
-    assert len(read_book(path).chapters) == 10_000
+    assert "has 5,001 chapters; at most 5,000 are read. Split it." in refused(path)
     assert time.process_time() - started < 60
+
+
+def test_long_titles_authors_and_notes_are_cut(tmp_path):
+    documents = {"a.xhtml": chapter(1)}
+    lines = [("t" * 100_000, "a.xhtml")]
+    path = write_epub(
+        tmp_path / "b.epub", documents, lines, title="b" * 100_000, author="w" * 100_000
+    )
+    book = read_book(path)
+    (kept,) = book.chapters
+    assert (book.title, book.author, kept.title) == ("b" * 200, "w" * 200, "t" * 200)
+
+
+def test_a_mass_of_lines_for_one_document_takes_seconds(tmp_path):
+    lines = [("One", "a.xhtml")] * 20_000
+    path = write_epub(tmp_path / "b.epub", {"a.xhtml": chapter(1)}, lines)
+    started = time.process_time()
+    assert [one.title for one in read_book(path).chapters] == ["One"]
+    assert time.process_time() - started < 10
 
 
 def test_right_to_left_and_mixed_scripts(tmp_path):

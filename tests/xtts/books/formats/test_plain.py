@@ -106,13 +106,48 @@ def test_html_that_is_not_well_formed(tmp_path):
     assert said == ["Eins", "Zwei", "Erster", "Zweiter fett", "Über <b> — Ende"]
 
 
-@pytest.mark.parametrize(("name", "megabytes"), [("b.txt", 40), ("b.html", 4), ("b.md", 4)])
-def test_a_paragraph_of_forty_megabytes(tmp_path, name, megabytes):
+@pytest.mark.parametrize(("name", "megabytes"), [("b.txt", 20), ("b.html", 4), ("b.md", 4)])
+def test_a_paragraph_of_twenty_megabytes(tmp_path, name, megabytes):
     text = "Never did the sun so beautifully steep. " * (megabytes * 25_000)
     started = time.process_time()
     book = of(tmp_path, name, text)
     assert len(book.chapters[0].paragraphs[0].text) == len(text) - 1
     assert time.process_time() - started < 60
+
+
+@pytest.mark.parametrize("name", ["b.txt", "b.md", "b.html"])
+def test_more_text_than_a_book_has_is_refused(tmp_path, monkeypatch, name):
+    monkeypatch.setattr("xtts.books.formats.reading.MOST_CHARACTERS", 99)
+    with pytest.raises(BookError, match="has 100 characters of text; at most 99 are read"):
+        of(tmp_path, name, "a" * 60 + "\n\n<p>" * (name == "b.html") + "b" * 40)
+
+
+@pytest.mark.parametrize(
+    "marks",
+    ["<!--", "[", "[^", "![", "![](", "[a](", "<http://", "[Image", "# " + "#" * 49_999 + "x",
+     "# " + " " * 9_999 + "x", " " * 99_999 + "x", "# a\n\n"],
+    ids=lambda marks: marks[:8].strip(),
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["b.md", "b.txt"])
+def test_a_mass_of_marks_that_nothing_closes_takes_seconds(tmp_path, name, marks):
+    started = time.process_time()
+    of(tmp_path, name, "Hello.\n\n" + marks * (100_000 // len(marks)))
+    assert time.process_time() - started < 10
+
+
+def test_comments_pictures_and_headings_of_markdown(tmp_path):
+    text = '# One #\n\nA <!-- not\nsaid --> b ![a\npicture](x(1).png) c [link](u "t") 1 <!-- 2.\n'
+    assert texts(of(tmp_path, "b.md", text)) == [("One", ["One", "A b .png) c link 1 <!-- 2."])]
+
+
+def test_headings_in_a_row_make_no_long_title(tmp_path):
+    (chapter,) = of(tmp_path, "b.html", "<h1>Heading</h1>" * 20_000 + "a").chapters
+    assert len(chapter.title) == 200 and len(chapter.paragraphs) == 20_001
+
+
+def test_a_chapter_a_line_is_refused(tmp_path):
+    with pytest.raises(BookError, match="has 6,000 chapters; at most 5,000 are read"):
+        of(tmp_path, "b.html", "<h1>1</h1>a" * 6_000)
 
 
 @pytest.mark.parametrize("tags", ["<b>", "<p><b>", "<b></b>", "</x>", "<table><tr><td>", "<", "&#"])

@@ -18,7 +18,7 @@ from tests.xtts.books.writing.chapters_made import bound
 from xtts.books.book import Book, Kind
 from xtts.books.speaking.sentences import Sentence
 from xtts.books.writing.audiobook import write_audiobook
-from xtts.books.writing.binding import BoundChapter
+from xtts.books.writing.binding import BoundChapter, file_stem
 from xtts.books.writing.overlay import write_overlay
 
 CODE_SECONDS = 1024 / 22_050
@@ -69,6 +69,13 @@ def test_each_word_sounds_when_it_is_said_to(chapters, tmp_path, form):
     found = onsets(*decoded(path))
     assert len(found) == len(told) == 12
     assert np.abs(found - told).max() < CODE_SECONDS
+
+
+def test_a_name_of_long_letters_is_one_that_file_systems_take(chapters, tmp_path):
+    stem = file_stem(3, "\U00020000" * 90)
+    assert stem == "03 " + "\U00020000" * 40
+    chapters[0].write(tmp_path / f"{stem} with sound.wav", "wav")
+    assert file_stem(1, "The Whale: " + "a" * 90) == "01 The Whale " + "a" * 50
 
 
 def test_a_span_of_the_overlay_is_its_sentence(chapters, tmp_path):
