@@ -23,7 +23,7 @@ class ReadingRequest(BaseModel):
     plan_only: Annotated[bool, Field(description="Only plan it, with five sentences.")] = False
     chapters: Annotated[
         str,
-        Field(max_length=200, pattern=r"^[0-9, -]*$",
+        Field(max_length=20_000, pattern=r"^[0-9, -]*$",
               description="By the numbers of the plan, such as `1-3,5`; empty: all."),
     ] = ""  # fmt: skip
     formats: Annotated[list[Form], Field(max_length=7)] = ["m4b", "mp3"]
@@ -155,8 +155,10 @@ class WorstSentence(BaseModel):
 
 
 class BookReport(BaseModel):
-    """How a book was read; worst: at most a hundred sentences, the worst first."""
+    """How a book was read. chapters: those that were read; worst: at most a hundred sentences, the
+    worst first."""
 
+    chapters: list[int] = []
     sentences: int
     faulty: int
     unread: int

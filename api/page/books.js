@@ -34,6 +34,7 @@ export function ranges(numbers) {
 export class Books {
   #chosen = null;
   #shown = null;
+  #listed = null;
   #timer = null;
   #group = {};
 
@@ -120,9 +121,12 @@ export class Books {
     const left = plan.left_out.map((one) => `${one.title} (${one.reason})`).join(", ");
     const notes = [left && `Not read aloud: ${left}.`, plan.unreadable && `The voice does not know: ${plan.unreadable}`, ...plan.notes];
     say(find("book-notes"), notes.filter(Boolean).join(" "));
+    // A plan that is made again leaves unticked what was.
+    const unticked = this.#listed === this.#shown.id ? this.#values("chapter", ":not(:checked)") : [];
+    this.#listed = this.#shown.id;
     find("book-chapters").replaceChildren(...plan.chapters.map((one) => {
       const row = figuresRow("", one.words.toLocaleString("en"), clock(one.seconds, 0));
-      const box = make("input", { type: "checkbox", name: "chapter", value: one.number, checked: true });
+      const box = make("input", { type: "checkbox", name: "chapter", value: one.number, checked: !unticked.includes(`${one.number}`) });
       row.firstChild.append(make("label", { class: "check" }, box, ` ${one.title || `Chapter ${one.number}`}`));
       return row;
     }));
@@ -138,7 +142,7 @@ export class Books {
     say(find("book-report-sum"), `${counted(report.sentences, "sentence")}; ${report.faulty} ended badly in their best take, ${report.unread} could not be read.`);
     find("book-worst").replaceChildren(...report.worst.map((one) => {
       const again = smallButton("Say again", { beside: one.text, disabled: open });
-      again.addEventListener("click", () => this.#ask({ again: [one.key] }, "It is said again."));
+      again.addEventListener("click", () => this.#ask({ again: [one.key], ...(report.chapters.length && { chapters: ranges(report.chapters) }) }, "It is said again."));
       return make("li", {}, this.#play(one), " ", again, entry(one.text, ` ${one.noticed}`));
     }));
   }
@@ -170,17 +174,19 @@ export class Books {
     this.#ask({}, "The reading is queued.");
   }
 
+  /** The values of the ticked boxes of a name, or of those in another state. */
+  #values(name, state = ":checked") {
+    return [...find("book-works").querySelectorAll(`input[name=${name}]${state}`)].map((one) => one.value);
+  }
+
   /** Asks for the reading as the form says it. */
   #ask(more, sentence) {
     const form = find("book-form").elements;
-    const chosen = (name) => [...find("book-works").querySelectorAll(`input[name=${name}]:checked`)].map((one) => one.value);
-    const boxes = find("book-chapters").querySelectorAll("input");
-    const numbers = chosen("chapter").map(Number);
     const wanted = {
-      chapters: numbers.length === boxes.length ? "" : ranges(numbers),
-      formats: chosen("form"), captions: chosen("caption"), voice: form.voice.value || "default", retakes: Number(form.retakes.value), ...more,
+      chapters: ranges(this.#values("chapter").map(Number)),
+      formats: this.#values("form"), captions: this.#values("caption"), voice: form.voice.value || "default", retakes: Number(form.retakes.value), ...more,
     };
-    if (!numbers.length) return complain(find("books-fault"), { message: "Choose a chapter." });
+    if (!wanted.chapters) return complain(find("books-fault"), { message: "Choose a chapter." });
     return this.#act(() => send("POST", `${this.#path}/reading`, wanted), sentence);
   }
 }

@@ -127,14 +127,21 @@ def _numbers(name: str, value: str, count: int) -> list[int]:
         first, last = (int(match[1]), int(match[2] or match[1])) if match else (0, 0)
         if not 1 <= first <= last <= count:
             raise BookError(
-                f"{name} {value} is not valid: write numbers from 1 to {count}, as in 1-3,5."
+                f"{name} {value[:40]} is not valid: write numbers from 1 to {count}, as in 1-3,5."
             )
         numbers |= set(range(first, last + 1))
     return sorted(numbers)
 
 
-def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]") -> int:
-    """Plans or speaks a book. voice_of: opens the voice, here and in workers.
+def run(
+    arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]", *, typed: bool = True
+) -> int:
+    """Plans or speaks a book.
+
+    Args:
+        arguments: Those of `add_arguments`, with a language and a seed.
+        voice_of: Opens the voice, here and in workers.
+        typed: Whether a person has typed the command, so that the report can repeat it.
 
     Raises the errors of books, voices, texts and storage.
     """
@@ -146,7 +153,7 @@ def run(arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]") ->
                 remove_stale(folder)
             steps = order.new_steps()
             try:
-                reader = _Reader(order, arguments, voice_of, steps)
+                reader = _Reader(order, arguments, voice_of, steps, _typed() if typed else [])
                 measured = reader.plan()
                 if not arguments.plan:
                     reader.speak(measured)
@@ -164,14 +171,14 @@ class _Reader:
 
     def __init__(
         self, order: Order, arguments: argparse.Namespace, voice_of: "Callable[[], LoadedVoice]",
-        steps: Steps,
+        steps: Steps, command: Sequence[str],
     ) -> None:  # fmt: skip
         from xtts.books.speaking.book_voice import BookVoice
         from xtts.books.speaking.narration import Narration, Settings
         from xtts.books.speaking.takes import TakeFolder
         from xtts.books.writing.report import Worst
 
-        self.order, self.folder, self.command = order, order.folder, _typed()
+        self.order, self.folder, self.command = order, order.folder, command
         voice = voice_of()
         self.language = arguments.language or _language(order.book, voice)
         settings = Settings(
@@ -216,9 +223,10 @@ class _Reader:
         plans = [
             chapter_plan(number, self._chapter(number).title, self._sentences(number),
                          measured.pace)
-            for number in self.order.chapters
+            for number in self._numbers
         ]  # fmt: skip
-        print("\n".join(plan_lines(self.order.book, plans, measured, self.order.forms)))
+        chosen = [plans[number - 1] for number in self.order.chapters]
+        print("\n".join(plan_lines(self.order.book, chosen, measured, self.order.forms)))
         names = unknown_words(self._all(), self.language, tokenizer.pronounced(self.language))
         if names:
             path = self.folder / "names.txt"
@@ -253,8 +261,13 @@ class _Reader:
     def _sentences(self, number: int) -> "Iterator[Sentence]":
         return self.narration.sentences(number)
 
+    @property
+    def _numbers(self) -> range:
+        """Of all chapters: the plan is of the whole book, also where some are read."""
+        return range(1, len(self.order.book.read_aloud) + 1)
+
     def _all(self) -> "Iterator[Sentence]":
-        for number in self.order.chapters:
+        for number in self._numbers:
             yield from self._sentences(number)
 
     def _measured(self) -> "tuple[Measured, list[Chosen]]":
@@ -345,7 +358,8 @@ class _Reader:
             raise BookError("Nothing of these chapters could be read aloud; see report.html.")
         book = self.order.book
         self.worst.write(self.folder / "report.html", book.title, self.takes, self.command)
-        write_json(self.folder / "report.json", self.worst.told())
+        told = {"chapters": list(self.order.chapters), **self.worst.told()}
+        write_json(self.folder / "report.json", told)
         self._write_whole(chapters)
         from xtts.books.plan import clock
 

@@ -11,6 +11,7 @@ from xtts.books.speaking.sentences import Sentence
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
 from xtts.text.phonemes import is_known
+from xtts.text.pronunciations import MOST_CHARACTERS
 from xtts.text.tokenizer import Tokenizer
 
 SAMPLES = 5
@@ -23,6 +24,7 @@ BYTES_A_SECOND = {
 _WORD = re.compile(r"[^\W\d_]+(?:['’][^\W\d_]+)*")
 _TAG = re.compile(r"\[[^\[\]\n]{1,110}\]")
 MOST_SHOWN_NAMES, MOST_KEPT_NAMES = 20, 200
+_LENGTHS = range(2, MOST_CHARACTERS + 1)
 # Of CMU's dictionary, many forms are not in it: a word counts as known without these.
 _ENDINGS = ("'s", "s", "es", "ed", "d", "ing", "ly", "'")
 
@@ -81,7 +83,7 @@ def unknown_words(
         words = _WORD.findall(_TAG.sub(" ", one.text))
         for place, word in enumerate(words):
             plain = word.replace("’", "'")
-            if plain.casefold() in known or len(plain) < 2:
+            if plain.casefold() in known or len(plain) not in _LENGTHS:
                 continue
             if not _in_dictionary(plain.lower()) if english else place > 0 and plain.istitle():
                 found[plain] += 1

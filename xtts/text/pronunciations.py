@@ -22,7 +22,7 @@ from xtts.text.phonemes import PHONES
 NAME = "pronunciations.txt"
 MOST_ENTRIES = 5_000
 _MOST_BYTES = 1 << 20
-_MOST_CHARACTERS = 80
+MOST_CHARACTERS = 80
 # Placeholders for phones until the other words are phones too; no text has them (`clean_text`).
 _FIRST_MARK = 0xE000
 
@@ -132,15 +132,19 @@ def read_list(
 
 def check_entry(word: str, spoken: str) -> None:
     """Raises TextError for an entry that no list may have."""
-    _entry(f"{word} = {spoken}", "names", with_phones=True)
+    line = f"{word} = {spoken}"
+    # As `read_list` divides lines: Unicode has more ends of lines than the line feed.
+    if line.splitlines() != [line]:
+        raise TextError(f"names: {shown(line)} has a line break. Write it on one line.")
+    _entry(line, "names", with_phones=True)
 
 
 def _entry(line: str, where: str, with_phones: bool, with_signs: bool = False) -> Pronunciation:
     word, equals, spoken = (part.strip() for part in line.partition("="))
     if not equals or not word or not spoken:
         raise TextError(f"{where}: {shown(line)} is not an entry; write WORD = PRONUNCIATION.")
-    if max(len(word), len(spoken)) > _MOST_CHARACTERS:
-        raise TextError(f"{where}: at most {_MOST_CHARACTERS} characters on each side of the =.")
+    if max(len(word), len(spoken)) > MOST_CHARACTERS:
+        raise TextError(f"{where}: at most {MOST_CHARACTERS} characters on each side of the =.")
     if not with_signs and not any(map(str.isalnum, word)):
         raise TextError(f"{where}: {shown(word)} has no letter and no digit.")
     if not (spoken.startswith("/") and spoken.endswith("/") and len(spoken) > 2):

@@ -39,7 +39,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return load_voice(VoiceSpec(**{**given, "reference": reference}), arguments.compute)
 
     try:
-        return command.run(arguments, voice)
+        return command.run(arguments, voice, typed=False)
     except SotaqueError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -72,7 +72,7 @@ def write(given: argparse.Namespace, others: list[str]) -> None:
     for name in given.format.split(","):
         (to / f"01 One.{name}").write_bytes(WAV)
     worst = {"chapter": 1, "text": "A bad one.", "key": KEY, "noticed": "cut"}
-    told = {"sentences": 4, "faulty": 1, "unread": 0, "worst": [worst]}
+    told = {"chapters": [1], "sentences": 4, "faulty": 1, "unread": 0, "worst": [worst]}
     write_json(to / "report.json", told)
     (to / "report.html").write_text("<p>The report</p>")
 

@@ -45,12 +45,19 @@ def test_a_book_is_planned_corrected_read_and_saved(service, open_page, tmp_path
         page.click("#book-files li button")
     assert kept.value.suggested_filename == "01 One.m4b"
     assert Path(kept.value.path()).read_bytes() == WAV
+    # The plan, made again, leaves the ticks; what is said again is of what was read.
+    assert not page.is_checked("#book-chapters tr:nth-child(2) input")
+    page.check("#book-chapters tr:nth-child(2) input")
     page.click("#book-report summary")
     assert "A bad one. cut" in page.text_content("#book-worst")
     page.click("#book-worst li button:nth-of-type(2)")
     until(page, f"{STATE} !== 'Done.'")
     until(page, f"{STATE} === 'Done.'")
-    assert any(word.startswith("--again=0123") for word in one.given()["others"])
+    others = one.given()["others"]
+    assert any(word.startswith("--again=0123") for word in others) and "--chapters=1" in others
+    page.click("#book-read")
+    service.wait_until(lambda: "--chapters=1-2" in one.given()["others"])
+    until(page, f"{STATE} === 'Done.'")
     page.click("#book-remove")
     page.click("#book-remove")
     until(page, "document.getElementById('book-works').hidden")

@@ -132,9 +132,14 @@ def test_what_is_wrong_with_a_request_is_told(shared):
                    {"other": 1}):  # fmt: skip
         assert refused(one.ask("POST", "/reading", json=wanted)) == (422, "invalid_request")
     assert refused(one.ask("POST", "/reading", json={"voice": "nobody"})) == (404, "no_voice")
-    for names in ({"a=b": "c"}, {"a\nb": "c"}, {"a": "c\nd"}, {"a": "/NO SUCH/"}, {"[pt]": "x"}):
+    for names in ({"a=b": "c"}, {"a\nb": "c"}, {"a": "c\nd"}, {"a": "/NO SUCH/"}, {"[pt]": "x"},
+                  {"a\u2028b": "c"}, {"a": "c\x85d"}, {"a\x0bb": "c"}):  # fmt: skip
         answer = one.ask("PUT", "/names", json={"names": names})
         assert refused(answer) == (422, "invalid_request"), names
+    # Every second chapter of the longest book.
+    chapters = ",".join(map(str, range(1, 5_001, 2)))
+    assert one.read(chapters=chapters)["report"]["chapters"] == [1]
+    assert f"--chapters={chapters}" in one.given()["others"]
     for path in ("/files/plan.json", "/files/..%2fbook.json", f"/sentences/{'0' * 40}.wav"):
         assert one.ask("GET", path).status_code == 404
     one.ask("DELETE")

@@ -27,6 +27,7 @@ from xtts.books.writing.binding import peak_and_rms
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
+from xtts.workers import book_child
 
 FIRST = "The ship left the port in the morning. Nobody had seen the captain that day."
 SECOND = "The sea was calm and the air was warm. All of them slept well in the night."
@@ -176,10 +177,15 @@ def test_another_seed_speaks_all_and_again_speaks_one(tiny, spoken, tmp_path):
     assert len(sounds(tmp_path / "out")) == 13
 
 
-def test_chapters_are_chosen(tiny, tmp_path):
+def test_chapters_are_chosen(tiny, tmp_path, capsys):
     epub = book(tmp_path / "book.epub")
     assert read(tiny, epub, tmp_path / "out", "--format", "flac", "--chapters", "2") == 0
     assert len(sounds(tmp_path / "out")) == 3
+    # The plan is of the whole book, and the report says what was read.
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert [(one["number"], one["sentences"]) for one in plan["chapters"]] == [(1, 3), (2, 3)]
+    assert json.loads((tmp_path / "out" / "report.json").read_text())["chapters"] == [2]
+    assert " in 1 chapters sound" in capsys.readouterr().out
     assert [one.name for one in tmp_path.glob("out/*.flac")] == ["02 Two a B.flac"]
 
 
@@ -204,6 +210,24 @@ def test_the_plan_alone_speaks_samples_only(tiny, tmp_path, capsys):
     assert re.search(r"\d+ words in 2 chapters sound about 0:\d\d:\d\d", out)
     assert "Qxyz" in out and "# Qxyz =" in (tmp_path / "out" / "names.txt").read_text()
     assert not list(tmp_path.glob("out/*.m4b"))
+
+
+def test_a_word_that_no_list_takes_is_no_name(tiny, tmp_path):
+    epub = book(tmp_path / "book.epub", FIRST.replace("captain", "Q" + "x" * 80))
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    plan = json.loads((tmp_path / "out" / "plan.json").read_text())
+    assert not any(one["word"].startswith("Qx") for one in plan["names"])
+
+
+def test_the_report_of_the_service_names_no_command(tiny, tmp_path, monkeypatch):
+    monkeypatch.setattr(book_child, "set_omp_passive", lambda: None)
+    monkeypatch.setattr(book_child, "limit_onednn_cache", lambda: None)
+    epub, to = book(tmp_path / "book.epub", "the word שלום was on the wall."), tmp_path / "out"
+    assert book_child.main([str(epub), "--to", str(to), "--spec", json.dumps({"name": str(tiny)}),
+                            "--format", "", "--retakes", "0"]) == 0  # fmt: skip
+    report = (to / "report.html").read_text()
+    assert "left out: שלום" in report
+    assert "Say it again with" not in report and str(tmp_path) not in report
 
 
 def test_words_that_cannot_be_read_are_left_out_and_reported(tiny, tmp_path, capsys):

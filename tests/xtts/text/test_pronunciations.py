@@ -7,6 +7,7 @@ import pytest
 from xtts.text.errors import TextError
 from xtts.text.normalization.registry import NEWEST
 from xtts.text.phonemes import to_phones
+from xtts.text.pronunciations import check_entry
 from xtts.text.tokenizer import Tokenizer, TokenizerSpec
 from xtts.voices.base_models import DEMO
 
@@ -64,6 +65,14 @@ def test_a_list_that_cannot_be_used_is_refused_with_its_line(tmp_path, line, tol
     with pytest.raises(TextError, match=r"0\.txt, line 2") as refused:
         reading(tmp_path, "# first\n" + line)
     assert told in str(refused.value)
+
+
+@pytest.mark.parametrize("end", ["\n", "\x0b", "\x0c", "\x1c", "\x85", "\u2028", "\u2029"])
+def test_an_entry_of_several_lines_is_refused(end):
+    for word, spoken in ((f"one{end}two", "three"), ("one", f"two{end}three = four")):
+        with pytest.raises(TextError, match="has a line break"):
+            check_entry(word, spoken)
+    check_entry("one two", "three")
 
 
 def test_phones_are_refused_where_the_model_reads_letters(base_folder, tmp_path):

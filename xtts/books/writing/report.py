@@ -2,7 +2,7 @@
 
 import html
 import shlex
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from heapq import nlargest
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ body {{ font: 16px/1.5 sans-serif; max-width: 70em; margin: 2em auto; padding: 0
 td, th {{ padding: .4em .6em; text-align: left; vertical-align: top; border-top: 1px solid #ccc }}
 code {{ font-size: .8em }} audio {{ width: 16em }}
 </style></head><body><h1>{title}</h1><p>{summary}</p>
-<table><tr><th>Chapter<th>Sentence<th>Sound<th>What was noticed<th>Say it again with</tr>
+<table><tr><th>Chapter<th>Sentence<th>Sound<th>What was noticed{again}</tr>
 {rows}
 </table></body></html>
 """
@@ -62,32 +62,40 @@ class Worst:
             ],
         }  # fmt: skip
 
-    def write(self, path: Path, title: str, takes: TakeFolder, command: list[str]) -> None:
-        """Writes the report. command: what reads this book; `--again KEY` is appended."""
+    def write(self, path: Path, title: str, takes: TakeFolder, command: Sequence[str]) -> None:
+        """Writes the report. command: what reads this book; `--again KEY` is appended. Without one,
+        the report does not say how to say a sentence again."""
         rows = [
             _row(
                 str(chapter),
                 html.escape(chosen.take.text),
                 _player(takes, chosen, path),
                 html.escape(_noticed(chosen)),
-                f"<code>{html.escape(shlex.join([*command, '--again', chosen.take.key]))}</code>",
+                *([_code([*command, "--again", chosen.take.key])] if command else []),
             )
             for chapter, chosen in self.worst()
         ]
         rows += [
-            _row(str(chapter), html.escape(text[:500]), "", "nothing of it can be read", "")
+            _row(str(chapter), html.escape(text[:500]), "", "nothing of it can be read")
             for chapter, text in self.unread
         ]
         summary = (
             f"{self.sentences:,} sentences; {self.faulty:,} ended badly in their best take; "
             f"{len(self.unread):,} could not be read. The worst {WORST} are below."
         )
-        page = _PAGE.format(title=html.escape(title), summary=summary, rows="\n".join(rows))
+        again = "<th>Say it again with" if command else ""
+        page = _PAGE.format(
+            title=html.escape(title), summary=summary, again=again, rows="\n".join(rows)
+        )
         replace_file(path, lambda file: file.write(page.encode()))
 
 
 def _row(*cells: str) -> str:
     return "<tr>" + "".join(f"<td>{cell}" for cell in cells) + "</tr>"
+
+
+def _code(words: Iterable[str]) -> str:
+    return f"<code>{html.escape(shlex.join(words))}</code>"
 
 
 def _player(takes: TakeFolder, chosen: Chosen, path: Path) -> str:
