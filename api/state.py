@@ -65,10 +65,10 @@ class AppState:
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,
         )  # fmt: skip
-        self.books = Books(settings.books_dir)
+        self.books = Books(settings.books_dir, settings.books_max_gb * 10**9)
         self.readings = BookQueue(
             self.books, lambda book: self.events.tell("book", {"id": book}),
-            self._reader, self._somebody_speaks,
+            self._reader, self._somebody_speaks, check_room=self.books.check_room,
         )  # fmt: skip
         self.trainings = Trainings(settings, self.datasets)
         self.exports = Exports(settings)

@@ -59,6 +59,7 @@ class WorkQueue(ABC, Generic[Item]):
         changed: Called with an item's id when the state of its work has changed.
         module: What the child runs.
         busy: Whether somebody speaks or waits to: the child then stands still. None lets it run.
+        check_room: Raises APIError where there is no room to go on; blocks. None never looks.
 
     Class attributes:
         work_name: What the work is called, such as `cut`; lock_name: of the queue's lock file.
@@ -71,17 +72,19 @@ class WorkQueue(ABC, Generic[Item]):
 
     def __init__(
         self, folder: Path, changed: Callable[[str], None], module: str,
-        busy: Callable[[], bool] | None = None,
+        busy: Callable[[], bool] | None = None, check_room: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
         self.module = module
         self.niceness = NICENESS
         self._folder = folder
         self._changed = changed
         self._busy = busy
+        self._check_room = check_room
         self._woken = asyncio.Event()
         self._lock: contextlib.ExitStack | None = None
         self._running: tuple[str, asyncio.subprocess.Process | None] | None = None
         self._stopped = False
+        self._fault = ""
         self._told = ""
         self._paused = False
 
@@ -134,12 +137,12 @@ class WorkQueue(ABC, Generic[Item]):
 
     async def stop(self, item: Item, *, deleted: bool = False) -> None:
         """Ends the work, or removes it from the queue. Its progress is kept for the next time."""
-        running = self._running
-        if running is not None and running[0] == item.id:
+        if self._running is not None and self._running[0] == item.id:
             self._stopped = True
-            if running[1] is not None:
-                kill_group(running[1].pid)
-            while self._running is running:
+            # Also a child that has not begun yet.
+            while self._running is not None and self._running[0] == item.id:
+                if self._running[1] is not None:
+                    kill_group(self._running[1].pid)
                 await asyncio.sleep(0.02)
         elif not deleted and await asyncio.to_thread(self._unqueue, item):
             self._changed(item.id)
@@ -213,7 +216,7 @@ class WorkQueue(ABC, Generic[Item]):
             self._write(item, **changes)
 
     async def _do(self, item: Item) -> None:
-        self._stopped, self._told = False, ""
+        self._stopped, self._fault, self._told = False, "", ""
         self._running = (item.id, None)
         try:
             command = await asyncio.to_thread(self._prepare, item)
@@ -248,7 +251,10 @@ class WorkQueue(ABC, Generic[Item]):
         )  # fmt: skip
         self._running = (item.id, child)
         _behind_everybody(child.pid, self.niceness)
-        watching = asyncio.create_task(self._stand_back(child.pid))
+        watching = [
+            asyncio.create_task(watch)
+            for watch in (self._stand_back(child), self._keep_room(child))
+        ]
         try:
             async with asyncio.timeout(self.most_seconds):
                 await self._listen(child)
@@ -257,7 +263,8 @@ class WorkQueue(ABC, Generic[Item]):
             hours = (self.most_seconds or 0.0) / 3600
             return "failed", f"The {self.work_name} was ended at the limit of {hours:g} hours."
         finally:
-            watching.cancel()
+            for watch in watching:
+                watch.cancel()
             kill_group(child.pid)
             with contextlib.suppress(asyncio.CancelledError):
                 await child.wait()
@@ -266,21 +273,38 @@ class WorkQueue(ABC, Generic[Item]):
             errors.close()
         if self._stopped:
             return "stopped", self._stopped_message
+        if self._fault:
+            return "failed", self._fault
         assert child.returncode is not None
         return outcome(child.returncode, stderr, self.work_name)
 
-    async def _stand_back(self, pid: int) -> None:
-        """Stops the child, whatever it computes on, while somebody speaks or waits to."""
+    async def _stand_back(self, child: asyncio.subprocess.Process) -> None:
+        """Stops the child, whatever it computes on, while somebody speaks or waits to.
+
+        Not before its first line: until then it loads a voice, under locks that who speaks may
+        wait for.
+        """
         quiet_since = 0.0
         while self._busy is not None:
             if self._busy():
                 quiet_since = time.monotonic()
-            wanted = time.monotonic() - quiet_since < _QUIET_SECONDS
+            wanted = bool(self._told) and time.monotonic() - quiet_since < _QUIET_SECONDS
             if wanted != self._paused:
                 self._paused = wanted
                 with contextlib.suppress(ProcessLookupError, PermissionError):
-                    os.killpg(pid, signal.SIGSTOP if wanted else signal.SIGCONT)
+                    os.killpg(child.pid, signal.SIGSTOP if wanted else signal.SIGCONT)
             await asyncio.sleep(_WATCH_SECONDS)
+
+    async def _keep_room(self, child: asyncio.subprocess.Process) -> None:
+        """Ends the child where it has used up the room that there was when it began."""
+        while self._check_room is not None:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                await asyncio.to_thread(self._check_room)
+            except APIError as error:
+                self._fault = str(error)
+                kill_group(child.pid)
+                return
 
     async def _listen(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None

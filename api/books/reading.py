@@ -6,6 +6,7 @@ on with the sentence that it was at. It stands still while anybody speaks or wai
 
 import json
 import logging
+import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -48,6 +49,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         changed: Called with a book's id when the state of its work has changed.
         reader: The voice that is served now.
         busy: Whether somebody speaks or waits to.
+        check_room: As of `WorkQueue`.
     """
 
     work_name, lock_name = "reading", ".reading.lock"
@@ -55,8 +57,9 @@ class BookQueue(WorkQueue[UploadedBook]):
     def __init__(
         self, books: Books, changed: Callable[[str], None], reader: Callable[[], Reader],
         busy: Callable[[], bool], module: str = MODULE,
+        check_room: Callable[[], None] | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(books.folder, changed, module, busy)
+        super().__init__(books.folder, changed, module, busy, check_room)
         self._books = books
         self._reader = reader
 
@@ -104,6 +107,9 @@ class BookQueue(WorkQueue[UploadedBook]):
         )  # fmt: skip
 
     def _end(self, book: UploadedBook, state: str, message: str) -> None:
+        if not book.is_there:  # deleted by another replica, while the child went on writing
+            shutil.rmtree(book.folder, ignore_errors=True)
+            return
         (book.spoken / "progress.json").unlink(missing_ok=True)
         with changing(book):
             write_job(book.folder, book.job, state=state, ended=now(), message=message)

@@ -32,6 +32,8 @@ from machine.storage.reading import read_json
 from xtts.books.formats.reading import FORMATS
 
 MOST_BOOKS = 200
+# Never the last of a disk: runs and voices are written there too.
+_KEPT_FREE_BYTES = 1 << 30
 _DELETED, _ARRIVING = ".deleted-", ".arriving-"
 _KEY = re.compile(r"[0-9a-f]{40}")
 # What `xtts read` keeps for itself; a caller may download the rest of what it writes.
@@ -59,6 +61,11 @@ class UploadedBook:
     id: str
     name: str
     created: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has deleted it."""
+        return (self.folder / "book.json").is_file()
 
     @property
     def source(self) -> Path:
@@ -106,10 +113,12 @@ class UploadedBook:
 
 
 class Books:
-    """The folder of books, read again for each call because replicas write into it too."""
+    """The folder of books, read again for each call because replicas write into it too.
+    most_bytes: what all of them may take."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, most_bytes: int) -> None:
         self.folder = folder
+        self.most_bytes = most_bytes
 
     def all(self) -> list[UploadedBook]:
         """Every book, the newest first."""
@@ -171,6 +180,26 @@ class Books:
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
 
+    def free_bytes(self) -> int:
+        """What the disk has left."""
+        folder = self.folder.absolute()
+        above = next(one for one in (folder, *folder.parents) if one.exists())
+        return shutil.disk_usage(above).free
+
+    def check_room(self, *, count: bool = True) -> None:
+        """Raises APIError (507). count: whether to count what books take, a look at each file."""
+        if count and (used := self.used_bytes()) > self.most_bytes:
+            text = (
+                f"Books take {used:,} bytes, and {self.most_bytes:,} are allowed. Delete one, or "
+                "raise BOOKS_MAX_GB."
+            )
+            raise APIError(507, "no_space", text)
+        if (free := self.free_bytes()) < _KEPT_FREE_BYTES:
+            text = (
+                f"The disk has {free:,} bytes left, and {_KEPT_FREE_BYTES:,} stay free. Free some."
+            )
+            raise APIError(507, "no_space", text)
+
     def used_bytes(self) -> int:
         """What all books take."""
         used = 0
@@ -198,7 +227,7 @@ def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
         APIError: It is deleted or being read by now, or what is done inside cannot be kept.
     """
     with shared_folder.changing(book.folder.parent):
-        if not (book.folder / "book.json").is_file():
+        if not book.is_there:
             raise _no_book()
         if unread and book.job.is_queued:
             text = "The book is being read or waits to be read. Wait, or stop it."

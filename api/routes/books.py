@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import shutil
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any
@@ -27,9 +26,6 @@ from xtts.text.errors import TextError
 from xtts.text.pronunciations import check_entry
 
 router = APIRouter(prefix="/v1/books", tags=["books"], responses=PROBLEMS)
-_GB = 1_000_000_000
-# Never the last of a disk: the run and the voices are written there too.
-_KEPT_FREE_BYTES = 1 << 30
 _WRITE_BYTES = 1 << 20
 _FRESH = {"Cache-Control": "no-store"}
 _BODY = {
@@ -73,7 +69,7 @@ async def upload_book(
     if not store.ending_of(plain):
         text = f"{shown(name)} is not a book by its ending. Use {', '.join(FORMATS)}."
         raise APIError(422, "not_a_book", text, param="name")
-    await asyncio.to_thread(_check_room, parts)
+    await asyncio.to_thread(parts.books.check_room)
     arriving = await asyncio.to_thread(parts.books.arriving)
     try:
         await _receive(request, arriving, parts)
@@ -121,7 +117,7 @@ async def ask_for_reading(
     parts.check_rate(request)
     kept = parts.books.find(book)
     recording = await Speakers(parts.engine.standing, parts).recording_of(wanted.voice)
-    await asyncio.to_thread(_check_room, parts)
+    await asyncio.to_thread(parts.books.check_room)
     await asyncio.to_thread(parts.readings.ask, kept, wanted.model_dump(), recording)
     parts.readings.wake()
     parts.events.tell("book", {"id": kept.id})
@@ -161,7 +157,7 @@ async def _receive(request: Request, path: Path, parts: AppState) -> None:
                 if len(held) >= _WRITE_BYTES:
                     taken, held = bytes(held), bytearray()
                     await asyncio.to_thread(file.write, taken)
-                    await asyncio.to_thread(_check_room, parts, 0)
+                    await asyncio.to_thread(parts.books.check_room, count=False)
             file.write(held)
     except OSError as error:
         code = "no_space" if is_full(error) else "not_kept"
@@ -171,27 +167,9 @@ async def _receive(request: Request, path: Path, parts: AppState) -> None:
 
 
 def _space(parts: AppState) -> DiskSpace:
-    folder = parts.books.folder.absolute()
-    above = next(one for one in (folder, *folder.parents) if one.exists())
     return DiskSpace(
-        used=parts.books.used_bytes(), most=parts.settings.books_max_gb * _GB,
-        free=shutil.disk_usage(above).free,
+        used=parts.books.used_bytes(), most=parts.books.most_bytes, free=parts.books.free_bytes(),
     )  # fmt: skip
-
-
-def _check_room(parts: AppState, used: int | None = None) -> None:
-    """Raises APIError (507). used: what books take, where it need not be counted."""
-    space = _space(parts) if used is None else None
-    if space is not None and space.used > space.most:
-        text = (
-            f"Books take {space.used:,} bytes, and {space.most:,} are allowed. Delete one, or "
-            "raise BOOKS_MAX_GB."
-        )
-        raise APIError(507, "no_space", text)
-    free = shutil.disk_usage(parts.books.folder).free if space is None else space.free
-    if free < _KEPT_FREE_BYTES:
-        text = f"The disk has {free:,} bytes left, and {_KEPT_FREE_BYTES:,} stay free. Free some."
-        raise APIError(507, "no_space", text)
 
 
 def _check_names(names: dict[str, str]) -> None:

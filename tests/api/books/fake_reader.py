@@ -38,12 +38,19 @@ def main() -> int:
         told = {"chapter": 1, "share": 0.25, "seconds_left": 90, "audio_seconds_a_second": 2.5}
         (given.to / "progress.json").write_text(json.dumps(told))
         print("chapter 1  25.0 %", flush=True)
-        while True:  # a line in each step shows whether it runs
-            with (given.to / "steps").open("a") as file:
-                file.write(".")
-            time.sleep(0.02)
+        step_for_ever(given.to)
+    if how == "load":
+        step_for_ever(given.to)
     write(given, others)
     return 0
+
+
+def step_for_ever(folder: Path) -> None:
+    """A dot in each step shows whether it runs."""
+    while True:
+        with (folder / "steps").open("a") as file:
+            file.write(".")
+        time.sleep(0.02)
 
 
 def write(given: argparse.Namespace, others: list[str]) -> None:

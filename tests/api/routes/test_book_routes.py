@@ -1,5 +1,6 @@
 """/v1/books as a client meets it: upload, plan, names, reading, download; and what is refused."""
 
+import asyncio
 import json
 import os
 import time
@@ -10,6 +11,7 @@ from typing import Any
 import httpx
 import pytest
 
+from api.books.store import UploadedBook
 from api.engine.queue import QueuedRequest
 from tests.api.books.fake_reader import KEY, WAV
 from tests.api.conftest import Running, running, settings_in
@@ -217,6 +219,45 @@ def test_it_stands_still_while_somebody_speaks(service, monkeypatch):
         waiting.queue.remove(unread)
     service.wait_until(lambda: steps.stat().st_size > before, 30)
     assert one.ask("DELETE").status_code == 204  # also of one that stands still
+
+
+@pytest.mark.usefixtures("hangs")
+def test_a_reading_ends_where_it_has_used_up_the_room(service, monkeypatch):
+    monkeypatch.setattr("api.background.work_queue._LOOK_SECONDS", 0.1)
+    one = Book(service)
+    one.hanging()
+    monkeypatch.setattr("api.books.store.Books.used_bytes", lambda _: 21 * 10**9)
+    found = one.ended()["reading"]
+    assert found["state"] == "failed" and "BOOKS_MAX_GB" in found["message"]
+
+
+@pytest.mark.usefixtures("hangs")
+def test_a_book_that_another_replica_deletes_does_not_come_back(service):
+    one = Book(service)
+    one.hanging()
+    (one.folder / "book.json").unlink()
+    queue = service.parts.readings
+    asyncio.run_coroutine_threadsafe(
+        queue.stop(UploadedBook(one.folder, one.id, "", "")), service.parts.loop
+    ).result(30)
+    assert not one.folder.exists()
+
+
+def test_a_reader_that_loads_its_voice_is_not_stopped(service, monkeypatch):
+    """It may hold locks that who speaks waits for."""
+    monkeypatch.setenv("FAKE_READER", "load")
+    speaking = service.parts.engine.waiting.speaking
+    speaking["somebody"] = QueuedRequest("somebody", "", 0.0, 1e9)
+    try:
+        one = Book(service)  # its plan is asked for
+        steps = one.folder / "spoken/steps"
+        service.wait_until(steps.is_file, 30)
+        before = steps.stat().st_size
+        service.wait_until(lambda: steps.stat().st_size > before + 20, 30)
+        assert not one.details()["reading"]["paused"]
+    finally:
+        speaking.pop("somebody")
+    one.ask("DELETE")
 
 
 @pytest.mark.slow
