@@ -427,9 +427,9 @@ def test_a_command_runs_as_it_is_written(command, clone):
 @pytest.mark.slow
 def test_what_is_asked_of_the_service_is_answered(clone):
     how = SLOW["make serve"]
-    page = (ROOT / "docs/api.md").read_text(encoding="utf-8")
-    asked = [line for line in commands(ROOT / "docs/api.md") if line in SERVED]
-    assert len(asked) == len(SERVED) and page
+    pages = (ROOT / "docs/api.md", ROOT / "docs/studio.md")
+    asked = [line for page in pages for line in commands(page) if line in SERVED]
+    assert len(asked) == len(SERVED)
     script = "set -e\n" + "\n".join(
         re.sub(r"\bcurl\b", "curl --fail-with-body --silent --show-error --max-time 240", line)
         for line in asked

@@ -59,7 +59,7 @@ SMALLEST = {
     ],
     "takes": ["--each 1 --good 2 --json"],
     "text": ["--json"],
-    "references": ["--recordings 2 --sentences 2 --seeds 1 --json"],
+    "references": ["--speak-as awb --recordings 2 --sentences 2 --seeds 1 --json"],
     "tone": ["--texts 1 --sentences 3 --json"],
     "training": ["--rounds 1 --threads 1 --folder {base} --json"],
     "voice": [
