@@ -1,7 +1,7 @@
 """One compute configuration reaches a child as its parent has it."""
 
 import argparse
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,9 @@ def test_it_sets_up_the_process(monkeypatch):
     monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
     ComputeConfig().apply()
     assert told == [] and torch.backends.cudnn.enabled
-    OTHER.apply()
+    replace(OTHER, backend="onnx").apply()
+    assert told == [] and torch.backends.cudnn.enabled  # ONNX Runtime goes without torch
+    replace(OTHER, backend="torch").apply()
     assert told == [3] and not torch.backends.cudnn.enabled
 
 
