@@ -39,10 +39,15 @@ def judged_service(folder: Path) -> Iterator[Running]:
             yield found
 
 
-def row(service: Running, name: str) -> dict[str, Any]:
-    """A candidate as /v1/runs tells it."""
+def rows(service: Running) -> list[dict[str, Any]]:
+    """The candidates as /v1/runs tells them, which looks at the folder now and then."""
     run = service.client.get("/v1/runs").json()["runs"][0]
-    return next(one for one in run["evaluation"]["candidates"] if one["id"] == name)
+    return run["evaluation"]["candidates"]
+
+
+def row(service: Running, name: str) -> dict[str, Any]:
+    """One of them, which is listed already."""
+    return next(one for one in rows(service) if one["id"] == name)
 
 
 def served(service: Running) -> Any:

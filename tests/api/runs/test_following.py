@@ -4,7 +4,7 @@ import pytest
 
 from tests.api.conftest import running, settings_in
 from tests.api.heard import refused
-from tests.api.judged_run import PATIENT, preview, row, served, write_judged_run
+from tests.api.judged_run import PATIENT, preview, row, rows, served, write_judged_run
 from tests.api.run_folders import (
     candidate,
     sha256_of_epoch,
@@ -132,7 +132,9 @@ def test_a_blend_is_promoted_and_stays_when_the_run_has_it_no_more(service, outp
     assert refused(promoting(service, "base")) == (409, "no_checkpoint")
     write_evaluated(output, blend, blend)
     name = "epoch_2_share_0.5"
-    service.wait_until(lambda: row(service, name)["can_speak"], 10)
+    service.wait_until(
+        lambda: any(one["id"] == name and one["can_speak"] for one in rows(service)), 10
+    )
     answer = promoting(service, name).raise_for_status().json()
     assert answer["served"] == {"run": "current", "epoch": 2, "candidate": name}
     assert service.status()["voice_reason"] == "Epoch 2 at 50% was promoted."
