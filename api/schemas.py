@@ -162,13 +162,15 @@ RunKind = Literal["current", "named", "archived"]
 
 class RunRow(BaseModel):
     """One run. kind: `current` is OUTPUT_DIR itself, `named` of the training queue, `archived` what
-    RESUME=never moved away."""
+    RESUME=never moved away; minutes: of the clips that it trains on, null before the first epoch is
+    saved and for a run of an earlier version."""
 
     id: str
     kind: RunKind
     path_name: str
     created: str
     training: bool
+    minutes: float | None
     epochs: list[EpochRow]
     evaluation: EvaluationRow | None
 

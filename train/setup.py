@@ -95,7 +95,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
         # 4. Resume: where the run starts, and whether its disks have room for it.
         num_epochs, rate = epochs_and_rate(settings, context)
         fingerprint = fingerprint_of(settings, context)
-        provenance = provenance_of(settings, context.config, fingerprint, rate)
+        provenance = provenance_of(settings, context, fingerprint, rate)
         checkpoints = Checkpoints(run, settings.keep_checkpoints, settings.save_every, provenance)
         resumed = find_start(settings, checkpoints, fingerprint, rate, world)
         if world.is_main:
@@ -254,12 +254,14 @@ def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
 
 
 def provenance_of(
-    settings: TrainSettings, config: ModelConfig, fingerprint: Fingerprint, rate: float
+    settings: TrainSettings, context: RunContext, fingerprint: Fingerprint, rate: float
 ) -> dict[str, Any]:
     """The provenance that each checkpoint of the run records."""
+    config, data = context.config, context.data
     return {
         "base": {"name": settings.base_model, "sha256": fingerprint.base_sha256},
         "fingerprint": fingerprint.as_dict(),
+        "data": {"clips": len(data.train), "minutes": round(data.minutes(data.train), 2)},
         "language": settings.language,
         "learning_rate": rate,
         "licence": config.licence,

@@ -5,9 +5,10 @@ import { read, request, runPath, send } from "./server.js";
 import { keep } from "./sound.js";
 import { counted, diskSize, fileName, runName } from "./wording.js";
 
-/** "2 epochs, of ana; 23.4 MB on disk, a deletion frees 12.0 MB." Pure. */
+/** "2 epochs, 3.5 minutes of ana; 23.4 MB on disk, a deletion frees 12.0 MB." Pure. */
 export function runInfo(run, dataset, { bytes, frees } = {}) {
-  const of = [counted(run.epochs.length, "epoch"), dataset && `of ${dataset}`].filter(Boolean).join(", ");
+  const data = [run.minutes !== null && `${run.minutes.toFixed(1)} minutes`, dataset && `of ${dataset}`].filter(Boolean).join(" ");
+  const of = [counted(run.epochs.length, "epoch"), data].filter(Boolean).join(", ");
   return bytes === undefined ? of : `${of}; ${diskSize(bytes)} on disk, a deletion frees ${diskSize(frees)}.`;
 }
 

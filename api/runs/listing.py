@@ -96,6 +96,12 @@ class RunSummary:
         ]
         return min(losses)[1] if losses else None
 
+    @property
+    def minutes(self) -> float | None:
+        """Of the clips that it trains on, by the newest manifest; None if that does not say."""
+        manifests = [epoch.manifest for epoch in self.epochs.values() if epoch.manifest]
+        return manifests[-1].data.get("minutes") if manifests else None
+
 
 def scan(output_dir: Path) -> dict[str, RunSummary]:
     """Every run under `output_dir` that has an epoch or a curve: the current one, those of the
@@ -207,6 +213,7 @@ def listed(
         path_name=run.folder.folder.name,
         created=datetime.fromtimestamp(run.created, UTC).isoformat(timespec="seconds"),
         training=run.training,
+        minutes=run.minutes,
         epochs=[
             EpochRow(
                 epoch=epoch.number,

@@ -33,7 +33,8 @@ JUDGES = {
 
 
 def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes = b"") -> None:
-    """A whole epoch: checkpoint, manifest, sample, reference, and two rows of metrics."""
+    """A whole epoch of 3.5 minutes: checkpoint, manifest, sample, reference, and two rows of
+    metrics."""
     run = RunFolder(folder)
     run.checkpoints.mkdir(parents=True, exist_ok=True)
     run.samples.mkdir(parents=True, exist_ok=True)
@@ -41,9 +42,9 @@ def write_epoch(folder: Path, epoch: int, *, loss: float = 2.0, content: bytes =
     written = replace_file(path, lambda file: file.write(content or f"epoch {epoch}".encode()))
     losses = {"validation_audio_loss": loss}
     base = {"name": "demo", "sha256": "0" * 64}
-    write_manifest(
-        run.manifest_path(epoch), Manifest(epoch, epoch * 10, {path.name: written}, losses, base)
-    )
+    data = {"clips": 40.0, "minutes": 3.5}
+    manifest = Manifest(epoch, epoch * 10, {path.name: written}, losses, base, data=data)
+    write_manifest(run.manifest_path(epoch), manifest)
     for what, hertz in (("output", 220), ("reference", 330)):
         wave = np.sin(np.arange(24_000) / 24_000 * 2 * np.pi * hertz).astype("float32")
         soundfile.write(run.samples / f"epoch_{epoch}_{what}.wav", wave, 24_000)

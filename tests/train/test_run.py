@@ -130,6 +130,8 @@ def test_a_run_writes_what_the_contract_names(straight):
     assert best == {"epoch": min(validations, key=validations.get),
                     "validation_audio_loss": min(validations.values())}  # fmt: skip
     assert validations[4] < validations[1]  # it learns
+    data = straight.made_from().data
+    assert data["clips"] == 11 and 0.1 < data["minutes"] < 1
 
 
 def test_two_and_two_epochs_are_four(workshop, straight):

@@ -305,4 +305,5 @@ def _manifest(
         base=dict(known.get("base") or {}),
         fingerprint=dict(known.get("fingerprint") or {}),
         blend=dict(known.get("blend") or {}),
+        data=dict(known.get("data") or {}),
     )

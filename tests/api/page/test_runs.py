@@ -56,7 +56,7 @@ def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, 
     page = opened(service, open_page)
     folder = service.parts.settings.output_dir / "runs/ben"
     told = page.text_content("[data-run='ben']")
-    assert "2 epochs; " in told and "It speaks best." in told
+    assert "2 epochs, 3.5 minutes; " in told and "It speaks best." in told
     size = sum(one.stat().st_size for one in folder.rglob("*") if one.is_file())
     assert f"{size / 1e3 + 0.5:.0f} kB on disk, a deletion frees" in told
     pressed(page, "Delete ben")

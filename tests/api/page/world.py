@@ -231,7 +231,8 @@ class World:
             for one in self.epochs
         ]
         run = {"id": "current", "path_name": "output", "created": "2026-01-02T03:04:05Z",
-               "epochs": rows, "training": self.training}  # fmt: skip
+               "epochs": rows, "training": self.training,
+               "minutes": 3.5}  # fmt: skip
         found = {"runs": [run], "served": served, "promoted": self.promoted is not None}
         if self.evaluation is not None:
             for one in self.evaluation["candidates"]:

@@ -59,7 +59,7 @@ def test_the_newest_epoch_speaks_and_the_list_says_so(service):
     assert found["served"] == speaks("current", 2) and not found["promoted"]
     current, archived = found["runs"]
     assert (current["id"], archived["id"]) == ("current", "20260101T000000Z")
-    assert not current["training"]
+    assert not current["training"] and current["minutes"] == 3.5
     one, two = current["epochs"]
     assert (one["epoch"], one["is_served"], two["is_served"]) == (1, False, True)
     assert two["is_best"] and two["sample"]["output"] == "/v1/runs/current/epochs/2/output.wav"
