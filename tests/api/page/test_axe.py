@@ -1,5 +1,7 @@
-"""What axe-core says of the page with a reading, a training and runs. System: npm downloads it."""
+"""The page with a reading, a training and runs, for everybody: what axe-core, which npm downloads,
+says of it, and where Tab leads."""
 
+import itertools
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -13,12 +15,16 @@ from tests.api.datasets.calls import with_tape
 from tests.api.judged_run import PATIENT
 from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, until
+from tests.api.page.test_access import FOCUSED
 from tests.api.page.test_reading import reading
 from tests.api.page.test_runs import write_run
 from xtts.voices.training_jobs import TrainingQueue
 
 pytestmark = pytest.mark.system
 SERIOUS = ("serious", "critical")
+STUDIO = """[...document.querySelectorAll(
+  ":is(#reading, #trains, #runs) :is(button, input, select, textarea, summary, [tabindex='0'])"
+)].filter((one) => one.checkVisibility() && !one.disabled)"""
 
 
 @pytest.fixture(scope="module")
@@ -59,13 +65,44 @@ def faults(page: Any, axe: str) -> list[str]:
     ]
 
 
-@LOOKS
-def test_axe_finds_nothing_serious(service, open_page: Open, axe, width, scheme):
-    page = open_page(service.address, ready="#clip-list li", color_scheme=scheme,
-                     has_touch=width < 400, viewport={"width": width, "height": 844})  # fmt: skip
+def opened(service: Running, open_page: Open, **options: Any) -> Any:
+    """The page once all of it is shown."""
+    page = open_page(service.address, ready="#clip-list li", **options)
     page.wait_for_selector("#reading-works:not([hidden])")
     page.wait_for_selector("#trainings button")
-    until(page, "document.getElementById('run-list').textContent.includes('on disk')")
+    until(page, "(document.getElementById('run-list').textContent.match(/on disk/g) ?? [])[1]")
+    return page
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_tab_alone_leads_through_every_step_in_the_order_of_reading(service, open_page, width):
+    page = opened(service, open_page, viewport={"width": width, "height": 844})
+    wanted = page.evaluate(f"({STUDIO}).map((one) => one.id || one.ariaLabel || one.name)")
+    assert {"reading-record", "train", "Listen ana", "Export ben"} <= set(wanted)
+    seen: list[int] = []
+    edges: list[tuple[float, float]] = []
+    for _ in range(300):
+        page.keyboard.press("Tab")
+        name, outlined = page.evaluate(FOCUSED)
+        assert outlined, f"the focus cannot be seen on {name}"
+        if name == "body":  # Round, and back at the top.
+            break
+        at, top, bottom = page.evaluate(f"""(() => {{
+          const {{ top, bottom }} = document.activeElement.getBoundingClientRect();
+          return [({STUDIO}).indexOf(document.activeElement), top + scrollY, bottom + scrollY];
+        }})()""")
+        if at >= 0:
+            seen.append(at)
+            edges.append((top, bottom))
+    assert [wanted[at] for at in seen] == wanted
+    above = [after[1] <= before[0] for before, after in itertools.pairwise(edges)]
+    assert not any(above), wanted[seen[above.index(True) + 1]]
+
+
+@LOOKS
+def test_axe_finds_nothing_serious(service, open_page: Open, axe, width, scheme):
+    page = opened(service, open_page, color_scheme=scheme, has_touch=width < 400,
+                  viewport={"width": width, "height": 844})  # fmt: skip
     page.select_option("#train-dataset", "anna")
     page.click("#check")
     page.wait_for_selector("#findings li")
