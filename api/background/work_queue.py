@@ -100,7 +100,7 @@ class WorkQueue(ABC, Generic[Item]):
 
     @abstractmethod
     def _prepare(self, item: Item, /) -> tuple[str, ...]:
-        """Marks it as running; the child's command. Blocks. Raises APIError."""
+        """The command of its child. Blocks. Raises APIError."""
 
     @abstractmethod
     def _end(self, item: Item, /, state: str, message: str) -> None:
@@ -122,13 +122,14 @@ class WorkQueue(ABC, Generic[Item]):
 
     def told(self, item: Item) -> str:
         """The last line of the child's log, if this service works on that item."""
-        running = self._running
-        return self._told if running is not None and running[0] == item.id else ""
+        return self._told if self._works_on(item) else ""
 
     def is_paused(self, item: Item) -> bool:
         """Whether it stands still because somebody speaks."""
-        running = self._running
-        return self._paused and running is not None and running[0] == item.id
+        return self._paused and self._works_on(item)
+
+    def _works_on(self, item: Item) -> bool:
+        return self._running is not None and self._running[0] == item.id
 
     def place(self, item: Item) -> int:
         """How many come before this one. Blocks."""
@@ -136,16 +137,21 @@ class WorkQueue(ABC, Generic[Item]):
         return waiting.index(item.id) if item.id in waiting else 0
 
     async def stop(self, item: Item, *, deleted: bool = False) -> None:
-        """Ends the work, or removes it from the queue. Its progress is kept for the next time."""
-        if self._running is not None and self._running[0] == item.id:
+        """Ends the work, or removes it from the queue. Its progress is kept for the next time.
+        deleted: it is deleted next, also where its state cannot be written."""
+        if not self._works_on(item):
+            try:
+                if await asyncio.to_thread(self._unqueue, item):
+                    self._changed(item.id)
+            except APIError:
+                if not deleted:
+                    raise
+        # Also a child that has not begun yet, or has begun meanwhile.
+        while self._works_on(item):
             self._stopped = True
-            # Also a child that has not begun yet.
-            while self._running is not None and self._running[0] == item.id:
-                if self._running[1] is not None:
-                    kill_group(self._running[1].pid)
-                await asyncio.sleep(0.02)
-        elif not deleted and await asyncio.to_thread(self._unqueue, item):
-            self._changed(item.id)
+            if (child := self._running[1] if self._running else None) is not None:
+                kill_group(child.pid)
+            await asyncio.sleep(0.02)
 
     # ---- the work ----
 
@@ -219,6 +225,10 @@ class WorkQueue(ABC, Generic[Item]):
         self._stopped, self._fault, self._told = False, "", ""
         self._running = (item.id, None)
         try:
+            # It may have been taken from the queue since it was chosen.
+            begun: dict[str, Any] = {"started": now(), "ended": None, "message": ""}
+            if not await asyncio.to_thread(self._write, item, state="running", **begun):
+                return
             command = await asyncio.to_thread(self._prepare, item)
             self._changed(item.id)
             state, message = await self._ran(item, command)

@@ -89,12 +89,8 @@ class BookQueue(WorkQueue[UploadedBook]):
         return {"RAY_ADDRESS": ""}
 
     def _prepare(self, book: UploadedBook) -> tuple[str, ...]:
-        with changing(book):
-            job = write_job(
-                book.folder, book.job, state="running", started=now(), ended=None, message=""
-            )
         (book.spoken / "progress.json").unlink(missing_ok=True)
-        reader = self._reader()
+        job, reader = book.job, self._reader()
         spec = {**reader.spec, "allow_base_reference": True}
         if job.recording is not None:
             spec["reference"] = job.recording

@@ -68,14 +68,9 @@ class CutQueue(WorkQueue[UploadedDataset]):
                 )
                 raise APIError(409, "unfinished_recording", text)
             return write_job(
-                dataset.folder,
-                dataset.job,
-                state="queued",
-                asked=now(),
-                started=None,
-                ended=None,
+                dataset.folder, dataset.job, state="queued", asked=now(), started=None, ended=None,
                 message="",
-            )
+            )  # fmt: skip
 
     def _items(self) -> Iterable[UploadedDataset]:
         return self._datasets.all()
@@ -101,15 +96,7 @@ class CutQueue(WorkQueue[UploadedDataset]):
             if dataset.job.inputs != inputs:
                 # Of other recordings: nothing of it may get among the clips.
                 shutil.rmtree(dataset.cutting, ignore_errors=True)
-            write_job(
-                dataset.folder,
-                dataset.job,
-                state="running",
-                started=now(),
-                ended=None,
-                message="",
-                inputs=inputs,
-            )
+            write_job(dataset.folder, dataset.job, inputs=inputs)
         paths = [str(one.path.resolve()) for one in uploads.recordings(dataset) if one.whole]
         options = ["--to", str(dataset.cutting.resolve()), "--language", dataset.language]
         if (text := uploads.text_of(dataset)) is not None:

@@ -1,0 +1,88 @@
+"""A stop is kept whenever it comes: also between the choice of an item and its start."""
+
+import asyncio
+import contextlib
+import threading
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from api.books.reading import BookQueue, Reader
+from api.books.store import Books, UploadedBook
+from tests.api.conftest import FAKE_READER
+from xtts.inference.compute_config import ComputeConfig
+
+
+@pytest.fixture
+def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BookQueue, UploadedBook]:
+    """A queue with a book whose reading does not end."""
+    monkeypatch.setenv("FAKE_READER", "hang")
+    (tmp_path / "arrived").write_bytes(b"A book.")
+    books = Books(tmp_path / "books", 1 << 40)
+    book = books.add("a.txt", tmp_path / "arrived")
+
+    def reader() -> Reader:
+        return Reader({}, ComputeConfig())
+
+    queue = BookQueue(books, lambda _: None, reader, lambda: False, FAKE_READER)
+    queue.ask(book, {}, None)
+    return queue, book
+
+
+@contextlib.asynccontextmanager
+async def working(queue: BookQueue) -> AsyncIterator[None]:
+    work = asyncio.create_task(queue.work())
+    try:
+        async with asyncio.timeout(60):
+            yield
+    finally:
+        work.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await work
+
+
+def test_what_is_stopped_between_its_choice_and_its_start_is_not_begun(queued, monkeypatch):
+    queue, book = queued
+    choose, chosen, go, again = queue._next, *(threading.Event() for _ in range(3))
+
+    def next_() -> UploadedBook | None:
+        found = choose()
+        (again if chosen.is_set() else chosen).set()
+        assert go.wait(60)
+        return found
+
+    monkeypatch.setattr(queue, "_next", next_)
+
+    async def stopped() -> None:
+        async with working(queue):
+            await asyncio.to_thread(chosen.wait)
+            await queue.stop(book)
+            go.set()
+            while not (again.is_set() or queue.told(book)):
+                await asyncio.sleep(0.01)
+
+    asyncio.run(stopped())
+    assert book.job.state == "stopped" and not book.spoken.exists()
+
+
+def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
+    queue, book = queued
+    unqueue = queue._unqueue
+
+    def begun_meanwhile(item: UploadedBook) -> bool:
+        while not queue.told(item):
+            time.sleep(0.01)
+        return unqueue(item)
+
+    monkeypatch.setattr(queue, "_unqueue", begun_meanwhile)
+
+    async def stopped() -> None:
+        stop = asyncio.create_task(queue.stop(book))
+        await asyncio.sleep(0)
+        async with working(queue):
+            await stop
+            assert queue._running is None and book.job.state == "stopped"
+
+    asyncio.run(stopped())
