@@ -84,7 +84,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             enter(run.lock())
         for other in trainings(settings.cache_dir) if world.is_single_process else ():
             if other.shares(device):
-                log.warning("%s also trains on %s: both are slower, and memory may not last.",
+                log.warning("%s also works on %s: both are slower, and memory may not last.",
                             other.output_dir, device)  # fmt: skip
         enter(at_work(settings.cache_dir, device, run.folder))
         stop = enter(stop_on_signals(settings.stop_seconds))

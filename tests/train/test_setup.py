@@ -100,7 +100,7 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
     own = settings(workshop, "held", NUM_EPOCHS="2")
     run = RunFolder(own.output_dir)
     with at_work(own.cache_dir, "cpu", Path("/another")), setup.open_trainer(own):
-        assert "/another also trains on cpu" in caplog.text
+        assert "/another also works on cpu" in caplog.text
     with setup.open_trainer(own) as trainer:
         assert run.is_locked() and trainer.num_epochs == 2 and trainer.first_epoch == 1
         assert trainer.world is ALONE and trainer.logs and trainer.evaluator

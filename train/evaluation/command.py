@@ -19,6 +19,7 @@ from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
 from train.evaluation.plan import plan_of
 from train.evaluation.report import line
+from train.resilience.at_work import at_work
 from train.sampling.sampler import speaking_sampler
 from train.settings import TrainSettings
 from train.setup import context_of_run
@@ -79,7 +80,7 @@ def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
     with folder.lock():
         context = context_of_run(settings, folder)
         sampler = speaking_sampler(settings, context, folder)
-        with sampler:
+        with at_work(settings.cache_dir, sampler.plan.device, folder.folder), sampler:
             yield (
                 Evaluator(
                     plan_of(

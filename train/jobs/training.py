@@ -42,7 +42,7 @@ _STOP_MARGIN_SECONDS = 60.0
 _REST_SECONDS = 2.0
 _LONGEST_MESSAGE = 700
 _UNBEGUN = ("queued", "checking")
-_WAITS = "It waits until another training ends,"
+_WAITS = "It waits until other work ends,"
 _NOT_BEGUN = "It was cancelled before it began."
 _KEPT = "It was cancelled. Its checkpoints are kept: train the run again to go on."
 # Ends that a new process can mend: a lost GPU, a stall, a stop that nobody here asked for.

@@ -1,6 +1,8 @@
 """Which trainings are at work now: each holds a lock below CACHE_DIR, which its machine shares.
 
-    CACHE_DIR/at_work/<random>.lock    held while it trains; "<device> <OUTPUT_DIR>"
+So do `train evaluate`, `learn-decoder` and `sample`, which work with a run that is there.
+
+    CACHE_DIR/at_work/<random>.lock    held while it works; "<device> <OUTPUT_DIR>"
 
 The lock goes with the process, so a killed training is not at work. Both containers of training and
 `make train` of one clone have the same CACHE_DIR.

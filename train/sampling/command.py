@@ -6,6 +6,7 @@ sidecar. The samples of the run stay. The hash covers the whole request.
 
 import logging
 
+from train.resilience.at_work import at_work
 from train.sampling.sample_files import SampleSidecar, on_demand
 from train.sampling.sampler import speaking_sampler
 from train.settings import TrainSettings
@@ -31,7 +32,7 @@ def run(settings: TrainSettings, *, epoch: int | None) -> int:
         (saved.sha256, reference.text, reference.language, str(reference.path), settings.seed,
          plan.mode, plan.device, settings.speak_precision, settings.guard),
     )  # fmt: skip
-    with sampler:
+    with at_work(settings.cache_dir, plan.device, folder.folder), sampler:
         sampler.sample(saved.epoch, saved.checkpoint, saved.sha256, files)
         sampler.finish()
     if not sidecars or sidecars[0].mode == "skipped":

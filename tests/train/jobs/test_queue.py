@@ -273,7 +273,7 @@ def test_a_job_waits_for_a_training_that_somebody_else_started(where, ground, tm
         ):
             began.set()
             until(lambda: job.state().message)
-            told = f"It waits until another training ends, in {locked or others}."
+            told = f"It waits until other work ends, in {locked or others}."
             assert job.state().message == told and job.state().state == "queued"
             assert ground.calls() == []
         ended.set()
