@@ -1,4 +1,4 @@
-"""Returns freed memory to the system and limits oneDNN's cache.
+"""Returns freed memory to the system, limits a process's memory, and limits oneDNN's cache.
 
 glibc keeps freed blocks below 32 MB for later use. At full size a trainer that waits for its sample
 would hold gigabytes that the speaking process needs. The pages of a mapped file count as used until
@@ -10,6 +10,8 @@ import ctypes
 import mmap
 import os
 import re
+import resource
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +38,21 @@ def address_space_bytes() -> int:
     """The address space that this process has mapped, as RLIMIT_AS counts it."""
     pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
     return pages * mmap.PAGESIZE
+
+
+@contextlib.contextmanager
+def limited(num_bytes: int) -> Iterator[None]:
+    """Inside, this process gets so much more memory at most: then MemoryError is raised. Its other
+    threads are limited too."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    most = address_space_bytes() + num_bytes
+    if before[0] != resource.RLIM_INFINITY:
+        most = min(most, before[0])
+    resource.setrlimit(resource.RLIMIT_AS, (most, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
 
 
 def mapped_libraries(maps: str, wanted: re.Pattern[str]) -> dict[str, list[str]]:

@@ -2,6 +2,7 @@
 
 import mmap
 import os
+import resource
 import subprocess
 import sys
 from pathlib import Path
@@ -9,11 +10,22 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from machine import memory
 from machine.memory import MappedFiles
 
 
 def resident() -> int:
     return int(Path("/proc/self/statm").read_text().split()[1]) * mmap.PAGESIZE
+
+
+def test_memory_is_limited_for_a_while():
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    with memory.limited(64 << 20):
+        assert len(bytearray(32 << 20)) == 32 << 20
+        with pytest.raises(MemoryError):
+            bytearray(128 << 20)
+    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    assert len(bytearray(128 << 20)) == 128 << 20
 
 
 def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):

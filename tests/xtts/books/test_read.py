@@ -27,7 +27,6 @@ from xtts.books.writing.binding import peak_and_rms
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
-from xtts.workers import book_child
 
 FIRST = "The ship left the port in the morning. Nobody had seen the captain that day."
 SECOND = "The sea was calm and the air was warm. All of them slept well in the night."
@@ -217,17 +216,6 @@ def test_a_word_that_no_list_takes_is_no_name(tiny, tmp_path):
     assert read(tiny, epub, tmp_path / "out", "--plan") == 0
     plan = json.loads((tmp_path / "out" / "plan.json").read_text())
     assert not any(one["word"].startswith("Qx") for one in plan["names"])
-
-
-def test_the_report_of_the_service_names_no_command(tiny, tmp_path, monkeypatch):
-    monkeypatch.setattr(book_child, "set_omp_passive", lambda: None)
-    monkeypatch.setattr(book_child, "limit_onednn_cache", lambda: None)
-    epub, to = book(tmp_path / "book.epub", "the word שלום was on the wall."), tmp_path / "out"
-    assert book_child.main([str(epub), "--to", str(to), "--spec", json.dumps({"name": str(tiny)}),
-                            "--format", "", "--retakes", "0"]) == 0  # fmt: skip
-    report = (to / "report.html").read_text()
-    assert "left out: שלום" in report
-    assert "Say it again with" not in report and str(tmp_path) not in report
 
 
 def test_words_that_cannot_be_read_are_left_out_and_reported(tiny, tmp_path, capsys):

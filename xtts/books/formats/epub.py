@@ -154,7 +154,7 @@ def _contents(archive: Archive, package: Package, notes: list[str]) -> list[Entr
         if ncx is not None:
             root = parse(archive.read(ncx.path), ncx.path)
             maps = within(root, "navMap")
-            return _unwrapped(list(_of_ncx(maps[0], ncx.path, 0)) if maps else [])
+            return _unwrapped(list(_of_ncx(maps[0], ncx.path)) if maps else [])
     except BookError as error:
         if "entit" in str(error) or "unpack" in str(error):
             raise
@@ -169,15 +169,16 @@ def _ncx(package: Package) -> Item | None:
     return named or next(others, None)
 
 
-def _of_ncx(point: Element, path: str, depth: int) -> Iterator[Entry]:
-    for child in children(point, "navPoint"):
-        texts, contents = within(child, "text"), children(child, "content")
-        if texts and contents:
-            href = contents[0].get("src", "")
-            yield Entry(
-                visible("".join(texts[0].itertext())), _resolved(path, href), _fragment(href), depth
-            )
-        yield from _of_ncx(child, path, depth + 1)
+def _of_ncx(nav_map: Element, path: str) -> Iterator[Entry]:
+    """Each line once and without recursion: a hostile NCX has a million, deep in one another."""
+    waiting = [(point, 0) for point in reversed(children(nav_map, "navPoint"))]
+    while waiting:
+        point, depth = waiting.pop()
+        waiting += ((one, depth + 1) for one in reversed(children(point, "navPoint")))
+        labels, contents = children(point, "navLabel"), children(point, "content")
+        if labels and contents:
+            title, href = visible("".join(labels[0].itertext())), contents[0].get("src", "")
+            yield Entry(title, _resolved(path, href), _fragment(href), depth)
 
 
 def _of_nav(archive: Archive, path: str) -> list[Entry]:

@@ -52,6 +52,27 @@ def test_without_contents_each_document_is_a_chapter(tmp_path):
     assert "titles come from headings" in book.notes[0]
 
 
+def nested(levels: int) -> str:
+    """An NCX whose lines stand inside one another, each about a document; the second has no
+    title."""
+    line = '<navPoint><navLabel><text>Line {0}</text></navLabel><content src="c{0}.xhtml"/>'
+    begun = [line.format(number) for number in range(levels)]
+    begun[1] = '<navPoint><content src="c1.xhtml"/>'
+    return f"<ncx><navMap>{''.join(begun)}{'</navPoint>' * levels}</navMap></ncx>"
+
+
+@pytest.mark.parametrize(("levels", "first"), [(190, "Line 0"), (100_000, "Chapter 0")])
+def test_contents_deep_in_one_another_are_read_or_noted(tmp_path, levels, first):
+    documents = {f"c{n}.xhtml": chapter(n) for n in range(3)}
+    path = write_epub(
+        tmp_path / "b.epub", documents, None, version=2, others={"OPS/toc.ncx": nested(levels)}
+    )
+    book = read_book(path)
+    assert [one.title for one in book.chapters] == [first, "Chapter 1", first.replace("0", "2")]
+    assert all("more than 200 inside one another" in note for note in book.notes)
+    assert len(book.notes) == (levels > 200)
+
+
 def test_what_a_reader_would_not_say(tmp_path):
     body = (
         "<h1>One</h1><p>He left<a epub:type='noteref' href='#n'>1</a> early<sup><a href='#n'>2</a>"
