@@ -106,7 +106,8 @@ class DatasetRow(BaseModel):
 
 
 class DiskSpace(BaseModel):
-    """In bytes. used: by all datasets, with what is announced; most: by DATASETS_MAX_GB."""
+    """In bytes. used: by all datasets with what is announced, or by all books; most: by
+    DATASETS_MAX_GB or BOOKS_MAX_GB; free: what the disk has left."""
 
     used: int
     most: int

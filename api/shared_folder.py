@@ -1,27 +1,33 @@
 """Writes to a folder that several replicas share: one change at a time, HTTP 507 if it fails.
 
-Also reads the dataclasses that the folder's JSON files hold, and makes their ids and times.
+Also reads the dataclasses that the folder's JSON files hold, and makes their ids and times; finds,
+makes and deletes folders below it that people have named, such as datasets and books.
 """
 
 import contextlib
+import functools
 import itertools
 import os
 import re
+import secrets
+import shutil
 import unicodedata
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TypeVar
+from typing import ClassVar, Generic, TypeVar
 
 from api.errors import APIError, without_paths
 from machine.storage import locks
-from machine.storage.atomic import WriteError, make_folder, refused
+from machine.storage.atomic import WriteError, make_folder, refused, write_json
 from machine.storage.reading import read_json
 
 LOCK = ".lock"
 ID = re.compile(r"[a-z0-9](-?[a-z0-9]){0,63}")
 _LONGEST_SLUG = 40
+_DELETED = ".deleted-"
 
 
 Record = TypeVar("Record")
@@ -84,3 +90,111 @@ def free_id(name: str, otherwise: str, taken: Collection[str]) -> str:
 def now() -> str:
     """This moment as ISO 8601, to the millisecond."""
     return datetime.now(UTC).isoformat(timespec="milliseconds")
+
+
+@dataclass(frozen=True)
+class NamedFolder:
+    """A folder below a shared one. name: as a person calls it. `<word>.json` in it holds the
+    fields; without that file it is not there.
+
+    Class attribute:
+        word: What it is, such as `book`, in sentences, codes and addresses.
+    """
+
+    word: ClassVar[str]
+    folder: Path
+    id: str
+    name: str
+    created: str
+
+    @property
+    def is_there(self) -> bool:
+        """Whether nobody has deleted it."""
+        return self._fields.is_file()
+
+    @property
+    def _fields(self) -> Path:
+        return self.folder / f"{self.word}.json"
+
+    def write(self) -> None:
+        """Keeps the fields: from now on it is there. Raises WriteError."""
+        fields = asdict(self)
+        del fields["folder"]
+        write_json(self._fields, fields)
+
+    @contextmanager
+    def changing(self) -> Iterator[None]:
+        """As `changing` of the shared folder. Raises APIError (404) if it is deleted by now."""
+        with changing(self.folder.parent):
+            if not self.is_there:
+                raise _missing(self.word)
+            yield
+
+
+Named = TypeVar("Named", bound=NamedFolder)
+
+
+class NamedFolders(Generic[Named]):
+    """A shared folder of named ones, read again for each call because replicas write into it too.
+
+    kind: of what is in it; most_bytes: what all of them may take.
+    """
+
+    def __init__(self, folder: Path, kind: type[Named], most_bytes: int) -> None:
+        self.folder = folder
+        self.most_bytes = most_bytes
+        self._kind = kind
+
+    def all(self) -> list[Named]:
+        """All of them, the newest first."""
+        found = read_all(self.folder, self.get)
+        return sorted(found, key=lambda one: (one.created, one.id), reverse=True)
+
+    def get(self, identity: str) -> Named | None:
+        """The one of an id; None where there is none, and for what cannot be an id."""
+        if not ID.fullmatch(identity):
+            return None
+        folder = self.folder / identity
+        make = functools.partial(self._kind, folder)
+        return read(make, folder / f"{self._kind.word}.json", identity)
+
+    def find(self, identity: str) -> Named:
+        """Raises APIError (404), the same for an id that cannot be one."""
+        found = self.get(identity)
+        if found is None:
+            raise _missing(self._kind.word)
+        return found
+
+    def _claimed(self, name: str, most: int) -> str:
+        """The id of a new folder, inside `changing`. Raises APIError where there are `most`."""
+        word = self._kind.word
+        if len(self.all()) >= most:
+            text = f"There are already {most} {word}s, the limit. Delete one."
+            raise APIError(409, f"too_many_{word}s", text)
+        while True:
+            identity = free_id(name, word, os.listdir(self.folder))
+            # Without file locks another replica may be as fast.
+            with contextlib.suppress(FileExistsError):
+                (self.folder / identity).mkdir()
+                return identity
+
+    def remove(self, item: Named) -> None:
+        """Deletes it. It disappears at once; after a kill `remove_rest` deletes the rest.
+
+        Raises APIError if it is already deleted or cannot be deleted.
+        """
+        gone = self.folder / f"{_DELETED}{item.id}-{secrets.token_hex(4)}"
+        with item.changing():
+            item.folder.rename(gone)
+        with kept(self.folder):
+            shutil.rmtree(gone)
+
+    def remove_rest(self) -> None:
+        """Removes what killed deletions left."""
+        for path in self.folder.glob(f"{_DELETED}*"):
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _missing(word: str) -> APIError:
+    text = f"There is no {word} of that id. /v1/{word}s lists them."
+    return APIError(404, f"no_{word}", text, param=word)

@@ -60,7 +60,7 @@ class AppState:
         self.adapters = Adapters(settings.voices_dir / adapters.FOLDER, settings.backend)
         self.decoding = asyncio.Semaphore(_DECODERS)
         self.takes = TakeChecker(self.decoding)
-        self.datasets = Datasets(settings.datasets_dir)
+        self.datasets = Datasets(settings.datasets_dir, settings.datasets_max_gb * 10**9)
         self.cuts = CutQueue(
             self.datasets, lambda dataset: self.events.tell("dataset", {"id": dataset}),
             recogniser=settings.cut_recogniser,

@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import shutil
 import signal
 import time
 from abc import ABC, abstractmethod
@@ -38,7 +39,7 @@ _QUIET_SECONDS = 1.0
 
 
 class HasJob(Protocol):
-    """What is worked on. job: as its folder holds it now."""
+    """What is worked on. job: as its folder holds it now; is_there: nobody has deleted it."""
 
     @property
     def id(self) -> str: ...
@@ -46,6 +47,8 @@ class HasJob(Protocol):
     def folder(self) -> Path: ...
     @property
     def job(self) -> Job: ...
+    @property
+    def is_there(self) -> bool: ...
 
 
 Item = TypeVar("Item", bound=HasJob)
@@ -103,8 +106,8 @@ class WorkQueue(ABC, Generic[Item]):
         """The command of its child. Blocks. Raises APIError."""
 
     @abstractmethod
-    def _end(self, item: Item, /, state: str, message: str) -> None:
-        """Keeps what the child has made. Blocks. Raises APIError."""
+    def _keep(self, item: Item, /, state: str) -> None:
+        """Keeps what the child has made, inside `_changing`. Blocks. Raises APIError."""
 
     @abstractmethod
     def _repair(self) -> None:
@@ -220,6 +223,16 @@ class WorkQueue(ABC, Generic[Item]):
         """In a thread: another process may hold the folder's lock."""
         with contextlib.suppress(APIError):
             self._write(item, **changes)
+
+    def _end(self, item: Item, state: str, message: str) -> None:
+        """Blocks. Raises APIError."""
+        if not item.is_there:  # deleted by another replica, while the child went on writing
+            shutil.rmtree(item.folder, ignore_errors=True)
+            return
+        with self._changing(item):
+            self._keep(item, state)
+            write_job(item.folder, item.job, state=state, ended=now(), message=message)
+        log.info("%s of %s: %s. %s", self.work_name.capitalize(), item.id, state, message)
 
     async def _do(self, item: Item) -> None:
         self._stopped, self._fault, self._told = False, "", ""

@@ -5,8 +5,6 @@ on with the sentence that it was at. It stands still while anybody speaks or wai
 """
 
 import json
-import logging
-import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -26,8 +24,6 @@ from machine.process import module_command
 from machine.storage.atomic import replace_file
 from machine.storage.reading import read_json
 from xtts.inference.compute_config import ComputeConfig
-
-log = logging.getLogger("api")
 
 # The module that reads; replaced in tests.
 MODULE = "xtts.workers.book_child"
@@ -102,14 +98,8 @@ class BookQueue(WorkQueue[UploadedBook]):
             *options(job.wanted),
         )  # fmt: skip
 
-    def _end(self, book: UploadedBook, state: str, message: str) -> None:
-        if not book.is_there:  # deleted by another replica, while the child went on writing
-            shutil.rmtree(book.folder, ignore_errors=True)
-            return
+    def _keep(self, book: UploadedBook, state: str) -> None:
         (book.spoken / "progress.json").unlink(missing_ok=True)
-        with changing(book):
-            write_job(book.folder, book.job, state=state, ended=now(), message=message)
-        log.info("Reading of %s: %s. %s", book.id, state, message)
 
 
 def options(wanted: Mapping[str, Any]) -> list[str]:

@@ -11,30 +11,28 @@ Ids are made here and looked up in what is on disk: what a caller writes never b
 """
 
 import contextlib
-import functools
-import os
 import re
 import secrets
-import shutil
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from api import shared_folder
 from api.background.job_file import Job, read_job
+from api.disk_space import KEPT_FREE_BYTES, bytes_below, free_bytes
 from api.errors import APIError
-from api.shared_folder import free_id, now
+from api.shared_folder import NamedFolder, NamedFolders, now
 from machine.storage.atomic import STALE_SECONDS, make_folder, replace_file, write_json
+from machine.storage.hashes import FileStamp, stamp_of
 from machine.storage.reading import read_json
 from xtts.books.formats.reading import FORMATS
 
 MOST_BOOKS = 200
-# Never the last of a disk: runs and voices are written there too.
-_KEPT_FREE_BYTES = 1 << 30
-_DELETED, _ARRIVING = ".deleted-", ".arriving-"
+_ARRIVING = ".arriving-"
 _KEY = re.compile(r"[0-9a-f]{40}")
 # What `xtts read` keeps for itself; a caller may download the rest of what it writes.
 _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "report.json")
@@ -54,18 +52,10 @@ class BookJob(Job):
 
 
 @dataclass(frozen=True)
-class UploadedBook:
+class UploadedBook(NamedFolder):
     """A folder of BOOKS_DIR. name: of its file, as the person calls it."""
 
-    folder: Path
-    id: str
-    name: str
-    created: str
-
-    @property
-    def is_there(self) -> bool:
-        """Whether nobody has deleted it."""
-        return (self.folder / "book.json").is_file()
+    word: ClassVar[str] = "book"
 
     @property
     def source(self) -> Path:
@@ -86,6 +76,13 @@ class UploadedBook:
     def job(self) -> BookJob:
         """The state of the work on it."""
         return read_job(self.folder, BookJob)
+
+    @property
+    def title(self) -> str:
+        """As the plan has it, which is read when it has changed; "" where there is none."""
+        with contextlib.suppress(OSError):
+            return _title_at(stamp_of(self.spoken / "plan.json"))
+        return ""
 
     def files(self) -> list[Path]:
         """What was written for people: chapters, audiobook, captions, report."""
@@ -112,35 +109,16 @@ class UploadedBook:
         return path
 
 
-class Books:
-    """The folder of books, read again for each call because replicas write into it too.
-    most_bytes: what all of them may take."""
+class Books(NamedFolders[UploadedBook]):
+    """BOOKS_DIR."""
 
     def __init__(self, folder: Path, most_bytes: int) -> None:
-        self.folder = folder
-        self.most_bytes = most_bytes
-
-    def all(self) -> list[UploadedBook]:
-        """Every book, the newest first."""
-        books = shared_folder.read_all(self.folder, self.get)
-        return sorted(books, key=lambda one: (one.created, one.id), reverse=True)
+        super().__init__(folder, UploadedBook, most_bytes)
 
     def get(self, identity: str) -> UploadedBook | None:
-        """The book of an id; None where there is none, and for what cannot be an id."""
-        if not shared_folder.ID.fullmatch(identity):
-            return None
-        folder = self.folder / identity
-        book = shared_folder.read(
-            functools.partial(UploadedBook, folder), folder / "book.json", identity
-        )
+        """As of all named folders; None also for a file that is no book."""
+        book = super().get(identity)
         return book if book and ending_of(book.name) else None
-
-    def find(self, identity: str) -> UploadedBook:
-        """Raises APIError (404), the same for an id that cannot be one."""
-        book = self.get(identity)
-        if book is None:
-            raise _no_book()
-        return book
 
     def arriving(self) -> Path:
         """Where an upload is written before it is a book. Raises APIError (507)."""
@@ -151,40 +129,19 @@ class Books:
     def add(self, name: str, arrived: Path) -> UploadedBook:
         """A book of a file that has arrived. Raises APIError where there are too many."""
         with shared_folder.changing(self.folder):
-            if len(self.all()) >= MOST_BOOKS:
-                text = f"There are already {MOST_BOOKS} books, the limit. Delete one."
-                raise APIError(409, "too_many_books", text)
-            identity = free_id(Path(name).stem, "book", os.listdir(self.folder))
+            identity = self._claimed(Path(name).stem, MOST_BOOKS)
             book = UploadedBook(self.folder / identity, identity, name, now())
-            make_folder(book.folder)
             arrived.rename(book.source)
-            about = asdict(book)
-            del about["folder"]
-            write_json(book.folder / "book.json", about)
+            book.write()
         return book
-
-    def remove(self, book: UploadedBook) -> None:
-        """Deletes a book. It disappears at once; after a kill `remove_rest` deletes the rest."""
-        gone = self.folder / f"{_DELETED}{book.id}-{secrets.token_hex(4)}"
-        with changing(book):
-            book.folder.rename(gone)
-        with shared_folder.kept(self.folder):
-            shutil.rmtree(gone)
 
     def remove_rest(self) -> None:
         """Removes what killed deletions and uploads left."""
-        for path in self.folder.glob(f"{_DELETED}*"):
-            shutil.rmtree(path, ignore_errors=True)
+        super().remove_rest()
         for path in self.folder.glob(f"{_ARRIVING}*"):
             with contextlib.suppress(OSError):  # of another replica, it may still arrive
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
-
-    def free_bytes(self) -> int:
-        """What the disk has left."""
-        folder = self.folder.absolute()
-        above = next(one for one in (folder, *folder.parents) if one.exists())
-        return shutil.disk_usage(above).free
 
     def check_room(self, *, count: bool = True) -> None:
         """Raises APIError (507). count: whether to count what books take, a look at each file."""
@@ -194,20 +151,42 @@ class Books:
                 "raise BOOKS_MAX_GB."
             )
             raise APIError(507, "no_space", text)
-        if (free := self.free_bytes()) < _KEPT_FREE_BYTES:
+        if (free := free_bytes(self.folder)) < KEPT_FREE_BYTES:
             text = (
-                f"The disk has {free:,} bytes left, and {_KEPT_FREE_BYTES:,} stay free. Free some."
+                f"The disk has {free:,} bytes left, and {KEPT_FREE_BYTES:,} stay free. Free some."
             )
             raise APIError(507, "no_space", text)
 
     def used_bytes(self) -> int:
-        """What all books take."""
+        """What all books take, and uploads that arrive.
+
+        A long book has ten thousand files, so one that is not being read is counted once for each
+        state of its work.
+        """
         used = 0
-        for folder, _, names in os.walk(self.folder):
-            for name in names:
+        with contextlib.suppress(OSError):
+            for path in self.folder.iterdir():
                 with contextlib.suppress(OSError):
-                    used += os.lstat(os.path.join(folder, name)).st_size
+                    used += _bytes_of(path) if path.is_dir() else path.lstat().st_size
         return used
+
+
+def _bytes_of(folder: Path) -> int:
+    with contextlib.suppress(OSError):
+        state = stamp_of(folder / "job.json")
+        if not read_job(folder, BookJob).is_queued:
+            return _bytes_at(state)
+    return bytes_below(folder)
+
+
+@lru_cache(MOST_BOOKS)
+def _bytes_at(state: FileStamp) -> int:
+    return bytes_below(Path(state.path).parent)
+
+
+@lru_cache(MOST_BOOKS)
+def _title_at(plan: FileStamp) -> str:
+    return str(read_json(Path(plan.path)).get("title", ""))
 
 
 def ending_of(name: str) -> str:
@@ -226,9 +205,7 @@ def changing(book: UploadedBook, *, unread: bool = False) -> Iterator[None]:
     Raises:
         APIError: It is deleted or being read by now, or what is done inside cannot be kept.
     """
-    with shared_folder.changing(book.folder.parent):
-        if not book.is_there:
-            raise _no_book()
+    with book.changing():
         if unread and book.job.is_queued:
             text = "The book is being read or waits to be read. Wait, or stop it."
             raise APIError(409, "being_read", text, retry_after=5)
@@ -247,9 +224,3 @@ def put_names(book: UploadedBook, names: Mapping[str, str]) -> None:
     with changing(book, unread=True):
         replace_file(book.names_list, lambda file: file.write(lines))
         write_json(book.folder / "names.json", known)
-
-
-def _no_book() -> APIError:
-    return APIError(
-        404, "no_book", "There is no book of that id. /v1/books lists them.", param="book"
-    )

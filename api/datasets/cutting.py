@@ -5,12 +5,10 @@ The queue is on disk (`job.json`). The replica that holds the lock file of DATAS
 """
 
 import contextlib
-import logging
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any
 
 from api.background.job_file import write_job
 from api.background.work_queue import WorkQueue
@@ -26,8 +24,6 @@ from api.errors import APIError
 from api.shared_folder import now
 from machine.process import module_command
 from machine.threads import ONE_THREAD
-
-log = logging.getLogger("api")
 
 # The module that cuts; replaced in tests.
 MODULE = "train"
@@ -105,17 +101,10 @@ class CutQueue(WorkQueue[UploadedDataset]):
             options += ["--recogniser", str(Path(self._recogniser).resolve())]
         return module_command(self.module, "cut", *paths, *options)
 
-    def _end(self, dataset: UploadedDataset, state: Any, message: str) -> None:
-        if not (dataset.folder / "dataset.json").is_file():
-            # Deleted meanwhile, by another replica: what the child has made goes too.
-            shutil.rmtree(dataset.folder, ignore_errors=True)
-            return
-        with changing(dataset):
-            if state == "done":
-                adopt(dataset)
-                clips.write_metadata(dataset)
-            write_job(dataset.folder, dataset.job, state=state, ended=now(), message=message)
-        log.info("Cut of %s: %s. %s", dataset.id, state, message)
+    def _keep(self, dataset: UploadedDataset, state: str) -> None:
+        if state == "done":
+            adopt(dataset)
+            clips.write_metadata(dataset)
 
 
 def adopt(dataset: UploadedDataset) -> None:

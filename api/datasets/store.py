@@ -14,24 +14,19 @@
 Ids are made here and looked up in what is on disk: what a caller writes never becomes a path.
 """
 
-import contextlib
-import functools
-import os
-import secrets
-import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 from api import shared_folder
 from api.background.job_file import Job, read_job
 from api.errors import APIError
-from api.shared_folder import free_id, now
-from machine.storage.atomic import make_folder, write_json
+from api.shared_folder import NamedFolder, NamedFolders, now
+from machine.storage.atomic import make_folder
 
 MOST_DATASETS = 200
-_DELETED = ".deleted-"
 
 
 @dataclass(frozen=True)
@@ -42,14 +37,11 @@ class CutJob(Job):
 
 
 @dataclass(frozen=True)
-class UploadedDataset:
+class UploadedDataset(NamedFolder):
     """A folder of DATASETS_DIR. language: a code such as `pt` or `en-gb`."""
 
-    folder: Path
-    id: str
-    name: str
+    word: ClassVar[str] = "dataset"
     language: str
-    created: str
 
     @property
     def clips(self) -> Path:
@@ -67,69 +59,20 @@ class UploadedDataset:
         return read_job(self.folder, CutJob)
 
 
-class Datasets:
-    """The folder of datasets, read again for each call because replicas write into it too."""
+class Datasets(NamedFolders[UploadedDataset]):
+    """DATASETS_DIR."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-
-    def all(self) -> list[UploadedDataset]:
-        """Every dataset, the newest first."""
-        datasets = shared_folder.read_all(self.folder, self.get)
-        return sorted(datasets, key=lambda one: (one.created, one.id), reverse=True)
-
-    def get(self, identity: str) -> UploadedDataset | None:
-        """The dataset of an id; None where there is none, and for what cannot be an id."""
-        if not shared_folder.ID.fullmatch(identity):
-            return None
-        folder = self.folder / identity
-        make = functools.partial(UploadedDataset, folder)
-        return shared_folder.read(make, folder / "dataset.json", identity)
-
-    def find(self, identity: str) -> UploadedDataset:
-        """Raises APIError (404), the same for an id that cannot be one."""
-        dataset = self.get(identity)
-        if dataset is None:
-            raise _no_dataset()
-        return dataset
+    def __init__(self, folder: Path, most_bytes: int) -> None:
+        super().__init__(folder, UploadedDataset, most_bytes)
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError where there are too many, or none can be written."""
         with shared_folder.changing(self.folder):
-            if len(self.all()) >= MOST_DATASETS:
-                text = f"There are already {MOST_DATASETS} datasets, the limit. Delete one."
-                raise APIError(409, "too_many_datasets", text)
-            identity = self._made(name)
-            made = UploadedDataset(self.folder / identity, identity, name, language, now())
+            identity = self._claimed(name, MOST_DATASETS)
+            made = UploadedDataset(self.folder / identity, identity, name, now(), language)
             make_folder(made.folder / "recordings")
-            about = asdict(made)
-            del about["folder"]
-            write_json(made.folder / "dataset.json", about)
+            made.write()
         return made
-
-    def _made(self, name: str) -> str:
-        """Creates an unused folder; without file locks another replica may be as fast."""
-        while True:
-            identity = free_id(name, "dataset", os.listdir(self.folder))
-            with contextlib.suppress(FileExistsError):
-                (self.folder / identity).mkdir()
-                return identity
-
-    def remove(self, dataset: UploadedDataset) -> None:
-        """Deletes a dataset. It disappears at once; after a kill `remove_rest` deletes the rest.
-
-        Raises APIError if it is already deleted or cannot be deleted.
-        """
-        gone = self.folder / f"{_DELETED}{dataset.id}-{secrets.token_hex(4)}"
-        with changing(dataset):
-            dataset.folder.rename(gone)
-        with shared_folder.kept(self.folder):
-            shutil.rmtree(gone)
-
-    def remove_rest(self) -> None:
-        """Removes what a killed deletion left."""
-        for path in self.folder.glob(f"{_DELETED}*"):
-            shutil.rmtree(path, ignore_errors=True)
 
 
 @contextmanager
@@ -142,15 +85,8 @@ def changing(dataset: UploadedDataset, *, uncut: bool = False) -> Iterator[None]
     Raises:
         APIError: It is deleted or being cut by now, or what is done inside cannot be kept.
     """
-    with shared_folder.changing(dataset.folder.parent):
-        if not (dataset.folder / "dataset.json").is_file():
-            raise _no_dataset()
+    with dataset.changing():
         if uncut and dataset.job.is_queued:
             text = "The dataset is being cut or waits to be cut. Wait, or stop the cut."
             raise APIError(409, "being_cut", text, retry_after=5)
         yield
-
-
-def _no_dataset() -> APIError:
-    text = "There is no dataset of that id. /v1/datasets lists them."
-    return APIError(404, "no_dataset", text, param="dataset")

@@ -81,15 +81,13 @@ def _take(row: dict[str, Any]) -> Take:
 
 
 def keep(
-    datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, found: CheckedTake,
-    most_bytes: int,
-) -> Take:  # fmt: skip
+    datasets: Datasets, dataset: UploadedDataset, number: int, wav: bytes, found: CheckedTake
+) -> Take:
     """Keeps a take as the clip of its sentence, in the place of one before.
 
     Args:
         wav: 16 bits and mono, trimmed.
         found: What was found in it.
-        most_bytes: What all datasets may take together.
 
     Raises:
         APIError: The dataset is deleted by now, or there is no room.
@@ -102,7 +100,7 @@ def keep(
     )  # fmt: skip
     with changing(dataset):
         read_prompts(dataset).text(number)
-        uploads.check_room(datasets, len(wav), most_bytes)
+        uploads.check_room(datasets, len(wav))
         takes = read_takes(dataset)
         make_folder(dataset.clips / "wavs")
         sound = dataset.clips / "wavs" / f"{made.name}.wav"

@@ -16,7 +16,6 @@ import functools
 import hashlib
 import os
 import re
-import shutil
 import threading
 from collections.abc import AsyncIterator
 from dataclasses import asdict, dataclass
@@ -24,6 +23,7 @@ from pathlib import Path
 
 from api.datasets.prompts import refuse_read_aloud
 from api.datasets.store import Datasets, UploadedDataset, changing
+from api.disk_space import KEPT_FREE_BYTES, bytes_below, free_bytes
 from api.errors import APIError, shown
 from api.shared_folder import ID, free_id, now, read, read_all
 from machine.storage.atomic import is_full, replace_file, sync_folder, write_json
@@ -33,8 +33,6 @@ ENDINGS = (
 )  # fmt: skip
 TEXT_KINDS = ("txt", "srt", "vtt", "lab", "textgrid")
 MOST_RECORDINGS = 200
-# An upload never takes the last of a disk: the run and the voices are written there too.
-KEPT_FREE_BYTES = 1 << 30
 # What a body is written in: each write waits for a thread.
 _WRITE_BYTES = 1 << 20
 
@@ -88,15 +86,11 @@ def find_recording(dataset: UploadedDataset, identity: str) -> UploadedRecording
 
 
 def announce(
-    datasets: Datasets, dataset: UploadedDataset, name: str, num_bytes: int, most_bytes: int
+    datasets: Datasets, dataset: UploadedDataset, name: str, num_bytes: int
 ) -> UploadedRecording:
     """The recording of that name and size: a new one, or the one that has begun to arrive.
 
-    Args:
-        most_bytes: what all datasets may take together.
-
-    Raises:
-        APIError: It is of no kind that is read, another one has its name, or there is no room.
+    Raises APIError: It is of no kind that is read, another one has its name, or there is no room.
     """
     if not ending_of(name):
         text = f"{shown(name)} is not a recording by its ending. Use {', '.join(ENDINGS)}."
@@ -116,7 +110,7 @@ def announce(
         if len(known) >= MOST_RECORDINGS:
             text = f"A dataset can hold at most {MOST_RECORDINGS} recordings."
             raise APIError(409, "too_many_recordings", text)
-        check_room(datasets, num_bytes, most_bytes)
+        check_room(datasets, num_bytes)
         folder, taken = dataset.folder / "recordings", {one.id for one in known}
         identity = free_id(Path(name).stem, "recording", taken)
         made = UploadedRecording(folder, identity, name, num_bytes, now())
@@ -128,16 +122,16 @@ def announce(
     return made
 
 
-def check_room(datasets: Datasets, num_bytes: int, most_bytes: int) -> None:
+def check_room(datasets: Datasets, num_bytes: int) -> None:
     """Raises APIError (507) where so much more would be more than the setting or the disk has."""
     used, announced = space(datasets)
-    if used + announced + num_bytes > most_bytes:
+    if used + announced + num_bytes > datasets.most_bytes:
         text = (
             f"Datasets take {used + announced:,} bytes. This upload needs {num_bytes:,} more, and "
-            f"{most_bytes:,} are allowed. Delete data, or raise DATASETS_MAX_GB."
+            f"{datasets.most_bytes:,} are allowed. Delete data, or raise DATASETS_MAX_GB."
         )
         raise APIError(507, "no_space", text)
-    free = shutil.disk_usage(datasets.folder).free
+    free = free_bytes(datasets.folder)
     if num_bytes + announced + KEPT_FREE_BYTES > free:
         text = (
             f"The disk has {free:,} bytes left. Uploads need {num_bytes + announced:,}, and "
@@ -150,10 +144,7 @@ def space(datasets: Datasets) -> tuple[int, int]:
     """Bytes that all datasets take, and bytes that are announced and have not arrived."""
     used = announced = 0
     for dataset in datasets.all():
-        for folder, _, names in os.walk(dataset.folder):
-            for name in names:
-                with contextlib.suppress(OSError):
-                    used += os.lstat(os.path.join(folder, name)).st_size
+        used += bytes_below(dataset.folder)
         announced += sum(max(0, one.bytes - one.received) for one in recordings(dataset))
     return used, announced
 
@@ -188,7 +179,7 @@ class Arrival:
         if size + len(piece) > self._recording.bytes:
             text = f"The upload is longer than the announced {self._recording.bytes:,} bytes."
             raise APIError(409, "longer_than_announced", text)
-        if shutil.disk_usage(self._recording.folder).free < KEPT_FREE_BYTES + len(piece):
+        if free_bytes(self._recording.folder) < KEPT_FREE_BYTES + len(piece):
             raise _disk_full(size)
         view = memoryview(piece)
         try:

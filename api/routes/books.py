@@ -13,6 +13,7 @@ from starlette.responses import FileResponse, Response
 from api.books import schemas, store
 from api.books.store import UploadedBook
 from api.dataset_schemas import DiskSpace
+from api.disk_space import free_bytes
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
@@ -47,9 +48,11 @@ def list_books(parts: Shared) -> schemas.BookList:
         job = book.job
         rows.append(schemas.BookRow(
             id=book.id, name=book.name, created=book.created, state=job.state,
-            plan_only=job.plan_only, title=str(_plan(book).get("title", "")),
+            plan_only=job.plan_only, title=book.title,
         ))  # fmt: skip
-    return schemas.BookList(books=rows, space=_space(parts))
+    books = parts.books
+    space = DiskSpace(used=books.used_bytes(), most=books.most_bytes, free=free_bytes(books.folder))
+    return schemas.BookList(books=rows, space=space)
 
 
 @router.post("", status_code=201, openapi_extra=_BODY)
@@ -164,12 +167,6 @@ async def _receive(request: Request, path: Path, parts: AppState) -> None:
         raise APIError(507, code, f"The book cannot be written ({error.strerror}).") from error
     if not count:
         raise APIError(422, "not_a_book", "The body is empty: send the file.")
-
-
-def _space(parts: AppState) -> DiskSpace:
-    return DiskSpace(
-        used=parts.books.used_bytes(), most=parts.books.most_bytes, free=parts.books.free_bytes(),
-    )  # fmt: skip
 
 
 def _check_names(names: dict[str, str]) -> None:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 import shlex
-import shutil
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Annotated, Literal
@@ -17,6 +16,7 @@ from api import dataset_schemas as schemas
 from api.datasets import clips, uploads
 from api.datasets.prompts import is_read_aloud
 from api.datasets.store import UploadedDataset
+from api.disk_space import free_bytes
 from api.errors import APIError, shown
 from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
@@ -25,7 +25,6 @@ from api.state import AppState, Shared
 from xtts.text.languages import NAMES
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
-_GB = 1_000_000_000
 TextKind = Literal["txt", "srt", "vtt", "lab", "textgrid"]
 _BYTES = {
     "requestBody": {
@@ -44,8 +43,6 @@ _CSV_RESPONSES = ranged_responses("text/csv")
 def list_datasets(parts: Shared) -> schemas.DatasetList:
     """The newest first, and how much room there is."""
     used, announced = uploads.space(parts.datasets)
-    folder = parts.datasets.folder.absolute()
-    above = next(one for one in (folder, *folder.parents) if one.exists())
     rows = [
         schemas.DatasetRow(
             id=one.id, name=one.name, language=one.language, created=one.created,
@@ -54,10 +51,11 @@ def list_datasets(parts: Shared) -> schemas.DatasetList:
         )
         for one in parts.datasets.all()
     ]  # fmt: skip
-    most, free = parts.settings.datasets_max_gb * _GB, shutil.disk_usage(above).free
-    return schemas.DatasetList(
-        datasets=rows, space=schemas.DiskSpace(used=used + announced, most=most, free=free)
-    )
+    space = schemas.DiskSpace(
+        used=used + announced, most=parts.datasets.most_bytes,
+        free=free_bytes(parts.datasets.folder),
+    )  # fmt: skip
+    return schemas.DatasetList(datasets=rows, space=space)
 
 
 @router.post("", status_code=201)
@@ -98,10 +96,8 @@ async def announce_recording(
     """Announces a recording, whose bytes come in pieces. 200 with `received` where it has begun to
     arrive before: send on from there."""
     kept = parts.datasets.find(dataset)
-    name, most = visible_name(wanted.name), parts.settings.datasets_max_gb * _GB
-    recording = await asyncio.to_thread(
-        uploads.announce, parts.datasets, kept, name, wanted.bytes, most
-    )
+    name = visible_name(wanted.name)
+    recording = await asyncio.to_thread(uploads.announce, parts.datasets, kept, name, wanted.bytes)
     row = schemas.RecordingRow.model_validate(recording)
     if row.received:
         response.status_code = 200

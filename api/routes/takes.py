@@ -15,7 +15,6 @@ from api.state import AppState, Shared
 from xtts.evaluation.recogniser import can_hear_english
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
-_GB = 1_000_000_000
 _AUDIO = ("audio/wav", "audio/webm", "audio/ogg", "audio/mp4", "audio/flac", "audio/mpeg")
 _RECORDING = {
     "requestBody": {
@@ -109,8 +108,7 @@ def skip_prompt(dataset: str, number: Number, parts: Shared) -> schemas.PromptRo
 def _keep(
     parts: AppState, dataset: UploadedDataset, number: int, wav: bytes, found: schemas.CheckedTake
 ) -> None:
-    most = parts.settings.datasets_max_gb * _GB
-    takes.keep(parts.datasets, dataset, number, wav, found, most)
+    takes.keep(parts.datasets, dataset, number, wav, found)
     parts.events.tell("dataset", {"id": dataset.id})
 
 

@@ -18,7 +18,6 @@ from api.take_schemas import CheckedTake
 from tests.api.sounds import file_of, speech
 from train.dataset.metadata import read_entries
 
-MOST = 1 << 40
 TEXTS = ("One sentence.", "Another one.", "And a third.")
 
 
@@ -37,7 +36,7 @@ def found(seconds: float = 2.0, *kinds: str) -> CheckedTake:
 
 @pytest.fixture
 def datasets(tmp_path: Path) -> Datasets:
-    return Datasets(tmp_path / "datasets")
+    return Datasets(tmp_path / "datasets", 1 << 30)
 
 
 @pytest.fixture
@@ -49,7 +48,7 @@ def dataset(datasets: Datasets) -> UploadedDataset:
 
 def keep(datasets: Datasets, dataset: UploadedDataset, number: int, seconds: float = 2.0) -> str:
     wav = file_of(speech(seconds))
-    return takes.keep(datasets, dataset, number, wav, found(seconds), MOST).name
+    return takes.keep(datasets, dataset, number, wav, found(seconds)).name
 
 
 def metadata(dataset: UploadedDataset) -> dict[str, str]:
@@ -113,7 +112,7 @@ def test_damaged_takes_are_never_taken_for_none(datasets, dataset):
 def test_replicas_keep_at_the_same_time_and_lose_nothing(datasets, dataset):
     takes.make_prompts(dataset, "own", tuple(f"Sentence {number}." for number in range(1, 25)))
     with ThreadPoolExecutor(6) as pool:
-        other = Datasets(datasets.folder)
+        other = Datasets(datasets.folder, 1 << 30)
         list(pool.map(lambda n: keep(other, other.find(dataset.id), n, 1 + n / 50), range(1, 25)))
     assert len(takes.read_takes(dataset)) == len(metadata(dataset)) == len(wavs(dataset)) == 24
 
@@ -123,7 +122,7 @@ import sys
 from pathlib import Path
 from api.datasets.store import Datasets
 from tests.api.datasets.test_takes import keep
-datasets = Datasets(Path(sys.argv[1]))
+datasets = Datasets(Path(sys.argv[1]), 1 << 30)
 keep(datasets, datasets.find("anna"), 2, 3.0)
 """
 

@@ -40,7 +40,7 @@ def test_five_kills_lose_no_take_that_was_answered(tmp_path):
         command = ("tests.api.stopped_service", str(tmp_path), str(port), "1")
         with process(*command, port=port, folder=tmp_path) as service:
             if dataset is None:
-                dataset = Datasets(tmp_path / "datasets").create("Ana", "pt")
+                dataset = Datasets(tmp_path / "datasets", 1 << 30).create("Ana", "pt")
                 texts = tuple(f"Frase número {number}." for number in range(1, SENTENCES + 1))
                 takes.make_prompts(dataset, "own", texts)
             before, ended = len(answered), threading.Event()

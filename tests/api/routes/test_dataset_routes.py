@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from api import disk_space
 from api.background.work_queue import NICENESS
 from api.datasets import clips as clips_of
 from api.datasets import uploads
@@ -122,14 +123,14 @@ def test_a_full_disk_is_told_and_what_arrived_stays(service, monkeypatch):
     one = Dataset(service)
     recording = one.announced("tape.wav", len(TAPE))["id"]
     assert one.send(recording, 0, TAPE[:100]).status_code == 200
-    free = SimpleNamespace(free=uploads.KEPT_FREE_BYTES + 5)
+    free = SimpleNamespace(free=disk_space.KEPT_FREE_BYTES + 5)
     with monkeypatch.context() as short:
-        short.setattr(uploads.shutil, "disk_usage", lambda _path: free)
+        short.setattr(disk_space.shutil, "disk_usage", lambda _path: free)
         answer = one.send(recording, 100, TAPE[100:])
         assert refused(answer) == (507, "no_space") and "100 bytes" in answer.json()["detail"]
         assert one.announce("b.wav", 10).status_code == 507
         # What is announced counts before it arrives: two at once cannot both have the last of it.
-        free.free = uploads.KEPT_FREE_BYTES + len(TAPE) - 100 + 600
+        free.free = disk_space.KEPT_FREE_BYTES + len(TAPE) - 100 + 600
         one.announced("a.wav", 600)
         assert refused(one.announce("b.wav", 10)) == (507, "no_space")
     assert one.send(recording, 100, TAPE[100:]).json()["whole"]
@@ -168,11 +169,11 @@ def test_no_name_of_a_recording_becomes_a_path(service, name):
 
 
 def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
-    datasets = Datasets(tmp_path / "datasets")
+    datasets = Datasets(tmp_path / "datasets", 1 << 30)
     gone = datasets.create("Anna", "en")
     datasets.remove(gone)
     for change in (
-        lambda: uploads.announce(datasets, gone, "tape.wav", 8, 1 << 30),
+        lambda: uploads.announce(datasets, gone, "tape.wav", 8),
         lambda: uploads.put_text(gone, "txt", b"Words."),
         lambda: clips_of.correct(gone, "tape-0001", {"dropped": True}, None),
         lambda: datasets.remove(gone),
@@ -184,9 +185,9 @@ def test_what_is_changed_of_a_deleted_dataset_does_not_make_it_again(tmp_path):
 
 
 def test_of_four_cuts_that_are_asked_for_at_once_one_is_queued(tmp_path):
-    datasets = Datasets(tmp_path / "datasets")
+    datasets = Datasets(tmp_path / "datasets", 1 << 30)
     dataset = datasets.create("Anna", "en")
-    uploads.announce(datasets, dataset, "tape.wav", 8, 1 << 30).path.write_bytes(bytes(8))
+    uploads.announce(datasets, dataset, "tape.wav", 8).path.write_bytes(bytes(8))
     cuts = CutQueue(datasets, lambda _: None)
 
     def ask():
