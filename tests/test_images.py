@@ -497,20 +497,28 @@ def test_podman_compose_serves_what_was_trained(users_clone, compose):
     assert time.monotonic() - began < 30
 
 
-def test_what_is_asked_of_one_container_is_trained_in_the_other_and_spoken_in_the_first(
-    users_clone, compose
+def test_what_the_page_of_one_container_asks_for_is_trained_in_the_other_and_spoken_in_the_first(
+    users_clone, compose, chromium
 ):
     """The queue's folder is all that is between them."""
     require_port()
     api, training = compose(API), compose(TRAINING)
     api("up", "-d", "--no-build", NUM_THREADS="1", API_ALLOW_TRAINING="on")
-    training("up", "-d", "--no-build", "queue", NUM_THREADS="1")
+    training("up", "-d", "--no-build", "queue", NUM_THREADS="1", LEARN_DECODER="off")
     api.until_healthy("api")
     training.until_healthy("queue")
-    job = json.loads(ask("POST", "/v1/trainings", {
-        "run": "two", "dataset": "train/data/demo",
-        "settings": {"NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "8", "LEARN_DECODER": "off"},
-    }))  # fmt: skip
+    with chromium.new_page() as page:
+        page.goto("http://127.0.0.1:8005/")
+        page.wait_for_selector("#train-form:not([hidden])")
+        page.fill("#train-form [name=folder]", "train/data/demo")
+        page.fill("#train-form [name=run]", "two")
+        page.fill("#train-form [name=epochs]", "1")
+        page.click("#train-form summary")
+        page.fill("#train-form [name=samples]", "8")
+        page.click("#train")
+        page.wait_for_selector("#trainings:has-text('two')")
+    (job,) = json.loads(ask("GET", "/v1/trainings"))["trainings"]
+    assert job["settings"] == {"NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "8"}
 
     def state() -> str:
         return str(json.loads(ask("GET", f"/v1/trainings/{job['id']}"))["state"])
