@@ -2,7 +2,8 @@
 microphone, checked, kept, trained on, heard, served and exported, with a true service and trainer.
 
 It prints how long that takes and makes the pictures of docs/studio.md (SOTAQUE_PICTURES names their
-folder).
+folder). flite reads the built-in sentences; where SOTAQUE_CLIPS names an English dataset, the
+person of that one reads the sentences of its clips.
 """
 
 import io
@@ -13,15 +14,17 @@ import sys
 import time
 import wave
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import httpx
 import numpy as np
 import pytest
+import soundfile
 
 import xtts
+from api.datasets.prompts import of_text
 from api.voices.resampling import resampled
 from benchmarks.takes import RATE as SPOKEN_RATE
 from benchmarks.takes import spoken
@@ -32,6 +35,7 @@ from tests.api.page.pictures import picture
 from tests.api.page.world import RATE, wav
 from tests.ports import free_port
 from tests.processes import gone
+from train.dataset.metadata import read_entries
 
 pytestmark = [
     pytest.mark.system,
@@ -44,8 +48,7 @@ SENTENCES = 30
 MOST_AGAIN = 15
 # The room before and after a sentence.
 BEFORE, AFTER = 1.5, 0.7
-# The clips for training: the others are for validation.
-CHECKED = "/^2[0-9] clips/.test(document.getElementById('check-info').textContent)"
+CHECKED = "/^[0-9]+ clips/.test(document.getElementById('check-info').textContent)"
 TRAININGS = "document.getElementById('trainings').textContent"
 FOLDERS = ("OUTPUT_DIR", "QUEUE_DIR", "VOICES_DIR", "DATASETS_DIR", "RUNS_DIR", "CACHE_DIR")
 
@@ -103,13 +106,40 @@ def studio(tmp_path: Path) -> Iterator[Studio]:
         found.close()
 
 
+# What somebody says of a text: samples `[n]` at RATE.
+Voice = Callable[[str], np.ndarray]
+
+
+def flites(text: str) -> np.ndarray:
+    return resampled(spoken(text), SPOKEN_RATE, RATE)
+
+
+def of_clips(folder: Path) -> tuple[list[str], Voice]:
+    """The sentences of a dataset's clips, and its person; without clips of several sentences and
+    those that the page would cut."""
+    paths = {one.text: one.path for one in read_entries(folder, "auto", "en")
+             if of_text(one.text, "en") == (one.text,)}  # fmt: skip
+    assert paths, f"{folder} holds no clip of one short sentence"
+
+    def voice(text: str) -> np.ndarray:
+        sound, rate = soundfile.read(paths[text], dtype="float32")
+        return resampled(sound, rate, RATE)
+
+    return list(paths)[:SENTENCES], voice
+
+
 class Person:
-    """Reads what the page shows into its microphone, and presses keys. seconds: of reading;
-    checking: of waiting for the check of a take; again: what was found in takes that were read
-    again."""
+    """Reads what the page shows into its microphone, and presses keys. own: the sentences, where
+    they are not the page's; seconds: of reading; checking: of waiting for the check of a take;
+    again: what was found in takes that were read again."""
 
     def __init__(self, page: Any, said: Path) -> None:
         self.page, self.said = page, said
+        self.own: list[str] = []
+        self.voice: Voice = flites
+        if clips := os.environ.get("SOTAQUE_CLIPS"):
+            self.own, self.voice = of_clips(Path(clips))
+        self.sentences = len(self.own) or SENTENCES
         self.seconds = self.checking = 0.0
         self.again: list[str] = []
 
@@ -122,14 +152,17 @@ class Person:
         self.page.keyboard.type(text)
 
     def reads_one(self) -> None:
-        """One sentence, until nothing is found in it; it is not kept yet."""
-        while found := self._take():
+        """One sentence, until nothing is found in it, or the same again in a recording that stays
+        the same; it is not kept yet."""
+        before = None
+        while (found := self._take()) and not (self.own and found == before):
+            before = found
             self.again.append(found)
             assert len(self.again) < MOST_AGAIN, self.again
 
     def _take(self) -> str:
         """What is found in it."""
-        sound = resampled(spoken(self.page.text_content("#reading-text")), SPOKEN_RATE, RATE)
+        sound = self.voice(self.page.text_content("#reading-text"))
         room = np.random.default_rng(1).normal(0, 2e-4, int((BEFORE + 30) * RATE) + len(sound))
         room[int(BEFORE * RATE) :][: len(sound)] += sound
         self.said.write_bytes(wav(room.astype(np.float32)))
@@ -190,7 +223,7 @@ def test_from_an_empty_machine_to_a_voice(studio, chromium, tmp_path):
         heard = time.monotonic() - began
         print(
             f"\nfrom opening the page to one's own voice: {heard / 60:.1f} min; "
-            f"{person.seconds / 60:.1f} of it reading {SENTENCES} sentences, "
+            f"{person.seconds / 60:.1f} of it reading {person.sentences} sentences, "
             f"{person.checking / 60:.1f} checking them, {(heard - recorded) / 60:.1f} from the "
             f"last sentence to the first sample; {os.cpu_count()} CPU cores, load "
             f"{os.getloadavg()[0]:.1f}; read again: {person.again}"
@@ -203,17 +236,20 @@ def test_from_an_empty_machine_to_a_voice(studio, chromium, tmp_path):
 
 def record(page: Any, person: Person, studio: Studio, folder: Path) -> None:
     until(page, "document.getElementById('reading-language').value === 'en'")
+    if person.own:
+        person.press("#reading-form summary")
+        person.fill("#reading-own", "\n".join(person.own))
     person.fill("#reading-name", "Ana")
     page.keyboard.press("Enter")
     page.wait_for_selector("#reading-works:not([hidden])")
-    for number in range(1, SENTENCES + 1):
+    for number in range(1, person.sentences + 1):
         person.reads_one()
         if number == 4:
             film(page, folder, "studio-1-record", "reading")
         page.keyboard.press("Enter")
         until(page, f"document.getElementById('reading-count').textContent.startsWith('{number} ')")
     clips = studio.folder / "datasets_dir/ana/clips"
-    assert len((clips / "metadata.csv").read_text().splitlines()) == SENTENCES
+    assert len((clips / "metadata.csv").read_text().splitlines()) == person.sentences
 
 
 def train(page: Any, person: Person, studio: Studio, folder: Path) -> None:
