@@ -17,7 +17,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from xtts.voices import speakers
 from xtts.workers import server_main
 
 Frame = tuple[dict[str, Any], bytes]
@@ -139,6 +138,8 @@ class FakeEnsemble:
         if "mute" in voice:
             self._mute.add(message["key"])
         sha256 = "0" * 64 if base else sha_of(voice)
+        from xtts.voices import speakers  # a tenth of a second, and not every test opens a voice
+
         named = {who: str(path) for who, path in speakers.read(Path(voice)).items()}
         yield frame(
             "opened", name, licence="free", languages=["en", "pt"], sha256=sha256,

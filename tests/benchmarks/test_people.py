@@ -50,6 +50,7 @@ def test_figures_are_over_all_words():
     }  # fmt: skip
 
 
+@pytest.mark.slow  # numba compiles for a quarter of a minute
 def test_a_person_is_at_no_distance_from_their_own_recording(monkeypatch):
     monkeypatch.setattr(judges, "words_heard", lambda wave: "one three")
     wave = torch.sin(torch.arange(16000) / 20) * 0.1

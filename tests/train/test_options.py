@@ -49,7 +49,16 @@ def in_two_goes(workshop: Workshop, name: str, monkeypatch, **settings: str):
     return workshop.run(name, EPOCHS, **settings)
 
 
-@pytest.mark.parametrize("option", OPTIONS)
+IN_MAKE_TEST = ("lora", "constant", "eight bits")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        pytest.param(option, marks=() if option in IN_MAKE_TEST else pytest.mark.slow)
+        for option in OPTIONS
+    ],
+)
 def test_in_two_goes_as_in_one(workshop, monkeypatch, option):
     settings = {"BATCH_SECONDS": "3.6", "LEARNING_RATE": "1e-3"} | OPTIONS[option]
     straight = workshop.run(f"{option} straight", EPOCHS, **settings)

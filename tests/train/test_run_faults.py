@@ -45,7 +45,13 @@ def left_half(run: RunFolder) -> list[Path]:
 # Hanging
 
 
-@pytest.mark.parametrize("poison", ["hanging_loader 2", "held_gil 4"])
+@pytest.mark.parametrize(
+    "poison",
+    [
+        pytest.param("hanging_loader 2", marks=pytest.mark.slow),
+        "held_gil 4",
+    ],
+)
 def test_a_run_that_hangs_ends_with_75(ground, whole, poison):
     name = poison.replace(" ", "-")
     assert ground.run(name, poison=poison, STALL_SECONDS=1.5) == 75

@@ -2,10 +2,7 @@
 
 import csv
 import json
-import os
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -16,6 +13,7 @@ from api.datasets.store import Datasets, UploadedDataset, changing
 from api.errors import APIError
 from api.take_schemas import CheckedTake
 from tests.api.sounds import file_of, speech
+from tests.forked import in_child
 from train.dataset.metadata import read_entries
 
 TEXTS = ("One sentence.", "Another one.", "And a third.")
@@ -117,16 +115,6 @@ def test_replicas_keep_at_the_same_time_and_lose_nothing(datasets, dataset):
     assert len(takes.read_takes(dataset)) == len(metadata(dataset)) == len(wavs(dataset)) == 24
 
 
-PROGRAM = """
-import sys
-from pathlib import Path
-from api.datasets.store import Datasets
-from tests.api.datasets.test_takes import keep
-datasets = Datasets(Path(sys.argv[1]), 1 << 30)
-keep(datasets, datasets.find("anna"), 2, 3.0)
-"""
-
-
 @pytest.mark.parametrize(
     "place",
     ["take.sound", "take.named", "take.published", "after replace:takes.json",
@@ -136,11 +124,8 @@ keep(datasets, datasets.find("anna"), 2, 3.0)
 def test_a_kill_anywhere_leaves_what_training_reads_whole(datasets, dataset, place, again):
     kept = {keep(datasets, dataset, 1), *([keep(datasets, dataset, 2)] if again else [])}
     before = metadata(dataset)
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM, str(datasets.folder)], check=False, timeout=120,
-        env={**os.environ, "SOTAQUE_CRASH_AT": place}, capture_output=True,
-    )  # fmt: skip
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    killed = in_child(lambda: keep(datasets, datasets.find("anna"), 2, 3.0), crash_at=place)
+    assert killed == -signal.SIGKILL
     # As it was left: every name has its sound, and nothing that was kept before is missing.
     now = metadata(dataset)
     assert {f"{name}.wav" for name in now} <= wavs(dataset)

@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pytest
 
 from machine.steps import Steps
 from machine.storage.hashes import FileStamp
@@ -44,6 +45,7 @@ class AheadSteps(Steps):
         return lambda: found
 
 
+@pytest.mark.slow
 def test_what_is_heard_ahead_with_another_expectation_is_heard_again(tmp_path, monkeypatch):
     words = [f"w{number}" for number in range(NUM_WORDS)]
     monkeypatch.setattr(by_words, "text_recogniser", lambda: None)

@@ -187,7 +187,7 @@ def test_after_a_fault_the_next_sample_is_spoken(workshop, straight, monkeypatch
     assert reports == [("cuda:0", "cuFFT error: CUFFT_INVALID_SIZE")]
 
 
-@pytest.mark.parametrize("code", [700, 710])
+@pytest.mark.parametrize("code", [700, pytest.param(710, marks=pytest.mark.slow)])
 def test_a_dead_context_while_speaking_ends_the_run_and_the_next_goes_on(
     workshop, straight, monkeypatch, capfd, reports, code
 ):
@@ -223,7 +223,7 @@ def failing_step(at: int, errors: list[Exception]) -> Callable[..., Any]:
     return backward
 
 
-@pytest.mark.parametrize("code", [700, 710])
+@pytest.mark.parametrize("code", [pytest.param(700, marks=pytest.mark.slow), 710])
 def test_a_sticky_error_in_a_step_saves_nothing_exits_70_and_goes_on(
     workshop, straight, monkeypatch, capfd, reports, code
 ):

@@ -134,7 +134,7 @@ def test_an_exported_voice_speaks_as_each_of_them(base, tmp_path, onnx):
         assert np.array_equal(found, wanted)
 
 
-@pytest.mark.parametrize("of_first", [False, True])
+@pytest.mark.parametrize("of_first", [pytest.param(False, marks=pytest.mark.slow), True])
 def test_each_speaker_speaks_with_the_decoder_that_was_learned_for_them(base, tmp_path, of_first):
     """In a run and in its export: ben with his own; anna's whisper, for which there is none, with
     the base's, also where anna has one."""
