@@ -170,8 +170,7 @@ class Vocoder(nn.Module):
         return reason
 
     def lay_out(self, dtype: torch.dtype) -> None:
-        """Changes to the channels-last layout in `dtype`; weight norm must be folded before. After
-        this, the vocoder cannot be trained or saved."""
+        """Changes to the channels-last layout in `dtype`; weight norm must be folded before."""
         to_channels_last(self.waveform_decoder)
         self.waveform_decoder.to(dtype)
         self.laid_out_as = dtype
@@ -196,12 +195,12 @@ def load_vocoder(state: Mapping[str, Tensor], config: ModelConfig) -> Vocoder:
 
 
 def published_names(vocoder: Vocoder, like: Mapping[str, Tensor]) -> dict[str, Tensor]:
-    """The vocoder's tensors on the CPU, by their names in a `model.pth`. Where `like`, the base's
-    tensors, has weight norm, a weight becomes a direction and a length.
-
-    Not for a vocoder after `lay_out`.
-    """
-    own = {name: tensor.detach().cpu() for name, tensor in vocoder.state_dict().items()}
+    """The vocoder's tensors on the CPU, by their names in a `model.pth` and in its layout. Where
+    `like`, the base's tensors, has weight norm, a weight becomes a direction and a length."""
+    own = {
+        name: (tensor[:, :, 0] if tensor.ndim == 4 else tensor).detach().cpu()
+        for name, tensor in vocoder.state_dict().items()
+    }
     renamed = {}
     for name in like:
         if name.startswith(WAVEFORM_DECODER):

@@ -11,7 +11,7 @@ Importing this module does not import torch.
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
@@ -111,14 +111,14 @@ def learn(
             f"learns from; of {len(request.clips)} there are {len(learned_from)}."
         )
     published = loading.read_tensors(tuned.base / "model.pth")
-    learning = vocoder.load_vocoder(published, model.config).to(model.device)
+    learning = _laid_out(published, model)
     speaker = whose.speaker.detach().float().clone()
     # The distance is FFTs: taken where a mel is, the CPU for a GPU whose FFT failed its check.
     distance = partial(_distance, learning, speaker, torch.device(tuned.compute.mel_device))
     before = _mean_distance(distance, held_out)
     if request.start is not None:
         start = learned_decoder.read_tensors(request.start)
-        learning.load_state_dict(vocoder.load_vocoder(start, model.config).state_dict())
+        learning.load_state_dict(_laid_out(start, model).state_dict())
     steps, each = _descend(learning, distance, learned_from, request, started, progress)
     after = _mean_distance(distance, held_out)
     learned_decoder.write_tensors(request.out, vocoder.published_names(learning, published))
@@ -130,6 +130,19 @@ def learn(
         seconds=time.perf_counter() - started,
         step_seconds=each,
     )
+
+
+def _laid_out(state: "Mapping[str, Tensor]", model: "Model") -> "Vocoder":
+    """The vocoder of a `model.pth`'s tensors, where `model` computes. On a CPU a step takes 0.8 of
+    the published layout's time in channels-last order, and half of it also in bfloat16."""
+    import torch
+
+    from xtts.model.vocoder import load_vocoder
+
+    vocoder = load_vocoder(state, model.config).to(model.device)
+    if model.device.type == "cpu":
+        vocoder.lay_out(torch.float32)
+    return vocoder
 
 
 def spoken_latents(
@@ -238,14 +251,18 @@ def _distance(
     rows: "Sequence[tuple[Tensor, Tensor]]",
 ) -> "Tensor":
     """Of rows of as many codes each, (latents `[1, codes, width]`, samples); but for their context
-    on either side."""
+    on either side. Convolutions compute in bfloat16 where this CPU does; the weights stay float32,
+    and the distance does."""
     import torch
 
     from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, VOCODER_RATE
     from xtts.evaluation.spectral_distance import spectral_distance
+    from xtts.model.quantization import vocoder_type
 
     latents = torch.cat([latents for latents, _ in rows])
-    waveform = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
+    quick = latents.device.type == "cpu" and vocoder_type() == torch.bfloat16
+    with torch.autocast("cpu", torch.bfloat16, enabled=quick):
+        waveform = vocoder(latents, speaker.expand(len(rows), -1, -1)).float()
     # A clip ends inside its last code, and codes are no whole number of samples.
     length = min(waveform.shape[1], *(len(wanted) for _, wanted in rows))
     aside = round(CONTEXT_CODES * SAMPLES_PER_CODE * VOCODER_RATE / CODE_RATE)

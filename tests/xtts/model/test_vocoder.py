@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from tests.xtts.model.test_streaming_vocoder import LIKE_PUBLISHED, SMALL, speaking
-from xtts.model.vocoder import to_channels_last
+from xtts.model.vocoder import WAVEFORM_DECODER, published_names, to_channels_last
 
 
 @pytest.mark.parametrize("shape", [SMALL, LIKE_PUBLISHED], ids=["embedded", "published"])
@@ -18,6 +18,20 @@ def test_another_layout_makes_the_same_sound(shape, dtype, most):
     found = vocoder(latents, speaker)
     assert found.shape == wanted.shape and found.dtype == torch.float32
     assert float((found - wanted).norm() / wanted.norm()) < most
+
+
+def test_another_layout_is_published_as_it_was():
+    vocoder, _ = speaking(SMALL)
+    like = {
+        f"{WAVEFORM_DECODER}{name}": tensor
+        for name, tensor in vocoder.waveform_decoder.state_dict().items()
+    }
+    wanted = published_names(vocoder, like)
+    vocoder.lay_out(torch.float32)
+    found = published_names(vocoder, like)
+    assert wanted.keys() == found.keys() == like.keys()
+    for name, tensor in found.items():
+        assert torch.equal(tensor, wanted[name]) and tensor.is_contiguous()
 
 
 def test_no_one_dimensional_convolution_is_left():
