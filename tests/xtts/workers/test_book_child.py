@@ -1,14 +1,14 @@
 """The child that reads a book for the service: what it is given, says, and refuses."""
 
 import json
-import resource
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from tests.models import tiny_voice
 from tests.xtts.books.books_made import chapter, page, write_epub
-from xtts.books import command
 from xtts.workers import book_child
 
 
@@ -44,13 +44,25 @@ def test_what_cannot_be_read_is_a_sentence_before_a_voice_is_loaded(tmp_path, ca
     assert not (tmp_path / "out").exists()
 
 
-def test_a_book_that_takes_too_much_memory_is_refused(tmp_path, capsys, monkeypatch):
+# The memory that a process of many tests has free again would be enough.
+LIMITED = """
+import resource, sys
+from xtts.workers import book_child
+command.MOST_READING_BYTES = 32 << 20
+before = resource.getrlimit(resource.RLIMIT_AS)
+code = book_child.main(sys.argv[1:])
+assert resource.getrlimit(resource.RLIMIT_AS) == before
+sys.exit(code)
+"""
+
+
+def test_a_book_that_takes_too_much_memory_is_refused(tmp_path):
     """A few kilobytes that unpack, within all other bounds, to a mass of text."""
     documents = {f"c{n}.xhtml": page(f"<p>{'a' * 900_000}</p>") for n in range(80)}
     epub = write_epub(tmp_path / "book.epub", documents)
     assert epub.stat().st_size < 200_000
-    monkeypatch.setattr(command, "MOST_READING_BYTES", 32 << 20)
-    before = resource.getrlimit(resource.RLIMIT_AS)
-    assert read(epub, tmp_path / "out", tmp_path / "gone") == 2
-    assert "of memory to be read" in capsys.readouterr().err
-    assert resource.getrlimit(resource.RLIMIT_AS) == before
+    words = (str(epub), "--to", str(tmp_path / "out"), "--spec", json.dumps({"name": "gone"}))
+    command = (sys.executable, "-c", LIMITED, *words)
+    done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 2, done.stderr
+    assert "of memory to be read" in done.stderr
