@@ -47,6 +47,7 @@ def test_what_cannot_be_read_is_a_sentence_before_a_voice_is_loaded(tmp_path, ca
 # The memory that a process of many tests has free again would be enough.
 LIMITED = """
 import resource, sys
+from xtts.books import command
 from xtts.workers import book_child
 command.MOST_READING_BYTES = 32 << 20
 before = resource.getrlimit(resource.RLIMIT_AS)
