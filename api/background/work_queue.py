@@ -35,6 +35,8 @@ _LONGEST_MESSAGE = 700
 _READ_LIMIT = 1 << 16
 # How often it is looked whether somebody speaks, and how long nobody must, for work that waits.
 _WATCH_SECONDS = 0.05
+# How often it is looked whether another replica has stopped the work.
+_HEED_SECONDS = 0.5
 _QUIET_SECONDS = 1.0
 
 
@@ -141,7 +143,13 @@ class WorkQueue(ABC, Generic[Item]):
 
     async def stop(self, item: Item, *, deleted: bool = False) -> None:
         """Ends the work, or removes it from the queue. Its progress is kept for the next time.
-        deleted: it is deleted next, also where its state cannot be written."""
+
+        A child of another replica ends within `_HEED_SECONDS`, when that one reads the state.
+
+        Args:
+            item: What is stopped.
+            deleted: It is deleted next, also where its state cannot be written.
+        """
         if not self._works_on(item):
             try:
                 if await asyncio.to_thread(self._unqueue, item):
@@ -231,6 +239,8 @@ class WorkQueue(ABC, Generic[Item]):
             return
         with self._changing(item):
             self._keep(item, state)
+            if _is_stopped(item):  # by another replica, which has said so
+                return
             write_job(item.folder, item.job, state=state, ended=now(), message=message)
         log.info("%s of %s: %s. %s", self.work_name.capitalize(), item.id, state, message)
 
@@ -276,8 +286,10 @@ class WorkQueue(ABC, Generic[Item]):
         _behind_everybody(child.pid, self.niceness)
         watching = [
             asyncio.create_task(watch)
-            for watch in (self._stand_back(child), self._keep_room(child))
-        ]
+            for watch in (
+                self._stand_back(child), self._keep_room(child), self._heed_stop(child, item)
+            )
+        ]  # fmt: skip
         try:
             async with asyncio.timeout(self.most_seconds):
                 await self._listen(child)
@@ -329,6 +341,16 @@ class WorkQueue(ABC, Generic[Item]):
                 kill_group(child.pid)
                 return
 
+    async def _heed_stop(self, child: asyncio.subprocess.Process, item: Item) -> None:
+        """Ends the child where another replica, which cannot, has stopped or deleted its work."""
+        while True:
+            await asyncio.sleep(_HEED_SECONDS)
+            with contextlib.suppress(OSError):  # of a folder that is away for a moment
+                if await asyncio.to_thread(_is_stopped, item):
+                    self._stopped = True
+                    kill_group(child.pid)
+                    return
+
     async def _listen(self, child: asyncio.subprocess.Process) -> None:
         assert child.stdout is not None
         while True:
@@ -340,6 +362,12 @@ class WorkQueue(ABC, Generic[Item]):
                 return
             if line_shown := last_line(printable(line.decode(errors="replace"))):
                 self._told = without_paths(line_shown)
+
+
+def _is_stopped(item: HasJob) -> bool:
+    """Whether somebody has stopped what is being done, asked for it anew since, or deleted it.
+    Blocks. A state that cannot be read now says nothing."""
+    return not item.is_there or item.job.state in ("stopped", "queued")
 
 
 def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:

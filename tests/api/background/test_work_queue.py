@@ -1,4 +1,5 @@
-"""A stop is kept whenever it comes: also between the choice of an item and its start."""
+"""A stop is kept whenever it comes, and at whichever replica: also between the choice of an item
+and its start."""
 
 import asyncio
 import contextlib
@@ -15,18 +16,22 @@ from tests.api.conftest import FAKE_READER
 from xtts.inference.compute_config import ComputeConfig
 
 
+def queue_in(folder: Path) -> BookQueue:
+    """That of one replica."""
+
+    def reader() -> Reader:
+        return Reader({}, ComputeConfig())
+
+    return BookQueue(Books(folder, 1 << 40), lambda _: None, reader, lambda: False, FAKE_READER)
+
+
 @pytest.fixture
 def queued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> tuple[BookQueue, UploadedBook]:
     """A queue with a book whose reading does not end."""
     monkeypatch.setenv("FAKE_READER", "hang")
     (tmp_path / "arrived").write_bytes(b"A book.")
-    books = Books(tmp_path / "books", 1 << 40)
-    book = books.add("a.txt", tmp_path / "arrived")
-
-    def reader() -> Reader:
-        return Reader({}, ComputeConfig())
-
-    queue = BookQueue(books, lambda _: None, reader, lambda: False, FAKE_READER)
+    queue = queue_in(tmp_path / "books")
+    book = queue._books.add("a.txt", tmp_path / "arrived")
     queue.ask(book, {}, None)
     return queue, book
 
@@ -86,3 +91,33 @@ def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
             assert queue._running is None and book.job.state == "stopped"
 
     asyncio.run(stopped())
+
+
+@pytest.mark.parametrize(
+    ("then", "left"), [("nothing", "stopped"), ("asked again", "done"), ("deleted", "none")]
+)
+def test_a_stop_at_another_replica_ends_the_child(queued, then, left):
+    """The other one does not hold the queue's lock, so it has no child to end."""
+    queue, book = queued
+    other = queue_in(book.folder.parent)
+
+    async def stopped() -> None:
+        async with working(queue):
+            while not queue.told(book):
+                await asyncio.sleep(0.01)
+            assert queue._running is not None and queue._running[1] is not None
+            child = queue._running[1]
+            if then == "deleted":
+                (book.folder / "book.json").unlink()
+            else:
+                await other.stop(book)
+            if (
+                then == "asked again"
+            ):  # before the child has ended; its second reading ends by itself
+                other.ask(book, {}, None)
+            assert await child.wait() != 0
+            while queue._running is not None or book.job.is_queued:
+                await asyncio.sleep(0.01)
+
+    asyncio.run(stopped())
+    assert book.job.state == left and book.folder.exists() == (then != "deleted")
