@@ -1,4 +1,4 @@
-"""`python -m benchmarks book` measures a book: plan, cost beside the plain batch, words.
+"""`python -m benchmarks book` measures a book: plan, cost beside the plain batch, words, Ray.
 
 Plan: `xtts read --plan` of a long book, with five spoken sentences. Speech: a book is spoken as
 `xtts read` does it (takes with word times and verdicts, an MP3 for each chapter, an audiobook), and
@@ -6,7 +6,7 @@ some of its chapters also by the plain batch, in turns, which speaks the same se
 nothing. The overhead is a ratio of CPU time over those chapters, which a busy machine changes less
 than wall time. Words: paragraphs of the reporting set, in their first takes, after retakes by the
 guard's verdicts, and after retakes by pocketsphinx, which also counts the errors: the last row is
-by the judge that chose.
+by the judge that chose. Ray, only where it is asked for, with its package: `benchmarks.book_ray`.
 """
 
 import argparse
@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from benchmarks import guard_texts, measuring, tables, texts
+from benchmarks import book_ray, guard_texts, measuring, tables, texts
 from xtts.books.book import Book, Chapter, Kind, Paragraph
 
 if TYPE_CHECKING:
@@ -33,7 +33,8 @@ FORM = "mp3"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--parts", default="plan,words,speech", help="what is measured")
+    parser.add_argument("--parts", default="plan,words,speech",
+                        help="what is measured; also ray")  # fmt: skip
     parser.add_argument("--voice", default="demo", help="what `xtts read --voice` takes")
     parser.add_argument("--plan-words", type=int, default=60_000, help="of the book planned")
     parser.add_argument("--words", type=int, default=5_000, help="of the book spoken")
@@ -43,15 +44,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--texts", type=int, help="paragraphs of the reporting set; all by default")
     parser.add_argument("--at-once", type=int, default=4)
     parser.add_argument("--retakes", type=int, default=3)
+    parser.add_argument("--workers", type=int, default=2, help="of Ray")
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Figures of the plan, the words and the speech."""
+    """Figures of the parts."""
     parts, found = arguments.parts.split(","), dict[str, Any]()
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
         if "plan" in parts:
             found["plan"] = plan(arguments, work)
+        if "ray" in parts:
+            path = text_file(made_book("workers", arguments.words, arguments.chapter_words), work)
+            found["ray"] = book_ray.ways(path, arguments.voice, arguments.workers, work)
         if {"words", "speech"} & set(parts):
             from xtts.books.speaking.book_voice import BookVoice
             from xtts.inference.compute_config import ComputeConfig
@@ -92,15 +97,21 @@ def paragraphs(lines: Sequence[str]) -> list[Paragraph]:
     return [Paragraph(" ".join(lines[at : at + SENTENCES_A_PARAGRAPH])) for at in places]
 
 
+def text_file(book: Book, folder: Path) -> Path:
+    """The book as a file that `xtts read` takes."""
+    path = folder / "book.txt"
+    blocks = (one.text for chapter in book.chapters for one in chapter.paragraphs)
+    path.write_text("\n\n".join(blocks), encoding="utf-8")
+    return path
+
+
 # ---- the plan ----
 
 
 def plan(arguments: argparse.Namespace, work: Path) -> dict[str, Any]:
     """Seconds and memory of `xtts read --plan`, in a process of its own."""
     book = made_book("plans", arguments.plan_words, 3_000)
-    path = work / "book.txt"
-    blocks = (one.text for chapter in book.chapters for one in chapter.paragraphs)
-    path.write_text("\n\n".join(blocks), encoding="utf-8")
+    path = text_file(book, work)
     command = [sys.executable, "-m", "xtts", "read", str(path), "--voice", arguments.voice,
                "--to", str(work / "planned"), "--plan"]  # fmt: skip
     peaks: list[int] = [0]
@@ -284,5 +295,5 @@ def _words(
 
 
 def report(found: dict[str, Any]) -> str:
-    """The three parts, one after another."""
+    """The parts, one after another."""
     return "\n\n".join(tables.text({name: part}) for name, part in found.items())

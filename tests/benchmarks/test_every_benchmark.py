@@ -1,5 +1,6 @@
 """Every benchmark that `python -m benchmarks` lists starts and ends, in its smallest mode."""
 
+import importlib.util
 import json
 import math
 import os
@@ -21,7 +22,10 @@ from machine.errors import SotaqueError
 # the test's own, {clips}: a dataset of twelve clips.
 SMALLEST = {
     "adapters": ["--rounds 1 --codes 6 --adapters 3 --threads 1 --folder {base} --json"],
-    "book": ["--plan-words 300 --words 60 --chapter-words 30 --texts 1 --json"],
+    "book": [
+        "--plan-words 300 --words 60 --chapter-words 30 --texts 1 --json",
+        "--parts ray --words 120 --chapter-words 60 --json",
+    ],
     "cutting": [
         "--voices slt --sentences 6 --json",
         "--voices slt --sentences 6 --by base --json",
@@ -129,6 +133,8 @@ def clips(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_ends_and_every_row_has_figures(name, arguments, base, clips, tmp_path):
     if name in NEED_FLITE and shutil.which("flite") is None:
         pytest.skip("apt-get install flite")
+    if "--parts ray" in arguments and importlib.util.find_spec("ray") is None:
+        pytest.skip("Ray is 200 MB: .venv/bin/python -m pip install -e '.[ray]'")
     evaluated = tmp_path / "evaluated.txt"
     evaluated.write_text(EVALUATED, encoding="utf-8")
     words = arguments.format(base=base, clips=clips, tmp=tmp_path).split()
