@@ -19,6 +19,7 @@ from api.books.store import (
     UploadedBook,
     changing,
 )
+from api.disk_space import bytes_below
 from api.shared_folder import now
 from machine.process import module_command
 from machine.storage.atomic import replace_file
@@ -64,7 +65,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         with changing(book, unread=True):
             return write_job(
                 book.folder, book.job, state="queued", asked=now(), started=None, ended=None,
-                message="", wanted=dict(wanted), recording=recording,
+                message="", wanted=dict(wanted), recording=recording, bytes=None,
             )  # fmt: skip
 
     @property
@@ -100,6 +101,7 @@ class BookQueue(WorkQueue[UploadedBook]):
 
     def _keep(self, book: UploadedBook, state: str) -> None:
         (book.spoken / "progress.json").unlink(missing_ok=True)
+        write_job(book.folder, book.job, bytes=bytes_below(book.folder))
 
 
 def options(wanted: Mapping[str, Any]) -> list[str]:

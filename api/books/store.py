@@ -41,10 +41,11 @@ _OWN_FILES = ("plan.json", "progress.json", "chapters.json", "rejected.json", "r
 @dataclass(frozen=True)
 class BookJob(Job):
     """The work on a book. wanted: as `api.books.schemas.ReadingRequest`; recording: of an uploaded
-    voice that reads."""
+    voice that reads; bytes: what the book takes, counted when the work ended."""
 
     wanted: Mapping[str, Any] = field(default_factory=dict)
     recording: str | None = None
+    bytes: int | None = None
 
     @property
     def plan_only(self) -> bool:
@@ -160,8 +161,8 @@ class Books(NamedFolders[UploadedBook]):
     def used_bytes(self) -> int:
         """What all books take, and uploads that arrive.
 
-        A long book has ten thousand files, so one that is not being read is counted once for each
-        state of its work.
+        A long book has ten thousand files, so one that is not being read is not counted again: its
+        job says what it takes, or else this process remembers it.
         """
         used = 0
         with contextlib.suppress(OSError):
@@ -174,8 +175,9 @@ class Books(NamedFolders[UploadedBook]):
 def _bytes_of(folder: Path) -> int:
     with contextlib.suppress(OSError):
         state = stamp_of(folder / "job.json")
-        if not read_job(folder, BookJob).is_queued:
-            return _bytes_at(state)
+        job = read_job(folder, BookJob)
+        if not job.is_queued:
+            return _bytes_at(state) if job.bytes is None else job.bytes
     return bytes_below(folder)
 
 

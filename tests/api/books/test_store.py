@@ -9,8 +9,11 @@ import pytest
 
 from api.background.job_file import write_job
 from api.books import store
+from api.books.reading import BookQueue, Reader
 from api.books.store import BookJob, Books, UploadedBook
+from api.disk_space import bytes_below
 from machine.storage.atomic import write_json
+from xtts.inference.compute_config import ComputeConfig
 
 
 @pytest.fixture
@@ -70,6 +73,23 @@ def test_what_has_not_changed_is_not_read_again(tmp_path, counted):
     write_job(one.folder, job, state="done")
     reads = [listed()[2] for _ in range(2)]
     assert reads == [{"bytes_below": 1}, {}] and listed()[1] - used == 3000 + len("Another") - 5
+
+
+def test_after_a_restart_the_files_of_a_book_that_was_read_are_not_looked_at(tmp_path, counted):
+    books = Books(tmp_path / "books", 1 << 40)
+    book = book_in(books, "a.txt")
+    reader = Reader({}, ComputeConfig())
+    queue = BookQueue(books, lambda _: None, lambda: reader, lambda: False)
+    used = bytes_below(book.folder)
+    queue.ask(book, {}, None)
+    write_job(book.folder, book.job, state="running")
+    queue._end(book, "done", "")
+    # The job itself is written after the count.
+    assert abs(books.used_bytes() - used) < 400 and not counted["bytes_below"]
+    # Taken from the queue: nobody has counted what a reading that was killed may have left.
+    queue.ask(book, {}, None)
+    assert queue._unqueue(book)
+    assert abs(books.used_bytes() - used) < 400 and counted["bytes_below"] == 1
 
 
 def test_a_book_without_work_or_plan_is_listed(tmp_path):
