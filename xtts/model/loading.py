@@ -179,13 +179,14 @@ def load_gpt(
     config: ModelConfig,
     dropout: float = 0.0,
     *,
-    kind: str = "fp32",
+    kind: str | None = None,
     device: torch.device | str = "cpu",
     source: str = "model.pth",
     lean: bool = False,
 ) -> GPT:
-    """The GPT alone, in float32 with gradients, or with its matrices quantised to `kind`. lean:
-    without the parts that encode recordings, and with the pages of the file released.
+    """The GPT alone, in float32 with gradients, or for inference with its matrices packed or
+    quantised to `kind`. lean: without the parts that encode recordings, and with the pages of the
+    file released.
 
     Raises ConfigError, which names `source`, if the tensors of `state` do not fit the model.
     """
@@ -197,8 +198,8 @@ def load_gpt(
     if kind == "bf16":
         gpt.gpt.to(torch.bfloat16)
         gpt.gpt.cache_type = torch.bfloat16
-    elif kind != "fp32":
-        _quantise(gpt, tensors, kind, files)
+    elif kind is not None and (kind != "fp32" or torch.device(device).type == "cpu"):
+        _pack(gpt, tensors, kind, files)
     # Always a copy: the source is memory-mapped, and training must not write into it.
     placed = {
         name: torch.empty(tensor.shape, dtype=tensor.dtype, device=device).copy_(tensors[name])
@@ -227,14 +228,14 @@ def _belonging(gpt: GPT, state: Mapping[str, Tensor], source: str) -> dict[str, 
     return tensors
 
 
-def _quantise(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
-    """Quantises the transformer's matrices, one per thread at a time, so that only as many as there
-    are threads exist in float32 at once."""
+def _pack(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
+    """Packs the transformer's matrices in `kind`, one per thread at a time, so that only as many as
+    there are threads exist in float32 at once."""
     names = [name for name, module in gpt.gpt.named_modules() if isinstance(module, nn.Linear)]
 
     def packed(name: str) -> nn.Module:
         weight, bias = tensors.pop(f"gpt.{name}.weight"), tensors.pop(f"gpt.{name}.bias")
-        made = quantization.quantized_linear(kind, weight, bias)
+        made = quantization.packed_linear(kind, weight, bias)
         files.forget(weight.data_ptr(), weight.nbytes)
         return made
 
@@ -242,7 +243,8 @@ def _quantise(gpt: GPT, tensors: dict[str, Tensor], kind: str, files: MappedFile
         for name, module in zip(names, pool.map(packed, names), strict=True):
             parent, _, own = name.rpartition(".")
             setattr(gpt.gpt.get_submodule(parent), own, module)
-    gpt.gpt.cache_type = quantization.memory_type()
+    if kind != "fp32":
+        gpt.gpt.cache_type = quantization.memory_type()
 
 
 def read_tensors(path: Path) -> dict[str, Tensor]:

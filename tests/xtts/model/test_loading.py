@@ -161,7 +161,7 @@ def test_what_only_listens_is_not_there_and_yet_it_listens(base_folder, recordin
 
 def test_another_epoch_is_spoken_and_heard_with(base_folder, tmp_path, whose, recording):
     other = tiny_base(tmp_path / "other", seed=1)
-    learned = to_coqui(load_model(other).gpt.state_dict())
+    learned = read_tensors(other / "model.pth")
     whole, found = (load_model(base_folder, low_memory=low) for low in (False, True))
     for one in (whole, found):
         one.load_gpt(learned)

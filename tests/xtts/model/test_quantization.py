@@ -10,7 +10,13 @@ from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model import quantization
 from xtts.model.loading import load_model, read_tensors
-from xtts.model.quantization import Int4Linear, Int8Linear, choose_precision, quantized_linear
+from xtts.model.quantization import (
+    Int4Linear,
+    Int8Linear,
+    PackedLinear,
+    choose_precision,
+    packed_linear,
+)
 
 # Without VNNI an activation has 7 bits, and is rounded twice as coarsely.
 COARSER = 1 if torch.cpu._is_vnni_supported() else 2
@@ -19,7 +25,7 @@ WORST = {"fp32": 1e-6, "int8": 0.012 * COARSER, "int4": 0.12}
 
 
 @pytest.mark.parametrize("kind", WORST)
-@pytest.mark.parametrize("shape", [(1, 64), (2, 5, 64)])
+@pytest.mark.parametrize("shape", [(1, 64), (2, 5, 64), (4, 20, 64)])
 def test_a_layer_is_as_far_off_as_its_bits_allow(kind, shape):
     generator = torch.Generator().manual_seed(0)
     plain = nn.Linear(64, 96)
@@ -27,7 +33,7 @@ def test_a_layer_is_as_far_off_as_its_bits_allow(kind, shape):
     plain.bias.data.normal_(0, 0.1, generator=generator)
     x = torch.randn(shape, generator=generator)
     with torch.inference_mode():
-        wanted, found = plain(x), quantized_linear(kind, plain.weight, plain.bias)(x)
+        wanted, found = plain(x), packed_linear(kind, plain.weight, plain.bias)(x)
     assert found.shape == wanted.shape and found.dtype == torch.float32
     error = float((found - wanted).norm() / wanted.norm())
     assert error < WORST[kind]
@@ -39,7 +45,7 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind):
     weight = torch.zeros(16, 64)
     weight[1, 3] = 50.0
     with torch.inference_mode():
-        found = quantized_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
+        found = packed_linear(kind, weight, torch.ones(16))(torch.eye(64)[3][None])
     torch.testing.assert_close(
         found, torch.tensor([[1.0, 51.0, *[1.0] * 14]]), rtol=0.02, atol=0.02
     )
@@ -49,7 +55,7 @@ def test_a_row_of_zeros_and_an_outlier_do_no_harm(kind):
 @pytest.mark.parametrize("rows", [2, 5])
 def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind, rows):
     generator = torch.Generator().manual_seed(0)
-    layer = quantized_linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
+    layer = packed_linear(kind, torch.randn(96, 64, generator=generator), torch.ones(96))
     quiet = torch.randn(rows, 64, generator=generator)
     mixed = quiet.clone()
     mixed[1:] *= 100.0
@@ -58,6 +64,22 @@ def test_a_row_is_the_same_bit_for_bit_whoever_else_is_there(kind, rows):
         alone, found = layer(quiet[:1]), layer(mixed)[:1]
     # A loud neighbour does not round it away: it is as far off as alone.
     assert float((found - alone).norm() / alone.norm()) < 0.01 * COARSER
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("count", [1, 2, 3, 4, 8, 12, 16, 24])
+def test_a_row_of_float32_is_the_same_bit_for_bit_at_every_place(count, threads):
+    generator = torch.Generator().manual_seed(0)
+    layer = PackedLinear(torch.randn(96, 64, generator=generator), torch.ones(96))
+    rows = torch.randn(count, 64, generator=generator)
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        with torch.inference_mode():
+            turned = [layer(rows.roll(place, 0))[place] for place in range(count)]
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(one, turned[0]) for one in turned)
 
 
 @pytest.mark.parametrize(
