@@ -2,7 +2,8 @@
 
 Coqui's side is its dataset with `format_batch_on_device`. Both sides load the same four clips with
 as many threads, in turns. It also measures what two starts do for the same data. `--starts`
-measures two whole starts of a run, from the imports to the first step.
+measures two whole starts of a run, from the imports to the first step. `--scale` measures a second
+start and a batch with 100 to 100,000 synthetic clips.
 
 Both mel spectrograms and the DVAE have their full size whatever the size of the model, so the small
 model is enough, except for `--starts`, which also reads the model.
@@ -20,7 +21,7 @@ from typing import Any
 
 import torch
 
-from benchmarks import coqui_training, measuring, synthetic
+from benchmarks import coqui_training, measuring, scale, synthetic
 from train.dataset.batches import Batches
 
 CLIPS_IN_A_BATCH = 4
@@ -30,10 +31,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     synthetic.add_base_arguments(parser, rounds=5)
     parser.add_argument("--threads", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--starts", action="store_true", help="measure two whole starts of a run")
+    parser.add_argument("--scale", action="store_true", help="measure datasets of --clips clips")
+    parser.add_argument("--clips", type=int, nargs="*", default=scale.SIZES)
 
 
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Measures a batch, or two whole starts."""
+    """Measures a batch, two whole starts, or what more clips cost."""
+    if arguments.scale:
+        return {"clips": {f"{count:,}": scale.measured(count) for count in arguments.clips}}
     with synthetic.base_model(arguments) as (base, folder):
         if arguments.starts:
             return {"ready_seconds": started(base, folder)}

@@ -35,7 +35,7 @@ reason. No figure is from a GPU. A command stands here without `.venv/bin/python
 shortened: its link leads to the whole command, the machine, its load, the date and the commit.
 
 Trials, figures that have been replaced, and measurements without a command that repeats them are in
-[the history](benchmarks-history.md); one goal there is missed too.
+[the history](benchmarks-history.md).
 """
 _SPREADS = ({"mean", "spread"}, {"median", "least", "most"}, {"value", "least", "most"})
 _UNITS = {"seconds": "s", "gb": "GB", "mb": "MB", "ms": "ms", "db": "dB", "percent": "%"}

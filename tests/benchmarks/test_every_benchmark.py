@@ -33,6 +33,7 @@ SMALLEST = {
     "data": [
         "--rounds 1 --threads 1 --folder {base} --json",
         "--starts --folder {base} --json",
+        "--scale --clips 20 --json",
     ],
     "decoder": [
         "--clips 8 --steps 2 --sentences 2 --json",

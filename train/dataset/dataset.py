@@ -1,18 +1,23 @@
 """Reads a dataset: checks every clip before step 1, and splits training from validation.
 
 The trainer, `check` and `prepare` share `read`. The result for each file and text is cached, so a
-second start decodes nothing.
+second start decodes nothing. The whole dataset is cached, too, and taken again as it is while no
+file of its folder changes (`machine.storage.tree_stamp`): a start then looks at each file, without
+opening it, and reads no transcript.
 """
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
+from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
-from machine.storage.hashes import sha256_of, stamp_of
+from machine.storage.hashes import sha256_of
+from machine.storage.tree_stamp import is_racy, tree_stamp
 from train.concurrency import in_threads
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry
 from train.dataset.metadata import read_entries
@@ -33,7 +38,7 @@ LOUDEST_PEAK = 8.0
 # A decoder may round the end of a file; what is further from its header was cut off.
 LEAST_PRESENT = 0.95
 # In the name of the file that remembers sounds: another number where they are judged otherwise.
-SOUNDS_VERSION = 1
+SOUNDS_VERSION = 2
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
@@ -69,11 +74,13 @@ class Clip:
 
 @dataclass(frozen=True)
 class RejectedClip:
-    """A clip that is left out: the value seen, and what is allowed."""
+    """A clip that is left out: the value seen, and what is allowed. tried_again: by the next start,
+    as what went wrong may be over then."""
 
     name: str
     seen: str
     allowed: str
+    tried_again: bool = False
 
 
 @dataclass(frozen=True)
@@ -155,12 +162,52 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     not speak, and when no clip is left; TextError for a language whose extra package is not
     installed.
     """
-    entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
-    _refuse_language(entries, tokenizer.languages, settings)
     longest = min(LONGEST_CLIP_SECONDS, shape.max_codes * SAMPLES_PER_CODE / CODE_RATE)
-    sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
     # coqui-tts writes numbers and abbreviations out, each version in its own way.
     reader = f"{tokenizer.fingerprint[:16]}-{version('coqui-tts')}"
+    asked = (
+        str(settings.dataset_dir), str(settings.dataset_dir.resolve()), settings.dataset_format,
+        settings.language, settings.max_train_samples, longest, reader,
+        kept_value.code_sha256(Path(__file__).parent),
+    )  # fmt: skip
+    asked_sha256 = hashlib.sha256(repr(asked).encode()).hexdigest()
+    path = settings.cache_dir / "datasets" / f"{asked_sha256[:16]}.json"
+    stamp = tree_stamp(settings.dataset_dir)
+    key = f"{asked_sha256} {stamp.sha256}" if stamp else ""
+    if stamp and (known := kept_value.load(path, key)) is not None:
+        return _from_json(known)
+    dataset = _read_whole(settings, tokenizer, longest, reader)
+    if stamp and not stamp.is_racy and not any(one.tried_again for one in dataset.refused):
+        kept_value.save(path, key, _as_json(dataset))
+    return dataset
+
+
+def _as_json(dataset: Dataset) -> dict[str, Any]:
+    """The clips as columns: 100,000 rows with the names of their fields are read far slower."""
+    columns = {
+        one.name: [getattr(clip, one.name) for clip in dataset.clips] for one in fields(Clip)
+    }
+    columns["path"] = list(map(str, columns["path"]))
+    refused = [(one.name, one.seen, one.allowed) for one in dataset.refused]
+    return {"clips": columns, "train": len(dataset.train), "refused": refused}
+
+
+def _from_json(kept: Mapping[str, Any]) -> Dataset:
+    columns = dict(kept["clips"])
+    columns["path"] = map(Path, columns["path"])
+    columns["tokens"] = map(tuple, columns["tokens"])
+    clips = [Clip(*row) for row in zip(*(columns[one.name] for one in fields(Clip)), strict=True)]
+    refused = [RejectedClip(*row) for row in kept["refused"]]
+    return Dataset.of(clips[: kept["train"]], clips[kept["train"] :], refused)
+
+
+def _read_whole(
+    settings: TrainSettings, tokenizer: Tokenizer, longest: float, reader: str
+) -> Dataset:
+    """As `read`, from the transcript and the recordings themselves."""
+    entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
+    _refuse_language(entries, tokenizer.languages, settings)
+    sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
     texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
     try:  # the caches are written even if the run is stopped
         # Decoding leaves the interpreter's lock.
@@ -286,18 +333,20 @@ def decode_clip(
     """(seconds, SHA-256) of the recording of a row, or why it is rejected; decoded unless it is
     known. longest: in seconds."""
     try:
-        stamp = stamp_of(entry.path)
+        path = entry.path.resolve()
+        status = path.stat()
     except OSError:
         return RejectedClip(entry.name, f"no file {entry.path}", READABLE)
-    key = f"{stamp.path}|{stamp.bytes}|{stamp.mtime_ns}"
+    key = f"{path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
     known = sounds.get(key)
     if known is None:
         try:
             known = _decoded(entry.path)
         except (AudioError, OSError) as error:
             # Not cached: the disk error may be temporary.
-            return RejectedClip(entry.name, str(error), READABLE)
-        sounds.put(key, known)
+            return RejectedClip(entry.name, str(error), READABLE, tried_again=True)
+        if not is_racy(status):
+            sounds.put(key, known)
     seconds, sha256, seen, allowed = known
     if not seen and not SHORTEST_SECONDS <= seconds <= longest:
         seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_SECONDS} to {longest:.1f} s"
@@ -322,7 +371,7 @@ def _decoded(path: Path) -> tuple[float, str, str, str]:
         return seconds, "", f"silence (peak {peak:.1e})", f"a peak above {SILENT_PEAK:g}"
     if peak > LOUDEST_PEAK:
         return seconds, "", f"a peak of {peak:.1e}", "samples from -1 to 1"
-    return max(seconds, header.seconds), sha256_of(path), "", ""
+    return max(seconds, header.seconds), sha256_of(path, fresh=True), "", ""
 
 
 def check_clip(

@@ -10,8 +10,11 @@ Offsets are in bytes. The key hashes the DVAE, the mel statistics and the versio
 clips add shards. The device is not part of the key: a GPU rounds differently from a CPU, as two
 CPUs do, and a GPU that differs more computes no features (`_Extractor`). A shard's JSON is written
 after its data, so a build may be killed at any time. Two trainers may build at once: what both
-computed is then stored twice, and equal. Every record is compared with its hash before a run learns
-from it (a day of audio is 1.2 GB, which is read once in any case).
+computed is then stored twice, and equal.
+
+Every record is compared with its hash before a run learns from it: when it is used for the first
+time, so that a start does not read what may be gigabytes. If one is damaged, all are compared, and
+the damaged ones are computed again on the CPU, which is slow and happens to damaged disks.
 """
 
 import hashlib
@@ -89,22 +92,52 @@ class Record(NamedTuple):
 
 
 class FeatureCache:
-    """The features of a dataset's clips, by index."""
+    """The features of a dataset's clips, by index.
 
-    def __init__(self, clips: Sequence[Clip], folder: Path) -> None:
+    Args:
+        repair: Computes the damaged records of `folder` again; returns the cache read anew.
+    """
+
+    def __init__(
+        self, clips: Sequence[Clip], folder: Path,
+        repair: "Callable[[], FeatureCache] | None" = None,
+    ) -> None:  # fmt: skip
         self._clips = clips
+        self._repair = repair
         self.records = _read_records(folder)
         self._maps: dict[Path, np.memmap] = {}
+        self._compared: set[str] = set()
 
     def codes(self, clip: int) -> np.ndarray:
-        """Codes `[ceil(samples / 1024)]` int16, of the recording at 22,050 Hz."""
-        record = self.records[self._clips[clip].audio_sha256]
+        """Codes `[ceil(samples / 1024)]` int16, of the recording at 22,050 Hz. Raises FeaturesError
+        for a damaged record that cannot be computed again."""
+        record = self._intact(clip)
         return self._bytes(record)[: 2 * record.codes].view(np.int16)
 
     def mel(self, clip: int) -> np.ndarray:
-        """Conditioning mel `[80, frames]` float16 of the whole recording."""
-        record = self.records[self._clips[clip].audio_sha256]
+        """Conditioning mel `[80, frames]` float16 of the whole recording. Raises as `codes`."""
+        record = self._intact(clip)
         return self._bytes(record)[2 * record.codes :].view(np.float16).reshape(MEL_BANDS, -1)
+
+    def _intact(self, clip: int) -> Record:
+        """The record of a clip, compared with its hash."""
+        sha256 = self._clips[clip].audio_sha256
+        if sha256 not in self._compared:
+            if not self._whole(self.records[sha256]):
+                self._mend(clip)
+            self._compared.add(sha256)
+        return self.records[sha256]
+
+    def _mend(self, clip: int) -> None:
+        if self._repair:
+            self.records, self._maps = self._repair().records, {}
+        record = self.records.get(self._clips[clip].audio_sha256)
+        if record is None or not self._whole(record):
+            raise FeaturesError(
+                f"The features of {self._clips[clip].name} are damaged and could not be computed "
+                "again. Repair the cache with `.venv/bin/python -m train check --repair`. The same "
+                "command then resumes from the last checkpoint."
+            )
 
     def missing(self) -> list[str]:
         """Names of the clips that have no record yet; `build` computes them."""
@@ -200,7 +233,8 @@ class UncachedFeatures:
 def build(
     dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
 ) -> FeatureCache:
-    """The features of every clip; computes those that are missing or damaged.
+    """The features of every clip; computes those that are missing now, and damaged ones when the
+    first of them is used.
 
     place: the device, as `machine.devices.selection.choose_feature_device` returns it. A clip that
     can no longer be decoded is logged and left out (`FeatureCache.present`). Raises FeaturesError
@@ -208,32 +242,42 @@ def build(
     """
     folder = folder_of(base, cache_dir)
     remove_stale(folder, older_than_seconds=STALE_SECONDS)
-    cache = FeatureCache(dataset.clips, folder)
-    if damaged := cache.damaged():
-        log.warning(
-            "%d records in %s are damaged: their SHA-256 does not match. They are "
-            "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
-        )  # fmt: skip
-        bad = {clip.audio_sha256 for clip in dataset.clips if clip.name in damaged}
-        for index in sorted(folder.glob("*.json")):
-            _forget(index, bad)
-        cache = FeatureCache(dataset.clips, folder)
+
+    def repaired() -> FeatureCache:
+        _forget_damaged(dataset.clips, folder)
+        return build(dataset, base, config, cache_dir)
+
+    cache = FeatureCache(dataset.clips, folder, repaired)
     wanted = {clip.audio_sha256: clip for clip in dataset.clips}
     missing = [clip for sha, clip in wanted.items() if sha not in cache.records]
     if missing:
         _compute(
             missing, base, config, folder, place, most_lost=int(LARGEST_LOST_SHARE * len(wanted))
         )
-        cache = FeatureCache(dataset.clips, folder)
+        cache = FeatureCache(dataset.clips, folder, repaired)
     return cache
 
 
 def repair(
     dataset: Dataset, base: Path, config: ModelConfig, cache_dir: Path, place: Choice = ON_CPU
 ) -> list[str]:
-    """Computes damaged records again, as every start does. Returns the names of their clips."""
-    damaged = FeatureCache(dataset.clips, folder_of(base, cache_dir)).damaged()
+    """Computes all damaged records again. Returns the names of their clips."""
+    damaged = _forget_damaged(dataset.clips, folder_of(base, cache_dir))
     build(dataset, base, config, cache_dir, place)
+    return damaged
+
+
+def _forget_damaged(clips: Sequence[Clip], folder: Path) -> list[str]:
+    """Removes damaged records from their indexes, logged. The names of their clips."""
+    damaged = set(FeatureCache(clips, folder).damaged())
+    if damaged:
+        log.warning(
+            "%d records in %s are damaged: their SHA-256 does not match. They are "
+            "computed again. Clips: %s.", len(damaged), folder, ", ".join(sorted(damaged)[:20]),
+        )  # fmt: skip
+        bad = {clip.audio_sha256 for clip in clips if clip.name in damaged}
+        for index in sorted(folder.glob("*.json")):
+            _forget(index, bad)
     return sorted(damaged)
 
 

@@ -21,6 +21,7 @@ import numpy as np
 import torch
 
 from machine.devices.selection import choose_feature_device
+from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
 from train.concurrency import lookahead
@@ -90,6 +91,16 @@ def inspect(
                 if kept.get(f"{models[name][0]}|{sha256}") is None:
                     kept.put(f"{models[name][0]}|{sha256}", value)
         kept.save()
+
+
+def made_from(settings: TrainSettings, context: RunContext) -> str:
+    """A hash of all that `inspect` and a judgement of its measurements depend on."""
+    clips = [(clip.name, clip.sha256) for clip in context.data.clips]
+    paths = [Path(one) for one in (settings.speaker_model, settings.spoof_model) if one]
+    models = [sha256_of(path) for path in paths if path.is_file()]
+    code = kept_value.code_sha256(Path(__file__).parent)
+    content = repr((clips, paths, models, _base_hash(settings, context), code))
+    return hashlib.sha256(content.encode()).hexdigest()
 
 
 # One pass over the recordings

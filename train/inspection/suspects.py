@@ -9,11 +9,12 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from machine import text
+from machine.storage import kept_value
 from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
 from train.dataset.dataset import Dataset, RejectedClip
 from train.inspection.judging import Measurements, SuspectClip, find_suspects
-from train.inspection.measuring import inspect
+from train.inspection.measuring import inspect, made_from
 from train.run_context import RunContext
 from train.settings import TrainSettings
 
@@ -48,17 +49,25 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
     """SUSPECT_CLIPS=keep: logs how many clips are suspect and the worst of them by name. The base
     model is not asked of each clip, which takes the longest.
 
-    Raises OutsideModelError.
+    What is logged is kept for the next start with the same clips: comparing each clip with all
+    others takes minutes for 100,000 of them. Raises OutsideModelError.
     """
-    measured, notes = inspect(settings, context, with_likelihood=False)
-    suspects = find_suspects(measured)
+    path, key = settings.cache_dir / "suspects.json", made_from(settings, context)
+    if (kept := kept_value.load(path, key)) is None:
+        measured, notes = inspect(settings, context, with_likelihood=False)
+        suspects = find_suspects(measured)
+        worst = [[one.name, one.reasons] for one in suspects[:_WORST_SHOWN]]
+        kept = [notes, len(suspects), len(measured), worst]
+        if len(measured) == len(context.data.clips):  # no clip was unreadable
+            kept_value.save(path, key, kept)
+    notes, count, total, worst = kept
     for note in notes:
         log.warning(note)
-    if suspects:
-        shown = "\n".join(f"  {one.name}: {one.reasons}" for one in suspects[:_WORST_SHOWN])
-        some = "The worst:" if len(suspects) > _WORST_SHOWN else "They are:"
+    if count:
+        shown = "\n".join(f"  {name}: {reasons}" for name, reasons in worst)
+        some = "The worst:" if count > _WORST_SHOWN else "They are:"
         log.warning(
-            f"Suspect clips: {len(suspects)} of {len(measured)}, used for training "
+            f"Suspect clips: {count} of {total}, used for training "
             f"(SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
             "`.venv/bin/python -m train check` lists all of them, and also compares texts with "
             "sound."

@@ -1,6 +1,7 @@
 """The languages of XTTS-v2: their names, and a guess at the language of a text."""
 
 import re
+from collections import Counter
 from collections.abc import Iterable
 
 # English names by ISO 639-1 code.
@@ -52,11 +53,11 @@ def other_language(texts: Iterable[str], language: str) -> str | None:
     """The language of the texts if it is certainly another one than `language`; None if there are
     too few words or it is uncertain. Only for languages in Latin letters."""
     named = short_code(language)
-    words = [word for text in texts for word in _WORD.findall(text.lower())]
-    if named not in FUNCTION_WORDS or len(words) < _FEWEST_WORDS:
+    words = Counter(word for text in texts for word in _WORD.findall(text.lower()))
+    if named not in FUNCTION_WORDS or words.total() < _FEWEST_WORDS:
         return None
     shares = {
-        code: sum(word in own for word in words) / len(words)
+        code: sum(words[word] for word in own) / words.total()
         for code in FUNCTION_WORDS
         if (own := _only_in(code))
     }

@@ -1,5 +1,6 @@
 """Every clip is judged before step 1: refused with a reason, split by content, decoded once."""
 
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 import soundfile
 
+from machine.storage import kept_value, tree_stamp
 from machine.storage.file_cache import FileCache
 from tests.bad_audio import write_all
 from tests.datasets import a_sound, make_dataset
@@ -147,7 +149,18 @@ def test_a_copy_of_a_recording_is_refused_and_a_symlink_is_followed(read, tmp_pa
     assert len(found.clips) == 3 and reasons(found) == {"copy": "the same recording as clip-1"}
 
 
-def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
+@pytest.fixture
+def settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Files count as settled as soon as they are written."""
+    monkeypatch.setattr(tree_stamp, "RACY_SECONDS", -1.0)
+
+
+@pytest.mark.usefixtures("settled")
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch, whole):
+    """Whether it takes the whole dataset as it was, or looks at each clip again."""
+    if not whole:
+        monkeypatch.setattr(kept_value, "load", lambda *_: None)
     folder = make_dataset(tmp_path / "data", clips=9)
     soundfile.write(folder / "wavs" / "quiet.wav", np.zeros(22_050), 22_050)
     soundfile.write(folder / "wavs" / "long.wav", a_sound(13, 22_050), 22_050)
@@ -165,7 +178,71 @@ def test_a_second_start_decodes_nothing(read, tmp_path, monkeypatch):
         read(folder)
 
 
-def test_a_look_that_is_stopped_goes_on(read, tmp_path, monkeypatch):
+def test_what_was_written_just_before_it_was_read_is_read_again(read, tmp_path, monkeypatch):
+    """It may have been written once more within the same tick of the clock (racy git)."""
+    read(make_dataset(tmp_path / "data", clips=3))
+    decoded = []
+    original = dataset._decoded
+    monkeypatch.setattr(dataset, "_decoded", lambda path: decoded.append(path) or original(path))
+    read(tmp_path / "data")
+    assert len(decoded) == 3 and not (tmp_path / "cache" / "datasets").exists()
+
+
+def test_a_known_dataset_is_not_read_again(read, tmp_path, settled, monkeypatch):
+    folder = make_dataset(tmp_path / "data", clips=9, speakers=2)
+    soundfile.write(folder / "wavs" / "quiet.wav", np.zeros(22_050), 22_050)
+    add_rows(folder, "wavs/quiet.wav|One.", "wavs/absent.wav|Two.")
+    first = read(folder)
+    assert len(first.refused) == 2
+    monkeypatch.setattr(dataset, "read_entries", lambda *_: pytest.fail("read again"))
+    assert read(folder) == first
+    with pytest.raises(pytest.fail.Exception):
+        read(folder, max_train_samples=2)
+
+
+def test_a_known_dataset_that_has_changed_is_noticed(read, tmp_path, settled):
+    folder = make_dataset(tmp_path / "data", clips=4)
+    one, other = (folder / "wavs" / f"clip-{number}.wav" for number in range(2))
+
+    def hashes() -> dict[str, str]:
+        return {clip.name: clip.audio_sha256 for clip in read(folder).clips}
+
+    def rewrite(seed: int) -> None:
+        soundfile.write(one, a_sound(1.0, RATE, seed=seed), RATE, subtype="PCM_16")
+
+    rewrite(50)
+    seen = [hashes()]
+    status = one.stat()
+    rewrite(51)
+    seen.append(hashes())
+    rewrite(52)
+    os.utime(one, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert (one.stat().st_size, one.stat().st_mtime_ns) == (status.st_size, status.st_mtime_ns)
+    seen.append(hashes())
+    assert len({one["clip-0"] for one in seen}) == 3
+    assert len({one["clip-1"] for one in seen}) == 1
+
+    soundfile.write(other, a_sound(1.0, RATE, seed=53), RATE, subtype="PCM_16")
+    for path in (one, other):
+        os.utime(path, (1, 1))
+    assert one.stat().st_size == other.stat().st_size
+    before = hashes()
+    one.rename(folder / "aside")
+    other.rename(one)
+    (folder / "aside").rename(other)
+    assert [hashes()[name] for name in ("clip-1", "clip-0")] == [
+        before[name] for name in ("clip-0", "clip-1")
+    ]
+
+    one.unlink()
+    assert hashes().keys() == {"clip-1", "clip-2", "clip-3"}
+    rewrite(54)
+    add_rows(folder, "clip-4|A new one.")
+    soundfile.write(folder / "wavs" / "clip-4.wav", a_sound(1.0, RATE, seed=55), RATE)
+    assert len(hashes()) == 5
+
+
+def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
     """Ctrl-C after an hour of decoding must not cost the hour."""
     folder = make_dataset(tmp_path / "data", clips=3)
 
@@ -183,7 +260,7 @@ def test_a_look_that_is_stopped_goes_on(read, tmp_path, monkeypatch):
     assert [clip.path.name for clip in read(folder).clips] == ["clip-0.wav", "clip-1.wav"]
 
 
-def test_what_could_not_be_read_is_tried_again(read, tmp_path, monkeypatch):
+def test_what_could_not_be_read_is_tried_again(read, tmp_path, settled, monkeypatch):
     """A disk that failed once must not refuse a clip for ever."""
     folder, info = make_dataset(tmp_path / "data", clips=2), soundfile.info
 

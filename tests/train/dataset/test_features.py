@@ -14,6 +14,7 @@ import soundfile
 import torch
 
 from machine.devices.selection import Choice
+from machine.storage import tree_stamp
 from tests.datasets import make_dataset
 from tests.forked import in_child
 from tests.models import tiny_base
@@ -84,6 +85,8 @@ def test_features_are_what_the_model_computes(place):
 
 
 def test_a_second_start_decodes_nothing(place, monkeypatch):
+    monkeypatch.setattr(tree_stamp, "RACY_SECONDS", -1.0)
+    place.data = place.read()
     first = contents(place.build())
     monkeypatch.setattr(soundfile, "SoundFile", lambda path: pytest.fail(f"{path} decoded again"))
     monkeypatch.delattr(features, "load_dvae")
@@ -188,11 +191,36 @@ def test_a_bug_of_ours_is_not_a_gpus_fault(place, monkeypatch):
         place.build(AS_A_GPU)
 
 
-def test_a_shard_that_shrinks_under_a_run_says_so(place):
+def test_a_start_reads_no_record_and_each_is_compared_before_its_first_use(place, monkeypatch):
+    kept = contents(place.build())
+    compared, original = [], features.FeatureCache._whole
+    monkeypatch.setattr(
+        features.FeatureCache, "_whole",
+        lambda self, record: compared.append(record) or original(self, record),
+    )  # fmt: skip
+    found = place.build()
+    assert compared == []
+    assert contents(found) == kept and len(compared) == 5
+    assert contents(found) == kept and len(compared) == 5
+
+
+def test_a_shard_that_shrinks_under_a_run_is_computed_again(place, caplog):
+    kept = contents(place.build())
     found = place.build()
     os.truncate(place.shards()[0], 100)
-    with pytest.raises(features.FeaturesError, match="--repair"):
+    assert contents(found) == kept and "is damaged" in caplog.text
+    assert place.repair() == []
+
+
+def test_a_damaged_record_whose_recording_has_gone_says_so(place, monkeypatch, caplog):
+    monkeypatch.setattr(features, "LARGEST_LOST_SHARE", 0.2)
+    found = place.build()
+    shard = place.shards()[0]
+    shard.write_bytes(bytes(1) + shard.read_bytes()[1:])
+    place.data.clips[0].path.unlink()
+    with pytest.raises(features.FeaturesError, match=r"clip-0 are damaged.*last checkpoint"):
         found.codes(0)
+    assert place.build().present(range(5)) == (1, 2, 3, 4)
 
 
 @pytest.mark.parametrize("damage", ["[]", '{"abc": [1, 2]}', '{"abc": 3}', "a wrong number"])

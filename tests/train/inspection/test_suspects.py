@@ -13,6 +13,7 @@ import soundfile
 from tests.datasets import make_dataset
 from tests.train.inspection.planted import plant, read_good, write
 from tests.train.inspection.test_outside_models import saved
+from train.inspection import suspects
 from train.settings import load
 from train.setup import build_context, open_trainer
 
@@ -67,7 +68,7 @@ def test_suspect_clips_are_told_and_kept_or_left_out(check, tmp_path):
     assert after == before
 
 
-def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog):
+def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog, monkeypatch):
     """Before its first step; of brown noise, which no later figure of a run betrays."""
     data = make_dataset(workshop.folder / "brown", clips=9)
     steps = np.random.default_rng(0).standard_normal((5, 24_000))
@@ -84,6 +85,13 @@ def test_a_run_names_the_worst_clips_that_it_keeps(workshop, caplog):
     named = re.findall(r"^  (clip-\d+): .+", said, re.MULTILINE)
     assert len(named) == 3 and set(named) <= {f"clip-{number}" for number in range(5)}
     assert not list((workshop.folder / "cache").glob("inspection.csv"))
+    # The next start says the same, without comparing each clip with all others again.
+    caplog.clear()
+    with monkeypatch.context() as patch:
+        patch.delattr(suspects, "inspect")
+        with open_trainer(settings):
+            pass
+    assert said in caplog.messages
     # A model to look with that is not there costs the look, not the run.
     absent = replace(settings, speaker_model=str(workshop.folder / "absent.onnx"))
     with open_trainer(absent):

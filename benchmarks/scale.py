@@ -1,0 +1,128 @@
+"""What a start and a batch cost as a dataset grows, for `python -m benchmarks data --scale`.
+
+The dataset is real to the trainer and cheap to make. Its recordings are hard links of a few files,
+and what checking and computing would find of each is written into the cache beforehand; the
+features are a sparse file. A second start is measured: it reads the transcript, looks at every
+file, reads the index of the features and plans an epoch. Each size runs in a process of its own.
+"""
+
+import hashlib
+import itertools
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from benchmarks import measuring
+from machine.storage.tree_stamp import RACY_SECONDS
+
+SIZES = (100, 1_000, 10_000, 100_000)
+SECONDS = 2.0
+# Of a clip of 2 s.
+_CODES, _FRAMES = 43, 172
+_TEXTS = 10
+# A file system allows so many names of one file, and some more.
+_MOST_LINKS = 30_000
+
+
+def measured(count: int) -> dict[str, Any]:
+    """The figures of one size, by a child."""
+    found: dict[str, Any] = measuring.ask("benchmarks.scale", count)
+    return found
+
+
+def second_start(folder: Path, count: int) -> dict[str, Any]:
+    """Seconds of the parts of a second start, of a batch, and the memory that they take.
+
+    CPU seconds stand beside the whole: there is no parallel work in it, and they are what a quiet
+    machine takes.
+    """
+    from train.dataset import dataset, features
+    from train.dataset.batches import Batches
+    from train.settings import TrainSettings
+    from xtts.model.config import ModelConfig
+    from xtts.text.tokenizer import Tokenizer
+    from xtts.voices import base_models
+
+    base = base_models.DEMO
+    config = ModelConfig.read(base)
+    tokenizer = Tokenizer(config, base)
+    write(folder, base, count)
+    time.sleep(RACY_SECONDS)
+    settings = TrainSettings(dataset_dir=folder / "data", cache_dir=folder / "cache")
+    dataset.read(settings, tokenizer, config.gpt)  # the first start
+    before, began = measuring.memory_bytes("RssAnon"), time.perf_counter()
+    marks = {"": time.process_time()}
+    data = dataset.read(settings, tokenizer, config.gpt)
+    marks["dataset"] = time.process_time()
+    data.report()
+    marks["report"] = time.process_time()
+    data.sha256  # noqa: B018
+    marks["fingerprint"] = time.process_time()
+    found = features.build(data, base, config, settings.cache_dir)
+    marks["features"] = time.process_time()
+    batches = Batches(
+        data.clips, data.train, found, config.gpt, seed=0, batch_seconds=40.0,
+        stop_input=config.stop_input_trained, conditioning="other_clip", sources=data.train,
+    )  # fmt: skip
+    planned = batches.plan(1)
+    marks["plan"] = time.process_time()
+    wall = time.perf_counter() - began
+    batch = measuring.seconds_of(lambda: [batches.batch(1, group) for group in planned[:5]])
+    parts = {
+        f"{name}_cpu_seconds": round(after - before, 3)
+        for (_, before), (name, after) in itertools.pairwise(marks.items())
+    }
+    return {
+        "clips": len(data.clips), "seconds": round(wall, 3),
+        "cpu_seconds": round(sum(parts.values()), 3), **parts,
+        "batch_ms": round(1e3 * batch / len(planned[:5]), 1),
+        "memory_mb": round((measuring.memory_bytes("RssAnon") - before) / 1e6, 1),
+    }  # fmt: skip
+
+
+def write(folder: Path, base: Path, count: int) -> None:
+    """A dataset of `count` clips and a whole cache for it."""
+    import soundfile
+
+    from machine.storage.file_cache import FileCache
+    from train.dataset.dataset import SOUNDS_VERSION
+    from train.dataset.features import folder_of
+
+    wavs = folder / "data" / "wavs"
+    wavs.mkdir(parents=True)
+    generator = np.random.default_rng(0)
+    sound = (0.1 * generator.standard_normal(int(22_050 * SECONDS))).astype(np.float32)
+    paths = [wavs / f"{number}.wav" for number in range(count)]
+    for number, path in enumerate(paths):
+        if number % _MOST_LINKS == 0:
+            soundfile.write(path, sound, 22_050)
+        else:
+            os.link(paths[number - number % _MOST_LINKS], path)
+    rows = (f"{number}|{'one ' * (1 + number % _TEXTS)}two three." for number in range(count))
+    (folder / "data" / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    hashes = [hashlib.sha256(str(number).encode()).hexdigest() for number in range(count)]
+    sounds = FileCache(folder / "cache" / f"sounds-{SOUNDS_VERSION}.json")
+    for path, sha256 in zip(paths, hashes, strict=True):
+        status = path.stat()
+        key = f"{path.resolve()}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
+        sounds.put(key, (SECONDS, sha256, "", ""))
+    sounds.save()
+    size = 2 * _CODES + 160 * _FRAMES
+    digest = hashlib.sha256(bytes(size)).hexdigest()
+    cache = folder_of(base, folder / "cache")
+    cache.mkdir(parents=True)
+    with (cache / "0.bin").open("wb") as file:
+        file.truncate(count * size)
+    index = {sha: [number * size, _CODES, _FRAMES, digest] for number, sha in enumerate(hashes)}
+    (cache / "0.json").write_text(json.dumps(index), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    with tempfile.TemporaryDirectory() as name:
+        print(json.dumps(second_start(Path(name), int(sys.argv[1]))))
