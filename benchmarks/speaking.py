@@ -29,7 +29,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--precisions",
         default="fp32,int8,int4,auto",
-        help="separated by commas; also onnx-fp32, onnx-int8",
+        help="separated by commas; also onnx-fp32, onnx-int8, onnx-int4",
     )
 
 

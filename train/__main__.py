@@ -252,7 +252,7 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--to", type=Path, metavar="DIR", help="the folder to write")
         add("--base", type=Path, metavar="DIR", help="the base model, if it has moved")
         add("--force", action="store_true", help="replace the voice that DIR holds")
-        add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8"),
+        add("--onnx", nargs="?", const="all", choices=("all", "fp32", "int8", "int4"),
             help="export ONNX models: all of them, or one precision")  # fmt: skip
         add("--adapter", action="store_true",
             help="export what LORA_RANK learned, without the base model")  # fmt: skip

@@ -36,6 +36,7 @@ from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
+from xtts.onnx.folder import GPT as ONNX_GPT
 from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
@@ -46,7 +47,7 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
 
-ONNX_KINDS = {"all": ("fp32", "int8"), "fp32": ("fp32",), "int8": ("int8",)}
+ONNX_KINDS = {"all": tuple(ONNX_GPT)} | {kind: (kind,) for kind in ONNX_GPT}
 _BASE_VOICES = "speakers_xtts.pth"
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
 _KEPT = (PREFIX, "hifigan_decoder.", "mel_stats")

@@ -1,6 +1,7 @@
 """The folder of an ONNX voice: graphs, tables, vocabulary, and onnx.json with hashes.
 
-    gpt.onnx  gpt_int8.onnx        one step after a past of any length (weights in *.data)
+    gpt.onnx                       one step after a past of any length (weights in *.data)
+    gpt_int8.onnx gpt_int4.onnx    the same in fewer bits
     vocoder.onnx                   steps -> samples
     conditioning.onnx speaker.onnx a recording's mels -> conditioning latents, speaker embedding
     embeddings.npy                 text, text positions, codes, code positions: [rows, width]
@@ -22,7 +23,7 @@ from machine.storage.checksums import Manifest, fault_of
 
 SCHEMA = 1
 NAME = "onnx.json"
-GPT = {"fp32": "gpt.onnx", "int8": "gpt_int8.onnx"}
+GPT = {"fp32": "gpt.onnx", "int8": "gpt_int8.onnx", "int4": "gpt_int4.onnx"}
 VOCODER, CONDITIONING, SPEAKER = "vocoder.onnx", "conditioning.onnx", "speaker.onnx"
 EMBEDDINGS, MEL_STATS, VOICE = "embeddings.npy", "mel_stats.npy", "voice.safetensors"
 

@@ -52,7 +52,7 @@ def source_of_folder(folder: Path) -> VoiceFiles:
     )
 
 
-def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = weights.KINDS) -> OnnxVoice:
+def export(source: VoiceFiles, to: Path, kinds: Sequence[str] = tuple(folders.GPT)) -> OnnxVoice:
     """Writes the folder next to `to` and renames it when it is complete.
 
     Raises OnnxError if `to` has other content, ConfigError, and WriteError or DiskFull.
@@ -163,7 +163,7 @@ def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
     parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
     whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
     transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
-    each = sum({"fp32": 4, "int8": 1}[kind] for kind in kinds)
+    each = sum({"fp32": 4, "int8": 1, "int4": 0.625}[kind] for kind in kinds)
     return transformer * each + 4 * (whole - transformer)
 
 

@@ -1,4 +1,4 @@
-"""Writes graph and weight files in float32 or int8.
+"""Writes graph and weight files in float32, int8 or int4.
 
 Each tensor is read from the memory-mapped model, written and released in turn. Tensors start at
 multiples of the page size, so that ONNX Runtime can map them instead of reading them.
@@ -16,7 +16,11 @@ from machine.memory import MappedFiles, trim_heap
 from machine.storage.atomic import Written, replace_file
 from xtts.onnx.export.tracing import replace_nodes
 
-KINDS = ("fp32", "int8")
+# Weights of a column that have a scale and a zero point of their own in int4, as in
+# `xtts.model.quantization`.
+GROUP = 32
+# Of ONNX Runtime's MatMulNBits: the inputs are rounded to 8 bits, and whole numbers are multiplied.
+_INT8_INPUTS = 4
 # Smaller tensors stay in the graph, because the runtime needs shapes, axes and scalars to load it.
 _INLINE_BYTES = 1024
 _PAGE_BYTES = 4096
@@ -30,14 +34,15 @@ def write(
     WriteError.
 
     int8: the transformer's matrices with one scale per column; their inputs are quantised
-    dynamically (ONNX Runtime's DynamicQuantizeMatMul, for CPUs).
+    dynamically (ONNX Runtime's DynamicQuantizeMatMul, for CPUs). int4: one scale and zero point per
+    32 weights of a column (MatMulNBits).
     """
     model = ModelProto()
     model.CopyFrom(graph)
     weights = dict(weights)
     files = MappedFiles.look()
-    if kind == "int8":
-        _quantise(model, weights, files)
+    if kind != "fp32":
+        _quantise(model, weights, kind, files)
     data = path.with_name(path.name + ".data")
 
     def stream(file: BinaryIO) -> None:
@@ -67,7 +72,7 @@ def _tensors(model: ModelProto, weights: dict[str, Tensor]) -> "list[tuple[str, 
 
 
 def _array(tensor: Tensor) -> "np.ndarray[Any, Any]":
-    kept = tensor.dtype in (torch.int8, torch.int64)
+    kept = tensor.dtype in (torch.int8, torch.uint8, torch.int64)
     return (tensor if kept else tensor.float()).detach().contiguous().numpy()
 
 
@@ -80,8 +85,9 @@ def _external(name: str, array: "np.ndarray[Any, Any]", location: str, offset: i
     return tensor
 
 
-def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles) -> None:
+def _quantise(model: ModelProto, weights: dict[str, Tensor], kind: str, files: MappedFiles) -> None:
     """Turns every matrix product with a weight into one node that also adds the bias."""
+    made_of = {"int8": _int8_product, "int4": _int4_product}[kind]
     after = {node.input[1]: node for node in model.graph.node if node.op_type == "Add"}
     nodes: list[NodeProto] = []
     done: set[str] = set()
@@ -92,24 +98,51 @@ def _quantise(model: ModelProto, weights: dict[str, Tensor], files: MappedFiles)
             nodes.append(node)
             continue
         add = after[node.output[0]]
-        parts = _rounded(node.input[1], weights)
+        nodes.append(made_of(node, add.input[0], add.output[0], weights))
         files.forget(weights[node.input[1]].data_ptr(), weights[node.input[1]].nbytes)
         trim_heap()  # frees 1.5 GB of gaps between the kept matrices at XTTS-v2's size
-        nodes.append(helper.make_node(
-            "DynamicQuantizeMatMul", [node.input[0], *parts, add.input[0]], [add.output[0]],
-            name=node.name, domain=_CONTRIB,
-        ))  # fmt: skip
         done.add(add.output[0])
     replace_nodes(model, nodes)
     model.opset_import.append(helper.make_opsetid(_CONTRIB, 1))
 
 
-def _rounded(name: str, weights: dict[str, Tensor]) -> tuple[str, str, str]:
-    """Adds the int8 values, scales and zero points of a weight [in, out]; returns their names."""
+def _int8_product(node: NodeProto, bias: str, output: str, weights: dict[str, Tensor]) -> NodeProto:
+    """The product with a weight [in, out], whose int8 values, scales and zero points are added."""
+    rows, name = node.input
     weight = weights[name].float()
     scales = (weight.abs().amax(0) / 127).clamp(min=1e-8)
     names = (f"{name}_int8", f"{name}_scales", f"{name}_zeros")
     weights[names[0]] = (weight / scales).round().clamp(-127, 127).to(torch.int8)
     weights[names[1]] = scales
     weights[names[2]] = torch.zeros(len(scales), dtype=torch.int8)
-    return names
+    return helper.make_node(
+        "DynamicQuantizeMatMul", [rows, *names, bias], [output], name=node.name, domain=_CONTRIB
+    )
+
+
+def _int4_product(node: NodeProto, bias: str, output: str, weights: dict[str, Tensor]) -> NodeProto:
+    """The same with 4 bits a weight, two in a byte, and a scale and a zero point for each group."""
+    rows, name = node.input
+    grouped = weights[name].float().t().unflatten(1, (-1, GROUP))
+    # A zero point is one of the sixteen numbers, so zero lies between the ends.
+    least, most = grouped.amin(-1).clamp(max=0), grouped.amax(-1).clamp(min=0)
+    scales = ((most - least) / 15).clamp(min=1e-8)
+    zeros = (-least / scales).round()
+    numbers = ((grouped / scales[..., None]).round() + zeros[..., None]).clamp(0, 15)
+    names = (f"{name}_int4", f"{name}_scales", f"{name}_zeros")
+    weights[names[0]] = _two_in_a_byte(numbers)
+    weights[names[1]] = scales.flatten()
+    weights[names[2]] = _two_in_a_byte(zeros).flatten()
+    columns, groups, _ = grouped.shape
+    return helper.make_node(
+        "MatMulNBits", [rows, *names, "", bias], [output], name=node.name, domain=_CONTRIB,
+        K=groups * GROUP, N=columns, bits=4, block_size=GROUP, accuracy_level=_INT8_INPUTS,
+    )  # fmt: skip
+
+
+def _two_in_a_byte(numbers: Tensor) -> Tensor:
+    """Numbers [.., n] from 0 to 15 as bytes [.., n / 2]; the first of two are the lower bits."""
+    if numbers.shape[-1] % 2:
+        numbers = torch.nn.functional.pad(numbers, (0, 1))
+    lower, upper = numbers.to(torch.uint8).unflatten(-1, (-1, 2)).unbind(-1)
+    return lower | upper << 4

@@ -36,7 +36,7 @@ def test_it_speaks_with_stored_latents(onnx_folder, torch_voice, tmp_path, capsy
     ("more", "told"),
     [
         ((), "has no speaker of its own"),
-        (("--precision", "int4"), "speaks in fp32 and int8, not in int4"),
+        (("--precision", "bf16"), "speaks in fp32 and int8 and int4, not in bf16"),
     ],
 )
 def test_it_says_whose_voice_or_which_precision_is_missing(
