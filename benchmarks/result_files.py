@@ -32,8 +32,8 @@ SUBJECTS: tuple[Subject, ...] = get_args(Subject)
 # The section of each benchmark's results.
 SUBJECT_OF: dict[str, Subject] = {
     "adapters": "Speaking", "book": "Speaking", "cutting": "Datasets", "data": "Training",
-    "decoder": "Voice quality", "evaluation": "Evaluation", "gpu": "GPU", "guard": "Speaking",
-    "language": "Training", "loading": "Speaking",
+    "decoder": "Voice quality", "evaluation": "Evaluation", "extension": "Training",
+    "gpu": "GPU", "guard": "Speaking", "language": "Training", "loading": "Speaking",
     "low_memory": "Memory", "memory": "Memory", "operations": "GPU", "people": "Voice quality",
     "probe": "GPU", "references": "Voice quality", "sample": "Training", "serving": "Service",
     "speakers": "Voice quality", "speaking": "Speaking",

@@ -59,13 +59,16 @@ def base_model(arguments: argparse.Namespace) -> Iterator[tuple[Path, Path]]:
         yield write_base(base, full=arguments.full), Path(name)
 
 
-def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
+def write_base(
+    folder: Path, *, seed: int = 0, full: bool = True, vocabulary: Path | None = None
+) -> Path:
     """A base model in the published layout, with random weights.
 
     The published weights cannot be had without a licence click, and speed and memory do not depend
     on what the weights say. Writes config.json, vocab.json with 6,681 ids, model.pth (441 M
     parameters that learn, Coqui's vocoder and speaker encoder), dvae.pth and mel_stats.pth: 2.1 GB;
-    not full: a GPT of 4 layers of 256, 0.2 GB. A folder that is whole already stays.
+    not full: a GPT of 4 layers of 256, 0.2 GB. vocabulary: a vocab.json to take in the place of
+    made-up words, with as many ids as it has. A folder that is whole already stays.
     """
     if (folder / "mel_stats.pth").is_file():
         return folder
@@ -77,8 +80,13 @@ def write_base(folder: Path, *, seed: int = 0, full: bool = True) -> Path:
     from xtts.model.vocoder import new_dvae
 
     shape = FULL_SHAPE if full else replace(FULL_SHAPE, layers=4, width=256, heads=4)
+    words = _vocabulary()
+    if vocabulary is not None:
+        words = json.loads(vocabulary.read_text(encoding="utf-8"))
+        ids: dict[str, int] = words["model"]["vocab"]
+        shape = replace(shape, text_ids=1 + max(ids.values()), text_start=ids["[START]"])
     folder.mkdir(parents=True, exist_ok=True)
-    for name, content in (("vocab.json", _vocabulary()), ("config.json", _config(shape))):
+    for name, content in (("vocab.json", words), ("config.json", _config(shape))):
         (folder / name).write_text(json.dumps(content, indent=2), encoding="utf-8")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
@@ -99,7 +107,7 @@ def _config(shape: GPTShape) -> dict[str, object]:
     args = {
         "gpt_layers": shape.layers, "gpt_n_model_channels": shape.width, "gpt_n_heads": shape.heads,
         "gpt_max_audio_tokens": 605, "gpt_max_text_tokens": 402, "gpt_max_prompt_tokens": 70,
-        "gpt_number_text_tokens": FULL_SHAPE.text_ids, "gpt_num_audio_tokens": 1026,
+        "gpt_number_text_tokens": shape.text_ids, "gpt_num_audio_tokens": 1026,
         "gpt_start_audio_token": 1024, "gpt_stop_audio_token": 1025,
         "gpt_code_stride_len": 1024, "gpt_use_perceiver_resampler": True,
         "decoder_input_dim": shape.width, "d_vector_dim": 512,
@@ -112,7 +120,7 @@ def _config(shape: GPTShape) -> dict[str, object]:
     }  # fmt: skip
 
 
-def _vocabulary() -> dict[str, object]:
+def _vocabulary() -> dict[str, Any]:
     """Letters, specials where XTTS-v2 has them, and made-up words up to 6,681 ids."""
     from demo_voice.packaging import tokenizer_json
 
