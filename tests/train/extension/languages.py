@@ -3,6 +3,10 @@
 from pathlib import Path
 
 from tests.datasets import make_dataset
+from tests.models import tiny_voice
+from train.extension.command import write
+from train.extension.plan import plan_of
+from train.settings import TrainSettings
 
 # Greek, whose letters the tiny base lacks, with its numbers and its own punctuation.
 GREEK = (
@@ -19,3 +23,10 @@ def make_greek(folder: Path, texts: tuple[str, ...] = GREEK) -> Path:
     rows = (f"clip-{number}|{text}" for number, text in enumerate(texts))
     (folder / "metadata.csv").write_text("\n".join(rows) + "\n", encoding="utf-8")
     return folder
+
+
+def greek_voice(folder: Path) -> Path:
+    """A tiny voice to which Greek was added."""
+    settings = TrainSettings(dataset_dir=make_greek(folder / "greek"), language="el")
+    write(plan_of(settings, tiny_voice(folder / "base")), folder / "base-el")
+    return folder / "base-el"

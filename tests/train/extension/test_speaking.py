@@ -8,11 +8,7 @@ import pytest
 
 from api.app import how_of
 from tests.api.conftest import NO_GPU, QUICK, running, settings_in
-from tests.models import tiny_voice
-from tests.train.extension.languages import GREEK, make_greek
-from train.extension.command import write
-from train.extension.plan import plan_of
-from train.settings import TrainSettings
+from tests.train.extension.languages import GREEK, greek_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.export import exporter
@@ -25,11 +21,7 @@ LANGUAGES = ("en", "pt", "el")
 @pytest.fixture(scope="module")
 def greek(tmp_path_factory) -> Path:
     """A tiny voice to which Greek was added."""
-    folder = tmp_path_factory.mktemp("speaking")
-    clips = make_greek(folder / "greek")
-    settings = TrainSettings(dataset_dir=clips, language="el")
-    write(plan_of(settings, tiny_voice(folder / "base")), folder / "base-el")
-    return folder / "base-el"
+    return greek_voice(tmp_path_factory.mktemp("speaking"))
 
 
 @pytest.mark.parametrize("backend", ["torch", pytest.param("onnx", marks=pytest.mark.slow)])
