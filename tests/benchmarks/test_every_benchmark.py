@@ -40,7 +40,7 @@ SMALLEST = {
         "--clips 8 --steps 2 --folder {base} --json",
     ],
     "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
-    "extension": ["--languages el --texts 50 --folder {base} --json"],
+    "extension": ["--languages el --texts 50 --folder {base} --work {tmp} --json"],
     "gpu": ["--rehearse --out {tmp}/gpu.json"],
     "guard": ["--texts 2 --faults 6 --pairs 1 --json"],
     "language": ["--vocabulary --texts 20 --work {tmp} --json"],
