@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Measures a batch, two whole starts, or what more clips cost."""
     if arguments.scale:
+        arguments.rounds = 1
         return {"clips": {f"{count:,}": scale.measured(count) for count in arguments.clips}}
     with synthetic.base_model(arguments) as (base, folder):
         if arguments.starts:

@@ -37,7 +37,8 @@ def measured(count: int) -> dict[str, Any]:
 
 
 def second_start(folder: Path, count: int) -> dict[str, Any]:
-    """Seconds of the parts of a second start, of a batch, and the memory that they take.
+    """Seconds of the parts of a second start, of a batch that is read for the first time, and the
+    memory that they take.
 
     CPU seconds stand beside the whole: there is no parallel work in it, and they are what a quiet
     machine takes.
@@ -73,7 +74,9 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
     planned = batches.plan(1)
     marks["plan"] = time.process_time()
     wall = time.perf_counter() - began
-    batch = measuring.seconds_of(lambda: [batches.batch(1, group) for group in planned[:5]])
+    for group in planned[:5]:
+        batches.batch(1, group)
+    batch = time.process_time() - marks["plan"]
     parts = {
         f"{name}_cpu_seconds": round(after - before, 3)
         for (_, before), (name, after) in itertools.pairwise(marks.items())
@@ -81,7 +84,7 @@ def second_start(folder: Path, count: int) -> dict[str, Any]:
     return {
         "clips": len(data.clips), "seconds": round(wall, 3),
         "cpu_seconds": round(sum(parts.values()), 3), **parts,
-        "batch_ms": round(1e3 * batch / len(planned[:5]), 1),
+        "batch_cpu_ms": round(1e3 * batch / len(planned[:5]), 1),
         "memory_mb": round((measuring.memory_bytes("RssAnon") - before) / 1e6, 1),
     }  # fmt: skip
 

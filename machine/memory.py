@@ -7,6 +7,7 @@ the process gives them back. And oneDNN caches the code that it generates for ev
 
 import contextlib
 import ctypes
+import gc
 import mmap
 import os
 import re
@@ -32,6 +33,19 @@ def trim_heap() -> None:
     """Returns freed memory to the system, if the C library can."""
     with contextlib.suppress(OSError, AttributeError):
         ctypes.CDLL(None).malloc_trim(0)
+
+
+@contextlib.contextmanager
+def without_collection() -> Iterator[None]:
+    """Inside, Python does not look for cyclic garbage: while very many objects that stay are made,
+    it would look at all of them again and again, for a third of the time."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
 
 
 def address_space_bytes() -> int:

@@ -16,7 +16,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch._inductor import config as inductor
 
 from train.dataset.batches import Batch
 from train.distributed import ALONE, Agreement, World
@@ -331,6 +330,8 @@ def _compile_blocks(gpt: GPT) -> None:
     Attention stays as it is: where a clip begins differs from batch to batch, and each would be
     compiled again. Dropout draws as without compiling.
     """
+    from torch._inductor import config as inductor  # 1.2 s, for COMPILE alone
+
     inductor.fallback_random = True
     for block in gpt.gpt.h:
         block.mlp.compile(dynamic=True)  # type: ignore[union-attr]

@@ -1,5 +1,6 @@
 """Memory given back: pages of a file come again, memory without a file behind it stays."""
 
+import gc
 import mmap
 import os
 import resource
@@ -26,6 +27,16 @@ def test_memory_is_limited_for_a_while():
             bytearray(128 << 20)
     assert resource.getrlimit(resource.RLIMIT_AS) == before
     assert len(bytearray(128 << 20)) == 128 << 20
+
+
+def test_garbage_is_not_looked_for_inside_and_is_afterwards():
+    assert gc.isenabled()
+    with memory.without_collection(), pytest.raises(ZeroDivisionError):
+        with memory.without_collection():
+            assert not gc.isenabled()
+        assert not gc.isenabled()  # the outer block goes on
+        raise ZeroDivisionError
+    assert gc.isenabled()
 
 
 def test_pages_of_a_file_are_given_back_and_read_again(tmp_path):

@@ -14,6 +14,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from machine.memory import without_collection
 from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
@@ -174,8 +175,9 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
     path = settings.cache_dir / "datasets" / f"{asked_sha256[:16]}.json"
     stamp = tree_stamp(settings.dataset_dir)
     key = f"{asked_sha256} {stamp.sha256}" if stamp else ""
-    if stamp and (known := kept_value.load(path, key)) is not None:
-        return _from_json(known)
+    with without_collection():
+        if stamp and (known := kept_value.load(path, key)) is not None:
+            return _from_json(known)
     dataset = _read_whole(settings, tokenizer, longest, reader)
     if stamp and not stamp.is_racy and not any(one.tried_again for one in dataset.refused):
         kept_value.save(path, key, _as_json(dataset))

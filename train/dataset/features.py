@@ -35,6 +35,7 @@ import torch
 from machine.devices import cuda_errors
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
+from machine.memory import without_collection
 from machine.storage.atomic import STALE_SECONDS, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
 from train.concurrency import in_threads, lookahead
@@ -104,7 +105,8 @@ class FeatureCache:
     ) -> None:  # fmt: skip
         self._clips = clips
         self._repair = repair
-        self.records = _read_records(folder)
+        with without_collection():
+            self.records = _read_records(folder)
         self._maps: dict[Path, np.memmap] = {}
         self._compared: set[str] = set()
 

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from machine.errors import SotaqueError
 from train.optim.eight_bit import AdamW8bit
+from xtts.eager_optimizer import eager
 from xtts.model.gpt import GPT
 
 # AdamW as in Coqui's recipe (recipes/ljspeech/xtts_v2/train_gpt_xtts.py).
@@ -25,7 +26,7 @@ def new_optimizer(
     name: str, groups: list[dict[str, Any]], learning_rate: float
 ) -> torch.optim.Optimizer:
     """The optimizer named OPTIMIZER for `weight_groups`, at its first learning rate."""
-    kind = AdamW8bit if name == "adamw8bit" else partial(torch.optim.AdamW, fused=True)
+    kind = AdamW8bit if name == "adamw8bit" else partial(eager(torch.optim.AdamW), fused=True)
     return kind(groups, lr=learning_rate, betas=ADAM_BETAS, eps=ADAM_EPSILON)
 
 

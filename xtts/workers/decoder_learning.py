@@ -196,10 +196,12 @@ def _descend(
     rate falls sooner. And the seconds of each, as in `DecoderLearned.step_seconds`."""
     import torch
 
+    from xtts.eager_optimizer import eager
+
     learning.requires_grad_(True)
     weights = list(learning.parameters())
     begun_with = [weight.detach().clone() for weight in weights]
-    optimizer = torch.optim.Adam(weights, lr=LEARNING_RATE)
+    optimizer = eager(torch.optim.Adam)(weights, lr=LEARNING_RATE)
     draw = random.Random(request.seed)
     left = request.budget_seconds - (time.perf_counter() - started)
     begun = time.perf_counter()
