@@ -87,8 +87,11 @@ class Undisturbed:
     def cpu_seconds(self) -> float:
         return sum(self._seconds.values())
 
-    def end(self) -> None:
-        """Once the reading has ended. Raises ChildFailed where nothing was disturbed."""
+    def let_go(self) -> None:
+        """Lets go on what it has stopped; once the reading has ended."""
+
+    def check(self) -> None:
+        """Raises ChildFailed where nothing was disturbed that should have been."""
 
 
 class Disturbed(Undisturbed):
@@ -104,7 +107,7 @@ class Disturbed(Undisturbed):
     def look(self, pid: int) -> None:
         super().look(pid)
         if self._late is not None and time.monotonic() > self._until:
-            self._go_on()
+            self.let_go()
         if self._late is None and _num_sentences(self._sentences) >= KILLED_AFTER_SENTENCES:
             with contextlib.suppress(psutil.NoSuchProcess):
                 workers = [one for one in _tree(pid) if "ray::say_one" in " ".join(one.cmdline())]
@@ -113,18 +116,17 @@ class Disturbed(Undisturbed):
                     workers[1].suspend()
                     self._late, self._until = workers[1], time.monotonic() + LATE_SECONDS
 
-    def end(self) -> None:
-        self._go_on()  # where the reading has failed, it would stand still for ever
+    def let_go(self) -> None:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if self._late is not None:
+                self._late.resume()
+
+    def check(self) -> None:
         if self._late is None:
             raise measuring.ChildFailed(
                 "The book was read before two workers were seen at work, so none was killed. Ask "
                 "for more words."
             )
-
-    def _go_on(self) -> None:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            if self._late is not None:
-                self._late.resume()
 
 
 def _reading(
@@ -135,11 +137,14 @@ def _reading(
                "--voice", voice, "--to", str(to), "--format", forms, "--captions", "json",
                *words]  # fmt: skip
     began = time.perf_counter()
-    code, _ = measuring.watched(command, watcher.look, _LOOK_SECONDS)
+    try:
+        code, _ = measuring.watched(command, watcher.look, _LOOK_SECONDS)
+    finally:
+        watcher.let_go()  # a worker of a reading that has failed would stand still for ever
     seconds = time.perf_counter() - began
-    watcher.end()
     if code:
         raise measuring.ChildFailed(f"{' '.join(command)} ended with {code}.")
+    watcher.check()
     return {"seconds": round(seconds, 1), "cpu_seconds": round(watcher.cpu_seconds, 1)}
 
 
