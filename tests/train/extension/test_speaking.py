@@ -50,6 +50,9 @@ def test_the_service_lists_the_language_and_speaks_it(greek, tmp_path):
     patient = replace(QUICK, deadline=120.0, hang=60.0)
     with running(settings, how, patient, threads=1) as service:
         assert tuple(service.status()["languages"]) == LANGUAGES
+        # As other programs ask: by its code, since names are known of XTTS-v2's languages only.
+        named = {"English": "en", "Portuguese": "pt", "el": "el"}
+        assert service.client.get("/languages").json() == {"languages": named}
         spoken = service.say("Καλημέρα.", language="el")
         assert spoken.status_code == 200, spoken.text
         refused = service.say("Добрий день.", language="uk")
