@@ -75,7 +75,13 @@ class RaySteps(Steps):
             )  # fmt: skip
             cores = int(self._ray.cluster_resources().get("CPU", 1))
         except Exception as error:  # Ray raises a bare Exception if its start times out
-            raise SotaqueError(f"Ray at {address} cannot be used ({error}).") from error
+            remedy = (
+                "It gives up after half a minute: try again when the machine is less busy, or "
+                "leave out --ray."
+                if address == _LOCAL
+                else "See that RAY_ADDRESS names a cluster that runs, with this version of Ray."
+            )
+            raise SotaqueError(f"Ray at {address} cannot be used ({error}). {remedy}") from error
         self.ahead = _AHEAD_OF_A_WORKER * max(min(cores, workers or cores), 1)
         self._remote: dict[Callable[..., Any], Any] = {}
 

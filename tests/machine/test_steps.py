@@ -1,12 +1,14 @@
 """Where steps are computed."""
 
+import importlib
 import importlib.util
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from machine.errors import SotaqueError
-from machine.steps import Steps, steps_for
+from machine.steps import RaySteps, Steps, steps_for
 
 
 @pytest.mark.parametrize(
@@ -30,3 +32,17 @@ def test_where_the_steps_are_computed(monkeypatch, asked, workers, address, wher
         return
     found: Any = steps_for(asked, workers, {"RAY_ADDRESS": address}, 4)
     assert found is Steps if where is None else found.args == where
+
+
+@pytest.mark.parametrize(
+    ("address", "remedy"), [("local", "leave out --ray"), ("10.0.0.7:6379", "See that RAY_ADDRESS")]
+)
+def test_a_ray_that_does_not_start_says_what_to_do(monkeypatch, address, remedy):
+    """On a busy machine Ray's own start exceeds its limit: a bare Exception."""
+
+    def init(**_: Any) -> None:
+        raise Exception("The current node timed out during startup.")
+
+    monkeypatch.setattr(importlib, "import_module", lambda name: SimpleNamespace(init=init))
+    with pytest.raises(SotaqueError, match=rf"{address}.*timed out.*{remedy}"):
+        RaySteps(address, 2)
