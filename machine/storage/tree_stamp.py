@@ -14,6 +14,7 @@ changed just before it was looked at is not trusted, and is looked into again at
 import hashlib
 import os
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -40,36 +41,48 @@ def tree_stamp(folder: Path) -> TreeStamp | None:
     """The stamp of a folder, links followed; None if it cannot be read, or is too large."""
     digest, newest, count = hashlib.sha256(), 0, 0
     began = time.time_ns()  # before the first look: what changes from here on is newer
-    waiting, seen = [str(folder)], set()
     try:
-        while waiting:
-            here = waiting.pop()
-            status = os.stat(here)
-            if (place := (status.st_dev, status.st_ino)) in seen:
-                continue
-            seen.add(place)
-            lines = [f"{here}/"]
-            with os.scandir(here) as found:
-                for entry in found:
-                    if entry.is_dir():
-                        waiting.append(entry.path)
-                        continue
-                    try:
-                        status = entry.stat()
-                    except FileNotFoundError:  # a link to nothing
-                        lines.append(entry.name)
-                        continue
-                    newest = max(newest, status.st_ctime_ns)
-                    lines.append(
-                        f"{entry.name}\0{status.st_size} {status.st_mtime_ns} "
-                        f"{status.st_ctime_ns} {status.st_ino}"
-                    )
-            count += len(lines)
+        for here, files in _folders(str(folder)):
+            # A file system lists its names in any order.
+            lines = sorted(_line(name, status) for name, status in files)
+            newest = max([newest, *(status.st_ctime_ns for _, status in files if status)])
+            count += len(lines) + 1
             if count > _MOST_FILES:
                 return None
-            lines.sort()  # a file system lists its names in any order
-            digest.update("\n".join([*lines, ""]).encode("utf-8", "surrogateescape"))
-            waiting.sort()
+            digest.update("\n".join([f"{here}/", *lines, ""]).encode("utf-8", "surrogateescape"))
     except OSError:
         return None
     return TreeStamp(digest.hexdigest(), is_racy=newest > began - RACY_SECONDS * 1e9)
+
+
+# A name, and its status; None for a link to nothing.
+_File = tuple[str, os.stat_result | None]
+
+
+def _folders(top: str) -> Iterator[tuple[str, list[_File]]]:
+    """Each folder from `top` down, once, in the same order every time, with its files."""
+    waiting, seen = [top], set()
+    while waiting:
+        here = waiting.pop()
+        status = os.stat(here)
+        if (place := (status.st_dev, status.st_ino)) in seen:
+            continue
+        seen.add(place)
+        with os.scandir(here) as found:
+            entries = list(found)
+        waiting += sorted(entry.path for entry in entries if entry.is_dir())
+        yield here, [(entry.name, _status(entry)) for entry in entries if not entry.is_dir()]
+
+
+def _status(entry: os.DirEntry[str]) -> os.stat_result | None:
+    try:
+        return entry.stat()
+    except FileNotFoundError:
+        return None
+
+
+def _line(name: str, status: os.stat_result | None) -> str:
+    if status is None:
+        return name
+    times = f"{status.st_mtime_ns} {status.st_ctime_ns}"
+    return f"{name}\0{status.st_size} {times} {status.st_ino}"
