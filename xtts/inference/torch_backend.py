@@ -39,8 +39,9 @@ NOT_FINITE = (
     "The model's output is not finite (NaN or infinite): its weights are damaged, or this device "
     "computes wrongly. Try an earlier epoch, or DEVICE=cpu."
 )
-# MKL splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads with different kernels, so that
-# the last bit of a row depends on its place. With 4, 8 or 12 rows it does not.
+# MKL, which computes the audio head, splits 5, 6, 7, 9, 10 or 11 rows unevenly between two threads
+# with different kernels, so that the last bit of a row depends on its place. With 4, 8 or 12 rows
+# it does not, nor does that of a product of the layers (`xtts.model.quantization`).
 _ROWS_ALIKE = 4
 
 

@@ -163,8 +163,9 @@ def _bytes(spoken: model.Model, kinds: Sequence[str]) -> int:
     parts = (spoken.gpt, spoken.vocoder, spoken.speaker_encoder)
     whole = sum(tensor.numel() for part in parts for tensor in part.state_dict().values())
     transformer = sum(parameter.numel() for parameter in spoken.gpt.gpt.parameters())
-    each = sum({"fp32": 4, "int8": 1, "int4": 0.625}[kind] for kind in kinds)
-    return transformer * each + 4 * (whole - transformer)
+    # Of int4 each group of 32 also has a scale of 32 bits and a zero point of 4.
+    bits = sum({"fp32": 32, "int8": 8, "int4": 6}[kind] for kind in kinds)
+    return transformer * bits // 8 + 4 * (whole - transformer)
 
 
 def _refuse_others(to: Path) -> None:
