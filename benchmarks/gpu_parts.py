@@ -23,6 +23,7 @@ from xtts.model.shapes import GPTShape
 if TYPE_CHECKING:
     from train.dataset.batches import Batch
     from train.learner import Learner
+    from xtts.model.gpt import GPT
 
 Figures = dict[str, Any]
 CODE_SECONDS = 1024 / 22_050
@@ -130,13 +131,13 @@ def probe(at: Setup) -> Figures:
 
 
 def graph(at: Setup) -> Figures:
-    """Milliseconds a code with and without a captured step, by rows; whether they say the same
-    likeliest codes."""
+    """Milliseconds a code with and without a captured step, by precision and rows; whether they say
+    the same likeliest codes. In 16 bits the two may part where two codes are almost as likely."""
     from xtts.inference.decode_step import CudaGraphStep, DecodeStep, graphed_step
-    from xtts.model.gpt import new_gpt
 
-    gpt, found = new_gpt(at.shape, seed=0).to(at.device).eval(), Figures()
-    for slots in at.slots:
+    found = Figures()
+    for precision, slots in itertools.product(_spoken_in(at), at.slots):
+        gpt = _speaking_gpt(at, precision)
         # A CPU takes the same path, with a capture that computes each time.
         captured = graphed_step(gpt, slots) or CudaGraphStep(gpt, slots, _recomputed)
         cache = CudaGraphStep(gpt, slots, _recomputed).caches
@@ -144,13 +145,28 @@ def graph(at: Setup) -> Figures:
         _enter_all(gpt, slots, (captured.caches, cache), at)
         codes, milliseconds = _spoken(at, slots, captured)
         eager_codes, eager = _spoken(at, slots, plain)
-        found[f"{slots} rows"] = {
+        found[f"{slots} rows, {precision}"] = {
             "graph": milliseconds, "eager": eager,
             "same": codes == eager_codes, "reason": captured.reason,
             "rtf_a_stream": round(milliseconds / 1e3 / CODE_SECONDS, 4),
         }  # fmt: skip
         captured.release()
     return found
+
+
+def _spoken_in(at: Setup) -> list[str]:
+    """The precisions of speaking: that of the service on this device, and float32."""
+    return list(dict.fromkeys((at.precision, "fp32")))
+
+
+def _speaking_gpt(at: Setup, precision: str) -> "GPT":
+    from xtts.model.gpt import new_gpt
+
+    gpt = new_gpt(at.shape, seed=0).to(at.device).eval().requires_grad_(False)
+    if precision == "bf16":
+        gpt.gpt.to(torch.bfloat16)
+        gpt.gpt.cache_type = torch.bfloat16
+    return gpt
 
 
 @torch.inference_mode()
@@ -254,19 +270,18 @@ def against_coqui(at: Setup) -> Figures:
 
 
 def speaking(at: Setup) -> Figures:
-    """Codes a second with everything round a step: several numbers of rows, the first cold. No
-    guard: there is no text that it could judge."""
+    """Codes a second with everything round a step, by precision and rows, the first cold. No guard:
+    there is no text that it could judge."""
     from xtts.inference.defaults import SamplingParams
     from xtts.inference.torch_backend import DecodingSlots, TorchUtterance
-    from xtts.model.gpt import new_gpt
     from xtts.model.shapes import NUM_LATENTS
 
-    gpt = new_gpt(at.shape, seed=0).to(at.device).eval().requires_grad_(False)
-    gpt.mel_head.bias[at.shape.audio_stop] = -1e4
     text = torch.arange(2, 40, device=at.device)
     found: Figures = {"guard": "off"}
     latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
-    for slots in at.slots:
+    for precision, slots in itertools.product(_spoken_in(at), at.slots):
+        gpt = _speaking_gpt(at, precision)
+        gpt.mel_head.bias[at.shape.audio_stop] = -1e4
         began = time.perf_counter()
         decoding_slots, first = DecodingSlots(gpt, slots), 0.0
         for slot in range(slots):
@@ -279,7 +294,7 @@ def speaking(at: Setup) -> Figures:
             first = first or time.perf_counter() - began
         seconds = time.perf_counter() - started
         codes = slots * (at.codes - 1)
-        found[f"{slots} rows"] = {
+        found[f"{slots} rows, {precision}"] = {
             "codes_a_second": round(codes / seconds, 1), "first_step_seconds": round(first, 4),
             "rtf_of_all": round(seconds / (codes * CODE_SECONDS), 5),
         }  # fmt: skip
