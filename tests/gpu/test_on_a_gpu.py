@@ -1,4 +1,4 @@
-"""NOT RUN YET, for want of a GPU: each finding of docs/gpu.md that a card alone can show."""
+"""Each finding of docs/gpu.md that a card alone can show."""
 
 import copy
 from collections.abc import Iterator
@@ -247,9 +247,9 @@ def test_a_sample_beside_training_changes_nothing_and_gives_its_memory_back(devi
                 here.ask(request, 60.0, lambda: False)
                 held.append(torch.cuda.memory_allocated())
     for one, other in zip(pair[0].gpt.parameters(), pair[1].gpt.parameters(), strict=True):
-        # Two runs without a sample are as far apart, by the order of sums; another dropout mask
-        # would be a hundred times as far.
-        assert torch.allclose(one, other, rtol=0.0, atol=1e-6)
+        # Two runs without a sample are 3.5e-6 apart on an H200, by the order of attention's sums.
+        # Another dropout mask would be a thousand times as far.
+        assert torch.allclose(one, other, rtol=0.0, atol=2e-5)
     assert max(held[1:]) <= held[0] + (4 << 20)
 
 
@@ -311,9 +311,11 @@ def test_a_small_card_is_enough(gigabytes, mode, limit):
 
 def test_a_step_that_is_too_large_leaves_the_gpu_well(device):
     learner = Learner(a_learner().gpt, a_learner().config, device=device)
-    before = torch.cuda.memory_allocated()
-    with card_of(0.5 + (before + (8 << 20)) / 1e9), pytest.raises(torch.OutOfMemoryError):
-        torch.empty(64 << 20, dtype=torch.uint8, device=device)
+    # What other tests left reserved may hold a small tensor, and never eight gigabytes.
+    torch.cuda.empty_cache()
+    held = torch.cuda.memory_reserved()
+    with card_of(0.5 + (held + (8 << 20)) / 1e9), pytest.raises(torch.OutOfMemoryError):
+        torch.empty(8 << 30, dtype=torch.uint8, device=device)
     assert train_step(learner, a_batch(0)).finite and not poisoned(device)
 
 
