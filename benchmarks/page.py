@@ -31,8 +31,9 @@ memory count. Quality is measured on sentences that no setting was chosen by, un
 so. The machines are shared virtual ones: compare ratios within a result, not times between results.
 
 **Reached or missed** is computed from the figure and its limit. A missed goal stays here with its
-reason. Figures from a GPU stand under *GPU*. A command stands here without `.venv/bin/python -m` and may be
-shortened: its link leads to the whole command, the machine, its load, the date and the commit.
+reason. Figures from a GPU stand under *GPU*. A command stands here without `.venv/bin/python -m`
+and may be shortened: its link leads to the whole command, the machine, its load, the date and the
+commit.
 
 Trials, figures that have been replaced, and measurements without a command that repeats them are in
 [the history](benchmarks-history.md).
