@@ -2,7 +2,9 @@
 
 All judging together may take `TIME_SHARE` of the training time, and at least `LEAST_SECONDS`: the
 base, the epochs, the blends, and training and checking the decoder. A trial on this machine gives
-the first estimate; every candidate that is judged corrects it.
+the first estimate. The decoder of the first epoch tells what a step of training takes, the base
+speaks as many sentences as its own time shows there is room for, and every candidate that is judged
+corrects the rest.
 """
 
 from collections.abc import Callable, Sequence
@@ -114,6 +116,10 @@ class JudgingBudget:
     plan: JudgingPlan | None = None
     limits: dict[str, str] = field(default_factory=dict)
     decoder_step_seconds: Callable[[], float] = field(default=lambda: 0.0)
+    # How many epochs remain, and the sentences that are aimed at, by the last plan before the base
+    # spoke; 0 if there was none.
+    epochs: int = 0
+    aim: int = 0
     # Spent by earlier starts; each start has at least LEAST_SECONDS of its own.
     _before_seconds: float = 0.0
     _known: Evaluation | None = None
@@ -216,15 +222,23 @@ class JudgingBudget:
         if self.speed is None and spoken is None:
             return None
         known = spoken or fixed
+        self.epochs = epochs
+        if known is None:
+            self.aim = counts(wanted)[0]
         learning = self.learning_seconds() if self.learns_decoder else 0.0
         few = counts(wanted, known)
         self.plan = planned(self._seconds, self.room_seconds, epochs, self.shares, learning, few)
-        # Two limits cannot change any more: the base's sentences once it has spoken, and the
-        # epochs once blends are planned.
-        stays = [name for name, still in (("sentences", known), ("epochs", not epochs)) if still]
-        kept = {name: self.limits[name] for name in stays if name in self.limits}
-        self.limits = kept | self._left_out(self.plan, epochs, few[0], learning)
+        # Once blends are planned, the limit of the epochs cannot change any more.
+        kept = {"epochs": self.limits["epochs"]} if "epochs" in self.limits and not epochs else {}
+        self.limits = kept | self._left_out(self.plan, epochs, learning)
         return self.plan
+
+    def most_base_seconds(self) -> float:
+        """What the base may take, so that all that remains can speak as many sentences as it."""
+        learning = self.learning_seconds() if self.learns_decoder else 0.0
+        others = self.epochs + len(self.shares) + (_DECODER_TURNS if learning else 0)
+        loading = self._correction * self.speed.loading if self.speed else 0.0
+        return max(0.0, self.room_seconds - learning - others * loading) / (1 + others)
 
     def judges_epoch(self, epoch: int) -> bool:
         """Whether this epoch is judged: the ones that fit are spread evenly and end at the last."""
@@ -245,7 +259,9 @@ class JudgingBudget:
         return sentences * sum(seconds) / max(1, len(seconds))
 
     def learning_seconds(self) -> float:
-        """The cost of training the decoder, without judging it."""
+        """The cost of training the decoder, without judging it; by its measured steps if any."""
+        if each := self.decoder_step_seconds():
+            return min(MOST_LEARNING_SECONDS, STEPS * each)
         if self.speed is None:
             return MOST_LEARNING_SECONDS / 2
         steps = _LEARNING_STEP * STEPS * BATCH * ROW_CODES * self.speed.sound
@@ -261,7 +277,7 @@ class JudgingBudget:
         """The approximate cost of an epoch's sample: one average sentence."""
         if self.speed is None or not self.texts:
             return 0.0
-        codes = sum(map(self._codes, self.texts)) / len(self.texts)
+        codes = sum(map(self.codes, self.texts)) / len(self.texts)
         return self.speed.loading + codes * (self.speed.step + self.speed.sound)
 
     def _seconds(self, sentences: int, epochs: int, blends: int, learning: float) -> float:
@@ -279,7 +295,7 @@ class JudgingBudget:
         speed = self.speed
         if speed is None:
             return 0.0
-        codes = [self._codes(text) for text in self.texts[:sentences]]
+        codes = [self.codes(text) for text in self.texts[:sentences]]
         groups = [codes[first : first + SLOTS] for first in range(0, len(codes), SLOTS)]
         steps = sum(_LONGEST_SENTENCE * max(group) for group in groups)
         sounded = sum(codes[:: self.judged_by.sounded_every])
@@ -294,14 +310,13 @@ class JudgingBudget:
             + words * speed.word
         )
 
-    def _codes(self, text: str) -> float:
+    def codes(self, text: str) -> float:
+        """How many codes the person would need for a text."""
         clips = self.judged_by.clips
         spoken = sum(clip.seconds for clip in clips) * CODE_RATE / SAMPLES_PER_CODE
         return len(text) * spoken / max(1, sum(len(clip.text) for clip in clips))
 
-    def _left_out(
-        self, plan: JudgingPlan, epochs: int, wanted: int, learning: float
-    ) -> dict[str, str]:
+    def _left_out(self, plan: JudgingPlan, epochs: int, learning: float) -> dict[str, str]:
         """What the plan leaves out, by kind."""
         if not plan.sentences:
             least = self._seconds(FEWEST, 1, 0, 0.0)
@@ -309,7 +324,7 @@ class JudgingBudget:
         limits = {
             kind: f"{done} of {total} {kind}"
             for kind, done, total in (
-                ("sentences", plan.sentences, wanted),
+                ("sentences", plan.sentences, self.aim),
                 ("blends", len(plan.shares), len(self.shares)),
                 ("epochs", plan.epochs, epochs),
             )

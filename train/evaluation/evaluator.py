@@ -258,8 +258,9 @@ class Evaluator:
         if known is None:
             first, reference = self.plan.sentences[0].request, self.plan.reference.path
             # This also starts the worker, which the first sample would wait for otherwise.
+            codes = self.budget.codes(first.text)
             self.budget.speed = self.sampler.ask(
-                TrialRequest(first, reference, self.plan.recogniser)
+                TrialRequest(first, reference, codes, self.plan.recogniser)
             )
         self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
 
@@ -325,11 +326,9 @@ class Evaluator:
         An old run may have kept Coqui's normaliser.
         """
         judged = self._judged_before()
-        budget = None if judged is not None else self._base_budget(epoch_seconds)
-        count, plan = judged or len(self.plan.sentences), self.budget.plan if self.budget else None
-        if judged is None and plan and self.budget and "sentences" in self.budget.limits:
-            count = plan.sentences  # exactly what the rest of the plan was made with
-        request = self._request(epoch.checkpoint, 0.0, count, budget)
+        request = self._request(epoch.checkpoint, 0.0, judged or len(self.plan.sentences))
+        if judged is None and self.budget:
+            request = self._within(self.budget, request, epoch_seconds)
         base, usual = self._candidate("base", 0, 0.0, request)
         log.info("Evaluation: %d sentences in %.0f s.", len(base.sentences), base.seconds)
         person = self.person
@@ -352,7 +351,26 @@ class Evaluator:
         )
         if self.budget:
             self.budget.judged(evaluation)
+            self._plan_rest(self.budget, self.budget.epochs, epoch_seconds)
         return evaluation
+
+    def _within(
+        self, budget: JudgingBudget, request: EvaluateRequest, epoch_seconds: float
+    ) -> EvaluateRequest:
+        """The request of the base, which ends where the time that its sentences take shows that the
+        other candidates could not speak as many; and above what is aimed at, after the base's own
+        share of the time."""
+        seconds, plan = self._base_budget(epoch_seconds), budget.plan
+        if plan is None:
+            fewest = self._fewest(seconds)
+            return replace(request, budget_seconds=seconds, at_least=fewest)
+        most, sentences = budget.most_base_seconds(), request.sentences
+        if plan.sentences < budget.aim:
+            seconds, sentences = most, sentences[: budget.aim]
+        return replace(
+            request, sentences=sentences, budget_seconds=seconds, most_seconds=most,
+            at_least=plan.sentences,
+        )  # fmt: skip
 
     def _add(
         self, known: Evaluation, kind: CandidateKind, epoch: Verified, share: float,
@@ -430,9 +448,8 @@ class Evaluator:
     # Speaking and measuring
 
     def _request(
-        self, weights: Path, share: float, count: int, budget: float | None = None,
-        sounds: str = "base",
-    ) -> EvaluateRequest:  # fmt: skip
+        self, weights: Path, share: float, count: int, sounds: str = "base"
+    ) -> EvaluateRequest:
         """The request for the first `count` sentences, spoken by a share of some weights.
 
         sounds: the folder that keeps some of the audio.
@@ -445,11 +462,9 @@ class Evaluator:
             )
             for number, one in enumerate(self.plan.sentences[:count])
         )
-        plan = self.budget.plan if self.budget else None
-        fewest = plan.sentences if plan else self._fewest(budget)
         return EvaluateRequest(
-            tasks, self.plan.reference.path, weights, share, self.person.rate, budget,
-            at_least=min(count, fewest), recogniser=self.plan.recogniser,
+            tasks, self.plan.reference.path, weights, share, self.person.rate,
+            recogniser=self.plan.recogniser,
         )  # fmt: skip
 
     def _candidate(
@@ -489,6 +504,7 @@ class Evaluator:
                 sentences=tasks,
                 rate=OLD_RATE,
                 budget_seconds=None,
+                most_seconds=None,
                 recogniser=self.plan.old_recogniser,
             )
         ).sentences

@@ -7,9 +7,10 @@ Importing this module does not import torch.
 import itertools
 import math
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -43,6 +44,12 @@ if TYPE_CHECKING:
 # A sentence that is still being said after so many times its expected length does not end.
 RUNAWAY = 2.5
 RUNAWAY_CODES = 20
+# Where a trial of a few codes takes less than so many seconds, another one speaks whole sentences:
+# what a sentence costs beside its codes would be counted several times in a few codes, and so
+# short a time is measured badly.
+SHORT_TRIAL = 3.0
+# Sentences that a trial listens to: a recogniser may hear two at once (`recogniser.MOST_DECODERS`).
+TRIAL_HEARD = 2
 
 
 @dataclass(frozen=True)
@@ -169,42 +176,52 @@ def trial(tuned: TunedModel, request: TrialRequest) -> SpeakingSpeed:
         tuned.unload()
         model, whose = tuned.speaking(tuned.model, reference, None)
         loading = time.perf_counter() - started
-        for _ in range(2):  # what is computed for the first time takes longer
-            speed = _tried(model, whose, request, loading, recogniser)
+        tried = partial(_tried, model, whose, request, loading, recogniser)
+        tried(0.0)  # what is computed for the first time takes longer
+        started = time.perf_counter()
+        speed = tried(0.0)
+        if time.perf_counter() - started < SHORT_TRIAL:
+            speed = tried(request.codes)
     return speed
 
 
 def _tried(
     model: "Model", whose: "Voice", request: TrialRequest, loading: float,
-    recogniser: "Recogniser | None",
+    recogniser: "Recogniser | None", expected: float,
 ) -> SpeakingSpeed:  # fmt: skip
-    """Speaks the first codes of a text in every row, and judges one row of it."""
+    """Speaks a text in every row and judges the longest of them.
+
+    expected: about how many codes a row has; with 0 it ends after the first `RUNAWAY_CODES`.
+    """
     from xtts.evaluation.word_evidence import word_evidence
     from xtts.inference.torch_backend import vocode
 
     clock = [time.perf_counter()]
     synthesis = request.request
     tasks = [SentenceTask(replace(synthesis, seed=seed)) for seed in range(SLOTS)]
-    sentences = _decoded(model, whose, SpeakingRate(0.0, 0.0), tasks)
+    sentences = _decoded(model, whose, SpeakingRate(0.0, expected), tasks)
     clock.append(time.perf_counter())
-    longest = max(sentences, key=lambda one: len(one.utterances[0].codes))
-    said = longest.utterances[0]
-    codes = max(1, len(said.codes))
-    sound = vocode(model, whose, [said])
+    sentences.sort(key=lambda one: len(one.utterances[0].codes), reverse=True)
+    longest, heard = sentences[0], [one.utterances[0] for one in sentences[:TRIAL_HEARD]]
+    said = heard[0]
+    codes, heard_codes = (max(1, sum(len(one.codes) for one in some)) for some in ([said], heard))
+    sounds = [vocode(model, whose, [one]) for one in heard]
     clock.append(time.perf_counter())
-    _heard(model, sound)
+    for sound in sounds:
+        _heard(model, sound)
     if recogniser is not None:
-        recogniser.hear([_for_recogniser(sound)])
+        recogniser.hear([_for_recogniser(sound) for sound in sounds])
     clock.append(time.perf_counter())
     words = word_evidence(
         model.gpt, model.tokenizer, whose.latents, longest.pieces[0], synthesis.language,
         whose.latents.new_tensor(said.codes).long(), stopped=True,
     )  # fmt: skip
     clock.append(time.perf_counter())
-    step, made, heard, word = (after - before for before, after in itertools.pairwise(clock))
+    step, made, hearing, word = (after - before for before, after in itertools.pairwise(clock))
     return SpeakingSpeed(
-        loading, step / codes, made / codes, heard / codes, word / codes / max(1, len(words))
-    )
+        loading, step / codes, made / heard_codes, hearing / heard_codes,
+        word / codes / max(1, len(words)),
+    )  # fmt: skip
 
 
 def _speak_all(
@@ -221,11 +238,12 @@ def _speak_all(
 
     facts: list[SpokenFacts] = []
     spoken: list[DecodedSentence] = []
-    for first in range(0, len(request.sentences), SLOTS):
-        group = request.sentences[first : first + SLOTS]
+
+    def elapsed() -> float:
         hearing.catch_up()
-        if _too_late(request, time.perf_counter() - started, len(facts), len(group)):
-            break
+        return time.perf_counter() - started
+
+    for group in groups(request, elapsed):
         said = _decoded(model, whose, request.rate, group)
         sounds = [
             vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
@@ -243,11 +261,24 @@ def _speak_all(
     return facts, spoken
 
 
-def _too_late(request: EvaluateRequest, elapsed: float, done: int, count: int) -> bool:
-    """Whether another group would not fit into the budget, going by those before."""
-    if request.budget_seconds is None or done < request.at_least or not done:
-        return False
-    return elapsed * (1 + count / done) > request.budget_seconds
+def groups(
+    request: EvaluateRequest, elapsed: Callable[[], float]
+) -> Iterator[tuple[SentenceTask, ...]]:
+    """The sentences that are spoken, in groups of as many as are spoken at once, for as long as the
+    seconds of those before say that the next one fits.
+
+    Where fewer than a group are enough, the first ends there: its time tells whether the rest fits.
+    """
+    first, done = min(SLOTS, request.at_least) or SLOTS, 0
+    for end in sorted({first, *range(SLOTS, len(request.sentences) + SLOTS, SLOTS)}):
+        group = request.sentences[done:end]
+        budget = request.budget_seconds if done >= request.at_least else None
+        limits = [one for one in (budget, request.most_seconds) if one is not None]
+        most = min(limits, default=math.inf)
+        if not group or (done and elapsed() * (1 + len(group) / done) > most):
+            return
+        yield group
+        done += len(group)
 
 
 def _measured(model: "Model", sentence: DecodedSentence, waveform: "Tensor | None") -> SpokenFacts:

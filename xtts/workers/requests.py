@@ -147,8 +147,9 @@ class EvaluateRequest(Request[SpokenSet]):
         share: Of the checkpoint's weights; the rest is the base's. 0 is the base, which then reads
             the texts as the checkpoint's run does.
         rate: What ends a sentence that does not end.
-        budget_seconds: No group of sentences that would end later is begun; None speaks all.
-        at_least: So many are spoken in any case.
+        at_least: So many are spoken if `most_seconds` allows it, and more within `budget_seconds`.
+        budget_seconds: No group after `at_least` is begun that would end later; None speaks all.
+        most_seconds: No group but the first is begun that would end later; None has no limit.
         recogniser: What listens to the sounds, as `xtts.evaluation.recogniser.opened`; "" is none.
         decoder: As of `SpeakRequest`.
     """
@@ -160,6 +161,7 @@ class EvaluateRequest(Request[SpokenSet]):
     share: float
     rate: SpeakingRate
     budget_seconds: float | None = None
+    most_seconds: float | None = None
     at_least: int = SLOTS
     recogniser: str = ""
     decoder: Path | None = None
@@ -217,11 +219,16 @@ class SpeakingSpeed:
 
 @dataclass(frozen=True)
 class TrialRequest(Request[SpeakingSpeed]):
-    """A few codes of a text to speak, to know how long more of them will take."""
+    """A text to speak, to know how long more of them will take: a few codes of it, and on a fast
+    machine as many as a person needs.
+
+    codes: About as many as a person needs.
+    """
 
     doing = "trying its speed"
     request: SynthesisRequest
     reference: Path
+    codes: float
     recogniser: str = ""
 
 

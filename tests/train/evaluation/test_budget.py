@@ -149,6 +149,29 @@ def test_what_is_left_counts_the_decoder_by_its_measured_steps():
     assert known < one.seconds_left() <= one.room_seconds
 
 
+def test_sentences_are_planned_by_the_measured_steps_of_a_decoder():
+    """A trial makes a few sounds in some milliseconds; a decoder takes 24,000 codes."""
+    one = budget()
+    one.speed = SpeakingSpeed(loading=0.1, step=0.012, sound=0.0018, hearing=0.003, word=0.0001)
+    assert one.make_plan(1, 16).sentences < 16
+    one.decoder_step_seconds = lambda: 0.17
+    plan = one.make_plan(1, 16)
+    assert (plan.sentences, plan.shares, one.limits) == (16, SHARES, {})
+    assert plan.learning_seconds == pytest.approx(0.17 * STEPS)
+
+
+def test_what_the_base_may_take_leaves_the_others_as_much():
+    one = budget(num_epochs=4)
+    one.speed = SLOW
+    one.decoder_step_seconds = lambda: 0.2
+    one.make_plan(4, 16)
+    each = one.most_base_seconds() + SLOW.loading
+    others = 4 + len(SHARES) + 2
+    assert (1 + others) * each == pytest.approx(LEAST_SECONDS - 0.2 * STEPS + SLOW.loading)
+    one.spend(170.0)
+    assert one.most_base_seconds() == 0.0
+
+
 def test_the_limit_and_what_is_spent_of_it_do_not_contradict_each_other():
     one = budget()
     one.speed = FAST

@@ -28,6 +28,7 @@ from xtts.model.loading import read_tensors
 from xtts.voices.evaluation_file import write_evaluation
 from xtts.voices.run_folder import BestWeights, RunFolder, Verified, read_checkpoint
 from xtts.workers.failures import WorkerFailed
+from xtts.workers.file_evaluation import groups
 from xtts.workers.requests import (
     SLOTS,
     DecoderLearned,
@@ -66,7 +67,6 @@ class Speaking:
         self.voice_with_learned: float | None = None
         self.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0001)
         self.now, self.seconds_a_sentence = 0.0, 0.0
-        self.within_budget = 100
         # Of an epoch, in a language of the base that is not the run's.
         self.old_sounds: dict[int, dict[str, float]] = {}
 
@@ -111,10 +111,10 @@ class Speaking:
             sound = {**sound, "errors": self.errors_with_learned}
             if self.voice_with_learned is not None:
                 sound["voice"] = self.voice_with_learned
-        count = len(request.sentences)
-        self.now += self.seconds_a_sentence * count
-        if request.budget_seconds is not None:
-            count = min(count, self.within_budget)
+        began, count = self.now, 0
+        for group in groups(request, lambda: self.now - began):
+            count += len(group)
+            self.now += self.seconds_a_sentence * len(group)
         return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound))
 
 
@@ -242,14 +242,19 @@ def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept
         assert sum(task.out is not None for task in asked.sentences) == 4
 
 
+def takes(monkeypatch: pytest.MonkeyPatch, speaking: Speaking, seconds: float) -> None:
+    """Each sentence takes so many seconds."""
+    speaking.seconds_a_sentence = seconds
+    clock = SimpleNamespace(perf_counter=lambda: speaking.now)
+    for module in ("evaluator", "person_decoder"):
+        monkeypatch.setattr(f"train.evaluation.{module}.time", clock)
+
+
 def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplog, monkeypatch):
     """On a machine on which a candidate of 16 sentences would take a minute and more."""
     budget, speaking = a_budget(ground), ground.speaking
     speaking.speed = SpeakingSpeed(4.0, 0.05, 0.01, 0.002, 0.0)
-    speaking.seconds_a_sentence = 9.0
-    for module in ("evaluator", "person_decoder"):
-        clock = SimpleNamespace(perf_counter=lambda: speaking.now)
-        monkeypatch.setattr(f"train.evaluation.{module}.time", clock)
+    takes(monkeypatch, speaking, 9.0)
     ground.evaluator.foresee(1)
     (told,) = [line for line in caplog.messages if line.startswith("Judging will take about")]
     assert "of 16 sentences" in told and "180 s" in told
@@ -263,6 +268,44 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplo
     assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
 
 
+def test_the_base_speaks_as_many_sentences_as_its_own_time_allows(ground, caplog, monkeypatch):
+    """Where a trial has said that only few would fit."""
+    budget, speaking = a_budget(ground), ground.speaking
+    takes(monkeypatch, speaking, 0.2)
+    speaking.speed = SpeakingSpeed(1.0, 0.03, 0.0005, 0.02, 0.0)
+    ground.evaluator.foresee(1)
+    assert budget.limits["sentences"] == "4 of 16 sentences"
+    most = budget.most_base_seconds()
+    ground.judge(1, seconds=47.0)
+    asked = speaking.requests[0]
+    assert (len(asked.sentences), asked.at_least) == (16, 4)
+    assert asked.most_seconds == asked.budget_seconds == most
+    assert "sentences" not in budget.limits
+    told = [line for line in caplog.messages if line.startswith("Judging will take about")]
+    assert "4 of 16 sentences" in told[0] and "sentences" not in told[-1]
+    ground.conclude()
+    found = ground.run.evaluation()
+    assert {len(one.sentences) for one in found.candidates} == {16} and found.left_out == []
+
+
+def test_where_the_base_takes_longer_than_foreseen_it_speaks_fewer_sentences(
+    ground, caplog, monkeypatch
+):
+    budget, speaking = a_budget(ground), ground.speaking
+    takes(monkeypatch, speaking, 2.0)
+    budget.decoder_step_seconds = lambda: 0.1
+    ground.evaluator.foresee(1)
+    assert budget.limits == {}
+    ground.judge(1, seconds=47.0)
+    asked = speaking.requests[0]
+    assert len(asked.sentences) == 24 and asked.at_least == 16
+    assert SHORT_SECONDS < asked.most_seconds < budget.allowed_seconds / 6
+    assert budget.limits == {"sentences": "8 of 16 sentences"}
+    assert "To stay within the limit: 8 of 16 sentences" in caplog.text
+    ground.conclude()
+    assert ground.run.evaluation().left_out == ["8 of 16 sentences"]
+
+
 @pytest.mark.parametrize(("step", "limited"), [(0.001, True), (0.0001, False)])
 def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
     ground, step, limited
@@ -271,12 +314,14 @@ def test_of_many_short_epochs_the_base_takes_no_more_than_the_others_can_have(
     budget, speaking = a_budget(ground, num_epochs=60), ground.speaking
     speaking.speed = SpeakingSpeed(0.1, step, step, step, 0.0)
     ground.evaluator.foresee(1)
-    ground.judge(1, seconds=5.0)
     assert ("sentences" in budget.limits) is limited
+    foreseen = budget.plan.sentences
+    ground.judge(1, seconds=5.0)
     asked = speaking.requests[0]
-    if limited:
-        assert len(asked.sentences) == asked.at_least == budget.plan.sentences < 2 * SLOTS
-    assert asked.budget_seconds == budget.candidate_share < SHORT_SECONDS
+    assert asked.at_least == foreseen
+    assert asked.budget_seconds < SHORT_SECONDS
+    if not limited:
+        assert asked.budget_seconds == budget.candidate_share
     assert budget.plan.epochs == 60
 
 
@@ -298,6 +343,7 @@ def test_what_was_left_out_is_empty_when_all_is_judged(ground, monkeypatch):
     budget = a_budget(ground)
     ground.evaluator.foresee(1)
     ground.speaking.speed = budget.speed = SpeakingSpeed(20.0, 0.01, 0.01, 0.0, 0)
+    takes(monkeypatch, ground.speaking, 5.0)
     ground.judge(1, seconds=47.0)
     ground.conclude()
     assert ground.run.evaluation().left_out
@@ -503,7 +549,7 @@ def test_a_stop_leaves_the_evaluation_for_the_next_start(ground, caplog):
 @pytest.mark.parametrize("damage", [b"", b"{", b'{"schema": 99}'])
 def test_a_damaged_evaluation_is_made_again_with_as_many_sentences(ground, damage):
     a_budget(ground)
-    ground.speaking.within_budget = 16
+    ground.speaking.seconds_a_sentence = 0.3  # of which 16 fit into six seconds
     for epoch in (1, 2):
         ground.judge(epoch, seconds=1.0)
     before, best = ground.run.verdict(), ground.run.best_weights()

@@ -22,9 +22,11 @@ from xtts.text.tokenizer import Tokenizer
 from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
+from xtts.workers import file_evaluation
 from xtts.workers.file_evaluation import BackgroundHearing
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import (
+    SLOTS,
     EvaluateRequest,
     ListenRequest,
     SentenceTask,
@@ -152,17 +154,40 @@ def test_a_budget_ends_between_groups_and_changes_no_sentence(speaker, request_o
     everything = speaker.ask(request_of_base).sentences
     short = speaker.ask(replace(request_of_base, budget_seconds=0.001)).sentences
     assert short == everything[:8]
+    few = replace(request_of_base, at_least=4)
+    assert speaker.ask(few).sentences == everything
+    assert speaker.ask(replace(few, most_seconds=0.001)).sentences == everything[:4]
+    all_wanted = replace(few, at_least=9, most_seconds=0.001)
+    assert speaker.ask(all_wanted).sentences == everything[:8]
 
 
 def test_a_trial_says_what_each_part_costs_and_changes_nothing(speaker, request_of_base):
     before, spoken = torch.get_rng_state(), speaker.ask(request_of_base).sentences
     found = speaker.ask(
-        TrialRequest(SynthesisRequest("one two three", "en"), request_of_base.reference)
+        TrialRequest(SynthesisRequest("one two three", "en"), request_of_base.reference, 10.0)
     )
     for part, seconds in asdict(found).items():
         assert 0 < seconds < 10, part
     assert torch.equal(before, torch.get_rng_state())
     assert speaker.ask(request_of_base).sentences == spoken
+
+
+@pytest.mark.parametrize(("short", "most_codes"), [(60.0, [20, 20, 45]), (0.0, [20, 20])])
+def test_a_trial_speaks_whole_sentences_where_a_few_codes_take_no_time(
+    speaker, request_of_base, monkeypatch, short, most_codes
+):
+    asked = TrialRequest(SynthesisRequest("one two", "en"), request_of_base.reference, 10.0)
+    limits = list[int]()
+
+    def limit(rate: SpeakingRate, tokens: int) -> int:
+        limits.append(most := most_codes_of(rate, tokens))
+        return most
+
+    most_codes_of = file_evaluation._most_codes
+    monkeypatch.setattr(file_evaluation, "_most_codes", limit)
+    monkeypatch.setattr(file_evaluation, "SHORT_TRIAL", short)
+    speaker.ask(asked)
+    assert limits[::SLOTS] == most_codes
 
 
 def test_recordings_and_the_bases_own_voices_are_heard(base_folder, request_of_base, tmp_path):
