@@ -30,6 +30,7 @@ from train.extension.vocabulary import lacking
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors
+from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec, find_voice
@@ -184,7 +185,7 @@ def vocabulary_facts(base: Path, extended: Path, language: str, count: int) -> d
     texts = [new.normalised(text, language) for text in sentences(language)]
     ids = [new.encode(text, language)[1:] for text in texts]
     others = sum(
-        old.encode(text, one) != new.encode(text, one)
+        ids_or_refusal(old, text, one) != ids_or_refusal(new, text, one)
         for text, one in old_texts(ModelConfig.read(base), count)
     )
     return {
@@ -199,6 +200,14 @@ def vocabulary_facts(base: Path, extended: Path, language: str, count: int) -> d
         "tokens_per_character": round(sum(map(len, ids)) / sum(map(len, texts)), 3),
         "old_texts_with_other_ids": others,
     }
+
+
+def ids_or_refusal(tokenizer: Tokenizer, text: str, language: str) -> list[int] | str:
+    """The ids of a text, or why it is refused: a made-up vocabulary lacks letters of a language."""
+    try:
+        return tokenizer.encode(text, language)
+    except TextError as error:
+        return str(error)
 
 
 def same_weights(base: Path, extended: Path) -> bool:
