@@ -142,7 +142,8 @@ class FakeEnsemble:
 
         named = {who: str(path) for who, path in speakers.read(Path(voice)).items()}
         yield frame(
-            "opened", name, licence="free", languages=["en", "pt"], sha256=sha256,
+            "opened", name, licence="free", sha256=sha256,
+            languages=["en", "pt", *(["el"] if Path(voice).name == "greek" else [])],
             own_voice="mute" not in voice, precision="fp32", placed=self._placed(),
             own_name=next(iter(named), ""), speakers=named,
         )  # fmt: skip

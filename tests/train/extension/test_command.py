@@ -11,13 +11,16 @@ from tests.train.extension.languages import GREEK, make_greek
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.blending import keep_best_blend
 from train.extension.rows import TABLES
+from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import Extension, ModelConfig
+from xtts.model.gpt import to_coqui
 from xtts.model.loading import load_gpt, read_tensors
 from xtts.text.errors import TextError
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import base_models
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.run_folder import RunFolder, read_checkpoint
+from xtts.workers.file_synthesis import FileSpeaker
 
 
 @pytest.fixture
@@ -127,7 +130,13 @@ def test_a_run_on_the_extended_base_learns_it_and_another_vocabulary_cannot_resu
     blended = read_checkpoint(run.best_blend).model
     assert all(torch.equal(blended[name][first:], epoch.model[name][first:]) for name in TABLES)
     assert any(not torch.equal(blended[name], tensor) for name, tensor in epoch.model.items())
-    code, said = check("--checkpoint", str(saved), "--to", "voice", verb="export", **own)
+    # As it was judged.
+    speaker = FileSpeaker(folder, ComputeConfig(precision="fp32"))
+    judged, _ = speaker.speaking(speaker.reading(saved), 0.1 * torch.randn(40_000), saved, 0.5)
+    learned = to_coqui(judged.gpt.state_dict())
+    assert all(torch.equal(learned[name], blended[name]) for name in TABLES)
+    # A voice of it speaks the language as one that it knows.
+    code, said = check("--checkpoint", str(run.best_blend), "--to", "voice", verb="export", **own)
     assert code == 0, said
     config, exported = ModelConfig.read(folder), ModelConfig.read(tmp_path / "voice")
     assert exported.languages == config.languages and config.unlearned
