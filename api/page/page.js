@@ -4,7 +4,7 @@ import { Books } from "./books.js";
 import { Comparison } from "./compare.js";
 import { Curves } from "./curves.js";
 import { Desk } from "./desk.js";
-import { announce, calmly, complain, find, say, tried } from "./elements.js";
+import { announce, calmly, complain, find, options, say, tried } from "./elements.js";
 import { EpochsTable, showProgress, showRuns, showServed } from "./epochs.js";
 import { listen } from "./events.js";
 import { candidatesOf, JudgedTable, showVerdict } from "./judged.js";
@@ -18,12 +18,12 @@ import { SpeakBox } from "./speak.js";
 import { showConnection, showStatus } from "./status.js";
 import { Trainings } from "./trainings.js";
 import { Voices } from "./voices.js";
-import { candidateName, capital } from "./wording.js";
+import { candidateName, capital, recordedLanguages } from "./wording.js";
 
 // The server may send many events a second.
 const NEWS_MILLISECONDS = 1000;
 
-const known = { runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
+const known = { languages: [], runs: [], served: null, promoted: false, follows: "latest", records: new Map(), next: new Map(), details: new Map() };
 // run null: the current one, or the first with something to see; epoch null: the newest one with a
 // sample; candidate null: the best.
 const chosen = { run: null, epoch: null, candidate: null, busy: null };
@@ -123,7 +123,10 @@ function showJudged(now) {
 async function refreshStatus() {
   const status = await read("/status");
   showStatus(status);
-  speakBox.offer(status);
+  // There are none while the voice is opened again; what is chosen stays.
+  if (status.languages.length) known.languages = status.languages;
+  speakBox.offer({ ...status, languages: known.languages });
+  for (const id of ["reading-language", "dataset-language"]) options(find(id), recordedLanguages(known.languages), "en");
   // The voice that is called `default` is the served one: its name changes with it.
   if (status.voice !== known.voice) voices.refresh();
   known.voice = status.voice;

@@ -4,7 +4,7 @@ import { announce, calmly, complain, find, make, options, say, stored, store, tr
 import { LevelMeter, openMicrophone, recordFrom } from "./microphone.js";
 import { bytes as fetchSound, datasetPath, read, request, send } from "./server.js";
 import { bufferOf, decoded, drawWave, plays, toPcm, wavOf } from "./sound.js";
-import { counted, figure, languageOptions } from "./wording.js";
+import { counted, figure } from "./wording.js";
 
 // Longer than a clip may be, so that the server says how long it is.
 const MOST_SECONDS = 20;
@@ -29,7 +29,6 @@ export class Reading {
   constructor() {
     this.soon = calmly(() => this.refresh(), 1000);
     this.meter = new LevelMeter((level) => this.#showLevel(level));
-    options(find("reading-language"), languageOptions(), "en");
     find("reading-form").addEventListener("submit", (event) => this.#begin(event));
     find("reading-dataset").addEventListener("change", (event) => this.#choose(event.target.value));
     const acts = { "reading-record": () => this.#toggle(), "reading-keep": () => this.#keep(), "reading-again": () => this.#again(), "reading-skip": () => this.#skip(), "reading-before": () => this.#step(-1), "reading-after": () => this.#step(1) };

@@ -7,7 +7,7 @@ import { announce, calmly, complain, entry, find, isNew, make, options, relabel,
 import { datasetPath, read, request, send } from "./server.js";
 import { keep } from "./sound.js";
 import { sendRecording } from "./uploads.js";
-import { counted, diskSize, languageOptions } from "./wording.js";
+import { counted, diskSize } from "./wording.js";
 
 const LOOK_MILLISECONDS = 2000;
 const STATES = { none: "Not cut yet.", queued: "Queued.", running: "Cutting.", done: "Cut.", failed: "The cut failed.", stopped: "Stopped." };
@@ -21,7 +21,6 @@ export class Recordings {
   constructor() {
     this.clips = new ClipList(() => this.refresh());
     this.soon = calmly(() => this.refresh(), 1000);
-    options(find("dataset-language"), languageOptions(), "en");
     find("dataset-form").addEventListener("submit", (event) => this.#make(event));
     find("dataset").addEventListener("change", (event) => {
       this.#chosen = event.target.value;

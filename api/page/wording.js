@@ -106,3 +106,8 @@ export function languageOptions(codes) {
   return (codes?.length ? codes : LANGUAGES).map((code) => ({ value: code, text: names.of(code) }))
     .sort((a, b) => a.text.localeCompare(b.text));
 }
+
+/** The same of recordings: all of XTTS-v2 and the languages of the served voice. */
+export function recordedLanguages(codes) {
+  return languageOptions([...new Set([...LANGUAGES, ...codes])]);
+}
