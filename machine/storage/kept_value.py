@@ -1,7 +1,8 @@
 """One JSON value in a file, kept under a key that says what it was computed from.
 
 Meant for what is large and taken whole: the file is hashed as it is, without being written again as
-`machine.storage.file_cache` has to. A damaged or unwritable file costs only time.
+`machine.storage.file_cache` has to. It ends in `.kept`, since as a whole it is no JSON. A damaged
+or unwritable file costs only time.
 
     <SHA-256 of everything behind this line>
     <key>

@@ -172,7 +172,7 @@ def read(settings: TrainSettings, tokenizer: Tokenizer, shape: GPTShape) -> Data
         kept_value.code_sha256(Path(__file__).parent),
     )  # fmt: skip
     asked_sha256 = hashlib.sha256(repr(asked).encode()).hexdigest()
-    path = settings.cache_dir / "datasets" / f"{asked_sha256[:16]}.json"
+    path = settings.cache_dir / "datasets" / f"{asked_sha256[:16]}.kept"
     stamp = tree_stamp(settings.dataset_dir)
     key = f"{asked_sha256} {stamp.sha256}" if stamp else ""
     with without_collection():

@@ -52,7 +52,7 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
     What is logged is kept for the next start with the same clips: comparing each clip with all
     others takes minutes for 100,000 of them. Raises OutsideModelError.
     """
-    path, key = settings.cache_dir / "suspects.json", made_from(settings, context)
+    path, key = settings.cache_dir / "suspects.kept", made_from(settings, context)
     if (kept := kept_value.load(path, key)) is None:
         measured, notes = inspect(settings, context, with_likelihood=False)
         suspects = find_suspects(measured)

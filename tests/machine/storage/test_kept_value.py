@@ -6,7 +6,7 @@ from machine.storage import kept_value
 
 
 def test_a_value_is_kept_under_its_key_until_another_takes_its_place(tmp_path):
-    path = tmp_path / "new" / "value.json"
+    path = tmp_path / "new" / "value.kept"
     assert kept_value.load(path, "one") is None
     kept_value.save(path, "one", {"text": "line\nbreak, é", "numbers": [1, 2.5]})
     assert kept_value.load(path, "one") == {"text": "line\nbreak, é", "numbers": [1, 2.5]}
@@ -17,7 +17,7 @@ def test_a_value_is_kept_under_its_key_until_another_takes_its_place(tmp_path):
 
 @pytest.mark.parametrize("at", [0, 70, -1])
 def test_a_flipped_bit_is_not_believed(tmp_path, caplog, at):
-    path = tmp_path / "value.json"
+    path = tmp_path / "value.kept"
     kept_value.save(path, "one", [1.25])
     content = bytearray(path.read_bytes())
     content[at] ^= 1
@@ -27,14 +27,14 @@ def test_a_flipped_bit_is_not_believed(tmp_path, caplog, at):
 
 @pytest.mark.parametrize("content", [b"", b"{}", b"\n"])
 def test_another_file_is_no_value(tmp_path, caplog, content):
-    (tmp_path / "value.json").write_bytes(content)
-    assert kept_value.load(tmp_path / "value.json", "one") is None
+    (tmp_path / "value.kept").write_bytes(content)
+    assert kept_value.load(tmp_path / "value.kept", "one") is None
     assert "computed again" in caplog.text
 
 
 def test_a_place_that_cannot_be_written_is_told(tmp_path, caplog):
     (tmp_path / "file").touch()
-    kept_value.save(tmp_path / "file" / "value.json", "one", 1)
+    kept_value.save(tmp_path / "file" / "value.kept", "one", 1)
     assert "cannot be written" in caplog.text
 
 
