@@ -168,6 +168,10 @@ CANNOT = {
     "VOICE=demo make serve": "tests/api/test_real_voice.py serves the demo with adapters",
     f"{PYTHON} xtts speak --voice adapters/anna": "there is no adapter here; "
     "tests/xtts/voices/test_adapter_voice.py speaks with one",
+    f"{PYTHON} train distil": "a student learns for minutes; "
+    "tests/train/distillation/test_command.py teaches small ones",
+    f"{PYTHON} train export --checkpoint exported/small": "as `train distil`",
+    f"{PYTHON} xtts speak --voice exported/small": "as `train distil`",
     f"{PYTHON} train export --adapter": "the run here has no LORA_RANK; "
     "tests/train/test_adapter_export.py exports one",
 }

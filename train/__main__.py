@@ -16,6 +16,8 @@ prepare        compute the feature cache; train nothing
 sample         speak the newest epoch again, or --epoch N
 evaluate       judge the base, every saved epoch and blends, and report the best one  [--json]
 learn-decoder  train the decoder of the best weights again, with more clips or time  [--minutes M]
+distil         make a voice with half the layers, of the best weights (docs/distillation.md)
+               --to DIR [--layers N] [--epochs N] [--minutes M] [--texts FILE] [--force]
 export         write a voice to a folder
                --to DIR [--checkpoint FILE] [--base DIR] [--force]
                [--onnx [all|fp32|int8] | --adapter]
@@ -139,6 +141,14 @@ def _learn_decoder(settings: TrainSettings, own: argparse.Namespace) -> int:
     return evaluating.learn_decoder(settings, minutes=own.minutes)
 
 
+def _distil(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from train.distillation import command as distilling
+
+    if own.to is None:
+        raise SotaqueError("distil needs --to DIR, the folder to write. See --help.")
+    return distilling.run(settings, distilling.Asked(**vars(own)))
+
+
 def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import export
 
@@ -167,6 +177,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
     "sample": _sample,
     "evaluate": _evaluate,
     "learn-decoder": _learn_decoder,
+    "distil": _distil,
     "export": _export,
 }
 
@@ -185,6 +196,7 @@ _PURPOSES = {
     "sample": "Speaks with a saved epoch.",
     "evaluate": "Judges the base, every saved epoch and blends. Reports which is best, and why.",
     "learn-decoder": "Trains the decoder of the best weights again, on DECODER_CLIPS clips.",
+    "distil": "Makes a voice with fewer layers, which learns to speak as the run's best weights.",
     "export": "Writes a checkpoint as a voice that you can copy elsewhere.",
 }
 
@@ -247,8 +259,23 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
         add("--json", action="store_true", help="print evaluation.json; the log goes to stderr")
     if verb == "learn-decoder":
         add("--minutes", type=float, metavar="M", help="the time limit (default: 10)")
+    if verb == "distil":
+        add("--to", type=Path, metavar="DIR", help="the folder to write")
+        add("--layers", type=int, metavar="N", help="the layers to keep (default: half of them)")
+        add("--epochs", type=int, metavar="N", help="how often the lessons are learned "
+            "(default: 15)")  # fmt: skip
+        add("--minutes", type=float, metavar="M", help="the minutes of speech that the teacher "
+            "says, and the most of the clips (default: 30)")  # fmt: skip
+        add("--texts", type=Path, metavar="FILE", help="what the teacher says, a sentence a line "
+            "(default: the transcripts, and halves of two)")  # fmt: skip
+        add("--force", action="store_true", help="replace the voice that DIR holds")
     if verb == "export":
-        add("--checkpoint", type=Path, metavar="FILE", help="the checkpoint (default: the best)")
+        add(
+            "--checkpoint",
+            type=Path,
+            metavar="FILE",
+            help="the checkpoint; for --onnx also an exported voice (default: the best)",
+        )
         add("--to", type=Path, metavar="DIR", help="the folder to write")
         add("--base", type=Path, metavar="DIR", help="the base model, if it has moved")
         add("--force", action="store_true", help="replace the voice that DIR holds")

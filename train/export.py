@@ -11,7 +11,7 @@ import logging
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, BinaryIO, cast
@@ -47,6 +47,23 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 log = logging.getLogger("train")
 
+
+@dataclass(frozen=True)
+class Student:
+    """A distilled GPT (`train.distillation`). state: as in a model.pth; layers: how many it has;
+    languages: those that it speaks."""
+
+    state: Mapping[str, Tensor]
+    layers: int
+    languages: tuple[str, ...]
+
+    def configured(self, config: ModelConfig) -> ModelConfig:
+        """The configuration of its voice, by its teacher's. Which of its heads follow the text is
+        to be measured."""
+        shape = replace(config.gpt, layers=self.layers)
+        return replace(config, gpt=shape, languages=self.languages, alignment_heads=None)
+
+
 ONNX_KINDS = {"all": tuple(ONNX_GPT)} | {kind: (kind,) for kind in ONNX_GPT}
 _BASE_VOICES = "speakers_xtts.pth"
 # What Coqui's trainer stores beside the model; nothing reads it when speaking.
@@ -69,6 +86,12 @@ def run(
     raises what `xtts.onnx.export.exporter` does.
     """
     refuse_earlier(to, "bundle.json" if onnx is None else ONNX_NAME, force)
+    of_export = checkpoint is not None and (checkpoint / "bundle.json").is_file()
+    if onnx is None and of_export:
+        raise SotaqueError(
+            f"--checkpoint {checkpoint} is an exported voice already: copy its folder. --onnx "
+            "exports ONNX models of it."
+        )
     if onnx is None:
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
@@ -79,7 +102,7 @@ def run(
             f"An export as ONNX needs the package {error.name}, which is not installed: "
             ".venv/bin/uv pip install -e '.[onnx]'"
         ) from error
-    source = voice_to_export(settings, checkpoint, base)
+    source = voice_to_export(settings, checkpoint, base) if not of_export else _whole(checkpoint)
     voice = exporter.export(source, to, ONNX_KINDS[onnx])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
@@ -87,6 +110,17 @@ def run(
         to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
     )  # fmt: skip
     return 0
+
+
+def _whole(folder: Path | None) -> VoiceFiles:
+    """An exported voice. Raises SotaqueError for an adapter."""
+    voice = find_voice(VoiceSpec(str(folder)))
+    if voice.adapter is not None:
+        raise SotaqueError(
+            f"--checkpoint {folder} is an adapter, and ONNX models hold whole weights. Name the "
+            "checkpoint that it was exported from."
+        )
+    return voice
 
 
 def refuse_earlier(to: Path, mark: str, force: bool) -> None:
@@ -158,15 +192,9 @@ def export(voice: VoiceFiles, to: Path) -> str:
     Raises SotaqueError for a folder with other things in it, and DiskFull, WriteError, RunError,
     BundleError, ConfigError.
     """
-    refuse_others(to)
-    config = ModelConfig.read(voice.folder)
-    state = _state(voice, config)
-    with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
-        config = replace(config, normalizer=voice.normalizer or config.normalizer)
-        files = _write_files(part, state, voice, config)
-        _keep_pronunciations(part, to, voice.pronunciations)
-        bundle.write(part, bundle_of(voice, config, files))
-    if config.speaks_in_coqui:
+    with exported(voice, to):
+        pass
+    if ModelConfig.read(to).speaks_in_coqui:
         return f"Exported to {to}: Coqui's Xtts.load_checkpoint speaks with it, and so do we."
     return (
         f"Exported to {to} as a voice for Sotaque. Coqui's own classes cannot load it: its "
@@ -175,21 +203,59 @@ def export(voice: VoiceFiles, to: Path) -> str:
 
 
 @contextlib.contextmanager
+def exported(voice: VoiceFiles, to: Path, student: Student | None = None) -> Iterator[Path]:
+    """The folder of the exported voice, complete, which gets its name when the block ends without
+    an error. student: the GPT that takes the place of the voice's. Raises as `export`."""
+    refuse_others(to)
+    config = ModelConfig.read(voice.folder)
+    state = _state(voice, config)
+    if student is not None:
+        config = student.configured(config)
+        state = {name: one for name, one in state.items() if not name.startswith(PREFIX)}
+        text_ids = _text_ids(voice.folder, config)
+        state |= {name: _cut(name, one, text_ids) for name, one in student.state.items()}
+    with whole_folder(to, sum(t.nbytes for t in state.values())) as part:
+        with _explained(to):
+            config = replace(config, normalizer=voice.normalizer or config.normalizer)
+            files = _write_files(part, state, voice, config)
+            _keep_pronunciations(part, to, voice.pronunciations)
+            bundle.write(part, bundle_of(voice, config, files))
+        yield part
+
+
+@contextlib.contextmanager
 def whole_folder(to: Path, num_bytes: int) -> Iterator[Path]:
     """A folder beside `to` to write so many bytes into; it gets its name when it is whole. Raises
     DiskFull, WriteError."""
     part = to.parent / f".{to.name}.{os.getpid()}.sotaque-part"
     try:
-        to.parent.mkdir(parents=True, exist_ok=True)
-        require_space(to.parent, num_bytes, to.name)
-        shutil.rmtree(part, ignore_errors=True)
-        part.mkdir()
+        with _explained(to):
+            to.parent.mkdir(parents=True, exist_ok=True)
+            require_space(to.parent, num_bytes, to.name)
+            _remove_parts(to)
+            part.mkdir()
         yield part
-        _give_name(part, to)
-    except OSError as error:
-        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
+        with _explained(to):
+            _give_name(part, to)
     finally:
         shutil.rmtree(part, ignore_errors=True)
+
+
+@contextlib.contextmanager
+def _explained(to: Path) -> Iterator[None]:
+    """Turns an OSError in its block into WriteError."""
+    try:
+        yield
+    except OSError as error:
+        raise WriteError(f"{to} could not be written ({error.strerror}).") from error
+
+
+def _remove_parts(to: Path) -> None:
+    """What killed exports to the same place left; not the folder that one was to replace, which may
+    be the only one."""
+    for left in to.parent.glob(f".{to.name}.*.sotaque-part"):
+        if not left.name.endswith(".old.sotaque-part"):
+            shutil.rmtree(left, ignore_errors=True)
 
 
 def bundle_of(
@@ -329,6 +395,9 @@ def _config(base_folder: Path, config: ModelConfig, text_ids: int) -> dict[str, 
     content: dict[str, Any] = json.loads((base_folder / "config.json").read_text(encoding="utf-8"))
     gpt = config.gpt
     content["model"] = "xtts"
+    content["languages"] = list(config.languages)
+    if config.alignment_heads is None:
+        (content.get("sotaque") or {}).pop("alignment_heads", None)
     content["model_args"] = (content.get("model_args") or {}) | {
         "gpt_layers": gpt.layers,
         "gpt_n_model_channels": gpt.width,

@@ -16,12 +16,14 @@ from tests.models import tiny_base, write_vocabulary
 from tests.train.extension.languages import make_greek
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.export import export
+from train.distillation.student import new_student
+from train.export import Student, export, exported
 from train.extension.command import write
 from train.extension.plan import plan_of
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig
+from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.model.loading import read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
 from xtts.onnx import folder as onnx_folder
@@ -183,6 +185,24 @@ def test_a_small_model_speaks_in_coqui(tmp_path):
 @pytest.mark.slow
 def test_the_full_size_speaks_in_coqui(tmp_path):
     check_export(tmp_path, FULL)
+
+
+def test_a_distilled_voice_speaks_in_coqui(tmp_path):
+    base = coquis_base(tmp_path / "base", SMALL)
+    config = ModelConfig.read(base)
+    checkpoint = perturbed(base, tmp_path / "output", config.gpt.text_ids)
+    voice, to = files_of(checkpoint, base), tmp_path / "voice"
+    teacher = GPT(config.gpt)
+    teacher.load_state_dict(from_coqui(voice.state))
+    state = to_coqui(new_student(teacher, (0,)).state_dict())
+    with exported(voice, to, Student(state, 1, ("en",))):
+        pass
+    xtts = loaded_by_coqui(to)
+    found = xtts.state_dict()
+    assert len(xtts.gpt.gpt.h) == 1 and xtts.config.languages == ["en"]
+    assert all(torch.equal(found[name], tensor) for name, tensor in state.items())
+    check_spoken(xtts, config.gpt.width)
+    assert bundle.verify(to).speaks_in_coqui
 
 
 def test_padded_text_tables_are_cut_to_the_vocabulary(tmp_path):

@@ -93,6 +93,30 @@ def decide(
     )
 
 
+def may_replace(small: Candidate, large: Candidate) -> str | None:
+    """Whether a distilled candidate may be served in place of the one that it learned from.
+
+    The rule of a blend that ties with the base: steps 1 to 3, and then neither its voice is
+    measurably less like the person's, nor are its word errors a loss. Returns None, or why not.
+    """
+    voice = against(small, large, VOICE)
+    less_alike = voice is not None and voice.high < 0
+    reasons = (
+        _failures(small, (small, large)),
+        _drift(small, large, "the large model"),
+        _understood_worse(
+            against(small, large, WORD_ERRORS),
+            against(small, large, WORDS),
+            "It is harder to understand: its word error rate is {:.0f} percentage points above the "
+            "large model's.",
+            "It leaves out words: {:.0f} more in 100 than the large model.",
+            TIE_MARGIN,
+        ),
+        "It sounds less like the person than the large model." if less_alike else None,
+    )
+    return next(filter(None, reasons), None)
+
+
 # Remarks on one candidate
 
 
@@ -133,7 +157,7 @@ def _failures(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
     )
 
 
-def _drift(one: Candidate, base: Candidate) -> str | None:
+def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
     own, usual = one.judges.get(RATE_DRIFT), base.judges.get(RATE_DRIFT)
     if own is None or one.kind == "base":
         return None
@@ -143,7 +167,7 @@ def _drift(one: Candidate, base: Candidate) -> str | None:
     if abs(own.mean) <= MOST_DRIFT or beyond <= DRIFT_BEYOND_BASE:
         return None
     how = "faster" if own.mean > 0 else "slower"
-    beside = f" (base: {abs(usual.mean):.0f} %)" if usual and same_way else ""
+    beside = f" ({name}: {abs(usual.mean):.0f} %)" if usual and same_way else ""
     return f"It speaks {abs(own.mean):.0f} % {how} than the person{beside}."
 
 
@@ -175,12 +199,13 @@ def _forgets(one: Candidate, base: Candidate) -> str | None:
 
 
 def _understood_worse(
-    errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str
-) -> str | None:
+    errors: MeanInterval | None, words: MeanInterval | None, more_errors: str, fewer_words: str,
+    errors_margin: float = ERRORS_MARGIN,
+) -> str | None:  # fmt: skip
     """The sentence with the loss in a hundred words, if it is too much: by the errors that a
     recogniser hears, else by the words left out."""
     if errors is not None:
-        if errors.mean <= ERRORS_MARGIN and errors.low <= 0:
+        if errors.mean <= errors_margin and errors.low <= 0:
             return None
         return more_errors.format(100 * errors.mean)
     if words is None or (words.mean >= -WORDS_MARGIN and words.high >= 0):

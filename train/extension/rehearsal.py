@@ -116,13 +116,13 @@ def rehearsal_of(settings: TrainSettings, context: RunContext, *, speaks: bool) 
 def sentences(language: str, seed: int) -> list[str]:
     """Texts to speak, in random order: the beginning of each built-in sentence with the end of each
     other; none for a language without sentences."""
-    halves = [_halved(text) for text in built_in(language)]
+    halves = [halved(text) for text in built_in(language)]
     texts = [one[0] + other[1] for one, other in itertools.permutations(halves, 2)]
     random.Random(f"rehearsal/{seed}/{language}").shuffle(texts)
     return texts
 
 
-def _halved(text: str) -> tuple[str, str]:
+def halved(text: str) -> tuple[str, str]:
     """A sentence, cut between words, or between characters where no spaces are written."""
     space = " " if " " in text else ""
     words = text.split(space) if space else list(text)

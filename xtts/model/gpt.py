@@ -77,10 +77,11 @@ class GPT(nn.Module):
 
     # Training
 
-    def hidden(self, rows: PackedBatch) -> Tensor:
+    def hidden(self, rows: PackedBatch, latents: Tensor | None = None) -> Tensor:
         """The training forward: the normed output `[rows * length, width]` of every slot of the
-        grid."""
-        latents = self._heard(rows)
+        grid. latents: of the conditioning, `[clips, 32, width]`; None computes them from its mel.
+        """
+        latents = self._heard(rows) if latents is None else latents
         text = self.text_embedding(rows.text) + self.text_pos_embedding(rows.text_positions)
         audio = self.mel_embedding(rows.audio) + self.mel_pos_embedding(rows.audio_positions)
         # Filled slot by slot, so that padding needs no embedding and has no gradient.

@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -59,6 +60,15 @@ class DecodedSentence:
     task: SentenceTask
     pieces: "list[Piece]"
     utterances: "list[TorchUtterance]"
+
+
+class Listener(NamedTuple):
+    """A model with the same codes whose likelihood measures words. reading: a checkpoint whose run
+    it reads texts as; weights: those that listen. None is the model's own."""
+
+    tuned: TunedModel
+    reading: Path | None
+    weights: Path | None
 
 
 class BackgroundHearing:
@@ -121,10 +131,16 @@ class BackgroundHearing:
 
 
 def evaluate(
-    tuned: TunedModel, request: EvaluateRequest, progress: ReportProgress = no_progress
+    tuned: TunedModel,
+    request: EvaluateRequest,
+    progress: ReportProgress = no_progress,
+    words_by: "Listener | None" = None,
 ) -> SpokenSet:
     """Speaks the sentences with some weights, a group at once, as far as the budget goes, and
-    measures them; the words by the base's own, and a recogniser where one is asked for."""
+    measures them; the words by the base's own, and a recogniser where one is asked for.
+
+    words_by: what measures the words instead of this base's own weights.
+    """
     import torch
 
     from xtts.inference import voice
@@ -137,9 +153,13 @@ def evaluate(
     with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
         weights = None if request.of_base else request.weights
         model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
-        facts, spoken = _speak_all(model, whose, request, started, hearing, progress)
-        if not request.of_base:
-            base, heard = tuned.speaking(reading, reference, None)
+        of_base = request.of_base and words_by is None
+        facts, spoken = _speak_all(model, whose, request, started, hearing, progress, of_base)
+        if not of_base:
+            listener = words_by or Listener(tuned, request.weights, None)
+            base, heard = listener.tuned.speaking(
+                listener.tuned.reading(listener.reading), reference, listener.weights
+            )
             facts = [
                 replace(one, words=evidence(base, heard.latents, sentence))
                 for one, sentence in zip(facts, spoken, strict=True)
@@ -231,6 +251,7 @@ def _speak_all(
     started: float,
     hearing: BackgroundHearing,
     progress: ReportProgress,
+    of_base: bool,
 ) -> tuple[list[SpokenFacts], list[DecodedSentence]]:
     """Measurements of what fits into the budget, and what was decoded. `words` are measured where
     the base itself speaks, and are to be measured by it elsewhere (`evidence`)."""
@@ -250,7 +271,7 @@ def _speak_all(
         ]
         measured = [_measured(model, one, sound) for one, sound in zip(said, sounds, strict=True)]
         hearing.begin(group, sounds, measured)
-        if request.of_base:
+        if of_base:
             measured = [
                 replace(one, words=evidence(model, whose.latents, sentence))
                 for one, sentence in zip(measured, said, strict=True)

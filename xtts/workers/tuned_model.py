@@ -48,14 +48,17 @@ class TunedModel:
         self.let_go()
 
     def reading(self, weights: Path | None) -> "Model":
-        """The model with the tokenizer that these weights have learned from, and their run's list
-        of pronunciations. Reads no weights."""
-        if weights is None:
-            return self.model
+        """The model with the tokenizer that these weights have learned from, and the list of
+        pronunciations of their run, or of the model's own folder. Reads no weights."""
         from xtts.text.pronunciations import NAME
         from xtts.text.tokenizer import Tokenizer
         from xtts.voices import run_folder
 
+        if weights is None:
+            if not (own := self.base / NAME).is_file():
+                return self.model
+            tokenizer = Tokenizer(self.model.config, self.base, (own,))
+            return replace(self.model, tokenizer=tokenizer)
         normalizer = run_folder.normalizer_of(run_folder.read_checkpoint(weights).provenance)
         own = weights.parent.parent / NAME
         config = replace(self.model.config, normalizer=normalizer)

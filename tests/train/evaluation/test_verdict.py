@@ -8,7 +8,7 @@ import pytest
 from tests.train.evaluation.spoken import PERSON, base, candidate, facts, verdict_of
 from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
-from train.evaluation.verdict import decide
+from train.evaluation.verdict import decide, may_replace
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.voices.evaluation_file import Candidate, CandidateKind
 
@@ -308,3 +308,30 @@ def test_a_base_that_never_learned_the_language_is_not_the_best_and_its_words_ju
     assert named["base"].ruled_out == "The base never learned the added language."
     assert (verdict.kind, verdict.epoch) == ("epoch", 2)
     assert "validation loss is the lowest" in verdict.reason and "words (" not in verdict.reason
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({}, None),
+        ({"voice": 0.72, "errors": 0.03}, None),
+        ({"voice": 0.5}, "less like the person than the large model"),
+        ({"rate": 1.2}, "faster than the person"),
+        ({"unfinished": 0.3}, "sentences failed"),
+        ({"errors": 0.3}, "percentage points above the large model's"),
+        ({"errors": None, "lost": 0.2}, "in 100 than the large model"),
+    ],
+)
+def test_a_distilled_model_replaces_what_it_is_no_worse_than(wrong, told):
+    heard = {"errors": None} if "lost" in wrong else {"errors": 0.05}
+    large = candidate(facts(1, **{"voice": 0.7, **heard}))
+    small = candidate(facts(2, **{"voice": 0.7, **heard, **wrong}))
+    reason = may_replace(small, large)
+    assert reason is None if told is None else told in str(reason)
+
+
+def test_a_drift_that_the_large_model_has_too_is_no_reason():
+    large, small = (candidate(facts(seed, voice=0.7, rate=1.15)) for seed in (1, 2))
+    assert may_replace(small, large) is None
+    further = candidate(facts(3, voice=0.7, rate=1.3))
+    assert "(the large model: 1" in str(may_replace(further, large))

@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Sequence
 from dataclasses import asdict, replace
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -11,6 +12,7 @@ import soundfile
 import torch
 
 from tests.datasets import a_sound
+from tests.models import ending_base
 from train.checkpointing.checkpoints import Checkpoints
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
@@ -23,7 +25,7 @@ from xtts.voices import learned_decoder
 from xtts.voices.base_models import DEMO
 from xtts.voices.run_folder import RunFolder
 from xtts.workers import file_evaluation
-from xtts.workers.file_evaluation import BackgroundHearing
+from xtts.workers.file_evaluation import BackgroundHearing, Listener
 from xtts.workers.file_synthesis import FileSpeaker
 from xtts.workers.requests import (
     SLOTS,
@@ -34,6 +36,7 @@ from xtts.workers.requests import (
     SpokenFacts,
     TrialRequest,
 )
+from xtts.workers.tuned_model import TunedModel
 
 TEXTS = ("hello", "one two three", "a day in may", "good night", "so it is", "no", "yes", "we go",
          "the end")  # fmt: skip
@@ -84,6 +87,22 @@ def test_relabelled_base_weights_are_the_base_to_the_bit(
     assert speaker.ask(replace(tuned, share=0.0)).sentences == base.sentences
     half = speaker.ask(replace(tuned, share=0.5)).sentences
     assert half not in (base.sentences, speaker.ask(tuned).sentences)
+
+
+def test_words_are_measured_by_another_base_where_one_is_named(request_of_base, tmp_path):
+    """A smaller model is no judge of its own words."""
+    how = ComputeConfig(precision="fp32")
+    own, same, other = (
+        TunedModel(ending_base(tmp_path / name, seed=seed), how)
+        for name, seed in (("own", 0), ("same", 0), ("other", 9))
+    )
+    usual = file_evaluation.evaluate(own, request_of_base).sentences
+    measured = partial(file_evaluation.evaluate, own, request_of_base)
+    assert measured(words_by=Listener(same, None, None)).sentences == usual
+    found = measured(words_by=Listener(other, None, None)).sentences
+    assert [replace(one, words=[]) for one in found] == [replace(one, words=[]) for one in usual]
+    ended = [(one.words, two.words) for one, two in zip(found, usual, strict=True) if two.words]
+    assert ended and all(one != two for one, two in ended)
 
 
 def test_another_decoder_changes_the_sound_and_no_code(speaker, request_of_base, tmp_path):

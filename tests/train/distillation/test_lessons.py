@@ -1,0 +1,170 @@
+"""What the teacher says: once, whatever kills it; nothing that was cut; no built-in sentence."""
+
+import itertools
+import random
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+
+from tests.datasets import make_dataset
+from tests.models import ending_base
+from tests.xtts.workers.test_file_evaluation import checkpoint
+from train.distillation import lessons
+from train.distillation.lessons import Narrator, Teacher, of_clips, spoken, texts
+from train.settings import TrainSettings
+from train.setup import build_context
+from xtts.inference.compute_config import ComputeConfig
+from xtts.voices.run_folder import RunError
+from xtts.workers.tuned_model import TunedModel
+
+
+@pytest.fixture(scope="module")
+def scene(tmp_path_factory):
+    """A teacher that ends what it says after a second or two, and clips of its narrator."""
+    folder = tmp_path_factory.mktemp("lessons")
+    base = ending_base(folder / "base")
+    settings = TrainSettings(
+        dataset_dir=make_dataset(folder / "data", clips=12), base_model=str(base), device="cpu",
+        cache_dir=folder / "cache", output_dir=folder / "run",
+    )  # fmt: skip
+    data = build_context(settings).data
+    tuned = TunedModel(base, ComputeConfig(precision="fp32"))
+    teacher = Teacher(tuned, checkpoint(folder / "run", base), None, "a")
+    narrators = [
+        Narrator("", data.clips[1].path, data.train, data.train),
+        Narrator("ben", data.clips[0].path, data.train[:3], data.train[:3]),
+    ]
+    return teacher, narrators, data.clips
+
+
+def said(scene, folder: Path, minutes: float = 0.6, **changes):
+    teacher, narrators, clips = scene
+    given = {"own": [], "judging": (), "seed": 0} | changes
+    return spoken(
+        teacher, narrators, clips, given["own"], given["judging"], minutes, folder, given["seed"]
+    )
+
+
+def kept(folder: Path) -> Path:
+    (path,) = folder.glob("speech-*.jsonl")
+    return path
+
+
+def test_each_text_is_said_once_before_halves_of_two_are():
+    own = ["one two three four", "five six", "seven"]
+    some = list(itertools.islice(texts(own, "en", random.Random(0)), 80))
+    assert sorted(some[:3]) == sorted(own)
+    # A single word has no halves.
+    halves = {"one two ", "five ", "seven "}, {"three four", "six", "seven"}
+    assert set(some[3:]) == {first + second for first, second in itertools.product(*halves)}
+    mixed = ["你好世界", "早上好", "我用 iPhone"]
+    chinese = list(itertools.islice(texts(mixed, "zh-cn", random.Random(0)), 60))
+    assert {"你好好", "早上iPhone"} <= set(chinese[3:])
+
+
+def test_as_much_is_said_as_is_asked_for_by_every_narrator(scene, tmp_path):
+    found = said(scene, tmp_path)
+    codes = sum(len(one.codes) for one in found)
+    assert 0.3 * 0.6 < codes / lessons.CODES_PER_MINUTE < 1.5 * 0.6
+    assert {one.narrator for one in found} == {0, 1}
+    assert all(one.spoken for one in found)
+    assert {one.narrator for one in found if one.held_out} == {0, 1}
+    assert sum(one.held_out for one in found) < len(found) / 2
+    rates = sorted(len(one.codes) / len(one.ids) for one in found)
+    assert rates[-1] / rates[0] <= 4  # nothing that was cut, or babbles
+
+
+def test_a_torn_line_is_said_again_and_the_rest_is_kept(scene, tmp_path, monkeypatch):
+    monkeypatch.setattr(lessons, "_PORTION", 4)
+    whole = said(scene, tmp_path)
+    path = kept(tmp_path)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:6]) + lines[6][:20])
+    counted, say = list[int](), lessons._say
+
+    def counting(teacher, narrators, portion):
+        counted.append(len(portion))
+        return say(teacher, narrators, portion)
+
+    monkeypatch.setattr(lessons, "_say", counting)
+    again = said(scene, tmp_path)
+    # Five were kept; what was said is what was said before.
+    assert path.read_text().splitlines(keepends=True)[: len(lines)] == lines
+    assert len(path.read_text().splitlines()) - 1 == 5 + sum(counted)
+    assert len(whole) <= len(again)
+    for one, other in zip(whole, again, strict=False):
+        assert torch.equal(one.codes, other.codes) and torch.equal(one.ids, other.ids)
+    counted.clear()
+    said(scene, tmp_path)
+    assert counted == []
+
+
+@pytest.mark.parametrize("changes", [{"own": ["one two three."]}, {"seed": 1}])
+def test_other_texts_or_another_seed_are_another_file(scene, tmp_path, changes):
+    said(scene, tmp_path, 0.1)
+    path = kept(tmp_path)
+    before = path.read_bytes()
+    said(scene, tmp_path, 0.1, **changes)
+    assert len(list(tmp_path.glob("speech-*.jsonl"))) == 2 and path.read_bytes() == before
+
+
+def asked(scene, clips, count: int, **changes):
+    """The first texts of the first narrator."""
+    given = {"own": [], "judging": (), "seed": 0} | changes
+    requests = lessons._requests(clips, scene[1][0], *given.values(), 0)
+    return list(itertools.islice(requests, count))
+
+
+def test_what_judges_is_not_said_where_there_is_anything_else(scene):
+    clips = scene[2]
+    judging = {clip.text for clip in clips[2:]}
+    some = asked(scene, clips, 30, judging=judging)
+    assert not {one.text for one in some} & judging
+    every = {clip.text for clip in clips}
+    assert {one.text for one in asked(scene, clips, len(every), judging=every)} & every
+
+
+def test_each_language_of_the_clips_is_said_in_itself(scene):
+    learned = scene[1][0].learned
+    clips = list(scene[2])
+    for index in learned[:4]:
+        clips[index] = replace(clips[index], language="pt", text=f"bom dia {index}")
+    some = asked(scene, clips, 300)
+    spoken_in = {one.language: {other.text for other in some if other.language == one.language}
+                 for one in some}  # fmt: skip
+    assert spoken_in.keys() == {"en", "pt"}
+    assert all("bom" in text for text in spoken_in["pt"])
+    assert not any("bom" in text for text in spoken_in["en"])
+    share = sum(one.language == "pt" for one in some) / len(some)
+    assert share == pytest.approx(4 / len(learned), abs=0.1)
+    # Own texts are in the language that most clips are in.
+    assert {one.language for one in asked(scene, clips, 9, own=["one two"])} == {"en"}
+
+
+def test_a_text_that_nobody_can_say_is_passed_over(scene, tmp_path):
+    """As the ends of « Non ! » and « Oui ! » together."""
+    found = said(scene, tmp_path, 0.2, own=["non !", "oui !", "one two three."])
+    assert found and all(len(one.ids) for one in found)
+
+
+def test_clips_are_drawn_up_to_the_minutes_and_validation_judges(scene):
+    clips = scene[2]
+    given = [(clip, torch.arange(200), 1) for clip in clips]
+    few = of_clips(given, clips[:2], 600 / lessons.CODES_PER_MINUTE, seed=0)
+    assert len(few) == 3 and not any(one.spoken for one in few)
+    every = of_clips(given, clips[:2], 100.0, seed=0)
+    assert len(every) == len(clips) and sum(one.held_out for one in every) == 2
+    assert {one.narrator for one in every} == {1}
+
+
+def test_a_teacher_that_ends_nothing_is_told_and_not_listened_to_for_ever(
+    scene, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(lessons, "_PORTION", 4)
+    monkeypatch.setattr(
+        lessons, "_say", lambda _, __, portion: [{"narrator": 0, "pieces": []} for _ in portion]
+    )
+    with pytest.raises(RunError, match="none of 4 texts"):
+        said(scene, tmp_path)

@@ -1,0 +1,337 @@
+"""`python -m train distil`: a voice with fewer layers, of the best weights of a run.
+
+Half of the layers speak in half of the time. The student learns from the person's clips and from
+what the teacher, the run's best weights, says itself; it is exported only if it may be served in
+the teacher's place (`train.evaluation.verdict.may_replace`). What a killed or refused one has
+learned stays in OUTPUT_DIR/distillation, and the next command goes on from it.
+"""
+
+import hashlib
+import json
+import logging
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+
+from machine.devices import selection
+from machine.devices.health import GpuHealth
+from machine.errors import SotaqueError
+from machine.memory import trim_heap
+from machine.storage.atomic import remove_stale, write_json
+from machine.storage.hashes import sha256_of
+from train.distillation import learning, lessons
+from train.distillation.judging import Speaking, judged
+from train.distillation.lessons import Lesson, Narrator, Teacher
+from train.distillation.student import kept_layers, new_student
+from train.evaluation.judges import VOICE, WORD_ERRORS, WORDS
+from train.evaluation.person import MOST_RECORDINGS
+from train.evaluation.plan import EvaluationPlan, plan_of
+from train.evaluation.verdict import may_replace
+from train.export import Student, exported, refuse_earlier, refuse_others, voice_to_export
+from train.resilience.at_work import at_work
+from train.run_context import RunContext
+from train.sampling.sample_files import reference_of
+from train.settings import TrainSettings
+from train.setup import build_feature_cache, context_of_run
+from xtts.inference.compute_config import ComputeConfig
+from xtts.model.gpt import GPT, from_coqui, to_coqui
+from xtts.model.loading import read_tensors
+from xtts.text.errors import TextError, shown
+from xtts.text.languages import short_code
+from xtts.voices.evaluation_file import Candidate
+from xtts.voices.run_folder import RunError, RunFolder
+from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
+from xtts.workers.requests import SLOTS
+from xtts.workers.tuned_model import TunedModel
+
+log = logging.getLogger("train")
+
+EPOCHS = 15
+# Of the teacher's speech, and at most as many of the clips.
+MINUTES = 30.0
+# What the other speakers of a run are judged by.
+OTHERS_SENTENCES = 2 * SLOTS
+
+
+@dataclass(frozen=True)
+class Asked:
+    """The options of the verb. layers, epochs, minutes, texts: None for half of the layers, EPOCHS,
+    MINUTES and the transcripts of the clips."""
+
+    to: Path
+    layers: int | None = None
+    epochs: int | None = None
+    minutes: float | None = None
+    texts: Path | None = None
+    force: bool = False
+
+
+def run(settings: TrainSettings, asked: Asked) -> int:
+    """The verb. 1 if the student may not be served; then nothing is exported.
+
+    Raises RunError for a run without an epoch or a recording, SotaqueError for an option, and the
+    errors of the dataset, of speaking and of writing.
+    """
+    refuse_earlier(asked.to, "bundle.json", asked.force)
+    refuse_others(asked.to)
+    epochs, minutes = _numbers(asked)
+    own_texts = _texts(asked.texts)
+    folder = RunFolder(settings.output_dir)
+    if folder.newest_whole() is None:
+        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
+    with folder.lock():
+        context = context_of_run(settings, folder)
+        voice = voice_to_export(settings, None, None)
+        kept = kept_layers(context.config.gpt.layers, asked.layers)
+        kept_here = folder.folder / "distillation"
+        remove_stale(kept_here)
+        with at_work(settings.cache_dir, context.device.value, folder.folder):
+            work = Distillation(settings, context, voice, kept_here)
+            student = work.student(kept, epochs, minutes, own_texts)
+            return work.export(student, asked.to, len(kept))
+
+
+def _numbers(asked: Asked) -> tuple[int, float]:
+    epochs = EPOCHS if asked.epochs is None else asked.epochs
+    minutes = MINUTES if asked.minutes is None else asked.minutes
+    if epochs < 1:
+        raise SotaqueError(f"--epochs {epochs}: name a number from 1.")
+    if not 0 < minutes < float("inf"):
+        raise SotaqueError(f"--minutes {minutes:g}: name a number above 0.")
+    return epochs, minutes
+
+
+def _texts(path: Path | None) -> list[str]:
+    if path is None:
+        return []
+    try:
+        found = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError) as error:
+        raise SotaqueError(f"--texts {path} cannot be read ({error}).") from error
+    if not any(found):
+        raise SotaqueError(f"--texts {path} holds no sentence. Write one on each line.")
+    return [line for line in found if line]
+
+
+class Distillation:
+    """The steps of a distillation: the teacher speaks, the student learns, both are judged.
+
+    folder: where speech, student and sounds are kept.
+    """
+
+    def __init__(
+        self, settings: TrainSettings, context: RunContext, voice: VoiceFiles, folder: Path
+    ) -> None:
+        if voice.reference is None:
+            raise RunError("The run kept no recording of the person. Speak with it once: `sample`.")
+        self.settings, self.context, self.voice, self.folder = settings, context, voice, folder
+        device = selection.choose_device(context.machine, settings.device, GpuHealth.speaks)
+        self.compute = ComputeConfig(device=device.value)
+        # The base reads texts as the run does.
+        newest = RunFolder(settings.output_dir).newest_whole()
+        assert newest is not None
+        self.of_base = voice.state is None
+        self.reading = newest.checkpoint if self.of_base else voice.weights
+        self.plan = _plan(settings, context, voice, voice.reference)
+        self.narrators = _narrators(context, voice, voice.reference)
+
+    def student(
+        self, kept: tuple[int, ...], epochs: int, minutes: float, own_texts: list[str]
+    ) -> GPT:
+        """The student after its lessons; logs how far it is from its teacher."""
+        for number, text in enumerate(own_texts, start=1):
+            try:
+                self.context.tokenizer.split(text, self.plan.reference.language)
+            except TextError as error:
+                raise SotaqueError(
+                    f"--texts, sentence {number} ({shown(text)}): {error}"
+                ) from error
+        weights = sha256_of(self.voice.weights)
+        taught_by, voices = self._lessons(weights, minutes, own_texts)
+        teacher = self._teacher()
+        student = new_student(teacher, kept)
+        device = self.context.device.value
+        log.info(
+            "The student keeps %d of %d layers: %.0f of %.0f million weights.",
+            len(kept), teacher.shape.layers, _millions(student), _millions(teacher),
+        )  # fmt: skip
+        taught = learning.taught_by(teacher.to(device), taught_by, voices)
+        del teacher
+        trim_heap()
+        key = hashlib.sha256(
+            json.dumps([weights, kept, minutes, own_texts, self.settings.seed]).encode()
+        ).hexdigest()
+        learning.learn(
+            student.to(device), taught, epochs=epochs, seed=self.settings.seed,
+            path=self.folder / "student.pt", key=key, autocast=self._autocast(),
+        )  # fmt: skip
+        if (near := learning.agreement(student, taught)) is not None:
+            log.info(
+                "On lessons that it did not learn: divergence %.2f nats a code, the same likeliest "
+                "code in %.0f %%, error of the latents %.2f of their variance.",
+                near.divergence, 100 * near.same_code, near.latent_error,
+            )  # fmt: skip
+        return student.cpu()
+
+    def export(self, student: GPT, to: Path, layers: int) -> int:
+        """Writes the student's voice if it may be served, and logs why."""
+        clips = [self.context.data.clips[i] for one in self.narrators for i in one.clips]
+        spoken = {short_code(clip.language) for clip in clips}
+        known = self.context.config.languages
+        languages = tuple(one for one in known if short_code(one) in spoken)
+        state = {name: one.float() for name, one in to_coqui(student.state_dict()).items()}
+        try:
+            with exported(self.voice, to, Student(state, layers, languages)) as part:
+                self._judge(part)
+        except _NotServedError as refusal:
+            log.warning(
+                "The student is not exported. %s Teach it longer with more --epochs or --minutes, "
+                "with texts of your own (--texts), or keep more --layers. What both said is in %s.",
+                refusal, self.folder,
+            )  # fmt: skip
+            return 1
+        log.info(
+            "%s holds the student's voice. What it and its teacher said is in %s. It speaks with:\n"
+            "  python -m xtts speak --voice %s --text … --out FILE.wav",
+            to, self.folder, to,
+        )  # fmt: skip
+        return 0
+
+    def _lessons(
+        self, weights: str, minutes: float, own_texts: list[str]
+    ) -> tuple[list[Lesson], torch.Tensor]:
+        """The lessons, and the latents `[narrators, 32, width]` of who says them."""
+        data, seed = self.context.data, self.settings.seed
+        tuned = TunedModel(self.voice.folder, self.compute)
+        teacher = Teacher(tuned, self.reading, None if self.of_base else self.reading, weights)
+        judging_texts = {one.request.text for one in self.plan.sentences}
+        said = lessons.spoken(
+            teacher,
+            self.narrators,
+            data.clips,
+            own_texts,
+            judging_texts,
+            minutes,
+            self.folder,
+            seed,
+        )
+        latents = [teacher.voice_of(one.recording)[1].latents.float() for one in self.narrators]
+        features = build_feature_cache(self.settings, self.context)
+        clips = [
+            (data.clips[index], torch.from_numpy(features.codes(index).astype("int64")), number)
+            for number, one in enumerate(self.narrators)
+            for index in features.present(one.clips)
+        ]
+        held_out = [data.clips[index] for index in data.validation]
+        own = lessons.of_clips(clips, held_out, minutes, seed)
+        log.info("Lessons: %d pieces that the teacher said, %d clips.", len(said), len(own))
+        return [*said, *own], torch.cat(latents).cpu()
+
+    def _teacher(self) -> GPT:
+        state = self.voice.state or read_tensors(self.voice.folder / "model.pth")
+        gpt = GPT(self.context.config.gpt)
+        gpt.load_state_dict({name: one.float() for name, one in from_coqui(state).items()})
+        return gpt.requires_grad_(False)
+
+    def _autocast(self) -> torch.autocast:
+        """PRECISION; float32 in place of fp16, which would need a scale for the gradients."""
+        device = self.context.device.value.partition(":")[0]
+        bf16 = self.context.precision.value == "bf16"
+        return torch.autocast(device, dtype=torch.bfloat16, enabled=bf16)
+
+    def _judge(self, part: Path) -> None:
+        """Judges the student whose voice is in a folder, as every narrator. Raises
+        _NotServedError."""
+        student, teacher = (
+            find_voice(VoiceSpec(str(part))),
+            TunedModel(self.voice.folder, self.compute),
+        )
+        small = TunedModel(part, self.compute)
+        results = {}
+        for narrator in self.narrators:
+            opens = narrator.recording == self.voice.reference
+            own = self.voice.speaker_decoders.get(narrator.recording)
+            students = student.speaker_decoders.get(student.speakers.get(narrator.name, part))
+            results[narrator.name] = judged(
+                Speaking(
+                    teacher, self.reading, 0.0 if self.of_base else 1.0,
+                    self.voice.decoder if opens else own,
+                    self.folder / "teacher" if opens else None,
+                ),
+                Speaking(
+                    small, decoder=None if opens else students,
+                    sounds=self.folder / "student" if opens else None,
+                ),
+                self.plan if opens else _plan_of(self.plan, narrator, self.context),
+            )  # fmt: skip
+        write_json(
+            self.folder / "judged.json",
+            {
+                name: {"teacher": asdict(large), "student": asdict(small)}
+                for name, (large, small) in results.items()
+            },
+        )
+        for name, (large, other) in results.items():
+            log.info("%s", _figures(name, large, other))
+            if (reason := may_replace(other, large)) is not None:
+                raise _NotServedError(f"As {name}: {reason}" if len(results) > 1 else reason)
+
+
+class _NotServedError(Exception):
+    """Why a student may not be served."""
+
+
+def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
+    """What the judges say of both, as it is logged."""
+    known = [
+        f"{judge} {teacher.mean(judge):.3f} and {student.mean(judge):.3f}"
+        for judge in (WORD_ERRORS, WORDS, VOICE)
+        if judge in teacher.judges and judge in student.judges
+    ]
+    failed = f"failed sentences {teacher.num_failed} and {student.num_failed}"
+    whose = f" as {name}" if name else ""
+    count = len(teacher.sentences)
+    return f"Teacher and student on {count} sentences{whose}: {', '.join([*known, failed])}."
+
+
+def _plan(
+    settings: TrainSettings, context: RunContext, voice: VoiceFiles, recording: Path
+) -> EvaluationPlan:
+    """The plan of the run's evaluation, with the recording that the voice speaks from."""
+    plan = plan_of(
+        settings, context.data, reference_of(settings, context.data),
+        dict(voice.provenance["base"]), context.config,
+    )  # fmt: skip
+    return replace(plan, reference=replace(plan.reference, path=recording))
+
+
+def _plan_of(plan: EvaluationPlan, narrator: Narrator, context: RunContext) -> EvaluationPlan:
+    """The first sentences of the plan, by one of the other speakers."""
+    clips = [context.data.clips[index] for index in narrator.clips]
+    some = sorted(clips, key=lambda clip: clip.sha256)[:MOST_RECORDINGS]
+    return replace(
+        plan, reference=replace(plan.reference, path=narrator.recording), clips=clips,
+        recordings=some, sentences=plan.sentences[:OTHERS_SENTENCES],
+    )  # fmt: skip
+
+
+def _narrators(context: RunContext, voice: VoiceFiles, recording: Path) -> list[Narrator]:
+    """Who the voice speaks as: its named speakers with their clips, or one with all clips. The
+    first speaks from the recording that the voice opens with."""
+    data = context.data
+    everyone = (*data.train, *data.validation)
+
+    def narrator(name: str, path: Path, clips: tuple[int, ...]) -> Narrator:
+        return Narrator(name, path, clips, tuple(sorted(set(clips) & set(data.train))))
+
+    found = []
+    for name, path in voice.speakers.items():
+        clips = tuple(index for index in everyone if data.clips[index].speaker == name)
+        if clips:
+            found.append(narrator(name, recording if name == voice.own_name else path, clips))
+    return found or [narrator("", recording, everyone)]
+
+
+def _millions(gpt: GPT) -> float:
+    return sum(one.numel() for one in gpt.parameters()) / 1e6

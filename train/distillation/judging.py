@@ -1,0 +1,90 @@
+"""Judges a student beside its teacher, by the sentences of an evaluation.
+
+Both speak with other seeds than an evaluation: by the speech that was judged, the teacher was
+chosen from several, so it usually speaks worse than it, and the student would be compared with its
+luck.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from train.evaluation import judges
+from train.evaluation.evaluator import FRESH_SEEDS, OTHER_VOICES
+from train.evaluation.person import Person, describe
+from train.evaluation.plan import KEPT_SOUNDS, EvaluationPlan
+from xtts.voices.evaluation_file import Candidate
+from xtts.workers import file_evaluation
+from xtts.workers.file_evaluation import Listener
+from xtts.workers.requests import EvaluateRequest, ListenRequest, SentenceTask, SpokenFacts
+from xtts.workers.tuned_model import TunedModel
+
+
+@dataclass(frozen=True)
+class Speaking:
+    """What speaks.
+
+    Attributes:
+        weights: A checkpoint of the model, as whose run it reads texts; None is the model's own.
+        share: Of the checkpoint's weights; 0 is the model's own.
+        decoder: As of `EvaluateRequest`.
+        sounds: Where the first of what it says is kept, to be heard; None keeps nothing.
+    """
+
+    tuned: TunedModel
+    weights: Path | None = None
+    share: float = 1.0
+    decoder: Path | None = None
+    sounds: Path | None = None
+
+
+def judged(
+    teacher: Speaking, student: Speaking, plan: EvaluationPlan
+) -> tuple[Candidate, Candidate]:
+    """The teacher and the student as candidates of one evaluation; both speak from its recording.
+
+    The words of both are measured by the teacher's base; of a language that it does not know, by
+    the teacher.
+    """
+    person = _person(teacher.tuned, plan)
+    knows = not plan.learns_added_language
+    listener = Listener(teacher.tuned, teacher.weights, None if knows else teacher.weights)
+    own = _facts(teacher, listener, plan, person)
+    others = _facts(student, listener, plan, person)
+    usual = judges.base_evidence(own[0])
+    return _candidate(plan, own, person, usual), _candidate(plan, others, person, usual)
+
+
+def _candidate(
+    plan: EvaluationPlan, spoken: tuple[Sequence[SpokenFacts], float], person: Person, usual: float
+) -> Candidate:
+    facts, seconds = spoken
+    return judges.candidate("epoch", 0, 1.0, plan.sentences, facts, person, usual, seconds=seconds)
+
+
+def _person(tuned: TunedModel, plan: EvaluationPlan) -> Person:
+    own = [clip.path for clip in plan.recordings]
+    recordings = ListenRequest((*own, *sorted(OTHER_VOICES.glob("*.flac"))))
+    return describe(plan.clips, file_evaluation.listen(tuned, recordings), len(own))
+
+
+def _facts(
+    one: Speaking, listener: Listener, plan: EvaluationPlan, person: Person
+) -> tuple[Sequence[SpokenFacts], float]:
+    tasks = tuple(
+        SentenceTask(
+            replace(sentence.request, seed=sentence.request.seed + FRESH_SEEDS),
+            sounded=number % plan.sounded_every == 0,
+            out=one.sounds / f"{number + 1:02}.wav"
+            if one.sounds and number < KEPT_SOUNDS else None,
+        )
+        for number, sentence in enumerate(plan.sentences)
+    )  # fmt: skip
+    request = EvaluateRequest(
+        tasks, plan.reference.path, one.weights, one.share, person.rate,
+        recogniser=plan.recogniser, decoder=one.decoder,
+    )  # fmt: skip
+    started = time.perf_counter()
+    facts = file_evaluation.evaluate(one.tuned, request, words_by=listener).sentences
+    return facts, time.perf_counter() - started

@@ -1,0 +1,265 @@
+"""How a student learns to say what its teacher would say.
+
+For every code of a lesson the student is given what came before it, and learns by gradient descent
+on the sum of
+
+    the divergence of its distribution of the code from the teacher's (Hinton et al. 2015,
+        https://arxiv.org/abs/1503.02531), in nats,
+    the cross-entropy of the code itself, where the teacher said it, and
+    the squared error of its latent, because the vocoder hears latents (as the hidden states of
+        DistilBERT, https://arxiv.org/abs/1910.01108), as a share of the latents' variance.
+
+The conditioning encoder is the teacher's and learns nothing, so every recording has the teacher's
+latents. The weights of the sum are from one trial (docs/benchmarks-history.md, "Half the layers").
+
+    OUTPUT_DIR/distillation/student.pt    student, optimizer and epoch, after every epoch
+"""
+
+import logging
+import math
+import random
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from machine.storage.atomic import replace_file
+from train.distillation.lessons import Lesson
+from train.losses import NonFiniteError
+from train.optim.optimizer import new_optimizer, weight_groups
+from train.progress import Progress
+from xtts.model.gpt import GPT
+from xtts.model.packed_batch import STOP_TARGETS, pack, row_length
+
+log = logging.getLogger("train")
+
+OWN_WEIGHT, LATENT_WEIGHT = 0.2, 2.0
+# Positions in a batch, padding not counted, as there is none.
+POSITIONS = 2600
+# Of a GPT of 256 channels; of a wider one less, in proportion (https://arxiv.org/abs/2203.03466).
+LEARNING_RATE, OF_WIDTH = 1e-3, 256
+WARMUP_STEPS = 20
+WEIGHT_DECAY, MOST_NORM = 0.01, 1.0
+# The conditioning is given as latents.
+_NO_MEL = torch.zeros(80, 4)
+_FROZEN = ("conditioning_encoder.", "conditioning_perceiver.", "text_head.")
+
+
+class Agreement(NamedTuple):
+    """How far a student is from its teacher, over the codes of some lessons: the divergence in
+    nats, the share of codes of which both think the same the likeliest, and the squared error of
+    the latents as a share of their variance."""
+
+    divergence: float
+    same_code: float
+    latent_error: float
+
+
+@dataclass(frozen=True)
+class Taught:
+    """Lessons with the teacher's latents of each, `[codes + 1, width]` on the CPU, the last of
+    which draws STOP; voices `[narrators, 32, width]`; variance: of all latents."""
+
+    lessons: Sequence[Lesson]
+    latents: Sequence[Tensor]
+    voices: Tensor
+    head: nn.Linear
+    variance: float
+
+
+def taught_by(teacher: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Taught:
+    """Has the teacher, on its device, hear all lessons."""
+    latents: list[Tensor] = []
+    teacher.eval()
+    batches = list(cut(range(len(lessons)), lessons))
+    with torch.no_grad(), Progress("Hearing the teacher", len(lessons), "texts") as progress:
+        for batch in batches:
+            some = [lessons[index] for index in batch]
+            heard = _latents(teacher, some, voices).cpu()
+            latents += [part.clone() for part in heard.split([len(one.codes) + 1 for one in some])]
+            progress.add(len(batch))
+    every = torch.cat(latents)
+    head = nn.Linear(every.shape[1], teacher.shape.audio_ids)
+    head.load_state_dict({name: one.cpu() for name, one in teacher.mel_head.state_dict().items()})
+    return Taught(lessons, latents, voices, head.requires_grad_(False), float(every.var()))
+
+
+def learn(
+    student: GPT, taught: Taught, *, epochs: int, seed: int, path: Path, key: str,
+    autocast: AbstractContextManager[Any],
+) -> None:  # fmt: skip
+    """Teaches the student, on its device, so many epochs; one that was interrupted goes on.
+
+    path: student.pt; key: what makes two of them the same but for `epochs`. Raises NonFiniteError,
+    DiskFull, WriteError.
+    """
+    rate = LEARNING_RATE * OF_WIDTH / student.shape.width
+    optimizer = optimizer_of(student, rate)
+    taught.head.to(next(student.parameters()).device)
+    first = _resumed(student, optimizer, path, key)
+    plan = [list(_batches(taught.lessons, seed, epoch)) for epoch in range(epochs)]
+    step, total = sum(map(len, plan[:first])), sum(map(len, plan))
+    if first:
+        left = "goes on" if first < epochs else "is not taught further"
+        log.info("The student has learned %d of %d epochs already and %s.", first, epochs, left)
+    student.train()
+    with Progress("The student learns", total, "steps") as progress:
+        progress.add(step)
+        for epoch in range(first, epochs):
+            for batch in plan[epoch]:
+                for group in optimizer.param_groups:
+                    group["lr"] = rate * _factor(step, total)
+                step += 1
+                if not math.isfinite(take_step(student, optimizer, taught, batch, autocast)):
+                    raise NonFiniteError(
+                        f"The student's loss was not finite at step {step}. Set PRECISION=fp32 and "
+                        "repeat the command; it goes on from its last epoch."
+                    )
+                progress.add()
+            _save(student, optimizer, epoch + 1, path, key)
+    student.eval().requires_grad_(False)
+
+
+def optimizer_of(student: GPT, rate: float) -> torch.optim.Optimizer:
+    """The optimizer of what learns; the rest is frozen."""
+    for name, parameter in student.named_parameters():
+        parameter.requires_grad_(not name.startswith(_FROZEN))
+    return new_optimizer("adamw", weight_groups(student, WEIGHT_DECAY), rate)
+
+
+def take_step(
+    student: GPT, optimizer: torch.optim.Optimizer, taught: Taught, batch: Sequence[int],
+    autocast: AbstractContextManager[Any],
+) -> float:  # fmt: skip
+    """One step on a batch of lessons, by their numbers; the sum of loss and norm of the gradients.
+    One that is not finite changes nothing."""
+    with autocast:
+        loss = _loss(student, taught, batch)
+    optimizer.zero_grad()
+    loss.backward()
+    learned = [one for one in student.parameters() if one.requires_grad]
+    found = float(loss.detach() + torch.nn.utils.clip_grad_norm_(learned, MOST_NORM))
+    if math.isfinite(found):
+        optimizer.step()
+    return found
+
+
+@torch.no_grad()
+def agreement(student: GPT, taught: Taught) -> Agreement | None:
+    """Over the held-out lessons; None if there are none."""
+    chosen = [index for index, one in enumerate(taught.lessons) if one.held_out]
+    if not chosen:
+        return None
+    was_training = student.training
+    student.eval()
+    sums, count = torch.zeros(3, dtype=torch.float64), 0
+    for batch in cut(chosen, taught.lessons):
+        divergence, _, same, error = _terms(student, taught, batch)
+        sums += torch.stack([divergence.sum(), same.sum(), error.sum()]).double().cpu()
+        count += len(divergence)
+    student.train(was_training)
+    return Agreement(*(sums / count).tolist())
+
+
+def cut(order: Sequence[int], lessons: Sequence[Lesson]) -> Iterator[list[int]]:
+    """Batches of lessons, in this order; each with about POSITIONS positions."""
+    batch, positions = list[int](), 0
+    for index in order:
+        one = lessons[index]
+        length = row_length(len(one.ids), len(one.codes), stop_input=True)
+        if batch and positions + length > POSITIONS:
+            yield batch
+            batch, positions = [], 0
+        batch.append(index)
+        positions += length
+    if batch:
+        yield batch
+
+
+def _batches(lessons: Sequence[Lesson], seed: int, epoch: int) -> Iterator[list[int]]:
+    order = [index for index, one in enumerate(lessons) if not one.held_out]
+    random.Random(f"distillation/{seed}/{epoch}").shuffle(order)
+    return cut(order, lessons)
+
+
+def _factor(step: int, total: int) -> float:
+    """The learning rate of a step, as a share of the largest: linear, then a cosine to 0."""
+    warm = min(1.0, (step + 1) / min(WARMUP_STEPS, max(1, total)))
+    return warm * (0.5 + 0.5 * math.cos(math.pi * step / max(1, total)))
+
+
+def _loss(student: GPT, taught: Taught, batch: Sequence[int]) -> Tensor:
+    divergence, own, _, error = _terms(student, taught, batch)
+    spoken = [taught.lessons[index].spoken for index in batch for _ in _targets(taught, index)]
+    said = torch.tensor(spoken, device=own.device)
+    cross_entropy = (own * said).sum() / said.sum().clamp(min=1)
+    return divergence.mean() + OWN_WEIGHT * cross_entropy + LATENT_WEIGHT * error.mean()
+
+
+def _targets(taught: Taught, index: int) -> range:
+    return range(len(taught.latents[index]))
+
+
+def _terms(
+    student: GPT, taught: Taught, batch: Sequence[int]
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """For each code of a batch, and for the STOP of each lesson: divergence, cross-entropy, whether
+    the likeliest code is the teacher's, and error of the latent."""
+    lessons = [taught.lessons[index] for index in batch]
+    device = next(student.parameters()).device
+    latents = _latents(student, lessons, taught.voices).float()
+    wanted = torch.cat([taught.latents[index] for index in batch]).to(device)
+    stop = torch.tensor([student.shape.audio_stop])
+    codes = torch.cat([part for one in lessons for part in (one.codes, stop)]).to(device)
+    own = F.log_softmax(student.mel_head(latents).float(), -1)
+    teachers = F.log_softmax(taught.head(wanted).float(), -1)
+    divergence = (teachers.exp() * (teachers - own)).sum(-1)
+    cross_entropy = F.nll_loss(own, codes, reduction="none")
+    same = (own.argmax(-1) == teachers.argmax(-1)).float()
+    error = (latents - wanted).square().mean(-1) / taught.variance
+    return divergence, cross_entropy, same, error
+
+
+def _latents(gpt: GPT, lessons: Sequence[Lesson], voices: Tensor) -> Tensor:
+    """`[codes + 1 of every lesson, width]`."""
+    rows = pack(
+        [one.ids for one in lessons], [one.codes for one in lessons], [_NO_MEL] * len(lessons),
+        gpt.shape, stop_input=True, padded=False,
+    )  # fmt: skip
+    # Of the STOPs behind a clip, speaking hears one.
+    heard = torch.cat(
+        [torch.arange(len(one.codes) + STOP_TARGETS) <= len(one.codes) for one in lessons]
+    )
+    device = next(gpt.parameters()).device
+    slots = rows.audio_target_slots[heard].to(device)
+    conditioning = voices[[one.narrator for one in lessons]].to(device)
+    return gpt.hidden(rows.to(device), conditioning).index_select(0, slots).float()
+
+
+def _save(student: GPT, optimizer: torch.optim.Optimizer, epoch: int, path: Path, key: str) -> None:
+    content = {
+        "key": key, "epoch": epoch, "student": student.state_dict(),
+        "optimizer": optimizer.state_dict(),
+    }  # fmt: skip
+    replace_file(path, lambda file: torch.save(content, file))
+
+
+def _resumed(student: GPT, optimizer: torch.optim.Optimizer, path: Path, key: str) -> int:
+    """Loads what an interrupted distillation has left; the number of its epochs."""
+    try:
+        content = torch.load(path, map_location="cpu", weights_only=True, mmap=True)
+        if content["key"] != key:
+            return 0
+    except FileNotFoundError:
+        return 0
+    except Exception as error:
+        log.warning("%s cannot be read (%s); the student begins anew.", path, error)
+        return 0
+    student.load_state_dict(content["student"])
+    optimizer.load_state_dict(content["optimizer"])
+    return int(content["epoch"])

@@ -1,0 +1,283 @@
+"""What a student learns from: the person's clips, and what the teacher itself says.
+
+The teacher's own speech is what the student will have to say: learning from it is sequence-level
+distillation (Kim and Rush 2016, https://arxiv.org/abs/1606.07947). The teacher says the transcripts
+of the training clips, then the beginning of one with the end of another, or texts of the user's
+own; but no sentence that judges the student (`train.distillation.judging`), as long as there are
+others. A killed run goes on where it stopped.
+
+    OUTPUT_DIR/distillation/speech-KEY.jsonl    what the key is of; a line for each text that was
+                                                said. Of other weights or texts is another file.
+"""
+
+import hashlib
+import itertools
+import json
+import random
+import statistics
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+
+from machine.storage.atomic import make_folder, refused, replace_file
+from machine.storage.hashes import sha256_of
+from train.dataset.dataset import Clip
+from train.extension.rehearsal import halved
+from train.progress import Progress
+from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
+from xtts.inference.synthesis_request import SynthesisRequest
+from xtts.text.errors import TextError
+from xtts.text.languages import short_code
+from xtts.voices.run_folder import RunError
+from xtts.workers.requests import SLOTS
+from xtts.workers.tuned_model import TunedModel
+
+if TYPE_CHECKING:
+    from xtts.inference.voice import Voice
+    from xtts.model.loading import Model
+
+CODES_PER_MINUTE = 60 * CODE_RATE / SAMPLES_PER_CODE
+# Written down after so many texts; a killed run says at most these again.
+_PORTION = 4 * SLOTS
+# Speech with so many times fewer or more codes for an id than the median was cut, or babbles.
+_MOST_UNLIKE = 2.0
+# One text in so many, of every narrator, only judges.
+HELD_OUT_EVERY = 25
+# Languages that are written without spaces between words.
+_UNSPACED = {"zh", "ja"}
+
+
+@dataclass(frozen=True)
+class Narrator:
+    """Somebody as whom the teacher speaks, and the clips that are theirs; those that were learned
+    from are said again."""
+
+    name: str
+    recording: Path
+    clips: tuple[int, ...]
+    learned: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """A text and how it is said.
+
+    Attributes:
+        ids: Text ids `[n]`, without START and STOP.
+        codes: Codes `[m]`, without STOP.
+        narrator: The number of who says it.
+        spoken: Whether the teacher said it; else it is a clip.
+        held_out: Whether it only judges.
+    """
+
+    ids: Tensor
+    codes: Tensor
+    narrator: int
+    spoken: bool
+    held_out: bool
+
+
+@dataclass(frozen=True)
+class Teacher:
+    """The weights that speak.
+
+    Attributes:
+        reading: A checkpoint, as whose run they read texts.
+        weights: The same one, or None for the base's own.
+        sha256: Of the weights.
+    """
+
+    tuned: TunedModel
+    reading: Path
+    weights: Path | None
+    sha256: str
+
+    def voice_of(self, recording: Path) -> "tuple[Model, Voice]":
+        """The model, and the voice of a recording."""
+        from xtts.inference import voice
+
+        reading = self.tuned.reading(self.reading)
+        reference = voice.read_reference(reading.config, recording)
+        return self.tuned.speaking(reading, reference, self.weights)
+
+
+def texts(own: Sequence[str], language: str, draw: random.Random) -> Iterator[str]:
+    """Texts to say, without end: each of `own` once in random order, then the beginning of one with
+    the end of another."""
+    whole = list(dict.fromkeys(own))
+    draw.shuffle(whole)
+    yield from whole
+    halves = [_halves(text, language) for text in whole]
+    while True:
+        yield draw.choice(halves)[0] + draw.choice(halves)[1]
+
+
+def _halves(text: str, language: str) -> tuple[str, str]:
+    """A single word is both."""
+    if " " in text or short_code(language) in _UNSPACED:
+        return halved(text)
+    return text + " ", text
+
+
+def spoken(
+    teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
+    judging: Collection[str], minutes: float, folder: Path, seed: int,
+) -> list[Lesson]:  # fmt: skip
+    """What the teacher says, about so many minutes of it; as each narrator in turn.
+
+    own: texts of the user's, instead of the transcripts. judging: texts that it does not say.
+    Raises RunError if it ends none of the first texts, DecodingError, DiskFull, WriteError, and the
+    errors of voice and model.
+    """
+    made_of = {
+        "weights": teacher.sha256, "seed": seed, "own": list(own), "judging": sorted(judging),
+        "narrators": [
+            [sha256_of(one.recording), *(clips[index].sha256 for index in one.learned)]
+            for one in narrators
+        ],
+    }  # fmt: skip
+    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+    path = folder / f"speech-{key[:12]}.jsonl"
+    said = _kept(path, key)
+    wanted, done = minutes * CODES_PER_MINUTE, _codes(said)
+    endless = [
+        _requests(clips, one, own, judging, seed, number) for number, one in enumerate(narrators)
+    ]
+    for number in range(len(said)):
+        next(endless[number % len(narrators)])
+    with Progress("The teacher speaks", wanted / CODES_PER_MINUTE, "min") as progress:
+        progress.add(min(done, wanted) / CODES_PER_MINUTE)
+        while done < wanted:
+            first = len(said)
+            portion = [
+                (number % len(narrators), next(endless[number % len(narrators)]))
+                for number in range(first, first + _PORTION)
+            ]
+            new = _say(teacher, narrators, portion)
+            with refused(path), path.open("a", encoding="utf-8") as file:
+                file.writelines(json.dumps(one) + "\n" for one in new)
+            said += new
+            if not _codes(said):
+                raise RunError(
+                    f"The teacher ended none of {len(said)} texts, so there is nothing to learn "
+                    "from. Listen to a sample of the run; weights that speak end their texts."
+                )
+            progress.add(min(_codes(new), max(0.0, wanted - done)) / CODES_PER_MINUTE)
+            done += _codes(new)
+    return _plausible(said, wanted, len(narrators))
+
+
+def of_clips(
+    clips: Sequence[tuple[Clip, Tensor, int]], held_out: Sequence[Clip], minutes: float, seed: int
+) -> list[Lesson]:
+    """At most so many minutes of (clip, codes, narrator), drawn at random."""
+    order, judging = list(clips), set(held_out)
+    random.Random(f"clips/{seed}").shuffle(order)
+    lessons, left = [], minutes * CODES_PER_MINUTE
+    for clip, codes, narrator in order:
+        if left <= 0:
+            break
+        left -= len(codes)
+        ids = torch.tensor(clip.tokens)
+        lessons.append(Lesson(ids, codes, narrator, spoken=False, held_out=clip in judging))
+    return lessons
+
+
+def _requests(
+    clips: Sequence[Clip], narrator: Narrator, own: Sequence[str], judging: Collection[str],
+    seed: int, number: int,
+) -> Iterator[SynthesisRequest]:  # fmt: skip
+    """What a narrator says: in each language of their clips, as often as there are clips in it; own
+    texts in the one that most clips are in."""
+    mine = [clips[index] for index in narrator.learned or narrator.clips]
+    counts = Counter(clip.language for clip in mine)
+    if own:
+        said = {language: list(own) for language, _ in counts.most_common(1)}
+    else:
+        said = {one: [clip.text for clip in mine if clip.language == one] for one in counts}
+    # Of very few clips all texts may be needed.
+    said = {one: [text for text in some if text not in judging] or some
+            for one, some in said.items()}  # fmt: skip
+    draw = random.Random(f"lessons/{seed}/{number}")
+    streams = {one: texts(some, one, draw) for one, some in said.items()}
+    weights = [len(some) for some in said.values()]
+    for count in itertools.count():
+        (language,) = draw.choices(list(streams), weights)
+        yield SynthesisRequest(
+            next(streams[language]), language, seed * 10_000_000 + 100 * count + number
+        )
+
+
+def _say(
+    teacher: Teacher, narrators: Sequence[Narrator],
+    portion: Sequence[tuple[int, SynthesisRequest]],
+) -> list[dict[str, Any]]:  # fmt: skip
+    """The lines of speech.jsonl for (narrator, text); without pieces for what nobody can say, such
+    as the signs at the ends of two texts."""
+    from xtts.inference.torch_backend import TorchUtterance, decode
+
+    lines: list[dict[str, Any]] = [{"narrator": who, "pieces": []} for who, _ in portion]
+    with torch.inference_mode():
+        for who in sorted({one for one, _ in portion}):
+            model, voice = teacher.voice_of(narrators[who].recording)
+            wanted = []
+            for line, (narrator, request) in zip(lines, portion, strict=True):
+                if narrator != who:
+                    continue
+                try:
+                    pieces = request.read(model.tokenizer)
+                except TextError:
+                    continue
+                for number, piece in enumerate(pieces):
+                    random = torch.Generator(model.device).manual_seed(request.seed + number)
+                    utterance = TorchUtterance(model.gpt, model.config.decoding, random)
+                    ids = torch.tensor(piece.ids, device=model.device)
+                    wanted.append((line, ids, utterance))
+            decode(model.gpt, voice.latents, [one[1:] for one in wanted], SLOTS)
+            for line, ids, utterance in wanted:
+                if utterance.stopped:
+                    line["pieces"].append({"ids": ids.tolist(), "codes": list(utterance.codes)})
+    return lines
+
+
+def _codes(said: Sequence[dict[str, Any]]) -> int:
+    return sum(len(piece["codes"]) for line in said for piece in line["pieces"])
+
+
+def _plausible(said: Sequence[dict[str, Any]], wanted: float, narrators: int) -> list[Lesson]:
+    """The first `wanted` codes, without what was cut or babbles."""
+    lessons, done = [], 0
+    for number, line in enumerate(said):
+        if done >= wanted:
+            break
+        for piece in line["pieces"]:
+            ids, codes = torch.tensor(piece["ids"]), torch.tensor(piece["codes"])
+            done += len(codes)
+            held_out = number // narrators % HELD_OUT_EVERY == 0
+            lessons.append(Lesson(ids, codes, line["narrator"], True, held_out))
+    rates = [len(one.codes) / max(1, len(one.ids)) for one in lessons]
+    usual = statistics.median(rates) if rates else 1.0
+    return [
+        one for one, rate in zip(lessons, rates, strict=True)
+        if len(one.codes) and usual / _MOST_UNLIKE <= rate <= usual * _MOST_UNLIKE
+    ]  # fmt: skip
+
+
+def _kept(path: Path, key: str) -> list[dict[str, Any]]:
+    """What was said before of the same teacher and texts. Else the file begins anew; a line that a
+    kill has torn is left out of it."""
+    header = json.dumps({"of": key})
+    try:
+        first, *lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError):
+        first, lines = "", []
+    whole = lines[:-1] if first == header else []
+    make_folder(path.parent)
+    content = "".join(line + "\n" for line in (header, *whole))
+    replace_file(path, lambda file: file.write(content.encode()))
+    return [json.loads(line) for line in whole]

@@ -1,0 +1,47 @@
+"""The student: a GPT with some of the teacher's layers, and with all of its other weights."""
+
+from dataclasses import replace
+
+from torch import Tensor
+
+from machine.errors import SotaqueError
+from xtts.model.gpt import GPT
+
+_LAYERS = "gpt.h."
+
+
+def kept_layers(layers: int, count: int | None) -> tuple[int, ...]:
+    """The numbers of the teacher's layers that a student of `count` keeps: evenly spaced, the first
+    one among them. count: None for half of them.
+
+    Of four, the first and the third learned faster than the first and the last
+    (docs/benchmarks-history.md, "Half the layers"). Raises SotaqueError for a count that is no
+    smaller.
+    """
+    wanted = max(1, layers // 2) if count is None else count
+    if not 1 <= wanted < layers:
+        raise SotaqueError(
+            f"--layers {wanted}: the model has {layers}; name a number from 1 to {layers - 1}."
+            if layers > 1
+            else "The model has one layer, so none can be left out."
+        )
+    return tuple(number * layers // wanted for number in range(wanted))
+
+
+def new_student(teacher: GPT, kept: tuple[int, ...]) -> GPT:
+    """A GPT with copies of the teacher's weights and of those layers."""
+    student = GPT(replace(teacher.shape, layers=len(kept)))
+    student.load_state_dict(_of_layers(teacher.state_dict(), kept))
+    return student
+
+
+def _of_layers(state: dict[str, Tensor], kept: tuple[int, ...]) -> dict[str, Tensor]:
+    chosen = {}
+    for name, tensor in state.items():
+        if name.startswith(_LAYERS):
+            number, _, rest = name.removeprefix(_LAYERS).partition(".")
+            if int(number) not in kept:
+                continue
+            name = f"{_LAYERS}{kept.index(int(number))}.{rest}"
+        chosen[name] = tensor
+    return chosen
