@@ -6,6 +6,7 @@ it.
 
 import argparse
 import json
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -100,6 +101,30 @@ def write_base(
         torch.save(new_dvae(DVAEShape()).state_dict(), folder / "dvae.pth")
     torch.save(stats, folder / "mel_stats.pth")
     return folder
+
+
+def smaller_base(base: Path, to: Path, layers: int) -> Path:
+    """A base with as many of the layers of another, as `train distil` begins; `to` is made."""
+    import torch
+
+    from train.distillation.student import kept_layers, new_student
+    from xtts.model.config import ModelConfig
+    from xtts.model.gpt import GPT, PREFIX, from_coqui, to_coqui
+    from xtts.model.loading import read_tensors
+
+    state = read_tensors(base / "model.pth")
+    teacher = GPT(ModelConfig.read(base).gpt)
+    teacher.load_state_dict(from_coqui(state))
+    student = new_student(teacher, kept_layers(teacher.shape.layers, layers))
+    others = {name: one for name, one in state.items() if not name.startswith(PREFIX)}
+    to.mkdir(parents=True)
+    torch.save({"model": {**to_coqui(student.state_dict()), **others}}, to / "model.pth")
+    content = json.loads((base / "config.json").read_text(encoding="utf-8"))
+    content["model_args"]["gpt_layers"] = layers
+    (to / "config.json").write_text(json.dumps(content, indent=2), encoding="utf-8")
+    for name in ("vocab.json", "dvae.pth", "mel_stats.pth"):
+        shutil.copy(base / name, to / name)
+    return to
 
 
 def _config(shape: GPTShape) -> dict[str, object]:

@@ -39,6 +39,7 @@ SMALLEST = {
         "--clips 8 --steps 2 --sentences 2 --json",
         "--clips 8 --steps 2 --folder {base} --json",
     ],
+    "distillation": ["--rounds 1 --threads 1 --precision fp32 --json"],
     "evaluation": ["--seeds 1 --set twenty --work {tmp} --json"],
     "extension": ["--languages el --texts 50 --folder {base} --work {tmp} --json"],
     "gpu": ["--rehearse --out {tmp}/gpu.json"],
@@ -62,6 +63,8 @@ SMALLEST = {
     "speaking": [
         "--rounds 1 --codes 12 --folder {base} --json"
         " --precisions fp32,int8,int4,auto,onnx-fp32,onnx-int8",
+        "--rounds 1 --codes 12 --folder {base} --json --precisions int8 --layers 2"
+        " --small-precisions fp32",
     ],
     "takes": ["--each 1 --good 2 --json"],
     "text": ["--json"],

@@ -15,7 +15,8 @@ from xtts.inference.alignment.guarded_piece import Guard, GuardedPiece
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.voice import Voice
-from xtts.model.loading import load_model
+from xtts.model.config import ModelConfig
+from xtts.model.loading import load_model, read_tensors
 from xtts.model.shapes import VOCODER_RATE
 
 CODES = 8
@@ -93,3 +94,13 @@ def test_onnx_speaks_with_a_voice_that_torch_heard(base_folder, low):
     request = SynthesisRequest("one two.", "en", seed=3)
     found, again = (speech.synthesize(*speaks, request) for _ in range(2))
     assert 0 < len(found) < 40 * VOCODER_RATE and np.array_equal(found, again)
+
+
+def test_a_smaller_base_speaks_with_the_kept_layers(base_folder, tmp_path):
+    small = synthetic.smaller_base(base_folder, tmp_path / "small", 1)
+    state, before = (read_tensors(one / "model.pth") for one in (small, base_folder))
+    assert ModelConfig.read(small).gpt.layers == 1
+    assert all(torch.equal(tensor, before[name]) for name, tensor in state.items())
+    left = before.keys() - state.keys()
+    assert left and all(name.startswith("gpt.gpt.h.1.") for name in left)
+    assert load_model(small, precision="fp32").gpt.shape.layers == 1
