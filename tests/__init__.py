@@ -4,6 +4,6 @@ They run beside each other and beside other work: threads must sleep while they 
 `machine.threads`), and nothing imports torch before this.
 """
 
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 
-set_omp_passive()
+limit_omp_spinning()

@@ -33,7 +33,7 @@ from pathlib import Path
 
 from machine.devices.cuda_errors import exit_after_fault
 from machine.errors import SotaqueError
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 from train.settings import TrainSettings, load
 
 log = logging.getLogger("train")
@@ -41,7 +41,7 @@ log = logging.getLogger("train")
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one verb and returns its exit code; prints the message of a SotaqueError."""
-    set_omp_passive()
+    limit_omp_spinning()
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in ("-h", "--help"):
         print(f"{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")

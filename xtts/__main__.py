@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 from xtts.arguments import PRECISIONS
 from xtts.books import command as book_command
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; prints the message of an error and returns its exit code."""
-    set_omp_passive()
+    limit_omp_spinning()
     limit_onednn_cache()
     arguments = _parser().parse_args(argv)
     verbs = {

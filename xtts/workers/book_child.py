@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 from xtts.books import command
 from xtts.inference.compute_config import ComputeConfig
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Arguments: those of `xtts read` without the voice's, `--spec` and `--compute` as JSON."""
-    set_omp_passive()
+    limit_omp_spinning()
     limit_onednn_cache()
     parser = argparse.ArgumentParser(prog="python -m xtts.workers.book_child")
     parser.add_argument("--spec", type=json.loads, required=True)

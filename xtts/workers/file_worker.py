@@ -24,7 +24,7 @@ from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.process import JsonLineProcess, module_command, reserve_stdout, write_json_line
 from machine.storage.hashes import HashedFile, hashed_file, trust_cached_hash
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import WorkerFailed, answer_of, death, worker_failed
 from xtts.workers.file_synthesis import FileSpeaker
@@ -170,7 +170,7 @@ def main(new_speaker: Callable[[argparse.Namespace], FileSpeaker] | None = None)
     parser.add_argument("--keep-weights", action="store_true")
     ComputeConfig.add_argument(parser)
     arguments = parser.parse_args()
-    set_omp_passive()
+    limit_omp_spinning()
     limit_onednn_cache()
     os.nice(arguments.nice)
     answers = reserve_stdout()

@@ -43,7 +43,7 @@ from machine.devices.cuda_errors import GpuLost, exit_after_fault
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.process import die_with_parent, reserve_stdout
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 from xtts.inference.compute_config import ComputeConfig
 from xtts.workers.failures import answer_of, place_of
 
@@ -62,7 +62,7 @@ def main(new_speaker: "Callable[[argparse.Namespace], SpeechServer] | None" = No
     """Speaks until stdin is closed; exit 70 after a fault of the device."""
     arguments = _arguments()
     die_with_parent(arguments.parent)
-    set_omp_passive()
+    limit_omp_spinning()
     limit_onednn_cache()
     answers = reserve_stdout()
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()

@@ -20,7 +20,7 @@ from machine.devices.health import OPERATIONS, OperationVerdict, Outcome
 from machine.memory import mapped_libraries
 from machine.process import reserve_stdout, write_json_line
 from machine.storage.reading import read_text
-from machine.threads import set_omp_passive
+from machine.threads import limit_omp_spinning
 
 if TYPE_CHECKING:
     from machine.devices.probe.operations import Part
@@ -43,7 +43,7 @@ def main() -> int:
     parser.add_argument("--operations", default=",".join(OPERATIONS))
     parser.add_argument("--no-cudnn", dest="cudnn", action="store_false")
     arguments = parser.parse_args()
-    set_omp_passive()
+    limit_omp_spinning()
     answers = reserve_stdout()
     for event in check(arguments.device, arguments.operations.split(","), arguments.cudnn):
         write_json_line(answers, event)

@@ -15,7 +15,7 @@ from xtts.workers import book_child
 @pytest.fixture(autouse=True)
 def of_this_process(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keeps what a child sets for itself from the other tests."""
-    monkeypatch.setattr(book_child, "set_omp_passive", lambda: None)
+    monkeypatch.setattr(book_child, "limit_omp_spinning", lambda: None)
     monkeypatch.setattr(book_child, "limit_onednn_cache", lambda: None)
 
 
