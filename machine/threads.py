@@ -1,4 +1,4 @@
-"""How OpenMP's threads wait, and environment variables that limit libraries to one thread.
+"""How OpenMP's threads wait, how many there are, and limits to one thread.
 
 OpenMP's threads spin at the end of every parallel region. If another process uses the same cores, a
 spinning thread blocks the thread that it waits for. Measured on two shared cores, 100 codes of the
@@ -9,6 +9,13 @@ spinning, and 74 ms with `SPINS` (docs/benchmarks-history.md, "Threads that wait
 """
 
 import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import ParamSpec, TypeVar
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 # For a child that multiplies no matrices. Importing numpy reserves tens of MB for each thread of
 # the linear-algebra library: 2.7 GB of address space on 64 cores.
@@ -28,3 +35,38 @@ def limit_omp_spinning() -> None:
         os.environ.setdefault("GOMP_SPINCOUNT", str(SPINS))
     # Other OpenMP libraries know no count.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
+
+
+class PassingThreads:
+    """Does one task at a time, each in a thread that ends with it.
+
+    A thread that computes gets OpenMP's threads for itself, and keeps them. With more of them than
+    cores, even if all but one team wait for ever, libgomp lets none spin: after a voice was opened
+    in a thread that stayed, every product of another took twice as long.
+
+    Args:
+        begin: Called in each thread before its task.
+    """
+
+    def __init__(self, name: str, begin: Callable[[], object] = lambda: None) -> None:
+        self._name = name
+        self._begin = begin
+        self._last: threading.Thread | None = None
+
+    def submit(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> "Future[T]":
+        """Does the work after what was submitted before. Call it from one thread."""
+        future: Future[T] = Future()
+        before = self._last
+
+        def run() -> None:
+            if before is not None:
+                before.join()
+            try:
+                self._begin()
+                future.set_result(work(*given, **named))
+            except BaseException as error:
+                future.set_exception(error)
+
+        self._last = threading.Thread(target=run, name=self._name)
+        self._last.start()
+        return future

@@ -1,7 +1,8 @@
 """SpeechServer: opens voices, batches requests, and pauses or cancels them.
 
-One thread steps the batchers. A second opens voices and reads recordings, so that no active request
-waits for a file of 2 GB. A third calls the process that reads texts (`xtts.workers.text_worker`).
+One thread steps the batchers. Others, one at a time, open voices and read recordings, so that no
+active request waits for a file of 2 GB. One more calls the process that reads texts
+(`xtts.workers.text_worker`).
 `xtts.workers.server_main` describes the messages and answers.
 """
 
@@ -11,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +21,7 @@ import numpy as np
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
+from machine.threads import PassingThreads
 from xtts.inference.alignment.guarded_piece import Samples
 from xtts.inference.alignment.words import SpokenWords
 from xtts.inference.batching import ContinuousBatcher, StepOutput
@@ -64,9 +67,7 @@ class SpeechServer:
         self._began: dict[str, float] = {}
         self._paused: dict[str, float] = {}
         make_current(where.device)
-        self._other = ThreadPoolExecutor(
-            1, thread_name_prefix="opening", initializer=make_current, initargs=(where.device,)
-        )
+        self._other = PassingThreads("opening", partial(make_current, where.device))
         self._words: dict[str, SpokenWords] = {}
         self._reading = ThreadPoolExecutor(1, thread_name_prefix="reading")
         self._texts = texts or TextWorker()
