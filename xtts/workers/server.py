@@ -21,6 +21,7 @@ import numpy as np
 from machine.devices import cuda_errors
 from machine.devices.current_gpu import make_current
 from machine.devices.health import Outcome
+from machine.memory import trim_heap
 from machine.threads import PassingThreads
 from xtts.inference.alignment.guarded_piece import Samples
 from xtts.inference.alignment.words import SpokenWords
@@ -130,6 +131,7 @@ class SpeechServer:
         batcher: ContinuousBatcher = voice.batcher(self._slots, beside_another=bool(others))
         batcher.prepare()
         self._reading.submit(self._texts.open, voice.texts).result()
+        trim_heap()  # what reading the file took stays with this thread, which ends
         return voice, batcher
 
     def _close(self, message: Mapping[str, Any]) -> Doing:
