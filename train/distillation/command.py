@@ -1,9 +1,10 @@
 """`python -m train distil`: a voice with fewer layers, of the best weights of a run.
 
-Half of the layers speak in half of the time. The student learns from the person's clips and from
-what the teacher, the run's best weights, says itself; it is exported only if it may be served in
-the teacher's place (`train.evaluation.verdict.may_replace`). What a killed or refused one has
-learned stays in OUTPUT_DIR/distillation, and the next command goes on from it.
+Half of the layers speak in two thirds of the time (`benchmarks speaking`). The student learns from
+the person's clips and from what the teacher, the run's best weights, says itself; it is exported
+only if it may be served in the teacher's place (`train.evaluation.verdict.may_replace`). What a
+killed or refused one has learned stays in OUTPUT_DIR/distillation, and the next command goes on
+from it.
 """
 
 import hashlib
