@@ -8,6 +8,7 @@ microseconds: on two idle cores the first sound of the embedded voice took 115 m
 spinning, and 74 ms with `SPINS` (docs/benchmarks-history.md, "Threads that wait").
 """
 
+import functools
 import os
 import threading
 from collections.abc import Callable
@@ -54,19 +55,31 @@ class PassingThreads:
         self._last: threading.Thread | None = None
 
     def submit(self, work: Callable[P, T], *given: P.args, **named: P.kwargs) -> "Future[T]":
-        """Does the work after what was submitted before. Call it from one thread."""
+        """Does the work after what was submitted before, unless it is cancelled until then. Call it
+        from one thread."""
         future: Future[T] = Future()
-        before = self._last
-
-        def run() -> None:
-            if before is not None:
-                before.join()
-            try:
-                self._begin()
-                future.set_result(work(*given, **named))
-            except BaseException as error:
-                future.set_exception(error)
-
-        self._last = threading.Thread(target=run, name=self._name)
-        self._last.start()
+        task = functools.partial(work, *given, **named)
+        after = (self._last, future, self._begin, task)
+        thread = threading.Thread(target=_do, args=after, name=self._name)
+        thread.start()
+        self._last = thread
         return future
+
+
+def _do(
+    before: threading.Thread | None, future: "Future[T]", begin: Callable[[], object],
+    task: Callable[[], T],
+) -> None:  # fmt: skip
+    if before is not None:
+        before.join()
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        begin()
+        result = task()
+    except BaseException as error:
+        future.set_exception(error)
+        # The error holds this frame: with the future in it, neither would go by itself.
+        del future
+    else:
+        future.set_result(result)

@@ -1,10 +1,12 @@
 """Waiting threads sleep soon, unless a user has said how they wait."""
 
+import gc
 import os
 import subprocess
 import sys
 import threading
 import time
+import weakref
 
 import pytest
 
@@ -57,6 +59,42 @@ def test_tasks_are_done_in_order_each_in_a_thread_that_ends():
     while any(one.name == "passing" for one in threading.enumerate()):
         assert time.monotonic() < until
         time.sleep(0.01)
+
+
+def test_what_is_cancelled_before_its_turn_is_not_done_and_nothing_is_printed(capfd):
+    threads, go, done = PassingThreads("passing"), threading.Event(), list[int]()
+    running = threads.submit(go.wait, 10)
+    queued, last = (threads.submit(done.append, number) for number in (1, 2))
+    while not running.running():
+        time.sleep(0.01)
+    assert queued.cancel() and not running.cancel()
+    go.set()
+    last.result(10)
+    assert done == [2] and running.result() and queued.cancelled()
+    assert capfd.readouterr().err == ""
+
+
+def test_what_failed_is_held_by_its_future_alone():
+    class Tensors:
+        pass
+
+    kept = list[weakref.ref[Tensors]]()
+
+    def fail() -> None:
+        tensors = Tensors()
+        kept.append(weakref.ref(tensors))
+        raise ValueError("too large")
+
+    threads = PassingThreads("passing")
+    gc.disable()
+    try:
+        future = threads.submit(fail)
+        assert future.exception(10) is not None and kept[0]() is not None
+        threads.submit(int).result(10)  # the thread has ended
+        del future
+        assert kept[0]() is None
+    finally:
+        gc.enable()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="torch brings libgomp for Linux")

@@ -283,24 +283,27 @@ class SpeechServer:
     def _settle(self) -> Iterator[Frame]:
         done = [one for one in self._pending if one.future.done()]
         self._pending = [one for one in self._pending if one not in done]
-        for one in done:
-            result, refusal = self._result_of(one)
+        while done:
+            one = done.pop(0)
+            result, refusal = self._result_of(one.future)
+            message, doing = one.message, one.doing
+            # With its error, which holds the tensors that are to go.
+            del one
             if refusal is None:
-                yield from self._advance(one.message, one.doing, result)
+                yield from self._advance(message, doing, result)
                 continue
-            # Behind the `except`: the error held the tensors that are to go.
             if refusal["reason_code"] == "out_of_memory":
                 cuda_errors.free_after_fault(self.device)
             yield _failed(
-                one.message.get("id", ""), refusal["reason_code"], refusal["reason"],
-                key=one.message["key"],
+                message.get("id", ""), refusal["reason_code"], refusal["reason"],
+                key=message["key"],
             )  # fmt: skip
 
-    def _result_of(self, one: PendingTask) -> tuple[Any, Mapping[str, Any] | None]:
+    def _result_of(self, future: "Future[Any]") -> tuple[Any, Mapping[str, Any] | None]:
         """The result of another thread, or the answer to its error. Raises an error that concerns
         more than one voice; if memory is short for another voice, the active ones continue."""
         try:
-            return one.future.result(), None
+            return future.result(), None
         except Exception as error:
             answer = answer_of(error, self.device)
             if answer is None and isinstance(error, OSError):
@@ -314,6 +317,8 @@ class SpeechServer:
             if answer is None or (fault and not short):
                 raise
             return None, answer
+        finally:
+            del future  # the error holds this frame
 
     def _keep(self, known: tuple[str, str], voice: Voice) -> None:
         """Caches the voice of an uploaded recording or of an adapter, unless it was deleted

@@ -1,7 +1,9 @@
 """What the speaking child answers when a voice cannot be opened: nobody who speaks is to suffer."""
 
 import errno
+import gc
 import time
+import weakref
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
@@ -179,6 +181,28 @@ def test_a_voice_that_a_gpu_has_no_memory_for_is_refused_and_those_that_speak_go
     said = answer(server)
     assert (said["say"], said["reason_code"]) == ("failed", "out_of_memory")
     assert list(server._batchers) == ["v"] and list(server.step()) == []
+
+
+def test_memory_is_freed_after_what_had_no_room_is_let_go(monkeypatch):
+    half_loaded, left = list[weakref.ref[Mute]](), list[bool]()
+
+    def load(*_: Any) -> None:
+        tensors = Mute()
+        half_loaded.append(weakref.ref(tensors))
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate")
+
+    def free(_device: Any) -> None:
+        left.append(half_loaded[0]() is not None)
+
+    server = opened(monkeypatch)
+    monkeypatch.setattr("xtts.voices.loading.load_voice", load)
+    monkeypatch.setattr("xtts.workers.server.cuda_errors.free_after_fault", free)
+    gc.disable()
+    try:
+        assert answer(server)["reason_code"] == "out_of_memory"
+    finally:
+        gc.enable()
+    assert left == [False]
 
 
 def test_a_fault_of_the_device_or_of_ours_ends_the_child(monkeypatch):
