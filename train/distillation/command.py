@@ -74,8 +74,7 @@ def run(settings: TrainSettings, asked: Asked) -> int:
     Raises RunError for a run without an epoch or a recording, SotaqueError for an option, and the
     errors of the dataset, of speaking and of writing.
     """
-    refuse_earlier(asked.to, "bundle.json", asked.force)
-    refuse_others(asked.to)
+    _refuse_what_is_there(asked)
     epochs, minutes = _numbers(asked)
     own_texts = _texts(asked.texts)
     folder = RunFolder(settings.output_dir)
@@ -90,7 +89,12 @@ def run(settings: TrainSettings, asked: Asked) -> int:
         with at_work(settings.cache_dir, context.device.value, folder.folder):
             work = Distillation(settings, context, voice, kept_here)
             student = work.student(kept, epochs, minutes, own_texts)
-            return work.export(student, asked.to, len(kept))
+            return work.export(student, asked, len(kept))
+
+
+def _refuse_what_is_there(asked: Asked) -> None:
+    refuse_earlier(asked.to, "bundle.json", asked.force)
+    refuse_others(asked.to)
 
 
 def _numbers(asked: Asked) -> tuple[int, float]:
@@ -148,8 +152,7 @@ class Distillation:
                 raise SotaqueError(
                     f"--texts, sentence {number} ({shown(text)}): {error}"
                 ) from error
-        weights = sha256_of(self.voice.weights)
-        taught_by, voices = self._lessons(weights, minutes, own_texts)
+        taught_by, voices, lessons_key = self._lessons(minutes, own_texts)
         teacher = self._teacher()
         student = new_student(teacher, kept)
         device = self.context.device.value
@@ -160,9 +163,7 @@ class Distillation:
         taught = learning.taught_by(teacher.to(device), taught_by, voices)
         del teacher
         trim_heap()
-        key = hashlib.sha256(
-            json.dumps([weights, kept, minutes, own_texts, self.settings.seed]).encode()
-        ).hexdigest()
+        key = hashlib.sha256(json.dumps([lessons_key, kept, minutes]).encode()).hexdigest()
         learning.learn(
             student.to(device), taught, epochs=epochs, seed=self.settings.seed,
             path=self.folder / "student.pt", key=key, autocast=self._autocast(),
@@ -175,8 +176,9 @@ class Distillation:
             )  # fmt: skip
         return student.cpu()
 
-    def export(self, student: GPT, to: Path, layers: int) -> int:
+    def export(self, student: GPT, asked: Asked, layers: int) -> int:
         """Writes the student's voice if it may be served, and logs why."""
+        to = asked.to
         clips = [self.context.data.clips[i] for one in self.narrators for i in one.clips]
         spoken = {short_code(clip.language) for clip in clips}
         known = self.context.config.languages
@@ -185,6 +187,8 @@ class Distillation:
         try:
             with exported(self.voice, to, Student(state, layers, languages)) as part:
                 self._judge(part)
+                # Hours later, something else may be there.
+                _refuse_what_is_there(asked)
         except _NotServedError as refusal:
             log.warning(
                 "The student is not exported. %s Teach it longer with more --epochs or --minutes, "
@@ -200,23 +204,16 @@ class Distillation:
         return 0
 
     def _lessons(
-        self, weights: str, minutes: float, own_texts: list[str]
-    ) -> tuple[list[Lesson], torch.Tensor]:
-        """The lessons, and the latents `[narrators, 32, width]` of who says them."""
+        self, minutes: float, own_texts: list[str]
+    ) -> tuple[list[Lesson], torch.Tensor, str]:
+        """The lessons, the latents `[narrators, 32, width]` of who says them, and their key."""
         data, seed = self.context.data, self.settings.seed
         tuned = TunedModel(self.voice.folder, self.compute)
+        weights = sha256_of(self.voice.weights)
         teacher = Teacher(tuned, self.reading, None if self.of_base else self.reading, weights)
         judging_texts = {one.request.text for one in self.plan.sentences}
-        said = lessons.spoken(
-            teacher,
-            self.narrators,
-            data.clips,
-            own_texts,
-            judging_texts,
-            minutes,
-            self.folder,
-            seed,
-        )
+        who_says_what = (teacher, self.narrators, data.clips, own_texts, judging_texts)
+        said = lessons.spoken(*who_says_what, minutes, self.folder, seed)
         latents = [teacher.voice_of(one.recording)[1].latents.float() for one in self.narrators]
         features = build_feature_cache(self.settings, self.context)
         clips = [
@@ -227,7 +224,7 @@ class Distillation:
         held_out = [data.clips[index] for index in data.validation]
         own = lessons.of_clips(clips, held_out, minutes, seed)
         log.info("Lessons: %d pieces that the teacher said, %d clips.", len(said), len(own))
-        return [*said, *own], torch.cat(latents).cpu()
+        return [*said, *own], torch.cat(latents).cpu(), lessons.key_of(*who_says_what, seed)
 
     def _teacher(self) -> GPT:
         state = self.voice.state or read_tensors(self.voice.folder / "model.pth")

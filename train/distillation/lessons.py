@@ -124,6 +124,21 @@ def _halves(text: str, language: str) -> tuple[str, str]:
     return text + " ", text
 
 
+def key_of(
+    teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
+    judging: Collection[str], seed: int,
+) -> str:  # fmt: skip
+    """What makes two lessons the same, but for how many minutes there are of them."""
+    made_of = {
+        "weights": teacher.sha256, "seed": seed, "own": list(own), "judging": sorted(judging),
+        "narrators": [
+            [sha256_of(one.recording), *(clips[index].sha256 for index in one.learned)]
+            for one in narrators
+        ],
+    }  # fmt: skip
+    return hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+
+
 def spoken(
     teacher: Teacher, narrators: Sequence[Narrator], clips: Sequence[Clip], own: Sequence[str],
     judging: Collection[str], minutes: float, folder: Path, seed: int,
@@ -134,14 +149,7 @@ def spoken(
     Raises RunError if it ends none of the first texts, DecodingError, DiskFull, WriteError, and the
     errors of voice and model.
     """
-    made_of = {
-        "weights": teacher.sha256, "seed": seed, "own": list(own), "judging": sorted(judging),
-        "narrators": [
-            [sha256_of(one.recording), *(clips[index].sha256 for index in one.learned)]
-            for one in narrators
-        ],
-    }  # fmt: skip
-    key = hashlib.sha256(json.dumps(made_of).encode()).hexdigest()
+    key = key_of(teacher, narrators, clips, own, judging, seed)
     path = folder / f"speech-{key[:12]}.jsonl"
     said = _kept(path, key)
     wanted, done = minutes * CODES_PER_MINUTE, _codes(said)
@@ -193,21 +201,20 @@ def _requests(
     seed: int, number: int,
 ) -> Iterator[SynthesisRequest]:  # fmt: skip
     """What a narrator says: in each language of their clips, as often as there are clips in it; own
-    texts in the one that most clips are in."""
+    texts in the one that most of all clips are in."""
     mine = [clips[index] for index in narrator.learned or narrator.clips]
     counts = Counter(clip.language for clip in mine)
-    if own:
-        said = {language: list(own) for language, _ in counts.most_common(1)}
-    else:
-        said = {one: [clip.text for clip in mine if clip.language == one] for one in counts}
+    said = {one: [clip.text for clip in mine if clip.language == one] for one in counts}
+    ((usual, _),) = Counter(clip.language for clip in clips).most_common(1)
+    if own and usual in said:
+        said[usual] = list(own)
     # Of very few clips all texts may be needed.
     said = {one: [text for text in some if text not in judging] or some
             for one, some in said.items()}  # fmt: skip
     draw = random.Random(f"lessons/{seed}/{number}")
     streams = {one: texts(some, one, draw) for one, some in said.items()}
-    weights = [len(some) for some in said.values()]
     for count in itertools.count():
-        (language,) = draw.choices(list(streams), weights)
+        (language,) = draw.choices(list(counts), list(counts.values()))
         yield SynthesisRequest(
             next(streams[language]), language, seed * 10_000_000 + 100 * count + number
         )

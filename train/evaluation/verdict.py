@@ -97,16 +97,21 @@ def may_replace(small: Candidate, large: Candidate) -> str | None:
     """Whether a distilled candidate may be served in place of the one that it learned from.
 
     The rule of a blend that ties with the base: steps 1 to 3, and then neither its voice is
-    measurably less like the person's, nor are its word errors a loss. Returns None, or why not.
+    measurably less like the person's, nor are its word errors a loss; and its words can be judged.
+    Returns None, or why not.
     """
-    voice = against(small, large, VOICE)
+    voice, errors, words = (against(small, large, one) for one in (VOICE, WORD_ERRORS, WORDS))
     less_alike = voice is not None and voice.high < 0
     reasons = (
         _failures(small, (small, large)),
+        "Too few sentences were judged to tell whether it says all words. Name more in "
+        "EVALUATE_TEXTS."
+        if errors is None and words is None
+        else None,
         _drift(small, large, "the large model"),
         _understood_worse(
-            against(small, large, WORD_ERRORS),
-            against(small, large, WORDS),
+            errors,
+            words,
             "It is harder to understand: its word error rate is {:.0f} percentage points above the "
             "large model's.",
             "It leaves out words: {:.0f} more in 100 than the large model.",

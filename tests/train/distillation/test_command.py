@@ -8,6 +8,7 @@ import pytest
 import soundfile
 import torch
 
+from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.datasets import make_dataset
@@ -77,6 +78,37 @@ def test_a_student_that_may_be_served_is_a_voice(workshop, tmp_path, monkeypatch
     assert distil(workshop, to, *ASKED, "--force") == 0
     again = read_tensors(to / "model.pth")
     assert all(torch.equal(small[name], again[name]) for name in small)
+
+
+def test_a_student_that_has_learned_what_judges_now_begins_anew(workshop, tmp_path, monkeypatch):
+    keys = list[str]()
+
+    def learn(*_: object, key: str, **__: object) -> None:
+        keys.append(key)
+        raise SotaqueError("Enough.")
+
+    monkeypatch.setattr(learning, "learn", learn)
+    own, judging = tmp_path / "own.txt", tmp_path / "judging.txt"
+    own.write_text("One two three four.\nFive six seven eight.\n")
+    asked = (*ASKED, "--texts", str(own), f"--evaluate-texts={judging}")
+    for text in ("Nine ten.", "Nine ten.", "One two three four."):
+        judging.write_text(text + "\n")
+        assert distil(workshop, tmp_path / "small", *asked) == 2
+    assert keys[0] == keys[1] != keys[2]
+
+
+def test_what_appears_where_it_is_to_stand_meanwhile_stays(workshop, tmp_path, monkeypatch, capsys):
+    to = tmp_path / "small"
+
+    def answer(*_: object) -> None:
+        to.mkdir()
+        (to / "mine.txt").write_text("mine")
+
+    monkeypatch.setattr(command, "may_replace", answer)
+    assert distil(workshop, to) == 2
+    assert "mine.txt" in capsys.readouterr().err
+    assert [path.name for path in tmp_path.iterdir()] == ["small"]
+    assert (to / "mine.txt").read_text() == "mine"
 
 
 def test_its_voice_becomes_one_of_onnx_models(workshop, tmp_path, monkeypatch, capsys):

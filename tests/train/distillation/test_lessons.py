@@ -140,7 +140,13 @@ def test_each_language_of_the_clips_is_said_in_itself(scene):
     share = sum(one.language == "pt" for one in some) / len(some)
     assert share == pytest.approx(4 / len(learned), abs=0.1)
     # Own texts are in the language that most clips are in.
-    assert {one.language for one in asked(scene, clips, 9, own=["one two"])} == {"en"}
+    some = asked(scene, clips, 300, own=["one two", "three four"])
+    assert all(("bom" in one.text) == (one.language == "pt") for one in some)
+    assert {"one two", "three four"} <= {one.text for one in some}
+    # Somebody without clips in it says their transcripts.
+    other = replace(scene[1][0], learned=learned[:4])
+    requests = lessons._requests(clips, other, ["one two"], (), 0, 0)
+    assert {one.language for one in itertools.islice(requests, 9)} == {"pt"}
 
 
 def test_a_text_that_nobody_can_say_is_passed_over(scene, tmp_path):

@@ -330,6 +330,11 @@ def test_a_distilled_model_replaces_what_it_is_no_worse_than(wrong, told):
     assert reason is None if told is None else told in str(reason)
 
 
+def test_of_too_few_sentences_nobody_may_say_that_all_words_are_there():
+    large, small = (candidate(facts(seed, voice=0.7, count=3)) for seed in (1, 2))
+    assert "Too few sentences" in str(may_replace(small, large))
+
+
 def test_a_drift_that_the_large_model_has_too_is_no_reason():
     large, small = (candidate(facts(seed, voice=0.7, rate=1.15)) for seed in (1, 2))
     assert may_replace(small, large) is None
