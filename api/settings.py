@@ -84,7 +84,9 @@ class ApiSettings(SharedSettings):
     10200. Wyoming has no keys: everyone who reaches this port can use the service."""
     wyoming_announce: Switch = False
     """Announces WYOMING_PORT on the local network (mDNS), so that Home Assistant finds it."""
-    voice: Annotated[Place | None, Means("latest, best, an exported voice or a checkpoint")] = None
+    voice: Annotated[
+        Place | None, Means("latest, best, demo, an exported voice, a run or a checkpoint")
+    ] = None
     """The voice that speaks. Empty takes the best voice of OUTPUT_DIR by its evaluation, which can
     be the base; without an evaluation its latest epoch; without a run the demo voice."""
     backend: Annotated[Literal["torch", "onnx"], Means("torch or onnx", words=True)] = "torch"

@@ -8,7 +8,8 @@ check          check the sound and the text of the dataset; train nothing
                --repair         compute damaged records of the feature cache again
                --json           print what was found as JSON; the log goes to stderr
 cut            make a dataset of long recordings
-               RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L] [--ray]
+               RECORDING... --to DIR [--text FILE | --recogniser DIR] [--language L]
+               [--ray] [--workers N]
 extend         add a language that the base model does not speak (docs/languages.md)
                --language L --dataset DIR --to BASE [--like L] [--pieces N]
 queue          take trainings out of QUEUE_DIR, one at a time  [--once]
@@ -20,7 +21,7 @@ distil         make a voice with half the layers, of the best weights (docs/dist
                --to DIR [--layers N] [--epochs N] [--minutes M] [--texts FILE] [--force]
 export         write a voice to a folder
                --to DIR [--checkpoint FILE] [--base DIR] [--force]
-               [--onnx [all|fp32|int8] | --adapter]
+               [--onnx [all|fp32|int8|int4] | --adapter]
 """
 
 import argparse

@@ -24,7 +24,8 @@ Importing this package does no work. The first `load_voice` imports torch; for a
 
 Sub-packages: `model` (GPT, vocoder, loading), `text` (tokenizer), `inference` (latents, decoding,
 batching), `onnx` (export, and speech without torch), `workers` (speech in child processes),
-`voices` (base models, exported voices and run folders on disk), `download` (the published model).
+`voices` (base models, exported voices and run folders on disk), `books` (audiobooks), `evaluation`
+(what is measured of speech), `download` (the published model).
 """
 
 from collections.abc import Iterator

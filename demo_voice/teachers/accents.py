@@ -1,4 +1,4 @@
-"""Teachers of other languages for the codec and the vocoder, which a fine-tune never changes.
+"""Teachers of other languages for the codec and the vocoder, which a fine-tune's GPT leaves alone.
 
 They read the same kind of sentences as well as their alphabets allow. With only three voices, even
 shifted ones, codec and vocoder learn three vocal tracts and represent a user's voice badly. XTTS's

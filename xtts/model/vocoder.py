@@ -1,4 +1,4 @@
-"""The frozen parts of the model: HiFi-GAN vocoder, speaker encoder and DVAE.
+"""The parts outside the GPT: HiFi-GAN vocoder, speaker encoder and DVAE.
 
 They are Coqui's modules at the sizes in config.json. `HifiDecoder` hard-codes its speaker encoder,
 so its two parts are built separately, by their names in a published `model.pth`. Weight norm is

@@ -34,7 +34,7 @@ def kept_export(
     """The folder of an export of a model folder, created if it is missing or damaged.
 
     checkpoint: replaces the GPT; decoder: a learned vocoder, None for the folder's own; sha256: of
-    the exported weights; kind: fp32 or int8. Raises OnnxError or WriteError.
+    the exported weights; kind: fp32, int8 or int4. Raises OnnxError or WriteError.
     """
     to = exports / f"{sha256[:16]}-{kind}"
     make_folder(exports)
