@@ -23,6 +23,7 @@ export class RunList {
   /** known: the answer of /v1/runs; trainingOf(run): its newest training or null. */
   show(known, trainingOf) {
     const listed = known.runs.filter((run) => run.epochs.length || run.training);
+    for (const id of [...this.#rows.keys()].filter((known) => !listed.some((run) => run.id === known))) this.#rows.delete(id);
     const rows = listed.map((run) => this.#row(run, known, trainingOf(run.id)));
     find("runs-empty").hidden = rows.length > 0;
     if (isNew(this, "order", listed.map((run) => run.id))) find("run-list").replaceChildren(...rows.map((row) => row.element));
@@ -52,6 +53,8 @@ export class RunList {
   }
 
   async #measure(row) {
+    // One that is being deleted changes, and an older list may still have it.
+    if (row.leaving) return;
     say(row.info, runInfo(row.run, row.dataset));
     // One that is gone is not in the next list.
     const found = await read(runPath(row.run.id)).catch(() => null);
@@ -73,9 +76,10 @@ export class RunList {
   }
 
   async #remove(row, name) {
+    row.leaving = true;
     const done = await tried("runs-fault", () => send("DELETE", runPath(row.run.id)), `${name} is deleted.`);
+    row.leaving = done;
     if (!done) return this.#measure(row);
-    this.#rows.delete(row.run.id);
     find("runs").focus();
     return this.changed();
   }

@@ -1,10 +1,12 @@
 """The runs on the page, with the true service: exported, deleted, two of them compared blind."""
 
+import asyncio
 import io
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -14,6 +16,7 @@ from tests.api.page import desk
 from tests.api.page.conftest import Open
 from tests.api.page.desk import LOOKS, faults, says, too_small, until
 from tests.api.run_folders import candidate, write_epoch, write_evaluated
+from xtts.voices.run_folder import RunFolder
 from xtts.voices.training_jobs import TrainingQueue
 
 pytestmark = pytest.mark.system
@@ -64,6 +67,25 @@ def test_a_run_is_deleted_by_keyboard_after_it_is_told_what_that_frees(service, 
     page.keyboard.press("Enter")  # Confirm.
     until(page, "document.querySelectorAll('#run-list > li').length === 1")
     assert page.evaluate("document.activeElement.id") == "runs" and not folder.exists()
+
+
+def test_a_run_that_is_being_deleted_is_not_measured_again(service, open_page, monkeypatch):
+    """It would be gone by then, which a browser notes as an error."""
+    page = opened(service, open_page)
+    remove, asked = service.parts.follower.remove, list[str]()
+
+    async def slowly(run: str) -> None:
+        RunFolder(service.parts.settings.output_dir / "runs" / run).checkpoint_path(1).unlink()
+        await asyncio.sleep(1.5)  # in which it is listed with an epoch less
+        await remove(run)
+
+    monkeypatch.setattr(service.parts.follower, "remove", slowly)
+    page.on("request", lambda one: asked.append(f"{one.method} {urlsplit(one.url).path}"))
+    pressed(page, "Delete ben")
+    page.keyboard.press("Enter")
+    until(page, "document.querySelectorAll('#run-list > li').length === 1")
+    assert "GET /v1/runs" in asked[asked.index("DELETE /v1/runs/ben") :]
+    assert "GET /v1/runs/ben" not in asked
 
 
 def test_what_is_served_or_waits_for_a_training_cannot_be_deleted(service, open_page):
