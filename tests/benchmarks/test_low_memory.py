@@ -1,5 +1,7 @@
 """Each row of the memory benchmark is a process of its own; memory stays over many sentences."""
 
+from typing import Any
+
 import pytest
 
 from benchmarks import low_memory
@@ -30,9 +32,9 @@ def test_a_child_that_fails_is_no_figure(tmp_path):
 @pytest.mark.slow
 @pytest.mark.parametrize("row", ROWS)
 def test_memory_settles_over_320_sentences_of_mixed_length(row):
-    """A leak grows in each of two runs; the heap's free pieces, by 15 MB and more, in some."""
-    found = [low_memory.growth(row, 320, 1)]
-    assert found[0]["audio_seconds"] > 200
-    if found[0]["grown_mb"] >= 15:
+    """A leak grows in each of three runs; the heap's free pieces, by 15 MB and more, in some."""
+    found: list[dict[str, Any]] = []
+    while len(found) < 3 and (not found or found[-1]["grown_mb"] >= 15):
         found.append(low_memory.growth(row, 320, 1))
+        assert found[-1]["audio_seconds"] > 200
     assert found[-1]["grown_mb"] < 15, found
