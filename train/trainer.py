@@ -29,6 +29,7 @@ from train.distributed import World
 from train.early_stopping import EarlyStopping
 from train.evaluation.blending import conclude
 from train.evaluation.evaluator import Evaluator
+from train.evaluation.verdict import FEWEST_FINISHED
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import DECIDING_LOSS, LOSS_TERMS
 from train.metrics.flops import step_flops
@@ -318,7 +319,9 @@ class Trainer:
         if self.evaluator and self.settings.early_stopping and self.world.is_single_process:
             known = self.evaluator.run.evaluation()
             if known and known.verdict:
-                judged = {one.epoch for one in known.candidates if one.kind == "epoch"}
+                # By too few sentences nothing was judged, and the validation loss decides.
+                enough = len(known.candidates[0].sentences) >= FEWEST_FINISHED
+                judged = {one.epoch for one in known.candidates if enough and one.kind == "epoch"}
                 newer = range(max(judged, default=0) + 1, trained + 1)
                 unjudged = sum(self.checkpoints.due(epoch, self.num_epochs) for epoch in newer)
                 self.early_stopping.record_verdict(known.verdict.epoch, judged, unjudged)

@@ -224,9 +224,13 @@ def test_an_epoch_that_is_no_better_for_long_enough_is_the_last():
     assert over.trainer.run() == 0 and over.events == ["finish"]
 
 
-@pytest.mark.parametrize(("judged", "last"), [((1, 2), 6), ((1, 2, 3), 3), ((1,), 6)])
-def test_where_judging_ended_the_loss_decides_when_to_stop(judged, last):
-    """The verdict is epoch 1 all the time; the loss is best in epoch 4."""
+@pytest.mark.parametrize(
+    ("judged", "sentences", "last"),
+    [((1, 2), 16, 6), ((1, 2, 3), 16, 3), ((1,), 16, 6), ((1, 2, 3), 4, 6)],
+)
+def test_where_judging_ended_the_loss_decides_when_to_stop(judged, sentences, last):
+    """The verdict is epoch 1 all the time; the loss is best in epoch 4. Four sentences judge no
+    epoch."""
     evaluator: Any = SimpleNamespace(working=False, budget=None, judge=lambda *_: None)
     ran = Surroundings(
         epochs=9, batches=1, early_stopping=EarlyStopping(2), evaluator=evaluator,
@@ -237,8 +241,9 @@ def test_where_judging_ended_the_loss_decides_when_to_stop(judged, last):
 
     def evaluation() -> Any:
         epochs = [one["epoch"] for one in ran.saved if one["epoch"] in judged]
+        base = SimpleNamespace(kind="base", epoch=0, sentences=[None] * sentences)
         found = [SimpleNamespace(kind="epoch", epoch=one) for one in epochs]
-        return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=found)
+        return SimpleNamespace(verdict=SimpleNamespace(epoch=1), candidates=[base, *found])
 
     evaluator.run = SimpleNamespace(evaluation=evaluation)
     assert ran.trainer.train() == 0 and ran.saved[-1]["epoch"] == last

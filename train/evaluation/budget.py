@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from train.evaluation.judges import FEWEST
 from train.evaluation.plan import EvaluationPlan
+from train.evaluation.verdict import FEWEST_SPOKEN
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS
 from xtts.voices.evaluation_file import Evaluation
@@ -58,8 +59,9 @@ def planned(
 ) -> JudgingPlan:  # fmt: skip
     """The largest plan within the limit. Pure.
 
-    To fit, it drops sentences first, then all blends but one, then steps of the decoder, then
-    epochs.
+    To fit, it drops sentences that a verdict does not need, then all blends but one, then steps of
+    the decoder, then epochs. Fewer sentences than a verdict needs are spoken only if nothing else
+    fits: they give figures, and the base is kept.
 
     Args:
         seconds: The cost of (sentences, epochs, blends, seconds of decoder training), in seconds.
@@ -69,13 +71,18 @@ def planned(
         learning: The seconds of all the decoder's training steps.
         sentences: The possible numbers of sentences for each candidate, the largest first.
     """
-    middle, fewest = shares[len(shares) // 2 :][:1], sentences[-1]
-    ways = [(count, epochs, shares, learning) for count in sentences]
+    enough = [count for count in sentences if count >= FEWEST_SPOKEN] or list(sentences)
+    middle, fewest = shares[len(shares) // 2 :][:1], enough[-1]
+    ways = [(count, epochs, shares, learning) for count in enough]
     ways += [
         (fewest, epochs, middle, learning * share)
         for share in (1.0, 0.5, LEAST_LEARNING_SHARE, 0.0)
     ]
-    ways += [(fewest, few, (), 0.0) for few in range(epochs, min(epochs, 1) - 1, -1)]
+    ways += [
+        (count, few, (), 0.0)
+        for count in dict.fromkeys((fewest, sentences[-1]))
+        for few in range(epochs, min(epochs, 1) - 1, -1)
+    ]
     for count, several, blends, steps in ways:
         if (total := seconds(count, several, len(blends), steps)) <= allowed:
             return JudgingPlan(count, several, blends, steps, total)
@@ -89,7 +96,7 @@ def counts(wanted: int, known: int | None = None) -> tuple[int, ...]:
     """
     if known is not None:
         return (known,)
-    return tuple(dict.fromkeys(min(wanted, count) for count in (wanted, SLOTS, FEWEST)))
+    return tuple(dict.fromkeys(min(wanted, count) for count in (wanted, FEWEST_SPOKEN, FEWEST)))
 
 
 @dataclass

@@ -20,7 +20,7 @@ from train.evaluation import judges
 from train.evaluation.budget import TIME_SHARE, JudgingBudget
 from train.evaluation.person import Person, describe
 from train.evaluation.plan import OLD_RATE, SENTENCES_FOLDER, EvaluationPlan
-from train.evaluation.verdict import decide
+from train.evaluation.verdict import FEWEST_SPOKEN, decide
 from train.progress import Progress
 from train.sampling.sampler import Sampler
 from xtts.voices.evaluation_file import (
@@ -50,8 +50,8 @@ SHORT_SECONDS = 6.0
 # The minimum if the budget allows it. With eight sentences, three would have audio: too few for a
 # mean of voices.
 FEWEST_SENTENCES = 2 * SLOTS
-# The minimum with a recogniser, where all have audio, after a long epoch.
-FEWEST_RECOGNISED = SLOTS
+# The minimum with a recogniser, where all have audio, after a long epoch: what a verdict needs.
+FEWEST_RECOGNISED = FEWEST_SPOKEN
 OTHER_VOICES = SENTENCES_FOLDER / "voices"
 MOST_FAILURES = 3
 # Added to the seeds of the sentences, which are 100 apart, for speech that nothing was chosen by.
@@ -313,7 +313,10 @@ class Evaluator:
     def source_of_blends(self, known: Evaluation) -> Verified | None:
         """The whole epoch that sounds closest to the person: a blend can repair its words."""
         epochs = [one for one in known.candidates if one.kind == "epoch"]
-        order = sorted(epochs, key=lambda one: -one.mean(judges.VOICE))
+        # Without a figure for its voice none is the closest.
+        order = sorted(
+            epochs, key=lambda one: (judges.VOICE not in one.judges, -one.mean(judges.VOICE))
+        )
         for one in sorted(order, key=lambda one: 2 * one.num_failed > len(one.sentences)):
             epoch = self.run.verified(one.epoch)
             if epoch and epoch.sha256 == one.checkpoint_sha256:
@@ -432,7 +435,18 @@ class Evaluator:
                 "is judged again."
             )
             return None
+        spoken = len(known.candidates[0].sentences)
+        if self._too_few(spoken):
+            log.info(
+                "The run was judged by %d sentences, too few for a verdict: every candidate is "
+                "judged again, by %d.", spoken, len(self.plan.sentences),
+            )  # fmt: skip
+            return None
         return known
+
+    def _too_few(self, spoken: int) -> bool:
+        """Whether a verdict needs more sentences than were spoken, and there is time for more."""
+        return self.budget is None and spoken < min(FEWEST_SPOKEN, len(self.plan.sentences))
 
     def _judged_before(self) -> int | None:
         """The number of sentences that the run was judged by, if evaluation.json is lost.
@@ -441,9 +455,10 @@ class Evaluator:
         """
         best = self.run.read_best()
         try:
-            return None if self.run.evaluation() else int(best["figures"]["sentences"])
+            spoken = None if self.run.evaluation() else int(best["figures"]["sentences"])
         except (KeyError, TypeError, ValueError):
             return None
+        return None if spoken is None or self._too_few(spoken) else spoken
 
     # Speaking and measuring
 

@@ -5,7 +5,9 @@ All functions are pure.
 The steps, in this order (docs/evaluation.md describes them to users):
 
     1. finished   A candidate with clearly more failed sentences than the one with the fewest is
-                  ruled out.
+                  ruled out. So is one that cannot be judged: fewer than eight sentences that it and
+                  the base have finished, or no figure of a judge that works in this evaluation. A
+                  judge that has no figure for anybody takes no part.
     2. rate       A candidate whose rate is clearly further from the person's than the base's is
                   ruled out.
     3. words      A candidate that says its words worse than the base is ruled out: by word error
@@ -25,6 +27,7 @@ The base takes no part in steps 5 and 6: its own GPT judges `words`, so it would
 smaller share has a lower word error rate than both the base and the epoch (measured on the choosing
 set: docs/benchmarks.md), but these few sentences seldom show that difference with certainty.
 Validation loss decides nothing if there is a voice to judge: it can fall while speech gets worse.
+Without a voice to judge it chooses among those that are measurably better than the base.
 """
 
 from collections.abc import Collection, Sequence
@@ -43,6 +46,12 @@ from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
 # One more failed sentence is chance; two are not, nor a tenth of a large set.
 FEWEST_FAILED, FAILED_SHARE = 2, 0.1
+# By fewer sentences that both have finished, a candidate and the base are not compared.
+FEWEST_FINISHED = 8
+# With so many spoken, one that the base and one that the candidate has failed leave enough.
+FEWEST_SPOKEN = FEWEST_FINISHED + 2
+# The judges that choose. Pitch is only reported.
+_CHOOSING = {WORD_ERRORS: "word error rate", WORDS: "words", VOICE: "voice", RATE_DRIFT: "rate"}
 # Percent: a rate further off than the first, and by the second more than the base's, is ruled out.
 MOST_DRIFT, DRIFT_BEYOND_BASE = 10.0, 5.0
 # Percent: a rate that is closer to the person's by this much is a gain over the base.
@@ -59,6 +68,10 @@ TIE_MARGIN = 0.05
 # With less speech a run seldom learns an accent (docs/getting-started.md).
 LEAST_SPEECH_SECONDS = 180.0
 UNLEARNED = "The base never learned the added language."
+JUDGE_BY_MORE = (
+    "`.venv/bin/python -m train evaluate` judges by all sentences, without a time limit. "
+    "EVALUATE_TEXTS can name more."
+)
 NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
 
 
@@ -104,8 +117,8 @@ def may_replace(small: Candidate, large: Candidate) -> str | None:
     less_alike = voice is not None and voice.high < 0
     reasons = (
         _failures(small, (small, large)),
-        "Too few sentences were judged to tell whether it says all words. Name more in "
-        "EVALUATE_TEXTS."
+        _unjudged(small, large, (small, large), "the large model"),
+        "Nothing judged whether it says all words. Name more sentences in EVALUATE_TEXTS."
         if errors is None and words is None
         else None,
         _drift(small, large, "the large model"),
@@ -126,18 +139,13 @@ def may_replace(small: Candidate, large: Candidate) -> str | None:
 
 
 def _with_remarks(one: Candidate, base: Candidate, candidates: Sequence[Candidate]) -> Candidate:
-    reasons = [
-        reason
-        for reason in (
-            _failures(one, candidates),
-            _drift(one, base),
-            _loses_words(one, base),
-            _forgets(one, base),
-            None if one.knows_language else UNLEARNED,
-        )
-        if reason
-    ]
-    same = one.kind != "base" and _indistinguishable(one, base)
+    failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
+    # A few sentences say nothing for a candidate, and nothing against it.
+    compared = () if unjudged else (_drift(one, base), _loses_words(one, base))
+    known = None if one.knows_language else UNLEARNED
+    found = (failed, unjudged, *compared, _forgets(one, base), known)
+    reasons = [reason for reason in found if reason]
+    same = one.kind != "base" and unjudged is None and _indistinguishable(one, base)
     remarks = [*reasons, *_remarks(one, base)]
     if same:
         remarks.append("No judge can distinguish it from the base.")
@@ -160,6 +168,37 @@ def _failures(one: Candidate, candidates: Sequence[Candidate]) -> str | None:
         f"{one.num_failed} of {len(one.sentences)} sentences failed ({kinds}); the lowest count "
         f"of any candidate is {fewest}."
     )
+
+
+def _unjudged(
+    one: Candidate, base: Candidate, candidates: Sequence[Candidate], name: str = "the base"
+) -> str | None:
+    """Why there are too few figures to compare a candidate with the base; None if there are enough.
+
+    The one rule for missing figures: without them nothing is as good as the base. If the base is
+    ruled out itself, only the candidate's own count.
+    """
+    if one.kind == base.kind == "base":
+        return None
+    alone = not base.knows_language or _failures(base, candidates) is not None
+    finished = one.finished if alone else one.finished & base.finished
+    if len(finished) < FEWEST_FINISHED:
+        who = "it" if alone else f"it and {name} both"
+        return (
+            f"Too few sentences: {who} finished {len(finished)} of {len(one.sentences)}. A verdict "
+            f"needs {FEWEST_FINISHED}."
+        )
+    missing = [
+        words
+        for judge, words in _CHOOSING.items()
+        if any(judge in other.judges for other in candidates)
+        and (judge != WORDS or base.knows_language)
+        and (judge not in one.judges or (not alone and against(one, base, judge) is None))
+    ]
+    if not missing:
+        return None
+    judges = ", ".join(missing)
+    return f"Too few of its sentences have a figure for {judges} to compare it with {name}."
 
 
 def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
@@ -194,9 +233,18 @@ def _forgets(one: Candidate, base: Candidate) -> str | None:
     more = one.old_language_failed - base.old_language_failed
     if more >= FEWEST_FAILED:
         return f"It forgets the old language: {more} more sentences in it failed than the base's."
+    errors = against_in_old_language(one, base, WORD_ERRORS)
+    words = against_in_old_language(one, base, WORDS)
+    known = against_in_old_language(base, base, WORDS) or against_in_old_language(
+        base, base, WORD_ERRORS
+    )
+    if one.kind != "base" and known and errors is None and words is None:
+        return (
+            "It may have forgotten the old language: too few of its sentences in it have a figure."
+        )
     return _understood_worse(
-        against_in_old_language(one, base, WORD_ERRORS),
-        against_in_old_language(one, base, WORDS),
+        errors,
+        words,
         "It forgets the old language: its word error rate there is {:.0f} percentage points above "
         "the base's.",
         "It forgets the old language: it leaves out {:.0f} more words in 100 there than the base.",
@@ -250,16 +298,14 @@ def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
 def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
     """The best by steps 5 and 6; by validation loss if no voice was judged, or if neither the base
     nor a recogniser knows the language. Blends and the base have no validation loss."""
-    if not base.knows_language and not any(WORD_ERRORS in one.judges for one in left):
+    recognised = any(WORD_ERRORS in one.judges for one in left)
+    if not any(VOICE in one.judges for one in left) or not (base.knows_language or recognised):
         return _lowest_loss_of(left)
-    with_voice = [one for one in left if VOICE in one.judges]
-    if not with_voice:
-        return _lowest_loss_of(left)
-    recognised = [one for one in with_voice if WORD_ERRORS in one.judges]
+    # `_unjudged` has ruled out whoever lacks a figure that another has.
+    with_voice = list(left)
     if recognised:
-        with_voice = _alike(
-            recognised, min(recognised, key=lambda one: one.mean(WORD_ERRORS)), WORD_ERRORS
-        )
+        fewest = min(left, key=lambda one: one.mean(WORD_ERRORS))
+        with_voice = _alike(left, fewest, WORD_ERRORS)
     close = _alike(with_voice, max(with_voice, key=lambda one: one.mean(VOICE)), VOICE)
     if not recognised:
         most = max(close, key=lambda one: (one.mean(WORDS), one.mean(VOICE)))
@@ -295,13 +341,12 @@ def _may_follow(one: Candidate, base: Candidate, judged: Sequence[Candidate]) ->
 def _measurably_better(one: Candidate, base: Candidate) -> bool:
     """Whether the interval of a difference excludes 0, in the better direction."""
     voice, errors = against(one, base, VOICE), against(one, base, WORD_ERRORS)
-    if voice is None:  # no judge of voices: validation loss decided, and the words are no worse
-        return not one.indistinguishable_from_base
-    if voice.low > 0:
+    if voice is not None and voice.low > 0:
         return True
     words = against(one, base, WORDS)
     better = errors.high < 0 if errors is not None else words is not None and words.low > 0
-    return voice.high >= 0 and (better or _nearer_rate(one, base))
+    less_alike = voice is not None and voice.high < 0
+    return not less_alike and (better or _nearer_rate(one, base))
 
 
 def _ties(one: Candidate, base: Candidate) -> bool:
@@ -333,17 +378,25 @@ def _nearer_rate(best: Candidate, base: Candidate) -> bool:
 
 
 def _why(best: Candidate, base: Candidate) -> str:
-    # A candidate that no judge can distinguish from the base is no better than it.
-    verb = "is chosen" if best.indistinguishable_from_base else "is the best"
+    # Only what was measured to be better is "the best"; a blend is also chosen where it ties.
+    better = base.ruled_out is not None or _measurably_better(best, base)
+    verb = "is the best" if better else "is chosen"
     clauses = []
-    if WORD_ERRORS in best.judges and WORD_ERRORS in base.judges:
+    errors, words = against(best, base, WORD_ERRORS), against(best, base, WORDS)
+    if errors is not None:
         own, usual = best.mean(WORD_ERRORS), base.mean(WORD_ERRORS)
-        clauses.append(f"its word error rate is {own:.0%}, the base's is {usual:.0%}")
+        differs = f"its word error rate is {own:.0%}, the base's is {usual:.0%}"
+        alike = (
+            f"its word error rate is not measurably different ({own:.0%}, the base's {usual:.0%})"
+        )
+        clauses.append(alike if errors.holds_zero else differs)
     elif not base.knows_language:
         clauses.append("its validation loss is the lowest, and nobody hears words in this language")
-    elif WORDS in best.judges and WORDS in base.judges:
+    elif words is not None:
         own, usual = best.mean(WORDS), base.mean(WORDS)
-        clauses.append(f"it says {own:.0%} of the words, the base says {usual:.0%}")
+        differs = f"it says {own:.0%} of the words, the base says {usual:.0%}"
+        alike = f"its words are not measurably fewer or more ({own:.0%}, the base's {usual:.0%})"
+        clauses.append(alike if words.holds_zero else differs)
     clauses.append(_why_the_voice(best, base))
     if lost := _old_language(best, base):
         clauses.append(lost)
@@ -396,7 +449,10 @@ def _is_worse(judge: str, usual: float, gap: MeanInterval) -> bool:
 def _why_the_voice(best: Candidate, base: Candidate) -> str:
     voice = against(best, base, VOICE)
     if voice is None:
-        return "its validation loss is the lowest of those that speak as well as the base"
+        # Without a judge of voices, or beside a base that is ruled out for too few sentences.
+        if VOICE in best.judges:
+            return "its voice cannot be compared with the base's, which is ruled out"
+        return "no voice was judged, and its validation loss is the lowest of the rest"
     gap = f"({voice.mean:+.2f})"
     if voice.low > 0:
         return f"it sounds closer to the person {gap}"
@@ -418,6 +474,14 @@ def _base_is_best(
 ) -> Verdict:
     others = [one for one in judged if one.kind != "base"]
     same = bool(others) and all(one.indistinguishable_from_base for one in others)
+    most = max((len(one.finished) for one in others), default=0)
+    if others and most < FEWEST_FINISHED:
+        count = max(len(one.sentences) for one in others)
+        reason = (
+            f"The base is kept: the run was too short to be judged. Of {count} sentences no "
+            f"candidate finished more than {most}, and a verdict needs {FEWEST_FINISHED}."
+        )
+        return Verdict("base", 0, 0.0, reason, JUDGE_BY_MORE, False, "")
     if because:
         reason = f"The base is kept: {because}."
     elif same:
@@ -454,6 +518,9 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
     """About the candidate that comes closest to being chosen."""
     passing = [one for one in others if one.ruled_out is None]
     if passing:
-        return f"{_nearest(passing, base).name} speaks as well, but not measurably better."
+        nearest = _nearest(passing, base)
+        if worse := ", ".join(_got_worse(nearest, base)):
+            return f"{nearest.name} is measurably worse: {worse}."
+        return f"{nearest.name} speaks as well, but not measurably better."
     nearest = max(others, key=lambda one: (-one.num_failed, one.mean(WORDS)))
     return f"{nearest.name} comes closest. {nearest.ruled_out}"

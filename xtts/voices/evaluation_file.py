@@ -117,6 +117,11 @@ class Candidate:
         """How many sentences failed: unfinished, cut or babbling."""
         return self.unfinished + self.cut + self.babbling
 
+    @property
+    def finished(self) -> set[int]:
+        """The numbers of the sentences that were finished, from 0."""
+        return {n for n, one in enumerate(self.sentences) if one.outcome == "finished"}
+
     def mean(self, judge: str) -> float:
         """A judge's figure; 0 if it did not judge."""
         return self.judges[judge].mean if judge in self.judges else 0.0

@@ -31,11 +31,12 @@ def seconds(sentences: int, epochs: int, blends: int, learning: float) -> float:
     [
         (1000.0, 16, 1, SHARES, 60.0),
         (200.0, 16, 1, SHARES, 60.0),  # 6 x 16 + 60 = 156
-        (110.0, 8, 1, SHARES, 60.0),  # 6 x 8 + 60
-        (90.0, 4, 1, SHARES, 60.0),  # 6 x 4 + 60
-        (78.0, 4, 1, (0.5,), 60.0),  # 4 x 4 + 60
-        (50.0, 4, 1, (0.5,), 30.0),
-        (13.0, 4, 1, (0.5,), 0.0),
+        (120.0, 10, 1, SHARES, 60.0),  # 6 x 10 + 60
+        (100.0, 10, 1, (0.5,), 60.0),  # 4 x 10 + 60
+        (70.0, 10, 1, (0.5,), 30.0),
+        (31.0, 10, 1, (0.5,), 0.0),
+        (20.0, 10, 1, (), 0.0),
+        (19.0, 4, 1, (), 0.0),  # figures without a verdict
         (8.0, 4, 1, (), 0.0),
         (7.0, 0, 0, (), 0.0),
     ],
@@ -51,8 +52,8 @@ def test_sentences_go_first_then_blends_then_the_embedding(
 
 
 def test_of_many_epochs_as_many_as_fit_evenly_spread():
-    found = planned(seconds, 20.0, 10, SHARES, 0.0, counts(16))
-    assert (found.sentences, found.epochs, found.shares) == (4, 4, ())
+    found = planned(seconds, 50.0, 10, SHARES, 0.0, counts(16))
+    assert (found.sentences, found.epochs, found.shares) == (10, 4, ())
     kept = budget(num_epochs=10)
     judged = []
     for epoch in range(1, 11):
@@ -65,7 +66,7 @@ def test_of_many_epochs_as_many_as_fit_evenly_spread():
 
 
 def test_candidates_speak_what_the_base_has_spoken():
-    assert counts(16) == (16, 8, 4) and counts(8) == (8, 4) and counts(3) == (3,)
+    assert counts(16) == (16, 10, 4) and counts(8) == (8, 4) and counts(3) == (3,)
     assert counts(16, known=12) == (12,)
 
 

@@ -19,6 +19,7 @@ from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.judges import FEWEST
 from train.evaluation.plan import EvaluationSentence
+from train.evaluation.verdict import FEWEST_SPOKEN
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
 from xtts.inference.compute_config import ComputeConfig
@@ -229,7 +230,7 @@ def test_where_time_allows_it_enough_is_heard_to_judge_a_voice(ground):
 
 def test_where_a_recogniser_listens_all_is_heard_and_a_long_epochs_share_is_kept(ground):
     ground.recogniser = ("pocketsphinx", None)
-    for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, SLOTS)):
+    for seconds, fewest in ((10.0, 2 * SLOTS), (3600.0, FEWEST_SPOKEN)):
         for path in (ground.run.evaluation_file, ground.run.best_file):
             path.unlink(missing_ok=True)
         ground.restart()
@@ -268,21 +269,41 @@ def test_judging_takes_what_is_allowed_and_says_what_it_leaves_out(ground, caplo
     assert speaking.now == budget.spent_seconds <= budget.allowed_seconds == 180.0
 
 
+def test_a_run_too_short_for_a_verdict_keeps_the_base_and_evaluate_judges_it_by_all(
+    ground, caplog, monkeypatch
+):
+    """On a machine so slow that four sentences fit; `train evaluate` has no budget."""
+    a_budget(ground)
+    ground.speaking.speed = SpeakingSpeed(4.0, 0.15, 0.05, 0.01, 0.0)
+    takes(monkeypatch, ground.speaking, 20.0)
+    ground.evaluator.foresee(1)
+    ground.judge(1, loss=0.1)
+    found = ground.run.evaluation()
+    assert {len(one.sentences) for one in found.candidates} == {4}
+    assert found.verdict.kind == "base" and "too short to be judged" in found.verdict.reason
+    assert "train evaluate" in found.verdict.advice
+    ground.restart()
+    ground.evaluator.judge_missing()
+    again = ground.run.evaluation()
+    assert {len(one.sentences) for one in again.candidates} == {24}
+    assert (again.verdict.kind, again.verdict.epoch) == ("epoch", 1)
+
+
 def test_the_base_speaks_as_many_sentences_as_its_own_time_allows(ground, caplog, monkeypatch):
     """Where a trial has said that only few would fit."""
     budget, speaking = a_budget(ground), ground.speaking
     takes(monkeypatch, speaking, 0.2)
     speaking.speed = SpeakingSpeed(1.0, 0.03, 0.0005, 0.02, 0.0)
     ground.evaluator.foresee(1)
-    assert budget.limits["sentences"] == "4 of 16 sentences"
+    assert budget.limits["sentences"] == "10 of 16 sentences"
     most = budget.most_base_seconds()
     ground.judge(1, seconds=47.0)
     asked = speaking.requests[0]
-    assert (len(asked.sentences), asked.at_least) == (16, 4)
+    assert (len(asked.sentences), asked.at_least) == (16, 10)
     assert asked.most_seconds == asked.budget_seconds == most
     assert "sentences" not in budget.limits
     told = [line for line in caplog.messages if line.startswith("Judging will take about")]
-    assert "4 of 16 sentences" in told[0] and "sentences" not in told[-1]
+    assert "10 of 16 sentences" in told[0] and "sentences" not in told[-1]
     ground.conclude()
     found = ground.run.evaluation()
     assert {len(one.sentences) for one in found.candidates} == {16} and found.left_out == []

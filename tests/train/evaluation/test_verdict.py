@@ -299,6 +299,19 @@ def test_who_forgets_the_old_language_is_ruled_out_and_told(seed, sound, told):
     assert "in the old language its" in verdict.reason
 
 
+def test_an_old_language_without_figures_is_not_one_that_is_kept():
+    """The base finished five sentences in it, the epoch four, three of them other ones."""
+    said = facts(300, count=len(OLD))
+    usual = [replace(one, finished=n < 5) for n, one in enumerate(said)]
+    own = [replace(one, finished=n > 3) for n, one in enumerate(said)]
+    known, other = base(0), good(0)
+    known = replace(known, old_sentences=sentences_of(OLD, usual, PERSON, 18.0))
+    other = replace(other, old_sentences=sentences_of(OLD, own, PERSON, 18.0))
+    told, verdict = verdict_of(known, other)
+    assert verdict.kind == "base"
+    assert "may have forgotten the old language" in str(told["epoch 1"].ruled_out)
+
+
 def test_a_base_that_never_learned_the_language_is_not_the_best_and_its_words_judge_nobody():
     # By the base's likelihood every word of the epochs is missing.
     first = learning(good(1, loss_of=2.0, lost=0.5), 11)
@@ -328,6 +341,83 @@ def test_a_distilled_model_replaces_what_it_is_no_worse_than(wrong, told):
     small = candidate(facts(2, **{"voice": 0.7, **heard, **wrong}))
     reason = may_replace(small, large)
     assert reason is None if told is None else told in str(reason)
+
+
+@pytest.mark.parametrize("errors", [None, 0.05], ids=["by its own ear", "to a recogniser"])
+@pytest.mark.parametrize(("count", "cut"), [(4, 1), (4, 0), (8, 1)])
+def test_a_run_too_short_to_be_judged_says_so_and_keeps_the_base(count, cut, errors):
+    """The studio's run: 4 of 16 sentences, one of the candidate's cut; it was declared the best."""
+    known = base(0, count=count, errors=errors)
+    said = facts(100, voice=0.95, count=count, errors=errors)
+    for number in range(cut):
+        said[number] = replace(said[number], codes=said[number].codes // 2)
+    told, verdict = verdict_of(known, candidate(said, loss=0.1))
+    assert verdict.kind == "base" and not verdict.indistinguishable_from_base
+    assert told["epoch 1"].cut == cut
+    assert f"finished {count - cut} of {count}" in str(told["epoch 1"].ruled_out)
+    assert f"Of {count} sentences no candidate finished more than {count - cut}" in verdict.reason
+    assert "train evaluate" in verdict.advice
+    # What few sentences say is neither for nor against it.
+    assert told["epoch 1"].remarks[:1] == [told["epoch 1"].ruled_out]
+    assert not told["epoch 1"].indistinguishable_from_base
+
+
+def without(one: Candidate, judge: str, keep: int = 0) -> Candidate:
+    """The candidate with a judge's figures on its first `keep` sentences only."""
+    sentences = [
+        said if number < keep else replace(
+            said, judges={name: x for name, x in said.judges.items() if name != judge})
+        for number, said in enumerate(one.sentences)
+    ]  # fmt: skip
+    figures = {name: figure for name, figure in one.judges.items() if name != judge}
+    return replace(one, sentences=sentences, judges=figures)
+
+
+@pytest.mark.parametrize("keep", [0, 3])
+@pytest.mark.parametrize(
+    ("judge", "named"),
+    [("voice", "voice"), ("word_errors", "word error rate"), ("words", "words"),
+     ("rate_drift_percent", "rate")],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["epoch", "blend"])
+def test_a_figure_that_one_candidate_lacks_is_not_a_judge_that_is_missing(judge, named, keep, kind):
+    share = 1.0 if kind == "epoch" else 0.5
+    bad = candidate(facts(5, voice=0.95, errors=0.05), kind, 2, share, loss=0.1)
+    told, verdict = verdict_of(
+        base(0, errors=0.15), good(0, errors=0.15), without(bad, judge, keep)
+    )
+    assert (verdict.kind, verdict.epoch) == ("epoch", 1)
+    assert f"have a figure for {named} to compare" in str(told[bad.name].ruled_out)
+    # And alone beside the base, the base stays.
+    assert verdict_of(base(0, errors=0.15), without(bad, judge, keep))[1].kind == "base"
+
+
+@pytest.mark.parametrize(
+    ("sound", "best"),
+    [({}, 0), ({"lost": 0.02}, 0), ({"pitch": 130.0}, 0), ({"errors": 0.0}, 1), ({"rate": 1.0}, 1)],
+)
+def test_where_no_voice_can_be_judged_the_base_stays_unless_something_is_better(sound, best):
+    """With a dataset of two clips; the lowest loss alone proves nothing."""
+    known = base(3, errors=0.3, rate=0.9)
+    other = candidate(facts(9, **{"errors": 0.28, "rate": 0.9, **sound}), loss=0.1)
+    known, other = (without(one, "voice") for one in (known, other))
+    told, verdict = verdict_of(known, other)
+    assert verdict.epoch == best, told["epoch 1"].remarks
+
+
+def test_the_reason_calls_only_what_is_measurable_a_difference():
+    alike = verdict_of(UNDERSTOOD, spoken(23, 0.3, voice=0.41, errors=0.16), POOR)[1].reason
+    assert alike.startswith("Epoch 2 at 30% is chosen: its word error rate is not measurably ")
+    fewer = verdict_of(base(3, errors=0.3), spoken(22, voice=0.4, errors=0.02))[1].reason
+    assert fewer.startswith("Epoch 2 is the best: its word error rate is 3%, the base's is 33%;")
+    words = verdict_of(base(0), good(0))[1].reason
+    assert words.startswith("Epoch 1 is the best: its words are not measurably fewer or more (100%")
+
+
+def test_what_is_measurably_worse_is_not_called_as_good():
+    further = candidate(facts(9, voice=0.2), epoch=1)
+    verdict = verdict_of(base(0), further)[1]
+    assert verdict.kind == "base" and "measurably worse: voice (0.2" in verdict.reason
 
 
 def test_of_too_few_sentences_nobody_may_say_that_all_words_are_there():
