@@ -102,7 +102,9 @@ def run(
             f"An export as ONNX needs the package {error.name}, which is not installed: "
             ".venv/bin/uv pip install -e '.[onnx]'"
         ) from error
-    source = voice_to_export(settings, checkpoint, base) if not of_export else _whole(checkpoint)
+    source = (
+        _whole(checkpoint, settings) if of_export else voice_to_export(settings, checkpoint, base)
+    )
     voice = exporter.export(source, to, ONNX_KINDS[onnx])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
@@ -112,9 +114,9 @@ def run(
     return 0
 
 
-def _whole(folder: Path | None) -> VoiceFiles:
+def _whole(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
     """An exported voice. Raises SotaqueError for an adapter."""
-    voice = find_voice(VoiceSpec(str(folder)))
+    voice = find_voice(VoiceSpec(str(folder), tos_agreed=settings.coqui_tos_agreed))
     if voice.adapter is not None:
         raise SotaqueError(
             f"--checkpoint {folder} is an adapter, and ONNX models hold whole weights. Name the "

@@ -73,7 +73,7 @@ def load_voice(
         pronunciations: A list of pronunciations (docs/text.md); a list in the voice's own folder
             takes precedence.
         tos_agreed: Whether you have read and agreed to the non-commercial licence of Coqui's
-            XTTS-v2. Its published weights need it.
+            XTTS-v2. Its published weights, and every voice made from them, need it.
 
     Returns:
         The voice. `sample_rate` is 24,000 Hz; `languages` and `licence` are its model's.

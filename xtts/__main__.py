@@ -71,8 +71,9 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
                        help="write the time of each word; with --lines, a folder that gets one "
                             ".json per line")  # fmt: skip
-    speak.add_argument("--guard", choices=("on", "off"), default="on",
-                       help="check how each piece ends, and speak a bad one again")  # fmt: skip
+    speak.add_argument("--guard", choices=("on", "off"),
+                       help="check how each piece ends, and speak a bad one again; GUARD by "
+                            "default")  # fmt: skip
     speak.add_argument("--show-text", action="store_true",
                        help="print the text as it is read; without --out, nothing is "
                             "spoken")  # fmt: skip
@@ -123,8 +124,8 @@ def _add_voice_arguments(parser: argparse.ArgumentParser) -> None:
                              "recordings, are combined")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="another seed gives another take")
     parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
-    parser.add_argument("--precision", default="auto", help="precision of the computation",
-                        choices=PRECISIONS)  # fmt: skip
+    parser.add_argument("--precision", choices=PRECISIONS,
+                        help="how exact to compute; SPEAK_PRECISION by default")  # fmt: skip
     parser.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
     parser.add_argument("--low-memory", action="store_true", help="use less memory and more time")
     parser.add_argument("--speaker", default="",
@@ -187,6 +188,7 @@ def _speak(arguments: argparse.Namespace) -> int:
         raise SotaqueError(
             "speak needs --out FILE.wav, or --show-text to print how the text is read."
         )
+    _take_settings(arguments)
     _check_words(arguments)
     lines = _lines(arguments)
     # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
@@ -200,7 +202,7 @@ def _speak(arguments: argparse.Namespace) -> int:
         _show_texts(files.tokenizer.open(), [text for text, _ in lines], language)
         if arguments.out is None:
             return 0
-    voice = _loaded_voice(arguments, files, guard=arguments.guard == "on")
+    voice = _loaded_voice(arguments, files)
     # Errors in a text or recording are reported before anything is computed.
     asks = [(replace(ask, pieces=ask.read(voice.model.tokenizer)), out) for ask, out in asks]
     if voice.own is None:
@@ -221,37 +223,48 @@ def _speak(arguments: argparse.Namespace) -> int:
     return 0
 
 
+def _take_settings(arguments: argparse.Namespace) -> None:
+    """Adds what the environment and .env set for every program to the options of a voice. They
+    travel with these, so that a worker of Ray on another machine has the same."""
+    from machine.settings.loading import SharedSettings, load
+
+    settings, _ = load(SharedSettings)
+    guard = getattr(arguments, "guard", None) or ("on" if settings.guard else "off")
+    arguments.guard, arguments.threads = guard, settings.num_threads
+    arguments.precision = arguments.precision or settings.speak_precision
+    arguments.xtts_v2, arguments.tos_agreed = settings.xtts_v2_dir, settings.coqui_tos_agreed
+
+
 def _found_voice(arguments: argparse.Namespace) -> "VoiceFiles":
     from xtts.voices.voice_files import VoiceSpec, find_voice
 
-    # The user agreed to the licence when the files were downloaded or the checkpoint was trained.
     return find_voice(VoiceSpec.from_arguments(
         arguments.voice, reference=arguments.reference, base=arguments.base,
-        latents=arguments.latents, pronunciations=arguments.pronunciations, tos_agreed=True,
-        speaker=arguments.speaker,
+        latents=arguments.latents, pronunciations=arguments.pronunciations,
+        tos_agreed=arguments.tos_agreed, speaker=arguments.speaker, xtts_v2=arguments.xtts_v2,
     ))  # fmt: skip
 
 
-def _loaded_voice(
-    arguments: argparse.Namespace, files: "VoiceFiles", *, guard: bool
-) -> "LoadedVoice":
+def _loaded_voice(arguments: argparse.Namespace, files: "VoiceFiles") -> "LoadedVoice":
     from xtts.voices.loading import compute_config, load_voice
 
     where, reason = compute_config(
-        files, arguments.device, arguments.precision, low_memory=arguments.low_memory, guard=guard
-    )
+        files, arguments.device, arguments.precision, low_memory=arguments.low_memory,
+        guard=arguments.guard == "on", threads=arguments.threads,
+    )  # fmt: skip
     if reason:
         print(f"Device: {where.device} ({reason})")
     return load_voice(files, where)
 
 
 def _read_book(arguments: argparse.Namespace) -> int:
+    _take_settings(arguments)
     # What a worker of Ray opens the voice with, too.
     return book_command.run(arguments, functools.partial(_voice_for_a_book, arguments))
 
 
 def _voice_for_a_book(arguments: argparse.Namespace) -> "LoadedVoice":
-    return _loaded_voice(arguments, _found_voice(arguments), guard=True)
+    return _loaded_voice(arguments, _found_voice(arguments))
 
 
 def _words_file(arguments: argparse.Namespace, out: Path) -> Path:

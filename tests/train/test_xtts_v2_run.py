@@ -1,6 +1,7 @@
 """BASE_MODEL=xtts_v2 from nothing: agreed to, downloaded, trained, spoken, exported."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from tests.train.test_run import Workshop
 from train.__main__ import main
 from xtts.download.xtts_v2 import FilesError
 from xtts.voices import bundle
+from xtts.voices.base_models import BundleError
 from xtts.voices.loading import load_voice
 from xtts.voices.run_folder import RunFolder
 from xtts.voices.voice_files import VoiceSpec
@@ -64,7 +66,10 @@ def test_it_is_downloaded_trained_and_exported(arguments, server, tmp_path, caps
 
     asked = len(server.asked)
     to = tmp_path / "voice"
-    assert main(["export", f"--checkpoint={checkpoint}", f"--to={to}", *arguments]) == 0
+    export = ["export", f"--checkpoint={checkpoint}", f"--to={to}"]
+    assert main([*export, *arguments]) == 2 and not to.exists()
+    assert "checkpoint_epoch_1.pt is Coqui's XTTS-v2 or was made from it" in capsys.readouterr().err
+    assert main([*export, *agreed]) == 0
     assert len(server.asked) == asked
     assert bundle.verify(to)
 
@@ -84,6 +89,8 @@ def test_the_voice_of_such_a_run_asks_for_the_files_where_they_are_missing(
     monkeypatch.chdir(tmp_path)
     checkpoint = tmp_path / "run" / "checkpoints" / "checkpoint_epoch_1.pt"
     with pytest.raises(FilesError, match="into train/xtts_v2"):
-        load_voice(VoiceSpec(str(checkpoint)))
-    opened = load_voice(VoiceSpec(str(checkpoint), base=str(tmp_path / "xtts_v2")))
-    assert opened.model.gpt
+        load_voice(VoiceSpec(str(checkpoint), tos_agreed=True))
+    here = VoiceSpec(str(checkpoint), base=str(tmp_path / "xtts_v2"))
+    with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
+        load_voice(here)
+    assert load_voice(replace(here, tos_agreed=True)).model.gpt

@@ -2,13 +2,19 @@
 
 import pytest
 import soundfile
+import torch
 
+import xtts
 from machine.devices import selection
 from tests.datasets import a_sound
 from tests.machines import machine
+from tests.models import tiny_voice
+from tests.xtts.voices.adapters import adapter_of
 from xtts.__main__ import main
+from xtts.download.xtts_v2 import FilesError
 from xtts.text.tokenizer import Tokenizer
-from xtts.voices import voice_files
+from xtts.voices import loading, voice_files
+from xtts.voices.base_models import BundleError
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +132,60 @@ def test_a_reference_without_a_voice_is_told(
     out = tmp_path / "x.wav"
     assert speak(base_folder, "--reference", path, "--text", "One.", "--out", out) == 2
     assert told in capsys.readouterr().err
+
+
+@pytest.fixture
+def asked(tmp_path, monkeypatch) -> dict[str, list[str]]:
+    """What `speak` and `read` are asked, in a folder without a `.env`."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "book.txt").write_text("One two three. Four five six.")
+    return {
+        "speak": ["speak", "--text", "One.", "--out", "said.wav"],
+        "read": ["read", "book.txt", "--to", "read", "--plan"],
+    }
+
+
+@pytest.mark.parametrize("of_env", [False, True])
+@pytest.mark.parametrize("verb", ["speak", "read"])
+def test_speaking_takes_the_settings_of_every_program(asked, tmp_path, monkeypatch, verb, of_env):
+    given = {"SPEAK_PRECISION": "int8", "NUM_THREADS": "3", "GUARD": "off"}
+    if of_env:
+        (tmp_path / ".env").write_text("".join(f"{name}={one}\n" for name, one in given.items()))
+    else:
+        for name, one in given.items():
+            monkeypatch.setenv(name, one)
+    opened, load_voice = [], loading.load_voice
+    monkeypatch.setattr(
+        loading, "load_voice", lambda files, where: opened.append(where) or load_voice(files, where)
+    )
+    monkeypatch.setattr(torch, "set_num_threads", lambda _: None)
+    voice = ["--voice", str(tiny_voice(tmp_path / "voice"))]
+    assert main([*asked[verb], *voice]) == 0
+    assert main([*asked[verb], *voice, "--precision", "fp32"]) == 0
+    found = [(one.precision, one.threads, one.guard) for one in opened]
+    assert found == [("int8", 3, False), ("fp32", 3, False)]
+    if verb == "speak":
+        assert main([*asked[verb], *voice, "--guard", "on"]) == 0 and opened[-1].guard
+
+
+@pytest.mark.parametrize("verb", ["speak", "read"])
+def test_nothing_of_xtts_v2_is_loaded_before_its_licence_is_agreed_to(
+    asked, tmp_path, monkeypatch, capsys, verb
+):
+    """Not even to find its files, which XTTS_V2_DIR names."""
+    voice = ["--voice", str(adapter_of("xtts_v2", tmp_path / "adapter"))]
+    assert main([*asked[verb], *voice]) == 2
+    assert "set COQUI_TOS_AGREED=1 if you agree" in capsys.readouterr().err
+    (tmp_path / ".env").write_text("COQUI_TOS_AGREED=1\nXTTS_V2_DIR=elsewhere\n")
+    assert main([*asked[verb], *voice]) == 2
+    assert "elsewhere does not hold XTTS-v2" in capsys.readouterr().err
+    with pytest.raises(BundleError, match="in Python, pass tos_agreed=True"):
+        xtts.load_voice(voice[1])
+    with pytest.raises(FilesError, match="train/xtts_v2 does not hold XTTS-v2"):
+        xtts.load_voice(voice[1], tos_agreed=True)
+
+
+def test_a_wrong_setting_is_told(asked, monkeypatch, capsys):
+    monkeypatch.setenv("NUM_THREADS", "many")
+    assert main(asked["speak"]) == 2
+    assert "NUM_THREADS is 'many'" in capsys.readouterr().err

@@ -242,7 +242,7 @@ class Distillation:
         """Judges the student whose voice is in a folder, as every narrator. Raises
         _NotServedError."""
         student, teacher = (
-            find_voice(VoiceSpec(str(part))),
+            find_voice(VoiceSpec(str(part), tos_agreed=True)),  # as its teacher, in this run
             TunedModel(self.voice.folder, self.compute),
         )
         small = TunedModel(part, self.compute)

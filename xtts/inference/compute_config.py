@@ -71,7 +71,10 @@ class ComputeConfig:
             return
         import torch
 
-        torch.backends.cudnn.enabled = self.cudnn
+        # Never on: a process whose owner has turned it off, or that has opened a voice without it,
+        # keeps it off.
+        if not self.cudnn:
+            torch.backends.cudnn.enabled = False
         if self.threads:
             torch.set_num_threads(self.threads)
 

@@ -3,6 +3,7 @@
 A base folder has Coqui's layout: `config.json model.pth vocab.json dvae.pth mel_stats.pth`.
 """
 
+import contextlib
 import zipfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,7 +12,7 @@ from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
 from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import ModelSource
-from xtts.model.config import ConfigError, ModelConfig
+from xtts.model.config import CPML, ConfigError, ModelConfig, short_name
 
 DEMO = Path(__file__).parent.parent / "assets" / "demo"
 _PUBLISHED = "It is published with XTTS-v2"
@@ -28,7 +29,8 @@ BASE_FILES = {
 
 _ASK = (
     f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
-    "for the model and what it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree."
+    "for the model and what it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree; in "
+    "Python, pass tos_agreed=True."
 )
 
 
@@ -51,6 +53,40 @@ def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: boo
     return Path(name).expanduser()
 
 
+def require_consent(
+    subject: str, folder: Path | None, provenance: Mapping[str, object], *, tos_agreed: bool
+) -> None:
+    """Refuses XTTS-v2, and whatever was made from it, until its licence is agreed to.
+
+    Known by the published weights themselves, by `base` and `licence` in the provenance, and by the
+    licence in config.json, which is Coqui's where a folder names none: so it is for one that
+    Coqui's own trainer has written. Every way to weights asks here before they are read. A folder
+    that cannot be read is left to whoever reads it.
+
+    Args:
+        subject: What to call it in the message.
+        folder: The model's folder, if it is known.
+        provenance: Of a checkpoint or an export; may be empty.
+
+    Raises:
+        BundleError: It is, and tos_agreed is False.
+    """
+    if tos_agreed:
+        return
+    weights = published.XTTS_V2["model.pth"]
+    base = provenance.get("base")
+    made_from = base if isinstance(base, dict) else {}
+    found = made_from.get("name") == "xtts_v2" or made_from.get("sha256") == weights.sha256
+    licences = [str(provenance.get("licence", ""))]
+    if folder is not None:
+        with contextlib.suppress(OSError):
+            found = found or (folder / "model.pth").stat().st_size == weights.bytes
+        with contextlib.suppress(ConfigError):
+            licences.append(ModelConfig.read(folder).licence)
+    if found or any(short_name(one) == CPML for one in licences):
+        raise BundleError(f"{subject} is Coqui's XTTS-v2 or was made from it. {_ASK}")
+
+
 def check_choice(name: str, *, tos_agreed: bool) -> None:
     """Checks that BASE_MODEL names a base model and that its licence is agreed to; downloads
     nothing.
@@ -69,9 +105,7 @@ def check_choice(name: str, *, tos_agreed: bool) -> None:
             f"BASE_MODEL={name} is not a folder. Allowed are demo, xtts_v2, or a folder in Coqui's "
             f"layout ({', '.join(BASE_FILES)})."
         )
-    weights, num_bytes = folder / "model.pth", published.XTTS_V2["model.pth"].bytes
-    if not tos_agreed and weights.is_file() and weights.stat().st_size == num_bytes:
-        raise BundleError(f"BASE_MODEL={name} holds Coqui's published XTTS-v2. {_ASK}")
+    require_consent(f"BASE_MODEL={name}", folder, {}, tos_agreed=tos_agreed)
 
 
 def check_base(folder: Path) -> None:
@@ -99,19 +133,22 @@ def base_of(
     provenance: Mapping[str, object],
     folder: str | Path | None,
     xtts_v2: str | Path = published.FOLDER,
+    *,
+    tos_agreed: bool = False,
 ) -> Path:
     """The base folder that a checkpoint was made from, compared by hash.
 
-    folder: its present path; None = the path in the checkpoint. xtts_v2: XTTS_V2_DIR. Raises
-    BundleError, or FilesError if XTTS-v2 is missing, because speaking downloads nothing.
+    folder: its present path; None = the path in the checkpoint. xtts_v2: XTTS_V2_DIR. tos_agreed:
+    as of `locate_base`. Raises BundleError, or FilesError if XTTS-v2 is missing, because speaking
+    downloads nothing.
     """
     known = provenance.get("base")
     base = known if isinstance(known, dict) else {}
-    # The licence was agreed to before the checkpoint was trained.
+    # Whoever trained it has agreed; whoever speaks with it may be somebody else.
+    given = Path(folder) if folder else None
+    require_consent(checkpoint.name, given, provenance, tos_agreed=tos_agreed)
     source = ModelSource(Path(xtts_v2))
-    located = (
-        Path(folder) if folder else locate_base(str(base.get("name")), source, tos_agreed=True)
-    )
+    located = given or locate_base(str(base.get("name")), source, tos_agreed=tos_agreed)
     weights = located / "model.pth"
     if not weights.is_file():
         raise BundleError(f"{weights} is missing; {checkpoint.name} was made from it. Use --base.")

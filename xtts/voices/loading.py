@@ -14,8 +14,9 @@ from xtts.voices.voice_files import VoiceFiles, VoiceSpec, find_voice
 
 
 def compute_config(
-    voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False, guard: bool = True
-) -> tuple[ComputeConfig, str]:
+    voice: VoiceFiles, device: str, precision: str, *, low_memory: bool = False,
+    guard: bool = True, threads: int | None = None,
+) -> tuple[ComputeConfig, str]:  # fmt: skip
     """Where to compute a voice, and the reason; "" if it is what was requested, or if ONNX Runtime
     reports it.
 
@@ -25,7 +26,7 @@ def compute_config(
     arguments.text("device", device)
     where = ComputeConfig(
         device, precision=precision, backend="onnx" if voice.onnx else "torch",
-        low_memory=low_memory, guard=guard,
+        low_memory=low_memory, guard=guard, threads=threads,
     )  # fmt: skip
     if device == "cpu" or voice.onnx:
         return where, ""
@@ -35,9 +36,11 @@ def compute_config(
     machine = selection.look_at_machine()
     choice = selection.choose_device(machine, device, GpuHealth.speaks)
     gpu = selection.gpu_at(machine, choice.value)
-    # The mel of a recording is computed on the CPU if the GPU's FFT failed the probe.
-    mel_device = "cpu" if gpu is None or "fft" in gpu.failed else choice.value
-    return replace(where, device=choice.value, mel_device=mel_device), choice.reason
+    if gpu is None:
+        return replace(where, device=choice.value), choice.reason
+    cudnn = selection.uses_cudnn(machine, choice.value)
+    reasons = [choice.reason] + [f"cuDNN off: {cudnn.reason}"] * bool(cudnn.reason)
+    return where.on(gpu), "; ".join(reasons)
 
 
 def load_voice(
@@ -45,7 +48,7 @@ def load_voice(
     where: ComputeConfig | None = None,
     others: Mapping[str, LoadedVoice] | None = None,
 ) -> LoadedVoice:
-    """Opens a voice, verified.
+    """Opens a voice, verified, in a process set up as `where` says.
 
     Args:
         voice: The files of a voice, or a specification to find them by.
@@ -69,4 +72,5 @@ def load_voice(
         raise BundleError(f"{files.folder} is an ONNX voice; BACKEND=onnx speaks with it.")
     from xtts.inference.torch_voice import load_torch_voice
 
+    where.apply()
     return load_torch_voice(files, where, (others or {}).values())

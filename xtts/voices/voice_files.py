@@ -18,7 +18,7 @@ from xtts.text.errors import shown
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec
 from xtts.voices import adapter_file, bundle, learned_decoder, speakers
-from xtts.voices.base_models import DEMO, BundleError, base_of, locate_base
+from xtts.voices.base_models import DEMO, BundleError, base_of, require_consent
 from xtts.voices.run_folder import (
     RunFolder,
     newest_reference,
@@ -224,7 +224,7 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
         return _of_checkpoint(best.weights, spec)
     # No checkpoint is needed, only the name of the run's base.
     provenance = {"epoch": 0, "base": made_from.base, "fingerprint": made_from.fingerprint}
-    folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2)
+    folder = base_of(run.folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     return VoiceFiles(
         folder, folder / "model.pth", newest_reference(run), None,
         pronunciations=_pronunciation_lists(spec, run.folder),
@@ -234,24 +234,28 @@ def _best_of_run(run: RunFolder, spec: VoiceSpec) -> VoiceFiles:
 
 
 def _in_folder(folder: Path, spec: VoiceSpec) -> VoiceFiles:
-    onnx, licence = onnx_folder.is_one(folder), None
-    if not onnx:
-        if (folder / "bundle.json").is_file():
-            header = bundle.verify(folder)
-            if header.kind == bundle.ADAPTER:
-                return _of_adapter(folder, header, spec)
-            licence = header.licence
-        elif folder != DEMO:
-            locate_base(str(folder), tos_agreed=spec.tos_agreed)
+    onnx, made = onnx_folder.is_one(folder), dict[str, Any]()
+    header = bundle.read(folder) if not onnx and (folder / "bundle.json").is_file() else None
+    if header is not None:
+        made = {"base": header.base, "licence": header.licence}
+    elif onnx:
+        made = {"licence": onnx_folder.read(folder).licence}
+    # Before the files are read to compare their hashes.
+    require_consent(f"The voice {folder}", folder, made, tos_agreed=spec.tos_agreed)
+    if header is not None:
+        bundle.verify(folder)
+        if header.kind == bundle.ADAPTER:
+            return _of_adapter(folder, header, spec)
     own = None if onnx else _existing(folder / "reference.wav")
     return VoiceFiles(
-        folder, folder / "model.pth", own, licence,
+        folder, folder / "model.pth", own, header.licence if header else None,
         pronunciations=_pronunciation_lists(spec, folder), onnx=onnx,
     )  # fmt: skip
 
 
 def _of_adapter(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFiles:
-    base = base_of(folder, {"base": header.base}, spec.base, spec.xtts_v2)
+    provenance = {"base": header.base, "licence": header.licence}
+    base = base_of(folder, provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed)
     own = spec.reference is None and bundle.DECODER in header.files
     return VoiceFiles(
         base, base / "model.pth", folder / "reference.wav", header.licence,
@@ -263,7 +267,9 @@ def _of_adapter(folder: Path, header: bundle.Bundle, spec: VoiceSpec) -> VoiceFi
 
 def _of_checkpoint(path: Path, spec: VoiceSpec) -> VoiceFiles:
     checkpoint, run = read_checkpoint(path), RunFolder(path.parent.parent)
-    folder = base_of(path, checkpoint.provenance, spec.base, spec.xtts_v2)
+    folder = base_of(
+        path, checkpoint.provenance, spec.base, spec.xtts_v2, tos_agreed=spec.tos_agreed
+    )
     reference = reference_beside(path)
     if reference is None and spec.allow_base_reference:
         reference = _existing(folder / "reference.wav")

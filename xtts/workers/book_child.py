@@ -33,7 +33,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         from xtts.voices.loading import load_voice
         from xtts.voices.voice_files import VoiceSpec
 
-        arguments.compute.apply()
         given = arguments.spec
         reference = Path(given["reference"]) if given.get("reference") else None
         return load_voice(VoiceSpec(**{**given, "reference": reference}), arguments.compute)

@@ -2,6 +2,7 @@
 and test_run_routes."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -10,7 +11,11 @@ from api.runs import targets
 from api.runs.listing import RunSummary, scan
 from tests.api.conftest import settings_in
 from tests.api.run_folders import candidate, write_blend, write_epoch, write_evaluated
+from tests.xtts.voices.adapters import adapter_of
+from xtts.download.xtts_v2 import FilesError
+from xtts.voices.base_models import BundleError
 from xtts.voices.run_folder import RunFolder
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
 @pytest.fixture
@@ -63,3 +68,17 @@ def test_of_the_blends_only_the_best_speaks(tmp_path, run):
     with pytest.raises(APIError) as caught:
         targets.find_target(settings, run, "epoch_1_share_0.75")
     assert (caught.value.status, caught.value.code) == (409, "no_checkpoint")
+
+
+def test_the_service_asks_for_the_consent_to_xtts_v2_too(tmp_path):
+    """Of whichever voice it is to serve."""
+    folder = str(adapter_of("xtts_v2", tmp_path / "adapter"))
+
+    def found(**given: Any) -> None:
+        settings = settings_in(tmp_path, **given)
+        find_voice(VoiceSpec(**targets.voice_at(settings, folder).wanted))
+
+    with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1"):
+        found()
+    with pytest.raises(FilesError, match="elsewhere does not hold XTTS-v2"):
+        found(coqui_tos_agreed=True, xtts_v2_dir=Path("elsewhere"))

@@ -44,6 +44,15 @@ def test_what_cudnn_alone_has_ended_goes_on_without_it():
     assert replace(crashed, variants=off).trains() and replace(crashed, variants=off).speaks()
 
 
+@pytest.mark.parametrize("outcome", [Outcome.HANG, Outcome.CRASH])
+def test_what_has_no_end_without_cudnn_either_is_good_for_nothing(outcome):
+    """A check that hung has no result of any operation, so none has failed."""
+    off = ProbeVariant(CUDNN_OFF, False, reason="the check hung.")
+    gpu = replace(SOUND, outcome=outcome, operations=(), variants=(off,))
+    good = (gpu.trains(), gpu.speaks(), gpu.computes_features(), gpu.speaks_in_own_process())
+    assert good == (False,) * 4
+
+
 @pytest.mark.parametrize("outcome", [one for one in Outcome if one not in ("ok", "degraded")])
 def test_a_check_without_an_end_is_good_for_nothing(outcome):
     gpu = replace(SOUND, outcome=outcome, reason="No.")

@@ -298,9 +298,12 @@ def test_an_address_that_is_none_is_refused(value):
 
 def test_a_checkpoint_made_from_it_finds_it_and_downloads_nothing(source, server, tmp_path):
     provenance = {"base": {"name": "xtts_v2", "sha256": xtts_v2.XTTS_V2["model.pth"].sha256}}
+    checkpoint = Path("checkpoint_epoch_1.pt")
+    with pytest.raises(BundleError, match=r"checkpoint_epoch_1.*COQUI_TOS_AGREED=1"):
+        base_of(checkpoint, provenance, None, source.folder)
     with pytest.raises(FilesError, match=r"Put these files of coqui/XTTS-v2"):
-        base_of(Path("checkpoint_epoch_1.pt"), provenance, None, source.folder)
+        base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
     assert server.asked == []
     provide_xtts_v2(source)
-    found = base_of(Path("checkpoint_epoch_1.pt"), provenance, None, source.folder)
+    found = base_of(checkpoint, provenance, None, source.folder, tos_agreed=True)
     assert found == source.folder

@@ -34,3 +34,18 @@ def exported_adapter(folder: Path, base: Path, seed: int, *, base_sha256: str = 
     )  # fmt: skip
     bundle.write(folder, told)
     return folder
+
+
+def adapter_of(base: str, folder: Path) -> Path:
+    """An adapter of a base model that this machine has not; its weights are not read."""
+    folder.mkdir()
+    names = ("adapter.safetensors", "reference.wav")
+    for name in names:
+        (folder / name).write_bytes(b"not read")
+    files = {name: Written(sha256_of(folder / name), 8) for name in names}
+    named = {"name": base, "sha256": "a" * 64}
+    bundle.write(
+        folder,
+        bundle.Bundle(files, named, "d", 1, "free", "", speaks_in_coqui=False, kind=bundle.ADAPTER),
+    )
+    return folder

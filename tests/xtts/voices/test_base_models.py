@@ -1,14 +1,24 @@
 """Where a base model is, and what makes it one that can be trained."""
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
+from machine.storage.atomic import Written
+from machine.storage.hashes import sha256_of
+from tests.models import tiny_voice
 from tests.published import publish_folder
 from tests.xtts.voices.base_folders import ALL, change_tensor
-from xtts.model.config import ConfigError
+from xtts.download.xtts_v2 import XTTS_V2
+from xtts.model.config import CPML, ConfigError
+from xtts.onnx import folder as onnx_folder
+from xtts.onnx.folder import OnnxVoice
+from xtts.voices import bundle
 from xtts.voices.base_models import BundleError, check_base, locate_base
 from xtts.voices.loading import load_voice
-from xtts.voices.voice_files import VoiceSpec
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
 def test_the_demo_and_folders_are_found_and_are_complete(base):
@@ -27,6 +37,56 @@ def test_published_weights_are_not_loaded_before_their_licence_is_agreed_to(base
     with pytest.raises(BundleError, match="COQUI_TOS_AGREED=1 if you agree"):
         locate_base(str(base))
     assert locate_base(str(base), tos_agreed=True) == base
+
+
+def coqui(folder: Path) -> None:
+    """config.json as Coqui's own trainer writes it: it names no licence."""
+    config = json.loads((folder / "config.json").read_text())
+    del config["sotaque"]["licence"]
+    (folder / "config.json").write_text(json.dumps(config))
+
+
+@pytest.mark.parametrize(
+    "made_from", ["published weights", "no licence", "an export's licence", "a base's name",
+                  "a base's hash", "an ONNX licence"],
+)  # fmt: skip
+def test_what_is_or_was_made_from_xtts_v2_asks_for_consent(tmp_path, monkeypatch, made_from):
+    """By its weights, its licence or its base; whatever it is called."""
+    folder = tiny_voice(tmp_path / "voice")
+    licence, base = "Random weights, free to use", {"name": "demo", "sha256": "a" * 64}
+    if made_from == "published weights":
+        publish_folder(monkeypatch, folder)
+    elif made_from == "no licence":
+        coqui(folder)
+    elif made_from == "an ONNX licence":
+        onnx_folder.write(folder, OnnxVoice({}, ("fp32",), 17, "a" * 64, CPML, ""))
+    else:
+        licence = CPML if made_from == "an export's licence" else licence
+        if made_from == "a base's name":
+            base["name"] = "xtts_v2"
+        elif made_from == "a base's hash":
+            base["sha256"] = XTTS_V2["model.pth"].sha256
+        files = {
+            name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
+            for name in ("config.json", "model.pth", "vocab.json")
+        }
+        bundle.write(folder, bundle.Bundle(files, base, "d", 1, licence, "", False))
+    with pytest.raises(BundleError, match=r"voice is Coqui's XTTS-v2 or was made from it.*AGREED"):
+        find_voice(VoiceSpec(str(folder)))
+    assert find_voice(VoiceSpec(str(folder), tos_agreed=True)).folder == folder
+
+
+def test_an_export_of_another_base_asks_nothing(tmp_path):
+    folder = tiny_voice(tmp_path / "voice")
+    files = {
+        name: Written(sha256_of(folder / name), (folder / name).stat().st_size)
+        for name in ("config.json", "model.pth", "vocab.json")
+    }
+    bundle.write(
+        folder, bundle.Bundle(files, {"name": "demo", "sha256": "a"}, "d", 1, "MIT", "", False)
+    )
+    assert find_voice(VoiceSpec(str(folder))).licence == "MIT"
+    assert find_voice(VoiceSpec("demo")).folder.name == "demo"
 
 
 def test_weights_in_the_format_of_an_old_torch_pass_too(base):

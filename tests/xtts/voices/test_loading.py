@@ -5,13 +5,15 @@ from pathlib import Path
 import pytest
 import torch
 
+from machine.devices import selection
+from tests.machines import GPUS, machine
 from tests.models import tiny_voice
 from tests.xtts.inference.crowds import sounds_of
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.vocoder import Vocoder
-from xtts.voices.loading import load_voice
-from xtts.voices.voice_files import VoiceSpec
+from xtts.voices.loading import compute_config, load_voice
+from xtts.voices.voice_files import VoiceSpec, find_voice
 
 
 @pytest.fixture
@@ -46,3 +48,34 @@ def test_the_first_request_finds_the_vocoder_warm(folder, widths, low_memory):
     ask = SynthesisRequest("hello there", "en", max_codes=60)
     sounds_of(standing.batcher(1), standing.own, {"one": ask})
     assert widths and set(widths) <= made
+
+
+@pytest.mark.parametrize("state", [name for name, gpu in GPUS.items() if gpu.speaks()])
+def test_a_gpu_is_set_up_as_its_check_says(folder, monkeypatch, state):
+    """By the same rule as for samples and the service: cuDNN off, the mel on the CPU."""
+    monkeypatch.setattr(selection, "look_at_machine", lambda: machine(GPUS[state]))
+    files = find_voice(VoiceSpec(str(folder)))
+    found, reason = compute_config(files, "auto", "fp32", guard=False, threads=3)
+    assert found == ComputeConfig(precision="fp32", guard=False, threads=3).on(GPUS[state])
+    without = state in ("convolution, right without cuDNN", "bf16, right without cuDNN")
+    assert found.cudnn is not without and ("cuDNN off: " in reason) is without
+    assert (found.mel_device == "cpu") is ("fft" in state)
+
+
+def test_a_gpu_that_cannot_speak_leaves_the_cpu(folder, monkeypatch):
+    monkeypatch.setattr(selection, "look_at_machine", lambda: machine(GPUS["hang"]))
+    found, reason = compute_config(find_voice(VoiceSpec(str(folder))), "auto", "auto")
+    assert found == ComputeConfig() and "hung" in reason
+
+
+def test_whoever_opens_a_voice_has_cudnn_and_threads_as_asked(folder, monkeypatch):
+    told: list[int] = []
+    monkeypatch.setattr(torch, "set_num_threads", told.append)
+    monkeypatch.setattr(torch.backends.cudnn, "enabled", True)
+    load_voice(VoiceSpec(str(folder)))
+    assert torch.backends.cudnn.enabled and not told
+    load_voice(VoiceSpec(str(folder)), ComputeConfig(threads=2, cudnn=False))
+    assert not torch.backends.cudnn.enabled and told == [2]
+    # The next voice does not turn it on again.
+    load_voice(VoiceSpec(str(folder)))
+    assert not torch.backends.cudnn.enabled
