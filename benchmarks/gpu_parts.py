@@ -5,10 +5,14 @@ device's: events on a GPU, a clock on a CPU. A package that a machine may lack i
 its part, so that the other parts run.
 """
 
+import copy
 import itertools
+import json
 import statistics
+import sys
 import time
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -21,6 +25,7 @@ from benchmarks import measuring, synthetic
 from xtts.model.shapes import GPTShape
 
 if TYPE_CHECKING:
+    from train.captured_step import CapturedSteps, Measured
     from train.dataset.batches import Batch
     from train.learner import Learner
     from xtts.model.gpt import GPT
@@ -235,6 +240,166 @@ def training(at: Setup) -> Figures:
     return found
 
 
+def captured(at: Setup) -> Figures:
+    """Steps on changing batches with CUDA graphs and without: milliseconds when they follow each
+    other, the share of it in which the GPU computes, MFU; and how far the losses of 50 steps are
+    apart, on the same padded batches with dropout and on batches without padding without it."""
+    first = _learner(at)
+    second = _twin(first)
+    graphs = _graphs(second)
+    found = Figures()
+    with _as_on_a_gpu(at):
+        for clips in at.clips:
+            _keep(found, f"{clips} clips, eager", _in_a_row(at, first, None, clips))
+            _keep(found, f"{clips} clips, graph", _in_a_row(at, second, graphs, clips))
+        _keep(found, "graphs", {"number": len(graphs), "reason": graphs.reason})
+        _keep(found, "losses, padded", _apart(at, first, second, padded=True))
+        for learner in (first, second):
+            _without_dropout(learner)
+        _keep(found, "losses, without padding", _apart(at, first, second, padded=False))
+    return found
+
+
+def compiled(at: Setup) -> Figures:
+    """`captured` with COMPILE=on; milliseconds and MFU alone."""
+    found = Figures()
+    learner = synthetic.new_learner(at.shape, at.precision, at.device, compiled=at.on_gpu)
+    graphs = _graphs(learner)
+    with _as_on_a_gpu(at):
+        for clips, (name, steps) in itertools.product(
+            (at.clips[0], at.clips[-1]), {"eager": None, "graph": graphs}.items()
+        ):
+            _keep(found, f"{clips} clips, {name}", _in_a_row(at, learner, steps, clips))
+    _keep(found, "graphs", {"number": len(graphs), "reason": graphs.reason})
+    return found
+
+
+def _keep(found: Figures, name: str, row: dict[str, Any]) -> None:
+    """Adds a row and shows it, for a part that is ended by a time limit."""
+    found[name] = row
+    print(json.dumps({name: row}), file=sys.stderr, flush=True)
+
+
+def _in_a_row(
+    at: Setup, learner: "Learner", graphs: "CapturedSteps | None", clips: int
+) -> dict[str, Any]:
+    """The mean over steps that nobody waits for; the GPU's part by the profiler, in steps of their
+    own, because it slows the host."""
+    from train.metrics import flops
+
+    batches = [_batch(at, clips, turn) for turn in range(4)]
+    turns = itertools.cycle(batches)
+
+    def taken(steps: int) -> float:
+        _wait(at)
+        began = time.perf_counter()
+        for _ in range(steps):
+            _step(learner, next(turns), graphs)
+        _wait(at)
+        return time.perf_counter() - began
+
+    if at.on_gpu:
+        torch.cuda.empty_cache()
+        torch.cuda.reset_peak_memory_stats(at.device)
+    taken(8 if at.on_gpu else 1)
+    milliseconds = 1e3 * taken(at.rounds) / at.rounds
+    busy = _busy_milliseconds(at, lambda: taken(at.rounds)) / at.rounds
+    peak = flops.peak_flops(torch.cuda.get_device_name(at.device)) if at.on_gpu else None
+    counted = statistics.mean(flops.step_flops(one.rows, at.shape) for one in batches)
+    return {
+        "milliseconds": round(milliseconds, 2), "busy_milliseconds": round(busy, 2),
+        "busy_share": round(busy / milliseconds, 3),
+        "mfu": round(counted / (milliseconds / 1e3) / peak, 4) if peak else None,
+        "positions": batches[0].rows.length,
+        "reserved_gb": round(torch.cuda.memory_reserved(at.device) / 1e9, 2) if at.on_gpu else None,
+    }  # fmt: skip
+
+
+def _busy_milliseconds(at: Setup, work: Callable[[], object]) -> float:
+    """What the device computes of some work."""
+    from torch.profiler import ProfilerActivity
+
+    kind = ProfilerActivity.CUDA if at.on_gpu else ProfilerActivity.CPU
+    cost = "self_device_time_total" if at.on_gpu else "self_cpu_time_total"
+    with torch.profiler.profile(activities=[kind], acc_events=True) as seen:
+        work()
+    return float(sum(getattr(one, cost) for one in seen.key_averages())) / 1e3
+
+
+def _apart(at: Setup, one: "Learner", other: "Learner", *, padded: bool) -> dict[str, Any]:
+    """The largest distance of the losses of 50 steps, in nats: of `one` without graphs, on the same
+    padded batches or on plain ones, and of `other`, which begins with the same state, with them."""
+    from train.learner import DeferredStepResult
+    from train.trainer import train_step
+
+    batches = [_batch(at, at.clips[0], turn) for turn in range(8)]
+    other.gpt.load_state_dict(one.gpt.state_dict())
+    other.optimizer.load_state_dict(copy.deepcopy(one.optimizer.state_dict()))
+    losses = []
+    for learner, graphs in (
+        (one, _graphs(one, recomputed=True) if padded else None), (other, _graphs(other)),
+    ):  # fmt: skip
+        learner.step = 0
+        taken = [
+            train_step(learner, batches[turn % len(batches)], deferred=True, graphs=graphs)
+            for turn in range(max(3, at.rounds * 5 // 2))
+        ]
+        deferred = [step for step in taken if isinstance(step, DeferredStepResult)]
+        losses.append([{**row.losses, "loss": row.loss} for row in learner.read_deferred(deferred)])
+    away = [abs(a[name] - b[name]) for a, b in zip(*losses, strict=True) for name in a]
+    return {
+        "steps": len(losses[0]), "largest": max(away), "mean": sum(away) / len(away),
+        "first": losses[0][0]["loss"], "last": losses[0][-1]["loss"],
+        "reason": graphs.reason if graphs else "",
+    }  # fmt: skip
+
+
+def _twin(learner: "Learner") -> "Learner":
+    from train.learner import Learner
+
+    return Learner(copy.deepcopy(learner.gpt), learner.config, learner.device)
+
+
+def _without_dropout(learner: "Learner") -> None:
+    for module in learner.gpt.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.p = 0.0
+
+
+def _graphs(learner: "Learner", *, recomputed: bool = False) -> "CapturedSteps":
+    """Graphs of a learner's steps that are captured at once; recomputed: the same padded batches
+    without a graph, as on a CPU."""
+    from train.captured_step import CapturedSteps, CudaRecorder
+
+    plain = recomputed or learner.device.type != "cuda"
+    found = CapturedSteps(learner, RecomputingRecorder() if plain else CudaRecorder(learner.device))
+    found.capture_after, found.gpu_bound = 0, float("inf")
+    return found
+
+
+class RecomputingRecorder:
+    """A recorder of `train.captured_step` whose replay computes again, for a CPU and to compare."""
+
+    def measured(self, compute: Callable[[], object]) -> "Measured":
+        from train.captured_step import Measured
+
+        compute()
+        return Measured(1.0, 1.0, 0)
+
+    def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
+        return compute
+
+    def free_bytes(self) -> int:
+        return 1
+
+
+def _as_on_a_gpu(at: Setup) -> AbstractContextManager[None]:
+    """On a CPU, the code that a GPU runs."""
+    from benchmarks.operations import as_on_a_gpu
+
+    return nullcontext() if at.on_gpu else as_on_a_gpu()
+
+
 def against_coqui(at: Setup) -> Figures:
     """A training step of the two in turns, on the same clips; Coqui's is its recipe as it stands.
     Raises ImportError where there is no TTS."""
@@ -253,13 +418,16 @@ def against_coqui(at: Setup) -> Figures:
         )
         theirs.model.to(at.device)
         learner, batch = _learner(at), _batch(at, 4, 0)
+        graphs = _graphs(learner) if at.on_gpu else None
+        for _ in range(3):  # captured before it is measured
+            _step(learner, batch, graphs)
 
         def coquis() -> float:
             loaded = theirs.load((0, 2, 4, 6))
             moved = {k: v.to(at.device) if hasattr(v, "to") else v for k, v in loaded.items()}
             return timed(at, lambda: theirs.step(theirs.features(moved)))
 
-        sides = {"coqui": coquis, "ours": lambda: timed(at, lambda: _step(learner, batch))}
+        sides = {"coqui": coquis, "ours": lambda: timed(at, lambda: _step(learner, batch, graphs))}
         seen = measuring.in_turns(sides, min(at.rounds, 5))
     middle = {side: statistics.median(times) for side, times in seen.items()}
     return {
@@ -437,10 +605,11 @@ def _batch(at: Setup, clips: int, turn: int) -> "Batch":
     return replace(found, rows=found.rows.to(at.device))
 
 
-def _step(learner: "Learner", batch: "Batch") -> None:
+def _step(learner: "Learner", batch: "Batch", graphs: "CapturedSteps | None" = None) -> Any:
     from train.trainer import train_step
 
-    train_step(learner, batch, deferred=learner.can_defer)
+    deferred = learner.can_defer or graphs is not None
+    return train_step(learner, batch, deferred=deferred, graphs=graphs)
 
 
 def _wait(at: Setup) -> None:
@@ -450,6 +619,7 @@ def _wait(at: Setup) -> None:
 
 PARTS: dict[str, Callable[[Setup], Figures]] = {
     "attention": attention, "probe": probe, "graph": graph, "training": training,
-    "against_coqui": against_coqui, "speaking": speaking, "vocoder": vocoder, "features": features,
-    "profile": profile, "saving": saving, "memory": memory,
+    "captured": captured, "compiled": compiled, "against_coqui": against_coqui,
+    "speaking": speaking, "vocoder": vocoder, "features": features, "profile": profile,
+    "saving": saving, "memory": memory,
 }  # fmt: skip

@@ -24,6 +24,7 @@ from train.optim import optimizer as optimization
 from train.optim.schedule import Schedule
 from train.optim.trainable import TrainableParts, TrainableWeights
 from xtts.model.gpt import GPT, Losses
+from xtts.model.packed_batch import PackedBatch
 
 MAX_NON_FINITE_IN_A_ROW = 3
 # A scale below 1 means that gradients overflow fp16 unscaled: it only gets worse from there.
@@ -140,10 +141,17 @@ class Learner:
 
     def forward(self, batch: Batch) -> Losses:
         """The losses of a batch, with dropout."""
-        # Dropout depends on (seed, step) alone, not on what ran between two steps.
+        self.seed_dropout()
+        return self.losses_of(batch.rows.to(self.device))
+
+    def seed_dropout(self) -> None:
+        """Dropout depends on (seed, step) alone, not on what ran between two steps."""
         torch.manual_seed(mix_seed(self.config.seed, self.step, self.world.rank))
+
+    def losses_of(self, rows: PackedBatch) -> Losses:
+        """The losses of rows on this device, with the dropout of torch's random state."""
         with self.autocast():
-            return Losses(*self.losses(batch.rows.to(self.device)))
+            return Losses(*self.losses(rows))
 
     def weighted_loss(self, losses: Losses) -> Tensor:
         """The loss whose gradients, over all ranks, are those of the mean over all tokens."""
@@ -159,8 +167,13 @@ class Learner:
         gradients = [one.grad for one in self.weights.trainable if one.grad is not None]
         return torch.nn.utils.get_total_norm(gradients)
 
+    def numbers(self, losses: Losses, loss: Tensor, norm: Tensor) -> Tensor:
+        """The numbers of this rank's step, `[terms + 2]`: loss terms, loss and gradient norm."""
+        means = (term.mean(losses) for term in LOSS_TERMS)
+        return torch.stack((*means, loss, norm.to(loss))).detach()
+
     def over_all_ranks(self, numbers: Tensor) -> Tensor:
-        """The numbers of the whole step, `[terms + 2]`: loss terms, loss and gradient norm.
+        """The `numbers` of the whole step.
 
         They stay on their device. Every rank gets the same, and skips the same steps.
         """

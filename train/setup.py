@@ -17,6 +17,7 @@ from machine.devices import current_gpu, selection
 from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from machine.settings.loading import values_of
 from train import defaults, distributed, runtime
+from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
@@ -137,6 +138,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
             first_batch=resumed.batch if resumed else 0,
             started_at=started_at,
             learner=learner,
+            graphs=graphs_of(learner),
             batches=batches,
             validation=validation,
             early_stopping=early_stopping,

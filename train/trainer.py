@@ -22,6 +22,7 @@ from torch import Tensor
 
 from machine.devices import cuda_errors
 from machine.memory import trim_heap
+from train.captured_step import CapturedSteps
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
 from train.dataset.batches import Batch, Batches, OomBackoff, agreed, copier_for, prefetch
@@ -54,26 +55,30 @@ def train_step(
 ) -> StepResult: ...
 @overload
 def train_step(
-    learner: Learner, batch: Batch, *, deferred: bool
+    learner: Learner, batch: Batch, *, deferred: bool, graphs: CapturedSteps | None = None
 ) -> StepResult | DeferredStepResult: ...
 def train_step(
-    learner: Learner, batch: Batch, *, deferred: bool = False
+    learner: Learner, batch: Batch, *, deferred: bool = False, graphs: CapturedSteps | None = None
 ) -> StepResult | DeferredStepResult:
     """Runs one step. A non-finite loss or gradient changes no weight.
 
     Args:
         deferred: do not wait for the numbers. The device itself skips a non-finite step, and
             `Learner.read_deferred` reads the results later. Requires `learner.can_defer`.
+        graphs: run the whole step as a CUDA graph where there is one for the batch; for deferred
+            steps.
 
     Raises:
         NonFiniteError: at the third non-finite step in a row, and in fp16 when the scale stays
             below 1. For deferred steps it is raised when they are read.
     """
     learning_rate = learner.start_step(batch)
-    losses, loss = _forward_backward_retried(learner, batch)
+    if deferred and graphs and (replayed := graphs.step(batch, learning_rate)) is not None:
+        learner.step += 1
+        return DeferredStepResult(replayed, learning_rate)
+    losses, loss = _forward_backward_retried(learner, batch, graphs)
     norm = learner.gradient_norm()
-    means = (term.mean(losses) for term in LOSS_TERMS)
-    numbers = torch.stack((*means, loss, norm.to(loss))).detach()
+    numbers = learner.numbers(losses, loss, norm)
     if deferred:
         numbers = learner.over_all_ranks(numbers)
         learner.clip_gradients(norm)
@@ -98,8 +103,11 @@ def forward_backward(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
     return losses, loss
 
 
-def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, Tensor]:
-    """`forward_backward`; if memory was short, once more after all free memory is released."""
+def _forward_backward_retried(
+    learner: Learner, batch: Batch, graphs: CapturedSteps | None
+) -> tuple[Losses, Tensor]:
+    """`forward_backward`; if memory was short, once more after all free memory is released, with
+    that of the graphs."""
     try:
         return forward_backward(learner, batch)
     except Exception as error:
@@ -109,6 +117,8 @@ def _forward_backward_retried(learner: Learner, batch: Batch) -> tuple[Losses, T
     # After the `except` block: the error referenced the tensors that must be freed.
     log.warning("Step %d is repeated after: %s", learner.step, fault.words)
     learner.optimizer.zero_grad(set_to_none=True)
+    if graphs:
+        graphs.release(fault.words)
     cuda_errors.free_after_fault(str(learner.device))
     return forward_backward(learner, batch)
 
@@ -137,6 +147,7 @@ class Trainer:
     started_at: float = 0.0  # time.perf_counter()
     evaluator: Evaluator | None = None
     base: Path = Path()  # the base model's folder
+    graphs: CapturedSteps | None = None
     # Epochs that speak when their checkpoints are written, and the training time of each.
     unsampled: list[int] = field(default_factory=list)
     epoch_seconds: dict[int, float] = field(default_factory=dict)
@@ -262,7 +273,7 @@ class Trainer:
         """
         learner = self.learner
         try:
-            return train_step(learner, batch, deferred=learner.can_defer)
+            return train_step(learner, batch, deferred=learner.can_defer, graphs=self.graphs)
         except Exception as error:
             fault = cuda_errors.classify(error)
             smaller = self.batches.halved(epoch, batch.clips)

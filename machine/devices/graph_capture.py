@@ -1,6 +1,7 @@
 """Captures a computation as a CUDA graph and compares its first replay."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -31,18 +32,20 @@ def cuda_graph(
     device: torch.device,
     pool: Any = None,
     side: "torch.cuda.Stream | None" = None,
+    warm_ups: int = 2,
 ) -> tuple[tuple[Tensor, ...], Callable[[], object]]:
     """Captures `compute` on `device`, after a warm-up on a side stream as torch requires.
 
     Another thread may open a voice at the same time: its allocations do not belong to this capture
     (`thread_local`). A failed capture leaves torch 2.11 on the capture's stream, so this thread's
-    own stream is restored.
+    own stream is restored, and so are the random generator and the allocator (`_abandon`).
 
     Args:
         compute: Returns the tensors that a replay overwrites.
         device: The GPU.
         pool, side: Memory pool and stream that several graphs share if they are never replayed at
             the same time; None gives this graph its own.
+        warm_ups: How often `compute` runs before; 0 if the caller has run its operations on `side`.
 
     Returns:
         The output tensors, and a function that replays the graph.
@@ -51,17 +54,32 @@ def cuda_graph(
         own, side = torch.cuda.current_stream(), side or torch.cuda.Stream()
         side.wait_stream(own)
         with torch.cuda.stream(side):
-            for _ in range(2):
+            for _ in range(warm_ups):
                 compute()
         own.wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
+        graph, pool = torch.cuda.CUDAGraph(), pool or torch.cuda.graph_pool_handle()
+        random = torch.cuda.default_generators[torch.cuda.current_device()]
+        kept = random.clone_state()
         try:
             # A stream of this GPU: torch's default capture stream belongs to the GPU used first.
             with torch.cuda.graph(graph, pool=pool, stream=side, capture_error_mode="thread_local"):
                 outputs = compute()
+        except BaseException:
+            random.graphsafe_set_state(kept)
+            _abandon(pool)
+            raise
         finally:
             torch.cuda.set_stream(own)
     return outputs, graph.replay
+
+
+def _abandon(pool: Any) -> None:
+    """Ends what torch 2.11 leaves open after a failed capture: allocations would still go to the
+    graph's pool, and memory that another stream has used would never be freed."""
+    device = torch.cuda.current_device()
+    with suppress(RuntimeError):  # a capture that has not begun has nothing open
+        torch._C._cuda_endAllocateToPool(device, pool)
+        torch._C._cuda_releasePool(device, pool)
 
 
 def captures_on(device: torch.device) -> Capture:

@@ -1,0 +1,350 @@
+"""A step as a graph: rehearsed on the CPU with a recorder that computes again at each replay, by
+the code that a GPU runs, and on a GPU."""
+
+import copy
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from benchmarks import synthetic
+from benchmarks.operations import as_on_a_gpu
+from tests.train.test_learner import SHAPE, a_learner, same, weights
+from train.captured_step import (
+    MOST_GRAPHS,
+    CapturedSteps,
+    Measured,
+    Sizes,
+    StaticRows,
+    graphs_of,
+    obstacle,
+)
+from train.dataset.batches import Batch
+from train.learner import Learner
+from train.optim.lora import LoraShape
+from train.optim.trainable import TrainableParts
+from train.trainer import train_step
+
+GPU = pytest.mark.gpu
+LORA = {"trainable": TrainableParts(lora=LoraShape(2, 4))}
+
+
+@pytest.fixture(autouse=True)
+def _the_gpus_code() -> Iterator[None]:
+    with as_on_a_gpu():
+        yield
+
+
+QUICK = Measured(1.0, 1.0, 1000)
+
+
+class Recomputing:
+    """A recorder whose replay computes: it keeps no shape, so the bookkeeping is what is seen."""
+
+    def __init__(self, measured: Measured = QUICK, free: int = 1 << 30) -> None:
+        self.found, self.free = measured, free
+        self.recorded = 0
+        self.fault: Exception | None = None
+
+    def measured(self, compute: Callable[[], object]) -> Measured:
+        compute()
+        return self.found
+
+    def captured(self, compute: Callable[[], object]) -> Callable[[], object]:
+        self.recorded += 1
+        if self.fault:
+            raise self.fault
+        return compute
+
+    def free_bytes(self) -> int:
+        return self.free
+
+
+def packed(seed: int, clips: int = 3) -> Batch:
+    """So many clips of other lengths with each seed."""
+    draw = torch.Generator().manual_seed(seed)
+    sizes = torch.randint(3, 14, (clips, 3), generator=draw).tolist()
+    return synthetic.noise_batch(SHAPE, [(a, b, 20 + c) for a, b, c in sizes], 2.0)
+
+
+def graphs(learner: Learner, recorder: Recomputing | None = None, after: int = 0) -> CapturedSteps:
+    made = CapturedSteps(learner, recorder or Recomputing())
+    made.capture_after = after
+    return made
+
+
+def run(learner: Learner, steps: int, captured: CapturedSteps | None = None) -> list[float]:
+    taken = [
+        train_step(learner, packed(seed), deferred=True, graphs=captured) for seed in range(steps)
+    ]
+    return [one.loss for one in learner.read_deferred(taken)]
+
+
+def a_graph_of_nothing() -> SimpleNamespace:
+    return SimpleNamespace(static=SimpleNamespace(sizes=Sizes(*[0] * 7)))
+
+
+def gradients(learner: Learner) -> dict[str, torch.Tensor]:
+    return {
+        name: one.grad.clone()
+        for name, one in learner.gpt.named_parameters()
+        if one.grad is not None
+    }
+
+
+@pytest.mark.parametrize("clips", [1, 3, 7])
+def test_padding_changes_neither_losses_nor_gradients(clips):
+    """Also where an earlier, larger batch was in the buffers."""
+    learner = a_learner(dropout=0.0)
+    batch = packed(1, clips)
+    sizes = Sizes.of(batch.rows)
+    larger = Sizes(*(2 * one + 40 for one in sizes))
+    static = StaticRows(larger, batch.rows)
+    static.load(packed(2, clips + 1).rows)
+    static.load(batch.rows)
+    wanted = learner.losses_of(batch.rows)
+    learner.weighted_loss(wanted).backward()
+    exact = gradients(learner)
+    learner.gpt.zero_grad(set_to_none=True)
+    found = learner.losses_of(static.batch())
+    shares = static.shares(batch.rows)
+    found = found._replace(text=found.text * shares[0], audio=found.audio * shares[1])
+    learner.weighted_loss(found).backward()
+    assert found.text.item() == pytest.approx(wanted.text.item(), rel=1e-6)
+    assert found.audio.item() == pytest.approx(wanted.audio.item(), rel=1e-6)
+    assert gradients(learner).keys() == exact.keys()
+    for name, one in gradients(learner).items():
+        assert torch.allclose(one, exact[name], rtol=1e-4, atol=1e-6), name
+
+
+def test_captured_steps_are_the_steps_without_graphs():
+    plain, captured = a_learner(dropout=0.0), a_learner(dropout=0.0)
+    steps = graphs(captured)
+    wanted, found = run(plain, 10), run(captured, 10, steps)
+    assert found == pytest.approx(wanted, abs=1e-3) and len(steps) >= 1
+    assert captured.step == 10 and steps.reason == ""
+    for name, one in weights(captured).items():
+        assert torch.allclose(one, weights(plain)[name], atol=1e-4), name
+    # A checkpoint and a step without a graph find plain numbers, not the graph's.
+    assert all(isinstance(one["lr"], float) for one in captured.optimizer.param_groups)
+    assert not any(one["capturable"] for one in captured.optimizer.param_groups)
+
+
+def test_a_batch_that_is_not_finite_moves_nothing_as_a_graph_either():
+    learner = a_learner()
+    steps = graphs(learner)
+    run(learner, 4, steps)
+    bad = packed(0)
+    bad.rows.conditioning[0, 0] = torch.nan
+    before, recorded = weights(learner), len(steps)
+    result = train_step(learner, bad, deferred=True, graphs=steps)
+    assert not learner.read_deferred([result])[0].finite
+    assert same(before, weights(learner)) and len(steps) == recorded >= 1
+    # What was not a number is gone from the buffers.
+    assert all(map(torch.isfinite, map(torch.tensor, run(learner, 4, steps))))
+
+
+def test_capturing_moves_nothing_and_draws_the_dropout_of_the_step():
+    learner, twin = a_learner(), a_learner()
+    batch, losses = packed(1), []
+    for one, captures in ((learner, 1), (twin, 3)):
+        train_step(one, packed(0), deferred=True)
+        steps = graphs(one)
+        steps._rate.fill_(1e-3)
+        before = weights(one)
+        for _ in range(captures):
+            assert steps._new(Sizes.of(batch.rows), batch.rows)
+            torch.rand(3)  # whatever happens between two steps
+        assert same(before, weights(one))
+        result = train_step(one, batch, deferred=True, graphs=steps)
+        losses.append(one.read_deferred([result])[0])
+    assert losses[0] == losses[1] and same(weights(learner), weights(twin))
+
+
+def test_a_graph_is_captured_where_it_would_have_been_used_often():
+    learner, recorder = a_learner(), Recomputing()
+    steps = graphs(learner, recorder, after=3)
+    used = []
+    for _ in range(8):
+        train_step(learner, packed(0), deferred=True, graphs=steps)
+        used.append(recorder.recorded)
+    assert used == [0, 0, 0, 1, 1, 1, 1, 1]
+
+
+def test_there_are_no_more_graphs_than_may_be():
+    learner, recorder = a_learner(), Recomputing()
+    steps = graphs(learner, recorder)
+    steps._graphs = [a_graph_of_nothing()] * (MOST_GRAPHS - 1)
+    for clips in (2, 3, 12, 13, 20):
+        train_step(learner, packed(0, clips), deferred=True, graphs=steps)
+    assert len(steps) == MOST_GRAPHS and recorder.recorded == 1
+
+
+@pytest.mark.parametrize(
+    "recorder",
+    [Recomputing(Measured(1.0, 2.0, 1000)), Recomputing(free=2000)],
+    ids=["a GPU that is busy", "memory that is short"],
+)
+def test_a_step_that_gains_nothing_or_has_no_room_is_not_captured(recorder):
+    learner = a_learner()
+    steps = graphs(learner, recorder)
+    wanted, found = run(a_learner(), 6), run(learner, 6, steps)
+    assert found == wanted and recorder.recorded == 0 and steps.reason == ""
+
+
+def test_a_capture_that_fails_gives_its_reason_and_the_step_runs_without(caplog):
+    learner, recorder = a_learner(), Recomputing()
+    recorder.fault = RuntimeError("CUDA error: operation not permitted\nmore")
+    steps = graphs(learner, recorder)
+    assert run(learner, 6, steps) == run(a_learner(), 6)
+    assert "without CUDA graphs, more slowly: CUDA error: operation not permitted" in caplog.text
+    assert recorder.recorded == 1 and not steps
+
+
+def test_a_replay_that_differs_is_found_before_it_moves_a_weight(caplog):
+    learner, recorder = a_learner(), Recomputing()
+    recorder.captured = lambda compute: lambda: None  # as captured on another GPU
+    steps = graphs(learner, recorder)
+    assert run(learner, 6, steps) == run(a_learner(), 6)
+    assert "off by" in caplog.text and steps.reason
+
+
+def test_short_memory_releases_the_graphs(monkeypatch):
+    learner = a_learner()
+    steps = graphs(learner)
+    run(learner, 3, steps)
+    assert len(steps)
+    tries = []
+
+    def losses(rows: object) -> object:
+        tries.append(rows)
+        if len(tries) == 1:
+            raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2 GiB")
+        return learner.gpt.losses(rows)
+
+    monkeypatch.setattr(learner, "losses", losses)
+    result = train_step(learner, packed(0, clips=9), deferred=True, graphs=steps)
+    assert learner.read_deferred([result])[0].finite
+    assert len(steps) == 0 and "memory" in steps.reason
+
+
+def test_a_cpu_has_no_graphs():
+    assert graphs_of(a_learner()) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "reason"),
+    [
+        ({"precision": "fp16"}, "fp16"),
+        ({"optimizer": "adamw8bit"}, "OPTIMIZER=adamw8bit"),
+        ({"trainable": TrainableParts(ema_decay=0.9)}, "EMA_DECAY"),
+        ({"trainable": TrainableParts(recompute=True)}, "GRADIENT_CHECKPOINTING"),
+        ({}, ""),
+    ],
+)
+def test_what_a_graph_cannot_hold_is_said(changes, reason):
+    found = obstacle(a_learner(**changes))
+    assert found.startswith(reason) and bool(found) == bool(reason)
+
+
+def test_adapters_rehearsed():
+    plain, captured = a_learner(dropout=0.0, **LORA), a_learner(dropout=0.0, **LORA)
+    steps = graphs(captured)
+    assert run(captured, 4, steps) == pytest.approx(run(plain, 4), abs=1e-3) and len(steps) >= 1
+
+
+# On a GPU
+
+
+@pytest.fixture
+def device() -> str:
+    from tests.gpu.conftest import device as found
+
+    return found.__wrapped__()
+
+
+def pair_on(device: str, dropout: float, **changes) -> tuple[Learner, Learner, CapturedSteps]:
+    first = a_learner(dropout=dropout, **changes)
+    pair = [Learner(copy.deepcopy(first.gpt), first.config, device) for _ in range(2)]
+    steps = graphs_of(pair[1])
+    assert steps is not None
+    steps.capture_after, steps.gpu_bound = 0, float("inf")
+    return *pair, steps
+
+
+@GPU
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+def test_fifty_captured_steps_on_a_gpu(device, precision):
+    if precision == "bf16" and not torch.cuda.is_bf16_supported():
+        pytest.skip("This GPU has no bf16.")
+    plain, captured, steps = pair_on(device, 0.0, precision=precision)
+    wanted, found = run(plain, 50), run(captured, 50, steps)
+    assert steps.reason == "" and len(steps) >= 1
+    assert found == pytest.approx(wanted, abs=1e-3 if precision == "fp32" else 2e-2)
+
+
+@GPU
+def test_a_graphs_dropout_on_a_gpu_is_that_of_the_step(device):
+    """The same padded batch with a graph and without; and another mask at each step."""
+    plain, captured, steps = pair_on(device, 0.1)
+    without = CapturedSteps(plain, Recomputing())
+    without.capture_after = 0
+    wanted, found = run(plain, 20, without), run(captured, 20, steps)
+    assert found == pytest.approx(wanted, abs=1e-3) and len(steps) == len(without) >= 1
+    same_batch = [
+        captured.read_deferred([train_step(captured, packed(0), deferred=True, graphs=steps)])[0]
+        for _ in range(2)
+    ]
+    assert same_batch[0].loss != same_batch[1].loss
+
+
+@GPU
+def test_adapters_are_captured_too(device):
+    first, recipe = a_learner(dropout=0.0).gpt, a_learner(**LORA).config
+    pair = [Learner(copy.deepcopy(first), recipe, device) for _ in range(2)]
+    steps = graphs_of(pair[1])
+    assert steps is not None
+    steps.capture_after, steps.gpu_bound = 0, float("inf")
+    wanted, found = run(pair[0], 12), run(pair[1], 12, steps)
+    assert found == pytest.approx(wanted, abs=1e-3)
+    assert steps.reason == "" and len(steps) >= 1
+
+
+@GPU
+def test_a_failed_capture_on_a_gpu_leaves_training_well(device):
+    """Dropout's generator, the stream and the allocator, which would keep what was prefetched."""
+    plain, captured, steps = pair_on(device, 0.1)
+    whole = steps._whole
+
+    def waits(graph: object) -> None:
+        whole(graph)
+        torch.ones(1, device=device).item()
+
+    steps._whole = waits
+    own = torch.cuda.current_stream()
+    wanted, found = run(plain, 8), run(captured, 8, steps)
+    assert steps.reason and found == pytest.approx(wanted, abs=1e-3)
+    assert torch.cuda.current_stream() == own
+    held, side = [], torch.cuda.Stream()
+    for _ in range(20):
+        with torch.cuda.stream(side):
+            far = torch.empty(32 << 20, dtype=torch.uint8, device=device)
+        far.record_stream(own)
+        del far
+        torch.cuda.synchronize()
+        held.append(torch.cuda.memory_allocated())
+    assert held[-1] <= held[2]
+
+
+@GPU
+def test_a_capture_while_another_thread_pins_memory(device):
+    """As batches that are prefetched."""
+    from concurrent.futures import ThreadPoolExecutor
+
+    _, captured, steps = pair_on(device, 0.1)
+    with ThreadPoolExecutor(1) as pool:
+        pinning = pool.submit(lambda: [torch.empty(1 << 22).pin_memory() for _ in range(200)])
+        run(captured, 10, steps)
+        pinning.result()
+    assert steps.reason == "" and len(steps) >= 1
