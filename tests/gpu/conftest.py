@@ -9,6 +9,11 @@ from machine.devices.selection import gpu_nodes
 
 @pytest.fixture(autouse=True)
 def device() -> str:
+    """See `first_gpu`."""
+    return first_gpu()
+
+
+def first_gpu() -> str:
     """The first GPU, made current."""
     if not gpu_nodes() or not torch.cuda.is_available():
         pytest.skip("This needs an NVIDIA GPU, and this machine has none that torch can use.")

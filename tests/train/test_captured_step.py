@@ -10,6 +10,7 @@ import torch
 
 from benchmarks import synthetic
 from benchmarks.operations import as_on_a_gpu
+from tests.gpu.conftest import first_gpu
 from tests.train.test_learner import SHAPE, a_learner, same, weights
 from train.captured_step import (
     MOST_GRAPHS,
@@ -259,9 +260,7 @@ def test_adapters_rehearsed():
 
 @pytest.fixture
 def device() -> str:
-    from tests.gpu.conftest import device as found
-
-    return found.__wrapped__()
+    return first_gpu()
 
 
 def pair_on(device: str, dropout: float, **changes) -> tuple[Learner, Learner, CapturedSteps]:
