@@ -11,6 +11,7 @@ from typing import Any
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
+from train.dataset.metadata import read_transcript
 from train.extension.plan import ExtensionPlan, language_to_add, plan_of
 from train.inspection import suspects
 from train.inspection.judging import SuspectClip
@@ -18,6 +19,7 @@ from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
+from xtts.text.languages import NAMES, short_code
 from xtts.voices import base_models
 
 log = logging.getLogger("train")
@@ -34,8 +36,9 @@ def run(
     with_likelihood: bool = True,
     as_json: bool = False,
 ) -> int:
-    """Prints the refused and the suspect clips and the totals. Returns 0 if clips are left. For a
-    LANGUAGE that the base does not speak, prints what it lacks for it instead.
+    """Prints rows of the transcript as they were understood, then the refused and the suspect clips
+    and the totals. Returns 0 if clips are left. For a LANGUAGE that no known base speaks, also
+    prints what this one lacks, before the refusal that a training gives, too.
 
     Args:
         verify: compares every record of the feature cache with its hash; 2 if one is damaged.
@@ -46,15 +49,11 @@ def run(
     """
     from train.setup import build_context
 
-    # A program that reads JSON gets the refusal of `build_context`.
+    transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
+    log.info(transcript.shown(settings.dataset_dir))
+    # A program that reads JSON gets the refusal alone.
     if not as_json and (plan := _language_to_add(settings)) is not None:
         log.info(plan.report())
-        log.info(
-            "Add it to the base, then train on what that writes:\n"
-            "  python -m train extend --language %s --dataset %s --to BASE",
-            plan.language, settings.dataset_dir,
-        )  # fmt: skip
-        return 0
     # The check covers all clips: SUSPECT_CLIPS must not leave any out before the table.
     context = build_context(replace(settings, suspect_clips="keep"))
     if show_text:
@@ -78,7 +77,9 @@ def run(
 
 
 def _language_to_add(settings: TrainSettings) -> ExtensionPlan | None:
-    """What the base lacks, if LANGUAGE is none of its languages. Raises as `plan_of`."""
+    """What the base lacks, if neither it nor XTTS-v2 speaks LANGUAGE. Raises as `plan_of`."""
+    if short_code(settings.language) in NAMES:
+        return None
     base = base_models.locate_base(
         settings.base_model, ModelSource.of(settings), tos_agreed=settings.coqui_tos_agreed
     )

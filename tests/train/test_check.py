@@ -35,6 +35,37 @@ def test_json_has_the_totals_the_refused_and_the_suspect_clips(check, tmp_path):
     assert found["minutes"] > 0 and isinstance(found["suspects"], list)
 
 
+def test_rows_are_shown_as_they_were_understood_before_anything_else(check, tmp_path):
+    folder = make_dataset(tmp_path / "data", clips=9)
+    texts = [row.split("|")[1] for row in (folder / "metadata.csv").read_text().splitlines()]
+    (folder / "metadata.csv").write_text(
+        "".join(f"clip-{n}|{'anna' if n < 7 else 'ben'}|{texts[n]}\n" for n in range(9))
+    )
+    code, said = check("--no-likelihood")
+    assert code == 0
+    first, *others = said.splitlines()[:5]
+    assert first.endswith("data: metadata.csv (file|speaker|text): 3 of 9 rows as understood")
+    assert others == [
+        "file             text                             speaker  language",
+        "wavs/clip-0.wav  This is clip one, number one.    anna     en",
+        "wavs/clip-4.wav  This is clip five, number one.   anna     en",
+        "wavs/clip-7.wav  This is clip eight, number one.  ben      en",
+    ]
+
+
+def test_check_and_run_answer_one_language_with_one_refusal(check, tmp_path):
+    """Nobody who has German clips is sent to teach the base German."""
+    make_dataset(tmp_path / "data", clips=9)
+    answers = [
+        check(verb=verb, LANGUAGE="de", OUTPUT_DIR="out", RUNS_DIR="runs", TENSORBOARD="off")
+        for verb in ("check", "run")
+    ]
+    assert [code for code, _ in answers] == [2, 2]
+    last = [said.splitlines()[-1] for _, said in answers]
+    assert last[0] == last[1] and "are in German (LANGUAGE=de). XTTS-v2 speaks it" in last[0]
+    assert not any("extend" in said or "vocabulary lacks" in said for _, said in answers)
+
+
 def test_refused_clips_are_in_a_table(check, tmp_path):
     folder = make_dataset(tmp_path / "data", clips=2)
     bad = next(file for file in FILES if file.name == "nan.wav")
@@ -64,7 +95,7 @@ def test_clips_whose_text_cannot_be_read_are_in_the_table(check, tmp_path):
     ("metadata", "seen"),
     [
         (None, "is not a folder"),
-        ("a|b|c|d|e\n", "line 1 has 5 fields"),
+        ("a|b|c|d|e\n", "5 columns whose meaning is not clear"),
         ("../a.wav|Text.\n", "without `..`"),
         ("absent|Text.\n", "No clip of"),
     ],

@@ -9,7 +9,7 @@ opening it, and reads no transcript.
 import hashlib
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -21,14 +21,14 @@ from machine.storage.hashes import sha256_of
 from machine.storage.tree_stamp import is_racy, tree_stamp
 from train.concurrency import in_threads
 from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry
-from train.dataset.metadata import read_entries
+from train.dataset.metadata import read_transcript
 from train.progress import with_progress
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio
 from xtts.model.shapes import GPTShape
 from xtts.text.errors import TextError
-from xtts.text.languages import NAMES, other_language
+from xtts.text.languages import NAMES, other_language, short_code
 from xtts.text.tokenizer import Tokenizer
 
 SHORTEST_SECONDS = 0.5
@@ -47,6 +47,9 @@ FEWEST_CLIPS_TO_SPLIT = 8
 # The loss of fewer clips is chance.
 FEWEST_VALIDATION_CLIPS = 5
 _MOST_REFUSALS_SHOWN = 20
+# XTTS-v2 speaks 17; a misread column has as many as there are clips.
+_MOST_LANGUAGES_NAMED = 17
+_EXTEND = ".venv/bin/python -m train extend --language {} --dataset {} --to BASE"
 # Of clips that are refused for exactly the same reason, so many by name.
 _MOST_ALIKE = 5
 # Clips for a thread at once: handing over one that is known costs more than checking it.
@@ -86,22 +89,29 @@ class RejectedClip:
 
 @dataclass(frozen=True)
 class Dataset:
-    """clips: the clips in use; train, validation: indices into them; refused: the others."""
+    """clips: the clips in use; train, validation: indices into them; refused: the others; notes:
+    how the transcript was read, where that is not obvious."""
 
     clips: tuple[Clip, ...]
     refused: tuple[RejectedClip, ...]
     train: tuple[int, ...]
     validation: tuple[int, ...]
+    notes: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, train: Sequence[Clip], validation: Sequence[Clip], refused: Sequence[RejectedClip]
+        cls,
+        train: Sequence[Clip],
+        validation: Sequence[Clip],
+        refused: Sequence[RejectedClip],
+        notes: Sequence[str] = (),
     ) -> "Dataset":
         """A dataset of the training clips followed by the validation clips."""
         count, total = len(train), len(train) + len(validation)
         return cls(
-            (*train, *validation), tuple(refused), tuple(range(count)), tuple(range(count, total))
-        )
+            (*train, *validation), tuple(refused), tuple(range(count)),
+            tuple(range(count, total)), tuple(notes),
+        )  # fmt: skip
 
     @property
     def sha256(self) -> str:
@@ -125,11 +135,11 @@ class Dataset:
                 f"All {len(self.train)} training clips are suspect. Listen to some of them, or "
                 "train on them with SUSPECT_CLIPS=keep."
             )
-        return Dataset.of(train, validation, (*self.refused, *rejected))
+        return Dataset.of(train, validation, (*self.refused, *rejected), self.notes)
 
     def report(self) -> str:
-        """The table of refused clips and the totals, as printed."""
-        lines = list(_table(self.refused))
+        """How the transcript was read, the table of refused clips and the totals, as printed."""
+        lines = [*self.notes, *_table(self.refused)]
         lines += _language_doubts(self.clips)
         lines.append(
             f"Dataset: {len(self.train)} clips, {self.minutes(self.train):.1f} min for training; "
@@ -191,7 +201,9 @@ def _as_json(dataset: Dataset) -> dict[str, Any]:
     }
     columns["path"] = list(map(str, columns["path"]))
     refused = [(one.name, one.seen, one.allowed) for one in dataset.refused]
-    return {"clips": columns, "train": len(dataset.train), "refused": refused}
+    return {
+        "clips": columns, "train": len(dataset.train), "refused": refused, "notes": dataset.notes,
+    }  # fmt: skip
 
 
 def _from_json(kept: Mapping[str, Any]) -> Dataset:
@@ -200,14 +212,15 @@ def _from_json(kept: Mapping[str, Any]) -> Dataset:
     columns["tokens"] = map(tuple, columns["tokens"])
     clips = [Clip(*row) for row in zip(*(columns[one.name] for one in fields(Clip)), strict=True)]
     refused = [RejectedClip(*row) for row in kept["refused"]]
-    return Dataset.of(clips[: kept["train"]], clips[kept["train"] :], refused)
+    return Dataset.of(clips[: kept["train"]], clips[kept["train"] :], refused, kept["notes"])
 
 
 def _read_whole(
     settings: TrainSettings, tokenizer: Tokenizer, longest: float, reader: str
 ) -> Dataset:
     """As `read`, from the transcript and the recordings themselves."""
-    entries = read_entries(settings.dataset_dir, settings.dataset_format, settings.language)
+    transcript = read_transcript(settings.dataset_dir, settings.dataset_format, settings.language)
+    entries = transcript.entries
     _refuse_language(entries, tokenizer.languages, settings)
     sounds = FileCache(settings.cache_dir / f"sounds-{SOUNDS_VERSION}.json")
     texts = FileCache(settings.cache_dir / f"texts-{reader}.json")
@@ -238,7 +251,8 @@ def _read_whole(
         lines.append(f"No clip of {settings.dataset_dir} can be used.")
         raise DatasetError("\n".join(lines))
     named = {entry.name for entry in entries if entry.validation}
-    return split(list(clips.values()), refused, named, settings.max_train_samples)
+    found = split(list(clips.values()), refused, named, settings.max_train_samples)
+    return replace(found, notes=tuple(transcript.notes))
 
 
 def _refuse_language(
@@ -248,19 +262,42 @@ def _refuse_language(
 
     Single wrong rows are listed among the refused clips.
     """
-    known = {one.split("-")[0] for one in spoken}
-    short = [entry.language.lower().split("-")[0] for entry in entries]
+    known = set(map(short_code, spoken))
+    short = [short_code(entry.language) for entry in entries]
     if not known.isdisjoint(short):
         return
     languages = sorted(set(short))
-    model = "xtts_v2, or another model" if set(languages) <= NAMES.keys() else "a model"
     raise DatasetError(
-        f"Language {' and '.join(map(repr, languages))} is not one of this model's: "
-        f"{', '.join(spoken)}. All {len(entries)} clips of {settings.dataset_dir} are in it "
-        f"(LANGUAGE={settings.language}). Set BASE_MODEL to {model} that speaks it, or LANGUAGE "
-        "to the language of the clips. Or add the language to the base (docs/languages.md): python "
-        f"-m train extend --language {languages[0]} --dataset {settings.dataset_dir} --to BASE"
+        f"BASE_MODEL={settings.base_model} speaks {_in_words(map(short_code, spoken))}, and all "
+        f"{len(entries)} clips of {settings.dataset_dir} are in {_in_words(languages)} "
+        f"(LANGUAGE={settings.language}). {_what_to_set(languages, settings)}"
     )
+
+
+def _what_to_set(languages: Sequence[str], settings: TrainSettings) -> str:
+    """What to do about clips in languages that the base does not speak."""
+    correct = "If that is not the language of the clips, correct LANGUAGE or the transcript."
+    if set(languages) <= NAMES.keys():
+        if settings.base_model == "xtts_v2":
+            return correct
+        return (
+            f"XTTS-v2 speaks {'it' if len(languages) == 1 else 'them'}: set BASE_MODEL=xtts_v2, "
+            f"after you have read its licence (docs/licences.md). {correct}"
+        )
+    return (
+        f"{correct} If it is, name a BASE_MODEL that speaks it, or add the language to this one "
+        f"(docs/languages.md): {_EXTEND.format(languages[0], settings.dataset_dir)}"
+    )
+
+
+def _in_words(languages: Iterable[str]) -> str:
+    """The names of languages, of many the first few."""
+    codes = dict.fromkeys(languages)
+    names = [NAMES.get(code, repr(code)) for code in codes]
+    shown = names[:_MOST_LANGUAGES_NAMED]
+    if len(names) > len(shown):
+        shown = [*shown, f"{len(names) - len(shown)} other languages"]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 
 
 def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:

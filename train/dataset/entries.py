@@ -6,11 +6,10 @@ mark.
 """
 
 import codecs
-import io
 import itertools
 import re
 import unicodedata
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -24,7 +23,6 @@ DEFAULT_SPEAKER = "speaker"
 LONGEST_CLIP_SECONDS = 11.6
 _LONGEST_NAME_BYTES = 255
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
-_DELIMITERS = "\t;,"
 
 
 class DatasetError(SotaqueError):
@@ -61,26 +59,6 @@ def read_text(path: Path) -> str:
             f"{path}, line {line}: byte {error.object[error.start]:#x} is not "
             f"{encoding.removesuffix('-sig').upper()}. Save the file as UTF-8."
         ) from error
-
-
-def lines(path: Path) -> Iterator[tuple[int, str]]:
-    """(number from 1, line) of a text file; a byte-order mark and empty lines are skipped."""
-    if not path.exists():
-        raise DatasetError(f"{path} does not exist. Create it with a row for each clip.")
-    # Not splitlines: it also breaks at characters that may stand inside a text, such as U+2028.
-    for position, row in enumerate(io.StringIO(read_text(path), newline=None), start=1):
-        if row.strip():
-            yield position, row.rstrip("\n")
-
-
-def delimiter_of(line: str) -> str:
-    """What separates the fields of a file, by its first line: `|` wherever there is one, as texts
-    hold commas and semicolons too; else what comes first; `|` for a line of one field."""
-    if "|" in line:
-        return "|"
-    quoted = re.match(r'\s*"(?:[^"]|"")*"', line)
-    rest = line[quoted.end() :] if quoted else line
-    return next((character for character in rest if character in _DELIMITERS), "|")
 
 
 def fields(line: str, delimiter: str) -> list[str]:

@@ -1,6 +1,7 @@
 """Reads datasets of other layouts: texts beside recordings, and Coqui's formatters by name.
 
     a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
+    a.normalized.txt, a.lab                 the same as LibriTTS and Fish Speech write it
 
 Recordings without any text, and recordings that are longer than a clip, are answered with the line
 that cuts them. The readers of `TTS.tts.datasets.formatters` say nothing of what they skip, join
@@ -9,6 +10,7 @@ they give is checked here as our own rows are.
 """
 
 import inspect
+import re
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -29,6 +31,10 @@ from train.dataset.entries import (
 # Of recordings whose headers are read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16
 _MOST_NAMED = 3
+# LibriTTS writes both forms of each text; Fish Speech and Montreal's aligner write .lab.
+_TEXT_ENDINGS = (".normalized.txt", ".txt", ".lab", ".original.txt")
+# A label of HTK: its begin and end in units of 100 ns, then the phoneme.
+_TIMED = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
 # Where a formatter that asks for a transcript by name may find it.
 _TRANSCRIPTS = (
     "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
@@ -36,10 +42,12 @@ _TRANSCRIPTS = (
 )  # fmt: skip
 
 
-def read_pairs(folder: Path, language: str) -> list[TranscriptEntry]:
+def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list[TranscriptEntry]:
     """An entry for each recording in `folder` and below, in the order of their names; one without
     a text file has an empty text, for which it will be refused by name. Hidden files are left
     alone.
+
+    tables: files that name no recording, for the message.
 
     Raises DatasetError, with the line that cuts, when there is no text or no clip among them.
     """
@@ -52,32 +60,72 @@ def read_pairs(folder: Path, language: str) -> list[TranscriptEntry]:
     )
     if not recordings:
         raise DatasetError(
-            f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. Write "
-            "metadata.csv with a row `id|text` for each clip wavs/id.wav, or name another "
-            "DATASET_FORMAT."
+            f"{folder} has neither metadata.csv nor metadata_train.csv, nor any recording. "
+            f"{_other_tables(tables)}Write metadata.csv with a row `id|text` for each clip "
+            "wavs/id.wav, or name another DATASET_FORMAT."
         )
     texts = {path: _text_file(path) for path in recordings}
     some = [path for path, text in texts.items() if text]
     if not some:
         raise DatasetError(
             f"{folder} holds {_counted(recordings)} and no transcript: neither metadata.csv nor "
-            "metadata_train.csv nor a .txt file beside a recording. Cut them into clips, which "
-            f"writes metadata.csv too: {cut_line(recordings, folder, language)}"
+            "metadata_train.csv nor a .txt file beside a recording. "
+            f"{_other_tables(tables)}Cut them into clips, which writes metadata.csv too: "
+            f"{cut_line(recordings, folder, language)}{_folders_note(recordings)}"
         )
-    words = {path: " ".join(read_text(text).split()) for path, text in texts.items() if text}
+    words = {path: _words(text) for path, text in texts.items() if text}
     if all(_is_long(path) for path in some[:_MOST_LOOKED_AT]):
         raise DatasetError(
             f"{folder} holds {_counted(some)} with text, longer than the "
             f"{LONGEST_CLIP_SECONDS:g} s of a clip. Cut {'it' if len(some) == 1 else 'each'} into "
-            f"clips first: {cut_line(some[:1], folder, language, some[0].with_suffix('.txt'))}"
+            f"clips first: {cut_line(some[:1], folder, language, texts[some[0]])}"
         )
-    return [
-        TranscriptEntry(
-            path.relative_to(folder).as_posix(), path, words.get(path, ""), DEFAULT_SPEAKER,
-            language,
+    return corpus_speakers(
+        [
+            TranscriptEntry(
+                path.relative_to(folder).as_posix(), path, words.get(path, ""), DEFAULT_SPEAKER,
+                language,
+            )
+            for path in recordings
+        ],
+        folder,
+    )  # fmt: skip
+
+
+def _other_tables(tables: Sequence[Path]) -> str:
+    if not tables:
+        return ""
+    names = ", ".join(path.name for path in tables[:_MOST_NAMED])
+    return (
+        f"No column of {names} names these recordings: if it is their transcript, write a "
+        "header line such as file_name|text, with the names of the files. "
+    )
+
+
+def _words(text: Path) -> str:
+    """The text of a recording, in one line. Raises DatasetError for labels with times."""
+    written = read_text(text)
+    if all(_TIMED.match(line) for line in written.splitlines() if line.strip()) and written.strip():
+        raise DatasetError(
+            f"{text} holds labels with times, not the text of a clip. Write what is spoken, or cut "
+            "the recording by them: .venv/bin/python -m train cut RECORDING --text "
+            f"{shlex.quote(str(text))} --to DIR"
         )
-        for path in recordings
-    ]  # fmt: skip
+    return " ".join(written.split())
+
+
+def corpus_speakers(entries: Sequence[TranscriptEntry], folder: Path) -> list[TranscriptEntry]:
+    """Rows with the speakers of LibriSpeech and LibriTTS, whose recordings repeat their folders:
+    84/121123/84_121123_000007_000001.wav is of speaker 84."""
+    if not entries or any(one.speaker != DEFAULT_SPEAKER for one in entries):
+        return list(entries)
+    named = []
+    for one in entries:
+        *_, speaker, chapter = ("", "", *one.path.parent.parts)
+        if not re.match(rf"{re.escape(speaker)}[-_]{re.escape(chapter)}[-_]", one.path.name):
+            return list(entries)
+        named.append(replace(one, speaker=speaker))
+    return named
 
 
 def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], list[str]]:
@@ -94,20 +142,35 @@ def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], 
 def cut_line(
     recordings: Sequence[Path], folder: Path, language: str, text: Path | None = None
 ) -> str:
-    """The command that makes a dataset of these recordings: at most a few are named, of more the
-    shell's pattern for the first one's folder."""
+    """The command that makes a dataset of these recordings: at most a few are named; of more, the
+    shell's patterns for all of their folders."""
     names = [shlex.quote(str(path)) for path in recordings]
     if len(names) > _MOST_NAMED:
-        first = recordings[0]
-        names = [f"{shlex.quote(str(first.parent))}/*{first.suffix}"]
+        names = sorted({
+            "/".join((shlex.quote(str(folder)), *("*" for _ in path.relative_to(folder).parts[:-1]),
+                      f"*{path.suffix}"))
+            for path in recordings
+        })  # fmt: skip
     aim = folder.with_name(f"{folder.name or 'recording'}-clips")
     words = [".venv/bin/python -m train cut", *names, "--to", shlex.quote(str(aim))]
     words += ["--text", shlex.quote(str(text))] if text else []
     return " ".join([*words, *(["--language", language] if language != "en" else [])])
 
 
+def _folders_note(recordings: Sequence[Path]) -> str:
+    folders = {path.parent for path in recordings}
+    return (
+        f" (all {len(folders)} folders together; if each is another person, cut them one by one)"
+        if len(folders) > 1
+        else ""
+    )
+
+
 def _text_file(recording: Path) -> Path | None:
-    texts = (recording.with_suffix(".txt"), recording.with_name(f"{recording.name}.txt"))
+    texts = (
+        *(recording.with_suffix(ending) for ending in _TEXT_ENDINGS),
+        recording.with_name(f"{recording.name}.txt"),
+    )
     return next((path for path in texts if path.is_file()), None)
 
 

@@ -1,95 +1,132 @@
-"""Reads transcript files: LJSpeech metadata.csv, Coqui's train and eval CSV, tables with a header.
+"""Reads the transcripts of a dataset: files of rows, texts beside recordings, Coqui's formatters.
 
-    ljspeech   metadata.csv            id|text[|normalised or speaker] clips in wavs/
-    coqui      metadata.csv, or        path|text[|speaker[|language]]  with or without a header line
-               metadata_train.csv and metadata_val.csv
-    columns    metadata.csv or .tsv    columns that are named, by comma, semicolon, tab or `|`; a
-                                       `style` beside the speaker makes `anna:whisper`
-    pairs      a.wav and a.txt         no transcript file              `train.dataset.layouts`
-    folders    anna/a.wav and a.txt    as pairs; a folder for each speaker, and in it one for each
-                                       style: anna/whisper/b.wav
-    NAME       any formatter of `TTS.tts.datasets.formatters`          `train.dataset.layouts`
+    rows         metadata.csv and many other names and forms: `train.dataset.transcripts` finds the
+                 files, `train.dataset.tables` their rows, `train.dataset.columns` what each column
+                 holds. A `style` beside the speaker makes `anna:whisper`
+    pairs        a.wav and a.txt         no transcript file              `train.dataset.layouts`
+    folders      anna/a.wav and a.txt    as pairs; a folder for each speaker, and in it one for each
+                                         style: anna/whisper/b.wav
+    NAME         any formatter of `TTS.tts.datasets.formatters`          `train.dataset.layouts`
 
 A fault of form refuses the whole file, with the line and what was seen: a row that is misread would
 teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset.dataset`.
 """
 
-import logging
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
-from typing import Literal
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path, PurePosixPath, PureWindowsPath
 
+from train.dataset.columns import (
+    Columns,
+    is_label,
+    is_sentence,
+    judged,
+    language_of,
+    named,
+)
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
-    EXTENSIONS,
     SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
-    delimiter_of,
-    fields,
     find_recording,
-    lines,
     relative_name,
     unsafe,
 )
-from train.dataset.layouts import by_folder, cut_line, read_by_formatter, read_pairs
+from train.dataset.layouts import (
+    by_folder,
+    corpus_speakers,
+    cut_line,
+    read_by_formatter,
+    read_pairs,
+)
+from train.dataset.tables import Row, Table, most_common_width
+from train.dataset.transcripts import (
+    RECORDING_FOLDERS,
+    Transcripts,
+    find_transcripts,
+    table_of,
+    unread_note,
+)
 from xtts.text.markup import STYLE_MARK
 
-log = logging.getLogger("train")
-
-_TABLES = ("metadata.csv", "metadata.tsv")
-_COQUI_HEADER = ("audio_file", "text", "speaker_name", "language")
+# The files that a format by name reads.
+_FILES = {
+    "ljspeech": ("metadata.csv",),
+    "coqui": ("metadata_train.csv", "metadata.csv"),
+    "columns": ("metadata.csv", "metadata.tsv"),
+}
 _MOST_FAULTS_SHOWN = 10
-# Of each column of a table, the first name that its header has.
-_COLUMN_NAMES: Mapping[str, Sequence[str]] = {
-    "path": ("file_name", "filename", "audio_file", "audio_path", "audio", "wav_path", "wav",
-             "path", "file", "clip", "id"),
-    "text": ("normalized_text", "text", "transcription", "transcript", "sentence"),
-    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
-    "language": ("language", "lang", "locale"),
-    "style": ("style", "speaking_style"),
-}  # fmt: skip
-# Of the characters of a text and of its normalised form, so many are the same, whatever the order.
-# LJSpeech's own: 0.98 (median); a name beside a sentence: below 0.2.
-_SAME_CHARACTERS = 0.4
-_MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
+_ROWS_SHOWN = 3
 _NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
-_SENTENCE_ENDS = tuple(".!?…。！？")
+_CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
+
+
+@dataclass(frozen=True)
+class Transcript:
+    """The rows of a dataset, in the order of its files, and what to say about how they were read.
+
+    source: the files, and the order of their columns, for the table of rows.
+    """
+
+    entries: Sequence[TranscriptEntry]
+    notes: Sequence[str] = ()
+    source: str = ""
+
+    def shown(self, folder: Path) -> str:
+        """A few rows as they were understood, of different speakers if there are several."""
+        rows = [("file", "text", "speaker", "language")]
+        for entry in _some(self.entries):
+            name = entry.path.relative_to(folder).as_posix() if _is_in(entry.path, folder) else ""
+            missing = "" if entry.path.is_file() else " (no such file)"
+            rows.append(
+                (f"{name or entry.path}{missing}", _short(entry.text), entry.speaker,
+                 entry.language)
+            )  # fmt: skip
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [
+            "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+            for row in rows
+        ]
+        count = f"{len(rows) - 1} of {len(self.entries)} rows" if len(self.entries) > 1 else "1 row"
+        return "\n".join([f"{self.source}: {count} as understood", *lines])
 
 
 def read_entries(folder: Path, form: str, language: str) -> list[TranscriptEntry]:
+    """The rows of `read_transcript`."""
+    return list(read_transcript(folder, form, language).entries)
+
+
+def read_transcript(folder: Path, form: str, language: str) -> Transcript:
     """Every row of the dataset in `folder`, in the order of its files.
 
-    Raises DatasetError for a missing folder or file, rows of the wrong form, names that leave the
-    folder, and names that occur twice.
+    Raises DatasetError for a missing folder or file, rows of the wrong form, columns whose meaning
+    is not clear, names that leave the folder, and names that occur twice.
     """
     if not folder.is_dir():
         raise DatasetError(_no_folder(folder, language))
-    form = _form(folder) if form == "auto" else form
-    if form == "ljspeech":
-        entries = _ljspeech(folder, language)
-    elif form == "coqui":
-        entries = _coqui(folder, language)
-    elif form == "columns":
-        entries = _columns(_table(folder) or folder / _TABLES[0], language)
+    if form == "auto" or form in _FILES:
+        transcripts = find_transcripts(folder, _FILES.get(form, ()))
+        if transcripts.train:
+            found = _of_rows(folder, transcripts, language)
+        else:
+            found = _of_pairs(folder, language, transcripts)
     elif form == "pairs":
-        entries = read_pairs(folder, language)
+        found = _of_pairs(folder, language, Transcripts(()))
     elif form == "folders":
-        pairs = read_pairs(folder, language)
-        entries = with_styles(*by_folder(pairs))
+        entries, notes = with_styles(*by_folder(read_pairs(folder, language)))
+        found = Transcript(entries, notes, f"{folder}, a folder for each speaker")
     else:
-        entries = read_by_formatter(folder, form, language)
-    if not entries:
+        found = Transcript(
+            read_by_formatter(folder, form, language), (), f"{folder}, read by TTS's {form}"
+        )
+    if not found.entries:
         raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
-    for name, count in Counter(entry.name for entry in entries).items():
-        if count > 1:
-            raise DatasetError(
-                f"The transcript in {folder} names {name!r} twice. Keep the row with the "
-                "right text."
-            )
-    return entries
+    _refuse_repeated(found.entries, folder)
+    _refuse_misread(found.entries, folder)
+    return found
 
 
 def _no_folder(path: Path, language: str) -> str:
@@ -99,195 +136,282 @@ def _no_folder(path: Path, language: str) -> str:
     return f"DATASET_DIR={path} is not a folder. Name the folder that holds metadata.csv and wavs/."
 
 
-def _table(folder: Path) -> Path | None:
-    return next((folder / name for name in _TABLES if (folder / name).is_file()), None)
+def _of_pairs(folder: Path, language: str, transcripts: Transcripts) -> Transcript:
+    pairs = read_pairs(folder, language, transcripts.unread)
+    notes = [unread_note(folder, transcripts)] if transcripts.unread else []
+    people = {PurePosixPath(one.name).parts[0] for one in pairs if "/" in one.name}
+    if len(people) > 1 and {one.speaker for one in pairs} == {DEFAULT_SPEAKER}:
+        notes.append(
+            f"The {len(people)} folders are read as one speaker. If each folder is another person, "
+            "set DATASET_FORMAT=folders."
+        )
+    return Transcript(pairs, notes, f"{folder}, a text beside each recording")
 
 
-def _form(folder: Path) -> str:
-    """What `auto` finds: two files are Coqui's; one is read by its first row; none are pairs."""
-    if (folder / "metadata_train.csv").is_file():
-        return "coqui"
-    path = _table(folder)
-    if path is None:
-        return "pairs"
-    first = next((line for _, line in lines(path)), "")
-    delimiter = delimiter_of(first)
-    cells = fields(first, delimiter)
-    if delimiter != "|" or path.suffix == ".tsv":
-        return "columns"
-    if cells[0] == _COQUI_HEADER[0] or cells[0].lower().endswith(EXTENSIONS):
-        return "coqui"
-    return "columns" if _columns_of(cells) else "ljspeech"
+def _refuse_repeated(entries: Sequence[TranscriptEntry], folder: Path) -> None:
+    for name, count in Counter(entry.name for entry in entries).items():
+        if count > 1:
+            raise DatasetError(
+                f"The transcript in {folder} names {name!r} twice. Keep the row with the "
+                "right text."
+            )
 
 
-# Rows by position
-
-
-def _ljspeech(folder: Path, language: str) -> list[TranscriptEntry]:
-    path = folder / "metadata.csv"
-    allowed = "id|text or id|text|normalised text"
-    rows = [[*cells, ""][:3] for cells in _rows(path, (2, 3), allowed)]
-    kind = third_column([(text, third) for _, text, third in rows])
-    if kind is None:
-        _, text, third = next(row for row in rows if row[2])
+def _refuse_misread(entries: Sequence[TranscriptEntry], folder: Path) -> None:
+    """Refuses rows whose columns were taken for others: a sentence in the place of a speaker, and
+    one text for all clips."""
+    spoken_to = Counter(entry.speaker for entry in entries)
+    if sentence := next((one for one in spoken_to if is_sentence(one)), None):
+        text = next(entry.text for entry in entries if entry.speaker == sentence)
         raise DatasetError(
-            f"{path}: the third column is neither a normalised text nor a speaker: "
-            f"{_short(third)!r} beside {_short(text)!r}. Remove it, or write a header line that "
-            "names the columns, such as id|text|duration."
+            f"The speakers in {folder} are sentences, such as {_short(sentence)!r} beside the "
+            f"text {_short(text)!r}. If the columns are file|speaker|text, write that as a "
+            "header line; if they are file|text|speaker, correct the speakers."
         )
-    if kind == "speaker":
-        log.info("%s: the third column is read as the speaker, not as a text.", path)
-    entries = []
-    for name, text, third in rows:
-        spoken, speaker = (text, third) if kind == "speaker" else (third or text, "")
-        recording = find_recording((folder / "wavs",), name)
-        entries.append(
-            TranscriptEntry(name, recording, spoken, speaker or DEFAULT_SPEAKER, language)
+    if (
+        len(entries) > 1
+        and len(texts := {entry.text for entry in entries}) == 1
+        and (text := texts.pop())
+    ):
+        raise DatasetError(
+            f"All {len(entries)} clips of {folder} have the same text, {_short(text)!r}. If that "
+            "is a speaker, write a header line that names the columns, such as file|speaker|text. "
+            "If it is the text, add clips with other texts."
         )
-    return entries
 
 
-def third_column(rows: Sequence[tuple[str, str]]) -> Literal["text", "speaker"] | None:
-    """What the third column of an LJSpeech transcript is, by its rows (second field, third field).
-
-    LJSpeech itself writes `id|text|normalised text`; many who use its layout write
-    `id|text|speaker`. Read wrongly, a voice would learn to say its speaker's name for every clip.
-
-    Returns:
-        "text", "speaker", or None when the column is neither: durations, phonemes, translations.
-    """
-    filled = [(text, third) for text, third in rows if third]
-    texts = sum(_says_the_same(text, third) for text, third in filled)
-    if not filled or 2 * texts > len(filled):
-        return "text"
-    labels = [third for _, third in filled]
-    # Everybody has a name of their own only in tiny datasets.
-    repeated = len(set(labels)) < len(labels) or len(labels) == 1
-    return "speaker" if repeated and all(map(_is_label, labels)) else None
+# Rows of a file
 
 
-def _says_the_same(text: str, third: str) -> bool:
-    one, other = (Counter(part.lower()) for part in (text, third))
-    shared = (one & other).total() / max(one.total(), other.total(), 1)
-    ends = third.endswith(_SENTENCE_ENDS)
-    return shared >= _SAME_CHARACTERS or (ends and len(third) > len(text) / 2)
+def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcript:
+    entries, notes = list[TranscriptEntry](), list[str]()
+    files = (*transcripts.train, *transcripts.validation)
+    tables = [table for path in files if (table := table_of(path)).rows]
+    columns = _columns(tables, folder, language)
+    for table, known in zip(tables, columns, strict=True):
+        read = _of_table(folder, table, known, language)
+        held_out = table.path in transcripts.validation if transcripts.validation else None
+        entries += [replace(entry, validation=held_out) for entry in read.entries]
+        notes += [note for note in read.notes if note not in notes]
+    if transcripts.validation:
+        entries, more = _once(entries, transcripts)
+        notes += more
+    entries = corpus_speakers(entries, folder)
+    if note := unread_note(folder, transcripts):
+        notes.append(note)
+    names = [path.relative_to(folder).as_posix() for path in files]
+    listed = " and ".join(names) if len(names) < 3 else f"{len(names)} files, such as {names[0]}"
+    spelled = f" ({columns[0].spelled()})" if columns else ""
+    return Transcript(entries, notes, f"{folder}: {listed}{spelled}")
 
 
-def _is_label(third: str) -> bool:
-    short = len(third) <= _MOST_LABEL_CHARACTERS and len(third.split()) <= _MOST_LABEL_WORDS
-    return short and not third.endswith(_SENTENCE_ENDS) and any(map(str.isalpha, third))
-
-
-def _coqui(folder: Path, language: str) -> list[TranscriptEntry]:
-    train, held_out = folder / "metadata_train.csv", folder / "metadata_val.csv"
-    files: dict[Path, bool | None] = {train: None}
-    if not train.is_file():
-        files = {folder / "metadata.csv": None}
-    elif held_out.is_file():
-        files = {train: False, held_out: True}
-    allowed = "path|text, path|text|speaker or path|text|speaker|language"
-    entries = []
-    for path, validation in files.items():
-        for cells in _rows(path, (2, 3, 4), allowed):
-            name, text, speaker, spoken, *_ = [*cells, "", ""]
-            recording = find_recording((folder, folder / "wavs"), name)
-            speaker, spoken = speaker or DEFAULT_SPEAKER, spoken or language
-            entries.append(TranscriptEntry(name, recording, text, speaker, spoken, validation))
-    return entries
-
-
-def _rows(path: Path, widths: tuple[int, ...], allowed: str) -> list[list[str]]:
-    """The fields of each row, without the header that Coqui's files may have."""
-    faults: list[str] = []
-    rows: list[list[str]] = []
-    for row, (number, line) in enumerate(lines(path)):
-        cells = fields(line, "|")
-        cells[0] = relative_name(cells[0], path.parent)
-        if row == 0 and cells[0] == _COQUI_HEADER[0]:
-            if tuple(cells) != _COQUI_HEADER[: len(cells)]:
-                faults.append(f"line {number} has the columns {_short(line)!r}")
-        elif len(cells) not in widths:
-            faults.append(f"line {number} has {len(cells)} fields: {_short(line)!r}")
-        elif fault := unsafe(cells[0]):
-            faults.append(f"line {number} names {_short(cells[0])!r}: {fault}")
+def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Columns]:
+    """The columns of each file: by its header or, without one, by the rows of all files of that
+    width, as a few validation clips show too little."""
+    widths = [most_common_width(table.rows) for table in tables]
+    found = [named(table.rows[0].cells) for table in tables]
+    for width in {width for width, columns in zip(widths, found, strict=True) if not columns}:
+        alike = [
+            place for place, columns in enumerate(found) if not columns and widths[place] == width
+        ]
+        some = [tables[place] for place in alike]
+        usual = [row.cells for table in some for row in table.rows if len(row.cells) == width]
+        if width > 1:
+            exists = partial(_exists, _places(some[0], folder))
+            known = judged(usual, exists, language, str(some[0].path))
         else:
-            rows.append(cells)
-    _refuse(path, faults, f"A row is {allowed}.")
-    return rows
+            known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
+        for place in alike:
+            if width > 1:
+                _refuse_header(tables[place], known)
+            found[place] = known
+    return [columns for columns in found if columns]
 
 
-# Columns by name
+def _once(
+    entries: Sequence[TranscriptEntry], transcripts: Transcripts
+) -> tuple[list[TranscriptEntry], list[str]]:
+    """Rows without those of validation clips among the training clips; with the same text in both
+    places. A validation file that has all training clips does not split them."""
+    held_out = {(one.path, one.text) for one in entries if one.validation}
+    train = [one for one in entries if not one.validation]
+    kept = [one for one in train if (one.path, one.text) not in held_out]
+    names = [path.name for path in (*transcripts.train, *transcripts.validation)]
+    if train and not kept:
+        known = {(one.path, one.text) for one in train}
+        others = [one for one in entries if one.validation and (one.path, one.text) not in known]
+        return [replace(one, validation=None) for one in (*train, *others)], [
+            f"{names[-1]} holds all clips of {names[0]}, so it is not used as the validation set."
+        ]
+    note = f"{names[-1]} is the validation set: {_clips(len(entries) - len(train))}."
+    if twice := len(train) - len(kept):
+        note += f" {_clips(twice)} of {names[0]}, in both files, left out of training."
+    return [*kept, *(one for one in entries if one.validation)], [note]
 
 
-def _columns(path: Path, language: str) -> list[TranscriptEntry]:
-    """Every row of a table whose header names its columns, in any order; other columns are logged
-    and left alone. A table of two columns may go without the header: recording, then text."""
-    rows = list(lines(path))
-    if not rows:
-        return []
-    delimiter = delimiter_of(rows[0][1])
-    header = fields(rows[0][1], delimiter)
-    if places := _columns_of(header):
-        rows = rows[1:]
-        if others := [one for at, one in enumerate(header) if at not in places.values()]:
-            log.info("%s: the columns %s are ignored.", path, ", ".join(others))
-    elif len(header) == 2 and header[0].lower().endswith(SOUND_EXTENSIONS):
-        places = {"path": 0, "text": 1}
-    else:
+def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Transcript:
+    """The rows of one file, whose columns are known."""
+    path, rows = table.path, table.rows
+    notes = list[str]()
+    if not columns.by_rows:
+        header, rows = rows[0].cells, rows[1:]
+        others = [one for at, one in enumerate(header) if at not in columns.places.values()]
+        if others:
+            notes.append(f"{path.name}: the columns {', '.join(others)} are ignored.")
+    places = _places(table, folder)
+    read = [_entry_of(row, columns, table, places, language) for row in rows]
+    _refuse(path, [fault for fault in read if isinstance(fault, str)], _rule(table, columns))
+    found = [one for one in read if not isinstance(one, str)]
+    entries = [one.entry for one in found]
+    if path.parent != folder:
+        below = path.parent.relative_to(folder)
+        entries = [replace(one, name=(below / one.name).as_posix()) for one in entries]
+    unnamed = sum(1 for entry in entries if entry.speaker == DEFAULT_SPEAKER)
+    if "speaker" in columns.places and unnamed:
+        notes.append(f"{path.name}: {unnamed} rows name no speaker, and are of one person.")
+    if moved := [one.moved for one in found if one.moved]:
+        notes.append(
+            f"{path.name} names {len(moved)} recordings in other folders, such as "
+            f"{_short(moved[0])!r}; the files of the same names in {folder} are read."
+        )
+    entries, more = with_styles(entries, [one.style for one in found])
+    return Transcript(entries, [*notes, *more])
+
+
+@dataclass(frozen=True)
+class _ReadRow:
+    """moved: the recording's name in the transcript, if it was found under a shorter one."""
+
+    entry: TranscriptEntry
+    style: str
+    moved: str
+
+
+def _entry_of(
+    row: Row, columns: Columns, table: Table, places: Sequence[Path], language: str
+) -> _ReadRow | str:
+    """What a row says, or its fault."""
+    if fault := _odd(row, columns, table):
+        return fault
+    cells = {
+        role: row.cells[place] for role, place in columns.places.items() if place < len(row.cells)
+    }
+    if len(row.cells) > columns.width:
+        cells["language"] = row.cells[-1]
+    folder = table.path.parent
+    name, recording = _located(cells["path"], places, folder)
+    if unsafe_because := unsafe(name):
+        return f"line {row.number} names {_short(name)!r}: {unsafe_because}"
+    speaker = cells.get("speaker") or DEFAULT_SPEAKER
+    if columns.by_rows and is_sentence(speaker):
+        return f"line {row.number} has a sentence as its speaker: {_short(speaker)!r}"
+    entry = TranscriptEntry(
+        name, recording, cells.get("text") or cells.get("written", ""), speaker,
+        _language(cells.get("language", ""), language),
+    )  # fmt: skip
+    moved = "" if name == relative_name(cells["path"], folder) else cells["path"]
+    return _ReadRow(entry, cells.get("style", ""), moved)
+
+
+def _places(table: Table, folder: Path) -> tuple[Path, ...]:
+    """The folders that may hold the recordings; for names without an ending, as LJSpeech has them,
+    wavs/ first."""
+    last = table.rows[-1].cells[0].lower().endswith(SOUND_EXTENSIONS)
+    names = RECORDING_FOLDERS if last else (*RECORDING_FOLDERS[1:], RECORDING_FOLDERS[0])
+    found = [root / one for root in (table.path.parent, folder) for one in names]
+    return tuple(dict.fromkeys(one for one in found if one.is_dir()))
+
+
+def _refuse_header(table: Table, columns: Columns) -> None:
+    """Refuses a first line that names no recording where all others do: an unknown header."""
+    path, rows, place = table.path, table.rows, columns.places["path"]
+    sounds = [
+        row.cells[place].lower().endswith(SOUND_EXTENSIONS)
+        for row in rows
+        if len(row.cells) == columns.width
+    ]
+    if len(sounds) > 2 and not sounds[0] and all(sounds[1:]):
+        header = rows[0].cells
         raise DatasetError(
-            f"{path} begins with {' '.join(header)[:60]!r}, which does not name its "
+            f"{path} begins with {_short(' '.join(header))!r}, which does not name its "
             f"{len(header)} columns. Write a header line that names them, such as "
             "file_name,text or file_name,text,speaker,language."
         )
-    folders = [path.parent / one for one in ("", "wavs", "clips", "audio")]
-    faults: list[str] = []
-    entries: list[TranscriptEntry] = []
-    styles: list[str] = []
-    for number, line in rows:
-        cells = fields(line, delimiter)
-        if len(cells) != len(header):
-            faults.append(f"line {number} has {len(cells)} fields instead of {len(header)}")
-            continue
-        row = {field: cells[place] for field, place in places.items()}
-        name = relative_name(row["path"], path.parent)
-        if fault := unsafe(name):
-            faults.append(f"line {number} names {_short(name)!r}: {fault}")
-            continue
-        speaker = row.get("speaker") or DEFAULT_SPEAKER
-        spoken = row.get("language") or language
-        entries.append(
-            TranscriptEntry(name, find_recording(folders, name), row["text"], speaker, spoken)
-        )
-        styles.append(row.get("style", ""))
-    called = {",": "a comma", ";": "a semicolon", "\t": "a tab"}.get(delimiter, f"a {delimiter!r}")
-    rule = f'A text with {called} must be in quotation marks: "Yes, of course."'
-    _refuse(path, faults, rule)
-    return with_styles(entries, styles)
 
 
-def with_styles(entries: Sequence[TranscriptEntry], styles: Sequence[str]) -> list[TranscriptEntry]:
+def _odd(row: Row, columns: Columns, table: Table) -> str:
+    """What is wrong with the number of fields of a row; "" if nothing is. A row may leave out its
+    speaker, its language or its normalised text at the end, and may add its language."""
+    count, wanted = len(row.cells), columns.width
+    if count == wanted:
+        return ""
+    missing = set(range(count, wanted))
+    if count > 1 and missing and missing <= columns.optional:
+        return ""
+    if (
+        count == wanted + 1
+        and wanted > 2
+        and "language" not in columns.places
+        and language_of(row.cells[-1])
+    ):
+        return ""
+    line = (table.delimiter or "|").join(row.cells)
+    return f"line {row.number} has {count} fields instead of {wanted}: {_short(line)!r}"
+
+
+def _rule(table: Table, columns: Columns) -> str:
+    called = _CALLED.get(table.delimiter, f"a {table.delimiter!r}")
+    example = f'"Yes{table.delimiter or ","} of course."'
+    quoted = f"A text with {called} must be in quotation marks: {example}"
+    return f"A row is {columns.spelled()}. {quoted}"
+
+
+def _language(cell: str, language: str) -> str:
+    """The language of a row: as it is written where that is a code, else by its name."""
+    code = language_of(cell)
+    if not cell or (cell == cell.lower() and cell.partition("-")[0] == code):
+        return cell or language
+    return code or cell
+
+
+def _located(name: str, places: Sequence[Path], folder: Path) -> tuple[str, Path]:
+    """The name of a recording and its file. Tools write paths as they were where the transcript was
+    made: without such a file, the last parts of the path are looked for in the dataset."""
+    name = relative_name(name, folder)
+    if unsafe(name) is None and (path := find_recording(places, name)).is_file():
+        return name, path
+    parts = PureWindowsPath(name).parts
+    if ".." not in parts and "\0" not in name:
+        for first in range(1, len(parts)):
+            shorter = "/".join(parts[first:])
+            if unsafe(shorter) is None and (path := find_recording(places, shorter)).is_file():
+                return shorter, path
+    if unsafe(name):
+        return name, folder
+    # Where it is expected: LJSpeech's names have no ending, and lie in wavs/.
+    plain = not name.lower().endswith(SOUND_EXTENSIONS) and (folder / "wavs").is_dir()
+    return name, find_recording((folder / "wavs" if plain else folder,), name)
+
+
+def _exists(places: Sequence[Path], name: str) -> bool:
+    return _located(name, places, places[0])[1].is_file() if unsafe(name) is None else False
+
+
+def with_styles(
+    entries: Sequence[TranscriptEntry], styles: Sequence[str]
+) -> tuple[list[TranscriptEntry], list[str]]:
     """Rows with the style of each as a part of its speaker's name: `anna:whisper`. An empty style,
-    and `neutral`, is the speaker as usual; a column of descriptions is no style."""
-    if not all(_is_label(style) for style in styles if style):
-        log.info("The column of styles holds more than names of styles; it is ignored.")
-        return list(entries)
+    and `neutral`, is the speaker as usual; a column of descriptions is not one of styles, which the
+    second value says."""
+    if not all(is_label(style) for style in styles if style):
+        note = "The column of styles holds more than names of styles; it is ignored."
+        return list(entries), [note]
     return [
         replace(entry, speaker=f"{entry.speaker}{STYLE_MARK}{style.strip()}")
         if style.strip().lower() not in _NO_STYLE
         else entry
         for entry, style in zip(entries, styles, strict=True)
-    ]
-
-
-def _columns_of(header: Sequence[str]) -> dict[str, int] | None:
-    """Where each field stands, by a header line; None when the line is no header."""
-    names = [cell.lower().replace(" ", "_") for cell in header]
-    columns = {
-        field: names.index(name)
-        for field, known in _COLUMN_NAMES.items()
-        if (name := next((one for one in known if one in names), None)) is not None
-    }
-    return columns if {"path", "text"} <= columns.keys() else None
+    ], []
 
 
 def _refuse(path: Path, faults: Sequence[str], rule: str) -> None:
@@ -298,3 +422,24 @@ def _refuse(path: Path, faults: Sequence[str], rule: str) -> None:
 
 def _short(line: str) -> str:
     return line if len(line) <= 60 else line[:60] + "…"
+
+
+def _clips(count: int) -> str:
+    return "1 clip" if count == 1 else f"{count} clips"
+
+
+def _some(entries: Sequence[TranscriptEntry]) -> list[TranscriptEntry]:
+    """The first row, and rows of other speakers and languages or, without them, from the middle and
+    the end."""
+    first = dict[tuple[str, str], int]()
+    for place, entry in enumerate(entries):
+        first.setdefault((entry.speaker, entry.language), place)
+        if len(first) == _ROWS_SHOWN:
+            break
+    spread = (len(entries) // 2, len(entries) - 1, *range(len(entries)))
+    places = dict.fromkeys((*first.values(), *spread))
+    return [entries[place] for place in sorted(list(places)[:_ROWS_SHOWN])]
+
+
+def _is_in(path: Path, folder: Path) -> bool:
+    return path.is_relative_to(folder)

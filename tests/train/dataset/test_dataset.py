@@ -194,7 +194,7 @@ def test_a_known_dataset_is_not_read_again(read, tmp_path, settled, monkeypatch)
     add_rows(folder, "wavs/quiet.wav|One.", "wavs/absent.wav|Two.")
     first = read(folder)
     assert len(first.refused) == 2
-    monkeypatch.setattr(dataset, "read_entries", lambda *_: pytest.fail("read again"))
+    monkeypatch.setattr(dataset, "read_transcript", lambda *_: pytest.fail("read again"))
     assert read(folder) == first
     with pytest.raises(pytest.fail.Exception):
         read(folder, max_train_samples=2)
@@ -316,15 +316,29 @@ def test_a_dataset_that_names_its_validation_clips_is_believed(read, tmp_path):
         dataset.split([a_clip(0)], (), {"clip-0"}, None)
 
 
-@pytest.mark.parametrize(("language", "remedy"), [("xx", "to a model"), ("de", "to xtts_v2")])
+@pytest.mark.parametrize(
+    ("language", "named", "remedy", "absent"),
+    [
+        ("el", "'el'", "train extend --language el --dataset", "xtts_v2"),
+        ("de", "German", "set BASE_MODEL=xtts_v2", "extend"),
+    ],
+)
 def test_a_language_of_all_clips_is_refused_in_one_line_with_the_remedy(
-    read, tmp_path, language, remedy
+    read, tmp_path, language, named, remedy, absent
 ):
     with pytest.raises(DatasetError) as refusal:
         read(make_dataset(tmp_path / "data", clips=12), language=language)
     told = str(refusal.value)
-    assert f"'{language}' is not one of this model's: en, pt" in told
-    assert "\n" not in told and "All 12 clips" in told and f"BASE_MODEL {remedy}" in told
+    assert "BASE_MODEL=demo speaks English and Portuguese, and all 12 clips" in told
+    assert f"are in {named} (LANGUAGE={language})" in told
+    assert "\n" not in told and remedy in told and absent not in told
+
+
+def test_how_the_transcript_was_read_is_said_at_every_start(read, tmp_path, settled):
+    folder = make_dataset(tmp_path / "data", clips=9)
+    (folder / "metadata_old.csv").write_text("clip-0|Something else.\n")
+    for _ in range(2):  # read, then taken from the cache
+        assert read(folder).report().startswith("Not read: metadata_old.csv. The clips are those")
 
 
 def test_clips_refused_for_one_reason_are_counted(read, tmp_path):

@@ -6,14 +6,25 @@ import numpy as np
 import pytest
 import soundfile
 
+from tests.train.dataset import tool_layouts
 from tests.train.dataset.test_metadata import refusal, rows, written
-from train.dataset.metadata import read_entries
+from train.dataset.metadata import read_entries, read_transcript
 
 
 def recording(path: Path, seconds: float = 1.0) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     soundfile.write(path, np.zeros(round(seconds * 8000), np.float32), 8000)
     return path
+
+
+@pytest.mark.parametrize("layout", tool_layouts.ALL, ids=lambda one: one.name)
+def test_other_tools_datasets_are_read_as_they_write_them(tmp_path, layout):
+    expected = layout.write(tmp_path)
+    found = read_transcript(tmp_path, "auto", "en")
+    assert [
+        (one.name, one.text, one.speaker, one.language, one.validation) for one in found.entries
+    ] == expected
+    assert [one.path for one in found.entries if not one.path.is_file()] == []
 
 
 def test_each_recording_with_its_text(tmp_path):

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 import soundfile
 
+from train.dataset.columns import third_column
 from train.dataset.entries import DatasetError
-from train.dataset.metadata import read_entries, third_column
+from train.dataset.metadata import read_entries, read_transcript
 
 HEADER = "audio_file|text|speaker_name\n"
 TEXTS = ("The birch canoe slid on the smooth planks.", "Glue the sheet to the blue background.")
@@ -20,6 +21,10 @@ def written(folder: Path, text: str | bytes, name: str = "metadata.csv") -> Path
 
 def rows(folder: Path, form: str = "auto"):
     return [(e.name, e.text, e.speaker, e.language) for e in read_entries(folder, form, "en")]
+
+
+def notes(folder: Path, form: str = "auto") -> list[str]:
+    return list(read_transcript(folder, form, "en").notes)
 
 
 def refusal(folder: Path, form: str = "auto", language: str = "en") -> str:
@@ -79,7 +84,7 @@ def test_two_files_are_training_and_validation(tmp_path):
     written(tmp_path, f"{HEADER}b.wav|Two.|x\n", "metadata_val.csv")
     found = read_entries(tmp_path, "auto", "en")
     assert [(e.name, e.validation) for e in found] == [("a.wav", False), ("b.wav", True)]
-    written(tmp_path, f"{HEADER}a.wav|One.|x\n", "metadata_val.csv")
+    written(tmp_path, f"{HEADER}a.wav|Other.|x\n", "metadata_val.csv")
     assert "twice" in refusal(tmp_path)
     (tmp_path / "metadata_val.csv").unlink()
     assert [e.validation for e in read_entries(tmp_path, "auto", "en")] == [None]
@@ -103,11 +108,9 @@ def test_encodings_line_ends_and_empty_lines_are_read_by_their_marks(tmp_path, c
     [
         (
             "a|Good.\nb\nc|x|y|z\n",
-            ("line 2 has 1 fields: 'b'", "line 3 has 4 fields", "A row is id|text"),
+            ("line 2 has 1 fields instead of 2: 'b'", "line 3 has 4 fields", "A row is file|text"),
         ),
         ("x\n" * 25, ("has 1 fields", "and 15 more")),
-        # Read by position, an emotion would become a speaker.
-        ("audio_file|text|emotion_name\na.wav|Hello.|happy\n", ("audio_file|text|emotion_name",)),
         ("a|One.\nb|Two.\na|Three.\n", ("names 'a' twice",)),
         ("\n  \n", ("holds no row",)),
         ("audio_file|text\n", ("holds no row",)),
@@ -217,10 +220,14 @@ def test_the_same_table_however_it_is_written(tmp_path, text, name):
     assert all(one.path.is_file() for one in read_entries(tmp_path, "auto", "en"))
 
 
-def test_other_columns_are_told_and_left_alone(tmp_path, caplog):
-    table = "file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n"
-    assert rows(written(tmp_path, table)) == [("a.wav", "Hello.", "ann", "en")]
-    assert "the columns duration, mood are ignored" in caplog.text
+def test_other_columns_are_named_and_ignored(tmp_path):
+    """Read by position, Coqui's emotion would become a speaker."""
+    for table, others in (
+        ("file_name,duration,text,speaker,mood\na.wav,3.2,Hello.,ann,glad\n", "duration, mood"),
+        ("audio_file|text|speaker|emotion_name\na.wav|Hello.|ann|happy\n", "emotion_name"),
+    ):
+        assert rows(written(tmp_path, table)) == [("a.wav", "Hello.", "ann", "en")]
+        assert notes(tmp_path) == [f"metadata.csv: the columns {others} are ignored."]
 
 
 def test_a_recording_that_was_converted_is_found(tmp_path):
@@ -240,13 +247,12 @@ def test_a_style_beside_the_speaker_is_a_part_of_the_name(tmp_path):
     ]  # fmt: skip
 
 
-def test_a_column_of_descriptions_is_no_style(tmp_path, caplog):
-    caplog.set_level("INFO")
+def test_a_column_of_descriptions_is_no_style(tmp_path):
     (tmp_path / "metadata.csv").write_text(
         "file_name,text,style\na.wav,One.,A woman speaks slowly in a large room.\nb.wav,Two.,calm\n"
     )
     assert {row[2] for row in rows(tmp_path, "auto")} == {"speaker"}
-    assert "is ignored" in caplog.text
+    assert "is ignored" in "".join(notes(tmp_path))
 
 
 def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
@@ -254,7 +260,7 @@ def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
         path = tmp_path / f"{name}.wav"
         path.parent.mkdir(parents=True, exist_ok=True)
         soundfile.write(path, [0.0] * 8000, 8000)
-        path.with_suffix(".txt").write_text("One.")
+        path.with_suffix(".txt").write_text(f"This is {name}.")
     found = {name: speaker for name, _, speaker, _ in rows(tmp_path, "folders")}
     assert found == {
         "anna/a.wav": "anna", "anna/whisper/b.wav": "anna:whisper", "ben/c.wav": "ben",

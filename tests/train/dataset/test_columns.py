@@ -1,0 +1,151 @@
+"""Columns are judged over all rows: read as what they are, or refused with both readings."""
+
+import pytest
+
+from tests.train.dataset.test_metadata import notes, refusal, rows, written
+from train.dataset.columns import judged, language_of, named
+
+SENTENCES = (
+    "The birch canoe slid on the smooth planks.", "Glue the sheet to the dark blue one.",
+    "It's easy to tell the depth of a well.", "Rice is often served in round bowls.",
+    "The juice of lemons makes fine punch.", "Four hours of steady work faced us.",
+)  # fmt: skip
+PEOPLE = ("ann", "ben", "ann", "ann", "ben", "ben")
+
+
+def columns(row: str, rows: int = 6) -> dict[str, int]:
+    """The places for rows of a form such as `{n}.wav|{who}|{text}`."""
+    made = [
+        row.format(n=n, who=PEOPLE[n], text=SENTENCES[n], id=n % 2).split("|") for n in range(rows)
+    ]
+    return dict(judged(made, lambda name: name.endswith("!"), "en", "list").places)
+
+
+@pytest.mark.parametrize(
+    ("row", "expected"),
+    [
+        ("{n}.wav|{text}", "path text"),
+        ("{text}|{n}.wav", "text path"),
+        ("{text}|{n}!", "text path"),
+        ("{n}.wav|{who}|{text}", "path speaker text"),
+        ("{n}.wav|{text}|{who}", "path text speaker"),
+        ("{n}|{who}|{text}", "path speaker text"),
+        ("{n}|{id}|{text}", "path speaker text"),
+        ("{n}|kathleen_s|{text}", "path speaker text"),
+        ("{n}|0|{text}", "path speaker text"),
+        ("{n}|{text}|Mary Ann", "path text speaker"),
+        ("{n}.wav|{who}|EN|{text}", "path speaker language text"),
+        ("{n}.wav|{text}|{who}|en-us", "path text speaker language"),
+        ("{n}.wav|EN-US|EN|{text}", "path speaker language text"),
+        ("{n}.wav|ZH_MIX_EN|{text}", "path language text"),
+        ("{n}.wav|English|{text}", "path language text"),
+        ("{n}|{text}|{text} Yes.", "path written text"),
+        ("{n}|{text}|{text}|{who}", "path written text speaker"),
+        ("{n}.wav|{who}|{text}|", "path speaker text"),
+        ("{n}.wav|yes {n}|{who}", "path text speaker"),
+    ],
+)
+def test_each_column_is_read_as_what_it_holds(row, expected):
+    assert columns(row) == {role: place for place, role in enumerate(expected.split())}
+
+
+@pytest.mark.parametrize(
+    ("row", "seen"),
+    [
+        ("{n}|{text}|{n}.25", "the third of its 3 columns"),
+        ("{n}|{n}.25|{text}", "the second of its 3 columns"),
+        ("{n}|{text}|dh ax b er {n}", "'dh ax b er 0' beside 'The birch"),
+        # A translation has as many characters, but other words.
+        ("{n}|{text}|Das Kanu aus Birke glitt {n} Mal auf glatten Planken.", "neither"),
+        ("{n}|{text}|word{n}", "neither"),
+        ("{n}|{who}|{text}|{n}.5|x{n}", "5 columns whose meaning is not clear"),
+    ],
+)
+def test_a_column_that_is_none_of_them_is_refused_with_the_way_to_name_it(tmp_path, row, seen):
+    text = "\n".join(
+        row.format(n=n, who=PEOPLE[n], text=SENTENCES[n]) for n in range(6)
+    )  # fmt: skip
+    told = refusal(written(tmp_path, text))
+    assert seen in told and "header line" in told
+
+
+def test_two_readings_are_both_given(tmp_path):
+    """Single words beside single words."""
+    words = [f"{n}|{('yes', 'no')[n % 2]}|{('ann', 'ben')[n // 3]}" for n in range(6)]
+    told = refusal(written(tmp_path, "\n".join(words)))
+    assert "file|text|speaker, where the text of the first row is 'yes'" in told
+    assert "file|speaker|text, where it is 'ann'" in told
+    headed = written(tmp_path, "\n".join(["id|text|speaker", *words]))
+    assert {row[1:3] for row in rows(headed)} == {
+        ("yes", "ann"), ("no", "ann"), ("yes", "ben"), ("no", "ben"),
+    }  # fmt: skip
+
+
+def test_no_speaker_is_a_sentence_and_no_text_is_that_of_all_clips(tmp_path):
+    people = [f"{n}.wav|{'ann' if n != 4 else 'He said it again to me.'}" for n in range(12)]
+    text = [f"{person}|{SENTENCES[n % 6]}" for n, person in enumerate(people)]
+    told = refusal(written(tmp_path, "\n".join(text)))
+    assert "line 5 has a sentence as its speaker: 'He said it again to me.'" in told
+    # A header that says otherwise is not believed.
+    told = refusal(written(tmp_path, "\n".join(
+        ["audio_file|text|speaker_name", *(f"{n}.wav|ann|{SENTENCES[n]}" for n in range(6))]
+    )))  # fmt: skip
+    assert "speakers" in told and "are sentences, such as 'The birch" in told
+    assert "file|speaker|text" in told and "file|text|speaker" in told
+    for column in ("ann", "0", "Hello there."):
+        same = [f"{n}.wav|{column}" for n in range(6)]
+        assert f"All 6 clips of {tmp_path} have the same text" in refusal(
+            written(tmp_path, "\n".join(same))
+        )
+    told = refusal(written(tmp_path, "\n".join(f"{n}.wav|{PEOPLE[n]}" for n in range(6))))
+    assert "file|speaker without texts" in told and "6 clips have 2 texts" in told
+
+
+@pytest.mark.parametrize("width", [2, 3, 4])
+def test_one_row_with_a_field_more_is_a_fault_of_its_line(tmp_path, width):
+    made = [["{n}", "{text}", "{who}", "en"][:width] for _ in range(6)]
+    text = [
+        "|".join(row).format(n=n, text=SENTENCES[n], who=PEOPLE[n]) + ("|or not" if n == 3 else "")
+        for n, row in enumerate(made)
+    ]
+    told = refusal(written(tmp_path, "\n".join(text)))
+    assert f"line 4 has {width + 1} fields instead of {width}" in told
+    assert "line 1" not in told and "line 5" not in told
+    short = [line.rpartition("|")[0] if n == 3 else line for n, line in enumerate(text)]
+    assert [row[1] for row in rows(written(tmp_path, "\n".join(short)))] == list(SENTENCES)
+
+
+def test_a_row_may_add_or_leave_out_its_language(tmp_path):
+    text = [f"{n}.wav|{SENTENCES[n]}|{PEOPLE[n]}" for n in range(6)]
+    for n, language in ((2, "|pt"), (5, "|German")):
+        text[n] += language
+    assert [row[3] for row in rows(written(tmp_path, "\n".join(text)))] == [
+        "en", "en", "pt", "en", "en", "de",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("cell", "code"),
+    [
+        ("EN", "en"), ("en_US", "en"), ("pt-br", "pt"), ("JP", "ja"), ("KR", "ko"), ("zh-CN", "zh"),
+        ("ZH_MIX_EN", "zh"), ("English", "en"), ("deu", "de"), ("EN-default", ""), ("ann", ""),
+        ("Is it?", ""), ("", ""), ("0", ""), ("jo", ""),
+    ],
+)  # fmt: skip
+def test_which_fields_name_a_language(cell, code):
+    assert language_of(cell) == code
+
+
+def test_a_header_is_known_by_its_names():
+    header = named(("audio_filepath", "duration", "text", "speaker"))
+    assert header is not None and header.places == {"path": 0, "text": 2, "speaker": 3}
+    assert header.spelled() == "file|(not used)|text|speaker"
+    assert named(("a.wav", "The text of it.")) is None
+
+
+def test_rows_without_a_speaker_are_counted(tmp_path):
+    text = [f"{n}.wav|{SENTENCES[n]}" + ("|ann" if n < 4 else "") for n in range(6)]
+    assert [row[2] for row in rows(written(tmp_path, "\n".join(text)))] == [
+        *["ann"] * 4, "speaker", "speaker",
+    ]  # fmt: skip
+    assert notes(tmp_path) == ["metadata.csv: 2 rows name no speaker, and are of one person."]

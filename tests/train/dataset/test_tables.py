@@ -1,0 +1,91 @@
+"""Rows of a transcript: the delimiter of most lines, line breaks in quotation marks, JSON lines."""
+
+import json
+
+import pytest
+
+from tests.train.dataset.test_metadata import refusal, rows, written
+from train.dataset.tables import delimiter_of, read_table
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        # As Python's csv and a spreadsheet write it.
+        (
+            'file_name,text\na.wav,"First line,\nsecond, line."\nb.wav,Two.\n',
+            [("a.wav", "First line, second, line."), ("b.wav", "Two.")],
+        ),
+        (
+            'a.wav|"First line\n\n\tsecond line."|ann\nb.wav|Two of them.|ann\n',
+            [("a.wav", "First line second line."), ("b.wav", "Two of them.")],
+        ),
+        (
+            'a.wav|"He said ""yes,\r\nindeed""."\r\n"b.wav"|"Two\nof\nthem."\r\n',
+            [("a.wav", 'He said "yes, indeed".'), ("b.wav", "Two of them.")],
+        ),
+        # A mark that does not close stays in its row.
+        (
+            'a.wav|"Hello, he said.\nb.wav|"Go," she said.\nc.wav|Really "so?"\n',
+            [
+                ("a.wav", '"Hello, he said.'),
+                ("b.wav", '"Go," she said.'),
+                ("c.wav", 'Really "so?"'),
+            ],
+        ),
+        (
+            'a|"Hello\nb|World"\nc|Others here.\n',
+            [("a", '"Hello'), ("b", 'World"'), ("c", "Others here.")],
+        ),
+        (
+            'a.wav,"Hello\nb.wav,World"\nc.wav,Others here.\n',
+            [("a.wav", '"Hello'), ("b.wav", 'World"'), ("c.wav", "Others here.")],
+        ),
+    ],
+    ids=["comma", "bar", "doubled", "open", "rows", "recordings"],
+)
+def test_a_line_break_in_quotation_marks_is_part_of_the_text(tmp_path, text, expected):
+    assert [row[:2] for row in rows(written(tmp_path, text))] == expected
+
+
+def test_faults_name_the_line_on_which_a_row_begins(tmp_path):
+    text = 'a.wav|"One\nline."\nb.wav|Two.|x|y\nc.wav|Three.\n'
+    assert "line 3 has 4 fields" in refusal(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("lines", "delimiter"),
+    [
+        (("a.wav,Yes | no.", "b.wav,Two.", "c.wav,Three."), ","),
+        (("a.wav|Yes, no; so", "b.wav|Two, three", "c.wav|Four"), "|"),
+        (("a.wav;Yes, of course.", "b.wav;Two, three"), ";"),
+        (("a\tYes, of course.", "b\tTwo; three"), "\t"),
+        (('"a, b.wav";Yes.', '"c, d.wav";No.'), ";"),
+        (("one field", "another"), "|"),
+    ],
+)
+def test_the_delimiter_is_that_of_most_lines(lines, delimiter):
+    assert delimiter_of(lines) == delimiter
+
+
+def test_json_lines_and_a_list_of_objects_are_one_table(tmp_path):
+    objects = [
+        {"file_name": "a.wav", "text": "One\nline.", "duration": 1.5},
+        {"audio": {"path": "b.wav", "bytes": None}, "file_name": "b.wav", "text": "Two."},
+    ]
+    for name, text in (
+        ("metadata.jsonl", "\n".join(map(json.dumps, objects))),
+        ("metadata.json", json.dumps(objects, indent=1)),
+    ):
+        written(tmp_path, text, name)
+        table = read_table(tmp_path / name)
+        assert table.rows[0].cells == ("file_name", "text", "duration", "audio")
+        assert table.rows[2].cells == ("b.wav", "Two.", "", "b.wav")
+        assert [row[:2] for row in rows(tmp_path)] == [("a.wav", "One line."), ("b.wav", "Two.")]
+        (tmp_path / name).unlink()
+
+
+def test_json_that_is_broken_is_refused_with_its_line(tmp_path):
+    for second, told in (('{"file_name":', "line 2: this is not JSON"), ("[1]", "not a JSON obj")):
+        text = '{"file_name": "a.wav", "text": "One."}\n' + second + "\n"
+        assert told in refusal(written(tmp_path, text, "metadata.jsonl"))

@@ -1,0 +1,340 @@
+"""Judges what each column of a transcript holds, over all rows, or by the names in its header.
+
+    recordings   names with the ending of a sound file, or of files in the dataset
+    languages    every field names a language: `EN`, `pt-br`, `English`
+    speakers     a few short labels that repeat beside sentences, numbers included
+    text         the sentences; of two columns that say the same, the later one is spoken
+
+Tools write these in different orders: Coqui `path|text|speaker|language`, Piper and VITS
+`path|speaker|text`, MeloTTS and GPT-SoVITS `path|speaker|language|text`. Any other
+column is refused, with the way to name it.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from train.dataset.entries import SOUND_EXTENSIONS, DatasetError
+from xtts.text.languages import NAMES, short_code
+
+HEADER_ADVICE = (
+    "Write a header line that names the columns, such as file_name|speaker|text; columns with "
+    "other names are ignored."
+)
+# For each column of a table, the first name that its header has.
+NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
+    "path": ("file_name", "filename", "audio_file", "audio_filepath", "audio_path", "audio",
+             "wav_filename", "wav_path", "wav", "path", "file", "clip", "id"),
+    "text": ("normalized_text", "text", "transcription", "transcript", "sentence"),
+    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
+    "language": ("language", "lang", "locale"),
+    "style": ("style", "speaking_style"),
+}  # fmt: skip
+# The share of a text's words that its normalised form keeps.
+_SAME_WORDS = 0.5
+# Words without digits; in scripts without spaces, characters.
+_WORD = re.compile(r"[\u3040-\u30ff\u4e00-\u9fff]|[^\W\d_]+")
+_MOST_LABEL_WORDS, _MOST_LABEL_CHARACTERS = 3, 40
+_SENTENCE_ENDS = tuple(".!?…。！？")
+# A fault in single rows does not change what a column is.
+_ODD_SHARE, _FEWEST_FOR_AN_ODD_ONE = 0.1, 5
+_MOST_LOOKED_UP = 40
+# With fewer rows, each may be of another speaker.
+_FEW_ROWS = 4
+# Two columns of short labels: the one with at most half as many different ones names speakers.
+_CLEARLY_FEWER = 2
+# Texts of one to three words that repeat so often may be speakers.
+_CLIPS_FOR_A_NAME = 3
+# MeloTTS's names: KR is Korean here, and ISO 639-1's Kanuri elsewhere.
+_LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
+_CODES = frozenset(
+    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv "
+    "cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho "
+    "hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku "
+    "kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn "
+    "no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm "
+    "sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi "
+    "vo wa wo xh yi yo za zh zu".split()
+)
+_BY_NAME = {name.lower(): code for code, name in NAMES.items()}
+# ISO 639-2's codes of the languages of XTTS-v2.
+_THREE_LETTERS = {
+    "ara": "ar", "ces": "cs", "cze": "cs", "deu": "de", "ger": "de", "eng": "en", "spa": "es",
+    "fra": "fr", "fre": "fr", "hin": "hi", "hun": "hu", "ita": "it", "jpn": "ja", "kor": "ko",
+    "nld": "nl", "dut": "nl", "pol": "pl", "por": "pt", "rus": "ru", "tur": "tr", "zho": "zh",
+    "chi": "zh", "cmn": "zh",
+}  # fmt: skip
+_LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
+_NUMBER = re.compile(r"[-+]?\d+")
+# A list of numbers: the tones and the phones per word that MeloTTS writes after its phonemes.
+_NUMBERS = re.compile(r"\d+(\s+\d+)+")
+
+
+@dataclass(frozen=True)
+class Columns:
+    """places: the column of each role, "written" being the text of which "text" is the normalised
+    form; width: the number of columns; by_rows: whether they were judged, not named."""
+
+    places: Mapping[str, int]
+    width: int
+    by_rows: bool = False
+
+    @property
+    def optional(self) -> frozenset[int]:
+        """Columns that a row may lack at its end."""
+        roles = {"language", "speaker", *(("text",) if "written" in self.places else ())}
+        return frozenset(self.places[role] for role in roles if role in self.places)
+
+    def spelled(self) -> str:
+        """Such as `file|speaker|text`."""
+        words = {"path": "file"}
+        if "written" in self.places:
+            words |= {"written": "text", "text": "normalised text"}
+        names = {place: words.get(role, role) for role, place in self.places.items()}
+        return "|".join(names.get(place, "(not used)") for place in range(self.width))
+
+
+def named(header: Sequence[str]) -> Columns | None:
+    """The columns by a header line; None if the line is not a header."""
+    names = [cell.strip().lower().replace(" ", "_") for cell in header]
+    places = {
+        role: names.index(name)
+        for role, known in NAMES_IN_HEADERS.items()
+        if (name := next((one for one in known if one in names), None)) is not None
+    }
+    return Columns(places, len(header)) if {"path", "text"} <= places.keys() else None
+
+
+def language_of(cell: str) -> str:
+    """The ISO 639-1 code of the language that a field names: as a code, a locale, or in English;
+    "" if it names none."""
+    plain = cell.strip().lower()
+    named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
+    if named or not (locale := _LOCALE.fullmatch(plain)):
+        return named or ""
+    code = locale[1]
+    return code if code in _CODES else _THREE_LETTERS.get(code, "")
+
+
+def judged(
+    rows: Sequence[Sequence[str]], exists: Callable[[str], bool], language: str, source: str
+) -> Columns:
+    """The columns of rows without a header; all have the same number of fields.
+
+    Args:
+        exists: Whether a recording of that name is in the dataset.
+        language: LANGUAGE.
+        source: The transcript's name, for messages.
+
+    Raises DatasetError with the readings that are possible.
+    """
+    columns = [[row[place] for row in rows] for place in range(len(rows[0]))]
+    places = {"path": _recordings(columns, exists)}
+    rest = [
+        place for place, column in enumerate(columns)
+        if place != places["path"] and any(column)
+    ]  # fmt: skip
+    if len(rest) > 4 and all(map(_holds_numbers, (columns[rest[-1]], columns[rest[-2]]))):
+        rest = rest[:-3]  # phonemes, tones and phones per word, as MeloTTS's train.list has them
+    if not rest:
+        raise DatasetError(f"{source}: no row has a text. {HEADER_ADVICE}")
+    spoken = _languages(columns, rest, language)
+    if spoken is not None:
+        places["language"] = spoken
+        rest.remove(spoken)
+    shared = _Judged(columns, rest, source, is_sound=_is_sound(columns[places["path"]]))
+    return Columns(places | shared.text_and_speaker(), len(columns), by_rows=True)
+
+
+def third_column(rows: Sequence[tuple[str, str]]) -> str | None:
+    """What the third column of an LJSpeech transcript is, by its rows (second field, third field):
+    "text", "speaker", or None when the column is neither: durations, phonemes, translations.
+
+    LJSpeech itself writes `id|text|normalised text`; many who use its layout write
+    `id|text|speaker`. Read wrongly, a voice would learn to say its speaker's name for every clip.
+    """
+    filled = [(text, third) for text, third in rows if third]
+    if not filled or _say_the_same(filled):
+        return "text"
+    return "speaker" if _are_labels([third for _, third in filled]) else None
+
+
+@dataclass(frozen=True)
+class _Judged:
+    """The columns that hold neither recordings nor languages."""
+
+    columns: Sequence[Sequence[str]]
+    rest: Sequence[int]
+    source: str
+    is_sound: bool
+
+    def text_and_speaker(self) -> dict[str, int]:
+        if len(self.rest) == 1:
+            self._refuse_names(self.columns[self.rest[0]])
+            return {"text": self.rest[0]}
+        if len(self.rest) == 2:
+            return self._two(*self.rest)
+        labels = [place for place in self.rest if _are_labels(self.columns[place])]
+        texts = [place for place in self.rest if place not in labels]
+        if len(self.rest) == 3 and len(labels) == 1 and self._same(*texts):
+            return {"speaker": labels[0], "written": texts[0], "text": texts[1]}
+        raise DatasetError(
+            f"{self.source} has {len(self.columns)} columns whose meaning is not clear, such as "
+            f"{self._example()}. {HEADER_ADVICE}"
+        )
+
+    def _refuse_names(self, column: Sequence[str]) -> None:
+        """Refuses a few names that repeat in the place of the text."""
+        names = set(column)
+        if _are_labels(column) and 1 < len(names) <= len(column) / _CLIPS_FOR_A_NAME:
+            raise DatasetError(
+                f"{self.source} can be read as file|speaker without texts, and as file|text, where "
+                f"{len(column)} clips have {len(names)} texts, such as {_quoted(column[0])}. Add "
+                "the texts. If these are the texts, write a header line, file_name|text."
+            )
+
+    def _two(self, first: int, second: int) -> dict[str, int]:
+        if self._same(first, second):
+            return {"written": first, "text": second}
+        one, other = self.columns[first], self.columns[second]
+        labels = (_are_labels(one), _are_labels(other))
+        if labels == (True, True):
+            return self._fewer(first, second)
+        if not any(labels) and len(one) < _FEW_ROWS and self.is_sound:
+            labels = (_are_labels(one, repeated=False), _are_labels(other, repeated=False))
+        if labels == (True, False):
+            return {"speaker": first, "text": second}
+        if labels == (False, True):
+            return {"text": first, "speaker": second}
+        raise DatasetError(self._neither(first, second))
+
+    def _fewer(self, first: int, second: int) -> dict[str, int]:
+        """Two columns of labels, as in a dataset of single words: the speakers are few."""
+        one, other = len(set(self.columns[first])), len(set(self.columns[second]))
+        if one * _CLEARLY_FEWER <= other:
+            return {"speaker": first, "text": second}
+        if other * _CLEARLY_FEWER <= one:
+            return {"text": first, "speaker": second}
+        raise DatasetError(
+            f"{self.source} can be read as file|text|speaker, where the text of the first row is "
+            f"{_quoted(self._first(first))}, and as file|speaker|text, where it is "
+            f"{_quoted(self._first(second))}. {HEADER_ADVICE}"
+        )
+
+    def _same(self, first: int, second: int) -> bool:
+        pairs = zip(self.columns[first], self.columns[second], strict=True)
+        return _say_the_same([(one, other) for one, other in pairs if one and other])
+
+    def _neither(self, first: int, second: int) -> str:
+        ordinal = {1: "second", 2: "third"}.get(second, f"{second + 1}th")
+        text, other = self._first(first), self._first(second)
+        if _are_sentences(self.columns[second]) and not _are_sentences(self.columns[first]):
+            ordinal = {1: "second", 2: "third"}.get(first, f"{first + 1}th")
+            text, other = other, text
+        return (
+            f"{self.source}: the {ordinal} of its {len(self.columns)} columns is neither a "
+            f"normalised text nor a speaker: {_quoted(other)} beside {_quoted(text)}. Remove it, "
+            "or write a header line that names the columns, such as file_name,text or "
+            "id|text|duration."
+        )
+
+    def _first(self, place: int) -> str:
+        return next((cell for cell in self.columns[place] if cell), "")
+
+    def _example(self) -> str:
+        return _quoted("|".join(column[0] for column in self.columns))
+
+
+def _quoted(text: str) -> str:
+    return repr(text if len(text) <= 60 else text[:60] + "…")
+
+
+# What a column holds
+
+
+def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool]) -> int:
+    """The column of recordings: by their endings, else by the files that exist; else the first."""
+    for place, column in enumerate(columns):
+        if _is_sound(column):
+            return place
+    step = max(1, len(columns[0]) // _MOST_LOOKED_UP)
+    found = [sum(map(exists, filter(None, column[::step]))) for column in columns]
+    return found.index(max(found))
+
+
+def _is_sound(column: Sequence[str]) -> bool:
+    return _nearly_all(column, lambda cell: cell.lower().endswith(SOUND_EXTENSIONS))
+
+
+def _holds_numbers(column: Sequence[str]) -> bool:
+    return _nearly_all(column, lambda cell: _NUMBERS.fullmatch(cell) is not None)
+
+
+def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
+    """The column of languages, the last one if several could be: speakers have names such as
+    EN-US, and come first in every known layout."""
+    candidates = [place for place in rest if _nearly_all(columns[place], language_of)]
+    if not candidates or len(rest) < 2:
+        return None
+    last = candidates[-1]
+    known = {*NAMES, short_code(language)}
+    # One of two columns is the text; codes such as `li` and `bo` are people's names, too.
+    likely = any(language_of(cell) in known for cell in set(columns[last]))
+    return last if likely or len(rest) > 2 else None
+
+
+def _say_the_same(pairs: Sequence[tuple[str, str]]) -> bool:
+    return 2 * sum(_says_the_same(text, other) for text, other in pairs) > len(pairs) > 0
+
+
+def _says_the_same(text: str, other: str) -> bool:
+    """Whether one field is the other in other words: a normalised text keeps most words, and writes
+    numbers out. A translation keeps few, and so do phonemes."""
+    words, others = (_WORD.findall(part.casefold()) for part in (text, other))
+    if not is_sentence(text) and not text.endswith(_SENTENCE_ENDS):
+        return False
+    if not words:
+        return other.endswith(_SENTENCE_ENDS)
+    return (Counter(words) & Counter(others)).total() >= _SAME_WORDS * len(words)
+
+
+def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
+    """Whether a column names speakers: short, and fewer than rows. Everybody has a name that
+    occurs once only in tiny datasets."""
+    filled = [cell for cell in column if cell]
+    if not _nearly_all(filled, is_label):
+        return False
+    if not repeated:
+        return not any(_NUMBER.fullmatch(cell) for cell in filled)
+    return len(set(filled)) < len(filled) or len(filled) == 1
+
+
+def is_label(cell: str) -> bool:
+    """Whether a field is short enough for the name of a speaker or a style."""
+    short = len(cell) <= _MOST_LABEL_CHARACTERS and len(cell.split()) <= _MOST_LABEL_WORDS
+    named = any(map(str.isalpha, cell)) or _NUMBER.fullmatch(cell) is not None
+    return short and named and not cell.endswith(_SENTENCE_ENDS)
+
+
+def _are_sentences(column: Sequence[str]) -> bool:
+    return _nearly_all(column, is_sentence)
+
+
+def is_sentence(cell: str) -> bool:
+    """Whether a field is a sentence and not a name: more words than a name has, or two with the
+    mark that ends a sentence."""
+    words = len(cell.split())
+    return (
+        words > 2 * _MOST_LABEL_WORDS
+        or len(cell) > 2 * _MOST_LABEL_CHARACTERS
+        or (words > 1 and cell.endswith(_SENTENCE_ENDS))
+    )
+
+
+def _nearly_all(column: Sequence[str], holds: Callable[[str], object]) -> bool:
+    """Whether it holds for all fields that are not empty, but for a few odd ones."""
+    filled = [cell for cell in column if cell]
+    odd = sum(not holds(cell) for cell in filled)
+    allowed = max(_ODD_SHARE * len(filled), len(filled) >= _FEWEST_FOR_AN_ODD_ONE)
+    return odd <= allowed and odd < len(filled)
