@@ -24,11 +24,14 @@ HEADER_ADVICE = (
 )
 # For each column of a table, the first name that its header has.
 NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
-    "path": ("file_name", "filename", "audio_file", "audio_filepath", "audio_path", "audio",
-             "wav_filename", "wav_path", "wav", "path", "file", "clip", "id"),
-    "text": ("normalized_text", "text", "transcription", "transcript", "sentence"),
-    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id"),
-    "language": ("language", "lang", "locale"),
+    "path": ("file_name", "filename", "file_path", "filepath", "audio_file", "audio_filepath",
+             "audio_path", "audio", "wav_filename", "wav_file", "wav_path", "wav", "path", "file",
+             "clip", "utterance_id", "utt_id", "clip_id", "id"),
+    "text": ("normalized_text", "normalised_text", "normalized_transcription",
+             "normalized_transcript", "text_normalized"),
+    "written": ("text", "transcription", "transcript", "sentence"),
+    "speaker": ("speaker_name", "speaker", "speaker_id", "client_id", "spk", "spk_id"),
+    "language": ("language", "lang", "locale", "language_code"),
     "style": ("style", "speaking_style"),
 }  # fmt: skip
 # The share of a text's words that its normalised form keeps.
@@ -40,6 +43,8 @@ _SENTENCE_ENDS = tuple(".!?…。！？")
 # A fault in single rows does not change what a column is.
 _ODD_SHARE, _FEWEST_FOR_AN_ODD_ONE = 0.1, 5
 _MOST_LOOKED_UP = 40
+# The most speakers for each row; numbers that repeat less often count something.
+_MOST_NAMES, _MOST_NUMBERS = 0.75, 0.5
 # With fewer rows, each may be of another speaker.
 _FEW_ROWS = 4
 # Two columns of short labels: the one with at most half as many different ones names speakers.
@@ -103,6 +108,8 @@ def named(header: Sequence[str]) -> Columns | None:
         for role, known in NAMES_IN_HEADERS.items()
         if (name := next((one for one in known if one in names), None)) is not None
     }
+    if "text" not in places and "written" in places:
+        places["text"] = places.pop("written")
     return Columns(places, len(header)) if {"path", "text"} <= places.keys() else None
 
 
@@ -300,14 +307,18 @@ def _says_the_same(text: str, other: str) -> bool:
 
 
 def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
-    """Whether a column names speakers: short, and fewer than rows. Everybody has a name that
-    occurs once only in tiny datasets."""
+    """Whether a column names speakers: short, and clearly fewer than rows. Everybody has a name
+    that occurs once only in tiny datasets. Numbers that seldom repeat count something."""
     filled = [cell for cell in column if cell]
-    if not _nearly_all(filled, is_label):
-        return False
+    numbers = all(map(_NUMBER.fullmatch, filled))
     if not repeated:
-        return not any(_NUMBER.fullmatch(cell) for cell in filled)
-    return len(set(filled)) < len(filled) or len(filled) == 1
+        return _nearly_all(filled, is_label) and not numbers
+    few = len(set(filled)) <= (_MOST_NUMBERS if numbers else _MOST_NAMES) * len(filled)
+    return (
+        (few or len(filled) < _FEW_ROWS)
+        and _nearly_all(filled, is_label)
+        and (len(set(filled)) < len(filled) or len(filled) == 1)
+    )
 
 
 def is_label(cell: str) -> bool:

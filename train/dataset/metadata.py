@@ -243,6 +243,9 @@ def _once(
         return [replace(one, validation=None) for one in (*train, *others)], [
             f"{names[-1]} holds all clips of {names[0]}, so it is not used as the validation set."
         ]
+    if len(train) == len(entries):
+        note = f"{names[-1]} holds no clip, so the validation clips are chosen from {names[0]}."
+        return [replace(one, validation=None) for one in train], [note]
     note = f"{names[-1]} is the validation set: {_clips(len(entries) - len(train))}."
     if twice := len(train) - len(kept):
         note += f" {_clips(twice)} of {names[0]}, in both files, left out of training."
@@ -255,7 +258,8 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
     notes = list[str]()
     if not columns.by_rows:
         header, rows = rows[0].cells, rows[1:]
-        others = [one for at, one in enumerate(header) if at not in columns.places.values()]
+        used = columns.places.values()
+        others = [one for at, one in enumerate(header) if one and at not in used]
         if others:
             notes.append(f"{path.name}: the columns {', '.join(others)} are ignored.")
     places = _places(table, folder)

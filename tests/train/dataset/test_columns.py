@@ -55,6 +55,8 @@ def test_each_column_is_read_as_what_it_holds(row, expected):
         ("{n}|{text}|{n}.25", "the third of its 3 columns"),
         ("{n}|{n}.25|{text}", "the second of its 3 columns"),
         ("{n}|{text}|dh ax b er {n}", "'dh ax b er 0' beside 'The birch"),
+        # Numbers of words, of which few occur twice.
+        ("{n}|{text}|1{n}", "neither"),
         # A translation has as many characters, but other words.
         ("{n}|{text}|Das Kanu aus Birke glitt {n} Mal auf glatten Planken.", "neither"),
         ("{n}|{text}|word{n}", "neither"),
@@ -141,6 +143,13 @@ def test_a_header_is_known_by_its_names():
     assert header is not None and header.places == {"path": 0, "text": 2, "speaker": 3}
     assert header.spelled() == "file|(not used)|text|speaker"
     assert named(("a.wav", "The text of it.")) is None
+    both = named(("ID", "Transcription", "Normalized Transcription"))
+    assert both is not None and both.places == {"path": 0, "written": 1, "text": 2}
+
+
+def test_a_text_without_its_normalised_form_is_read_as_it_is_written(tmp_path):
+    table = "id|text|normalized_text\na|No. 5.|number five.\nb|As it is.|\n"
+    assert [row[1] for row in rows(written(tmp_path, table))] == ["number five.", "As it is."]
 
 
 def test_rows_without_a_speaker_are_counted(tmp_path):

@@ -49,6 +49,15 @@ def test_a_second_file_with_all_clips_is_not_a_split(tmp_path):
     ]
 
 
+def test_a_second_file_without_clips_leaves_the_choice(tmp_path):
+    """Of six clips xtts-finetune-webui holds out none, and writes the header all the same."""
+    header = "audio_file|text|speaker_name"
+    train = [header, *(f"{row}|coqui" for row in ROWS)]
+    files(tmp_path, **{"metadata_train.csv": train, "metadata_eval.csv": [header]})
+    assert held_out(tmp_path) == [None] * 6
+    assert "metadata_eval.csv holds no clip" in notes(tmp_path)[0]
+
+
 def test_every_other_transcript_in_the_folder_is_named(tmp_path):
     files(
         tmp_path, **{"metadata.csv": ROWS, "metadata_old.csv": ["x"], "a.list": ["x|y"],
