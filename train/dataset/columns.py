@@ -313,12 +313,13 @@ def _are_labels(column: Sequence[str], *, repeated: bool = True) -> bool:
     numbers = all(map(_NUMBER.fullmatch, filled))
     if not repeated:
         return _nearly_all(filled, is_label) and not numbers
-    few = len(set(filled)) <= (_MOST_NUMBERS if numbers else _MOST_NAMES) * len(filled)
-    return (
-        (few or len(filled) < _FEW_ROWS)
-        and _nearly_all(filled, is_label)
-        and (len(set(filled)) < len(filled) or len(filled) == 1)
-    )
+    kinds = len(set(filled))
+    few = kinds <= (_MOST_NUMBERS if numbers else _MOST_NAMES) * len(filled)
+    repeats = kinds < len(filled) or len(filled) == 1
+    # A name of many words is one if it repeats as sentences do not.
+    if 4 * kinds <= len(filled) and _nearly_all(filled, _is_long_name):
+        return True
+    return repeats and (few or len(filled) < _FEW_ROWS) and _nearly_all(filled, is_label)
 
 
 def is_label(cell: str) -> bool:
@@ -326,6 +327,11 @@ def is_label(cell: str) -> bool:
     short = len(cell) <= _MOST_LABEL_CHARACTERS and len(cell.split()) <= _MOST_LABEL_WORDS
     named = any(map(str.isalpha, cell)) or _NUMBER.fullmatch(cell) is not None
     return short and named and not cell.endswith(_SENTENCE_ENDS)
+
+
+def _is_long_name(cell: str) -> bool:
+    ends = cell.endswith(_SENTENCE_ENDS)
+    return any(map(str.isalpha, cell)) and not ends and not is_sentence(cell)
 
 
 def _are_sentences(column: Sequence[str]) -> bool:

@@ -13,7 +13,7 @@ teach wrong words in silence. Faults of a single clip are judged later, by `trai
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path, PurePosixPath, PureWindowsPath
@@ -60,6 +60,7 @@ _FILES = {
 }
 _MOST_FAULTS_SHOWN = 10
 _ROWS_SHOWN = 3
+_MOST_AFTER_HEADER = 20
 _NO_STYLE = frozenset({"", "neutral", "normal", "default", "none"})
 _CALLED = {",": "a comma", ";": "a semicolon", "\t": "a tab"}
 
@@ -223,7 +224,7 @@ def _columns(tables: Sequence[Table], folder: Path, language: str) -> list[Colum
             known = Columns({"path": 0, "text": 1}, 2, by_rows=True)
         for place in alike:
             if width > 1:
-                _refuse_header(tables[place], known)
+                _refuse_header(tables[place], known, exists)
             found[place] = known
     return [columns for columns in found if columns]
 
@@ -271,7 +272,7 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
         below = path.parent.relative_to(folder)
         entries = [replace(one, name=(below / one.name).as_posix()) for one in entries]
     unnamed = sum(1 for entry in entries if entry.speaker == DEFAULT_SPEAKER)
-    if "speaker" in columns.places and unnamed:
+    if "speaker" in columns.places and 0 < unnamed < len(entries):
         notes.append(f"{path.name}: {unnamed} rows name no speaker, and are of one person.")
     if moved := [one.moved for one in found if one.moved]:
         notes.append(
@@ -326,21 +327,26 @@ def _places(table: Table, folder: Path) -> tuple[Path, ...]:
     return tuple(dict.fromkeys(one for one in found if one.is_dir()))
 
 
-def _refuse_header(table: Table, columns: Columns) -> None:
-    """Refuses a first line that names no recording where all others do: an unknown header."""
-    path, rows, place = table.path, table.rows, columns.places["path"]
-    sounds = [
-        row.cells[place].lower().endswith(SOUND_EXTENSIONS)
-        for row in rows
-        if len(row.cells) == columns.width
-    ]
-    if len(sounds) > 2 and not sounds[0] and all(sounds[1:]):
-        header = rows[0].cells
+def _refuse_header(table: Table, columns: Columns, exists: Callable[[str], bool]) -> None:
+    """Refuses a first line that names no recording, and has no sentence, where the next ones do: an
+    unknown header."""
+    place, text = columns.places["path"], columns.places["text"]
+    first, *others = (row.cells for row in table.rows if len(row.cells) == columns.width)
+    if (
+        len(others) > 1
+        and is_label(first[text])
+        and not _is_sound(first[place], exists)
+        and all(_is_sound(cells[place], exists) for cells in others[:_MOST_AFTER_HEADER])
+    ):
         raise DatasetError(
-            f"{path} begins with {_short(' '.join(header))!r}, which does not name its "
-            f"{len(header)} columns. Write a header line that names them, such as "
+            f"{table.path} begins with {_short(' '.join(first))!r}, which does not name its "
+            f"{len(first)} columns. Write a header line that names them, such as "
             "file_name,text or file_name,text,speaker,language."
         )
+
+
+def _is_sound(name: str, exists: Callable[[str], bool]) -> bool:
+    return name.lower().endswith(SOUND_EXTENSIONS) or exists(name)
 
 
 def _odd(row: Row, columns: Columns, table: Table) -> str:

@@ -16,6 +16,8 @@ from typing import Any
 from train.dataset.entries import SOUND_EXTENSIONS, DatasetError, fields, read_text
 
 _DELIMITERS = "\t;,"
+# Spreadsheets write their delimiter into a first line.
+_DELIMITER_LINE = re.compile(r"sep=(.)", re.I)
 JSON_ENDINGS = (".jsonl", ".json")
 # LibriSpeech writes `84-121123-0000 GO ON`: a name, a space, the words.
 NAME_AND_WORDS = " "
@@ -50,6 +52,8 @@ def read_table(path: Path, delimiter: str | None = None) -> Table:
         return Table(path, tuple(_json_rows(path, text)), "")
     # Not splitlines: it also breaks at characters that may be part of a text, such as U+2028.
     lines = [line.rstrip("\n") for line in io.StringIO(text, newline=None)]
+    if lines and (said := _DELIMITER_LINE.fullmatch(lines[0].strip())):
+        delimiter, lines[0] = said[1], ""  # the line number of each row stays
     delimiter = delimiter or delimiter_of(lines)
     if delimiter == NAME_AND_WORDS:
         rows = [

@@ -34,6 +34,7 @@ def columns(row: str, rows: int = 6) -> dict[str, int]:
         ("{n}|kathleen_s|{text}", "path speaker text"),
         ("{n}|0|{text}", "path speaker text"),
         ("{n}|{text}|Mary Ann", "path text speaker"),
+        ("{n}.wav|Johann Sebastian van der Berg|{text}", "path speaker text"),
         ("{n}.wav|{who}|EN|{text}", "path speaker language text"),
         ("{n}.wav|{text}|{who}|en-us", "path text speaker language"),
         ("{n}.wav|EN-US|EN|{text}", "path speaker language text"),
@@ -158,3 +159,12 @@ def test_rows_without_a_speaker_are_counted(tmp_path):
         *["ann"] * 4, "speaker", "speaker",
     ]  # fmt: skip
     assert notes(tmp_path) == ["metadata.csv: 2 rows name no speaker, and are of one person."]
+
+
+@pytest.mark.parametrize("name", ["{n}.wav", "{n}"])
+def test_a_header_in_unknown_words_is_refused(tmp_path, name):
+    text = ["fichier|texte", *(f"{name.format(n=n)}|{SENTENCES[n]}" for n in range(6))]
+    written(tmp_path, "\n".join(text))
+    for n in range(6):
+        (tmp_path / "wavs" / f"{n}.wav").touch()
+    assert "begins with 'fichier texte', which does not name its 2 columns" in refusal(tmp_path)

@@ -89,3 +89,10 @@ def test_json_that_is_broken_is_refused_with_its_line(tmp_path):
     for second, told in (('{"file_name":', "line 2: this is not JSON"), ("[1]", "not a JSON obj")):
         text = '{"file_name": "a.wav", "text": "One."}\n' + second + "\n"
         assert told in refusal(written(tmp_path, text, "metadata.jsonl"))
+
+
+def test_a_spreadsheets_line_with_the_delimiter_is_not_a_row(tmp_path):
+    written(tmp_path, "sep=;\na.wav;Yes, of course.\nb.wav;No, never.\nc.wav\n")
+    assert "line 4 has 1 fields" in refusal(tmp_path)
+    written(tmp_path, "SEP=;\r\na.wav;Yes, of course.\r\nb.wav;No, never.\r\n")
+    assert [row[1] for row in rows(tmp_path)] == ["Yes, of course.", "No, never."]
