@@ -55,9 +55,10 @@ class ApiSettings(SharedSettings):
     """The settings of the service."""
 
     api_host: Annotated[Text, Means("an address or host name to listen on")] = "127.0.0.1"
-    """The address that the API listens on. 0.0.0.0 listens on every network of the machine."""
+    """The address that the API listens on. 0.0.0.0 listens on every network of the machine. The
+    container ignores it: its port is published on 127.0.0.1 (docs/clients.md)."""
     api_port: Port = 8005
-    """The port that the API listens on."""
+    """The port that the API listens on; of a container, the port outside."""
     api_key: Annotated[SecretStr | None, Means("any text; empty = no key", secret=True)] = None
     """The key that a caller sends as `Authorization: Bearer …`."""
     api_allow_no_key: Switch = False
@@ -112,8 +113,9 @@ class ApiSettings(SharedSettings):
     api_allow_training: Annotated[
         Literal["auto", "on", "off"], Means("auto, on or off", words=True)
     ] = "auto"
-    """Whether callers may ask for trainings and delete runs. auto allows it where only this machine
-    reaches the service, without an API_KEY. off refuses it and names the command instead."""
+    """Whether callers may start trainings and delete runs. auto allows it if API_HOST is an address
+    of this machine only and there is no API_KEY, which excludes containers. off refuses it and
+    names the command instead."""
     cut_recogniser: Annotated[Place | None, Means("a folder; empty = none")] = None
     """A Whisper model that transcribes uploaded recordings without a text, as in
     `train cut --recogniser` (docs/cutting.md). It runs on this machine."""
@@ -124,13 +126,21 @@ class ApiSettings(SharedSettings):
     """How many more requests may wait. Beyond that a request gets 503 and may be repeated later,
     unless its caller has less than an equal share of the places."""
     api_deadline_seconds: Count = 30
-    """How long a request may wait for its turn. A request that would wait longer is refused at
-    once."""
+    """The longest time to the first audio. A request that would probably wait more than 0.6 of it
+    for its turn is refused at once; one that has waited 0.85 of it is refused then."""
     api_requests_per_minute: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = 600
     """The rate limit of one address; beyond it a request gets 429. Every 250 characters of a text,
     or part of them, count as one request."""
+
+    @property
+    def url(self) -> str:
+        """The address of the service for a browser on this machine."""
+        host = self.api_host
+        if _loopback(host) or host in ("0.0.0.0", "::"):
+            host = "localhost"
+        return f"http://{f'[{host}]' if ':' in host else host}:{self.api_port}"
 
     @property
     def training_allowed(self) -> bool:

@@ -54,7 +54,10 @@ def own_fields(kind: type[Any]) -> dict[str, FieldInfo]:
 
 def env_example(sections: Sections) -> str:
     """`.env.example`: every setting at its default under its description."""
-    parts = wrapped(f"Copy this file to .env and change what you like. {PRECEDENCE}", "# ")
+    parts = wrapped(
+        "Every setting with its default. Create a file .env with the lines that you change; leave "
+        f"the others out. {PRECEDENCE}", "# ",
+    )  # fmt: skip
     for title, kind in sections.items():
         parts += ["", f"# ---- {title} ----"]
         for name, info in own_fields(kind).items():

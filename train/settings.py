@@ -24,6 +24,7 @@ from machine.settings.types import (
     Place,
     Port,
     Positive,
+    SampleDevice,
     Switch,
     Text,
 )
@@ -56,7 +57,8 @@ class TrainSettings(SharedSettings):
     """How many clips to use, in the order of the metadata. A number above the size of the dataset
     uses every clip."""
     num_epochs: AutoCount = None
-    """How many epochs to train: passes over the dataset. auto is what the base model recommends."""
+    """How many epochs to train: passes over the dataset. auto is what the base model recommends
+    (demo 4), or else 10, as for XTTS-v2."""
     language: Annotated[
         Text,
         AfterValidator(_language_code),
@@ -84,7 +86,8 @@ class TrainSettings(SharedSettings):
         Annotated[float, Field(gt=0, lt=1)] | None,
         Means("a number above 0 and below 1, such as 5e-6, or auto", none="auto"),
     ] = None
-    """The peak learning rate of the schedule. auto is what the base model recommends."""
+    """The peak learning rate of the schedule. auto is what the base model recommends (demo 3e-4),
+    or else that of Coqui's recipe, 5e-6, as for XTTS-v2."""
     new_language_rate: Annotated[float, Field(gt=0, le=100), Means("a number above 0, to 100")] = 10
     """The learning rate of the rows that `train extend` added for the languages of the clips, as a
     multiple of LEARNING_RATE. They learn beside adapters and where FREEZE names them, too."""
@@ -109,10 +112,9 @@ class TrainSettings(SharedSettings):
     ] = "auto"
     """The number format of matrix products; weights stay fp32. auto is bf16 if the machine supports
     it."""
-    sample_device: Annotated[
-        Literal["auto", "gpu", "cpu", "off"], Means("auto, gpu, cpu or off", words=True)
-    ] = "auto"
-    """The device that speaks each epoch's sample. auto is the GPU if it works, else the CPU."""
+    sample_device: SampleDevice = "auto"
+    """The device that speaks each epoch's sample. auto is the GPU if it works, else the CPU. off
+    speaks none."""
     sample_text: Annotated[Text | None, Means("a sentence")] = None
     """The text of the sample. Empty takes the text of its reference clip, so that you can compare
     the two."""
@@ -131,7 +133,7 @@ class TrainSettings(SharedSettings):
     pocketsphinx for English if it is installed, and no recogniser for other languages."""
     blend: Annotated[
         Annotated[float, Field(gt=0, le=1)] | Literal["auto", "off"],
-        Means("auto, off, or a number from 0 to 1", words=True),
+        Means("auto, off, or a number above 0, to 1", words=True),
     ] = "auto"
     """The share of fine-tuned weights in checkpoints/best.pt; the rest are the base's. auto judges
     1, 0.7, 0.5 and 0.3 when the run ends and keeps the best. The checkpoints of the epochs are
@@ -158,8 +160,8 @@ class TrainSettings(SharedSettings):
     seed: Whole = 0
     """The seed of clip order, dropout and sampling. The same seed gives the same numbers."""
     stop_seconds: Annotated[float, Field(ge=0), Means("a number of seconds from 0")] = 8.0
-    """The time limit for saving after a stop (Ctrl-C, docker stop). Docker kills after 10 seconds.
-    """
+    """The time limit for saving after a stop (Ctrl-C, docker stop). `docker stop` alone kills after
+    10 seconds; docker-compose-training.yml waits two minutes."""
     stall_seconds: Annotated[
         Annotated[float, Field(gt=0)] | None,
         Means("a number of seconds above 0, or off", none="off"),
@@ -225,7 +227,8 @@ class TrainSettings(SharedSettings):
         Share | None, Means("a number from 0 to below 1, such as 0.999, or auto", none="auto")
     ] = None
     """The decay of the exponential moving average (EMA) of the weights, which is saved and speaks
-    in their place; 0 is off. auto is what the base model recommends."""
+    in their place; 0 is off. auto is what the base model recommends (demo 0.98), or else 0, as for
+    XTTS-v2."""
     early_stopping: Annotated[
         Positive | None, Means("a whole number from 1, or off", none="off")
     ] = None

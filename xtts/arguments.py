@@ -4,13 +4,14 @@ Importing this module does not import torch.
 """
 
 import os
+import re
 from dataclasses import dataclass
 from numbers import Integral, Real
 from pathlib import Path
 from typing import Any, get_args
 
 from machine.errors import SotaqueError
-from machine.settings.types import SpeakPrecision
+from machine.settings.types import DEVICE, SpeakPrecision, device_name
 
 PRECISIONS: tuple[str, ...] = get_args(SpeakPrecision)
 _SHOWN_CHARACTERS = 60
@@ -52,6 +53,14 @@ def text(name: str, value: object) -> str:
     if not isinstance(value, str):
         raise _refused(name, value, "a text (str)")
     return value
+
+
+def device(name: str, value: object) -> str:
+    """Checks a device, and returns it as PyTorch names it. Raises ArgumentError."""
+    known = str(device_name(text(name, value)))
+    if not re.fullmatch(DEVICE, known):
+        raise _refused(name, value, "auto, cpu, gpu, gpu:N, cuda or cuda:N")
+    return known
 
 
 def switch(name: str, value: object) -> bool:

@@ -9,14 +9,15 @@ settings from the environment.
 import os
 import textwrap
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Annotated, Any, TypeVar
 
-from pydantic import StringConstraints, ValidationError
+from pydantic import ValidationError
 from pydantic.dataclasses import dataclass as settings_class
 from pydantic.fields import FieldInfo
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.settings import dotenv
 from machine.settings.dotenv import GivenSetting
@@ -25,6 +26,7 @@ from machine.settings.types import (
     CONFIG,
     Address,
     AutoCount,
+    Device,
     Folder,
     Means,
     Names,
@@ -62,11 +64,7 @@ class SharedSettings:
     base_model: Annotated[Place, Means("demo, xtts_v2, or a folder in Coqui's layout")] = "demo"
     """The model to start from. demo is part of the package. xtts_v2 is downloaded once and needs
     COQUI_TOS_AGREED."""
-    device: Annotated[
-        str,
-        StringConstraints(pattern=r"^(auto|cpu|cuda(:\d{1,3})?)$"),
-        Means("auto, cpu, cuda or cuda:N", words=True),
-    ] = "auto"
+    device: Device = "auto"
     """The device to compute on. auto is a GPU that passes its check, else the CPU; the log says
     why."""
     speak_precision: Annotated[
@@ -114,18 +112,20 @@ class SettingsReport:
     Attributes:
         rows: (name, value, source) of each setting; secrets are masked.
         notes: Sentences about what is unusual but not an error.
+        defaults: The default of each setting, as it is printed.
     """
 
     rows: tuple[tuple[str, str, str], ...]
     notes: tuple[str, ...] = ()
+    defaults: Mapping[str, str] = field(default_factory=dict)
 
     def table(self) -> str:
         """The resolved settings, one per line."""
         return "\n".join(table(self.rows))
 
     def given(self) -> str:
-        """Those that were set, one per line, and a line on the others."""
-        given = [row for row in self.rows if row[2] != "default"]
+        """Those that differ from their defaults, one per line, and a line on the others."""
+        given = [row for row in self.rows if row[1] != self.defaults.get(row[0])]
         others = f"The other {len(self.rows) - len(given)}" if given else "All"
         lines = table(given) if given else []
         return "\n".join([*lines, f"{others} settings have their defaults (docs/settings.md)."])
@@ -141,7 +141,7 @@ def load(
 
     Args:
         kind: The program's settings class.
-        argv: Arguments as in `--num-epochs 3 --tensorboard=off`.
+        argv: Arguments as in `--num-epochs 3 --tensorboard=off`; `--version` prints and exits, too.
         environ: The environment; None is this process's.
         dotenv_path: The `.env` file; None is none.
 
@@ -153,6 +153,9 @@ def load(
     """
     if "--help" in argv or "-h" in argv:
         print(help_text(kind))
+        raise SystemExit(0)
+    if "--version" in argv:
+        print(commands.version())
         raise SystemExit(0)
     environ, locales = _without_locale(os.environ if environ is None else environ)
     ours = {name.upper(): info for name, info in fields(kind).items()}
@@ -170,7 +173,8 @@ def load(
         (name, value, given[name].source if name in given else "default")
         for name, value in values_of(settings).items()
     )
-    return settings, SettingsReport(rows, (*file.notes, *_foreign(file, dotenv_path), *locales))
+    notes = (*file.notes, *_foreign(file, dotenv_path), *locales)
+    return settings, SettingsReport(rows, notes, values_of(kind()))
 
 
 def values_of(settings: SharedSettings) -> dict[str, str]:

@@ -4,6 +4,7 @@
 """
 
 import inspect
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -53,6 +54,11 @@ def _folder(path: Path) -> Path:
     return folder
 
 
+def device_name(text: Any) -> Any:
+    """A device as PyTorch names it: `gpu` is `cuda`, `gpu:1` is `cuda:1`."""
+    return re.sub(r"^gpu(?=:|$)", "cuda", text) if isinstance(text, str) else text
+
+
 def _separated(value: Any) -> Any:
     """Splits "a, b" into its parts and drops empty ones."""
     if not isinstance(value, str):
@@ -64,6 +70,19 @@ Folder = Annotated[Path, AfterValidator(_folder), Means("a folder; `~` is your h
 # Reading the dataset refuses a file, because its message explains how to cut a recording.
 DatasetFolder = Annotated[
     Path, AfterValidator(_reachable), Means("a folder; `~` is your home folder")
+]
+DEVICE = r"auto|cpu|cuda(:\d{1,3})?"
+Device = Annotated[
+    str,
+    StringConstraints(pattern=rf"^({DEVICE})$"),
+    BeforeValidator(device_name),
+    Means("auto, cpu, gpu or cuda (the first GPU), gpu:N or cuda:N", words=True),
+]
+SampleDevice = Annotated[
+    str,
+    StringConstraints(pattern=rf"^(off|{DEVICE})$"),
+    BeforeValidator(device_name),
+    Means("auto, cpu, gpu or cuda, gpu:N or cuda:N, or off", words=True),
 ]
 Text = Annotated[str, StringConstraints(min_length=1)]
 Place = Annotated[

@@ -70,3 +70,19 @@ def test_what_is_no_origin_or_host_name_is_refused_by_name(name, value):
     with pytest.raises(SettingsError, match=f"API_ALLOWED_{name} is .*; allowed: ") as caught:
         loaded(f"API_ALLOWED_{name}={value}")
     assert value in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("host", "url"),
+    [
+        ("127.0.0.1", "http://localhost:9000"),
+        ("0.0.0.0", "http://localhost:9000"),
+        ("::", "http://localhost:9000"),
+        ("192.168.1.7", "http://192.168.1.7:9000"),
+        ("fd00::7", "http://[fd00::7]:9000"),
+        ("nas.lan", "http://nas.lan:9000"),
+    ],
+)
+def test_where_a_browser_finds_it(host, url):
+    given = {"API_HOST": host, "API_PORT": "9000", "API_KEY": "k"}
+    assert settings.load((), given, None)[0].url == url

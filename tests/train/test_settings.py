@@ -5,13 +5,20 @@ from pathlib import Path
 
 import pytest
 
+from api import settings as api_settings
+from api.engine.queue import EngineLimits
 from machine.settings.loading import SettingsError
 from machine.settings.names import NAMES
-from machine.settings.types import fields
+from machine.settings.types import fields, means, purpose
+from train import defaults
 from train.__main__ import main
 from train.dataset.entries import DatasetError
 from train.dataset.metadata import read_entries
 from train.settings import TrainSettings, load
+from xtts.model.config import ModelConfig
+from xtts.voices import base_models
+
+DEVICES = ("DEVICE", "SAMPLE_DEVICE")
 
 
 def test_the_defaults_of_the_contract():
@@ -41,7 +48,9 @@ def test_the_defaults_of_the_contract():
         ("STOP_SECONDS", "0", 0.0),
         ("DROPOUT", "0", 0.0),
         ("PRECISION", "BF16", "bf16"),
-        ("DEVICE", "CUDA:1", "cuda:1"),
+        *(("DEVICE", text, "cuda:1") for text in ("CUDA:1", "gpu:1")),
+        *((name, text, "cuda") for name in DEVICES for text in ("cuda", "GPU")),
+        *((name, text, text) for name in DEVICES for text in ("auto", "cpu", "cuda:0")),
         ("SAMPLE_DEVICE", "off", "off"),
         ("CONDITIONING", "same_clip", "same_clip"),
         ("LANGUAGE", "PT", "pt"),
@@ -81,8 +90,13 @@ def test_home_is_filled_in(name, tmp_path, monkeypatch):
         ("BATCH_SECONDS", "-1", "a number of seconds from 1"),
         ("STOP_SECONDS", "inf", "a number of seconds from 0"),
         ("PRECISION", "int8", "auto, fp32, bf16 or fp16"),
-        *(("DEVICE", text, "auto, cpu, cuda or cuda:N") for text in ("gpu", "cuda:", "cuda:-1")),
-        ("SAMPLE_DEVICE", "cuda", "auto, gpu, cpu or off"),
+        *(
+            (name, text, "auto, cpu, gpu")
+            for name in DEVICES
+            for text in ("gpus", "cuda:", "cuda:-1")
+        ),
+        ("DEVICE", "off", "cuda:N"),
+        ("BLEND", "0", "a number above 0, to 1"),
         ("SAMPLE_EVERY", "0", "a whole number from 1"),
         *(("TENSORBOARD", text, "on or off") for text in ("maybe", "2")),
         *(("TENSORBOARD_PORT", text, "a port from 1 to 65535") for text in ("65536", "0")),
@@ -100,6 +114,56 @@ def test_a_refused_value(name, text, allowed):
     (fault,) = caught.value.faults
     assert fault.startswith(f"{name} is {text!r} (environment); allowed: ")
     assert allowed in fault
+
+
+@pytest.mark.parametrize("load_settings", [load, api_settings.load], ids=["train", "api"])
+def test_the_allowed_bounds_are_the_real_ones(load_settings):
+    """`from 1` takes 1, `above 0` refuses 0, `to 0.9` takes 0.9, `below 1` refuses 1."""
+    kind = type(load_settings((), {}, None)[0])
+    tried = []
+    for name, info in fields(kind).items():
+        for words, number in re.findall(
+            r"\b(from|above|to|below|to below) ([\d.]*\d)", means(info).allowed
+        ):
+            taken = not isinstance(outcome(load_settings, name.upper(), number), SettingsError)
+            tried.append(name)
+            assert taken is (words in ("from", "to")), f"{name}: {means(info).allowed}"
+    assert len(set(tried)) >= (25 if kind is TrainSettings else 8)
+
+
+def outcome(load_settings, name, text):
+    try:
+        return load_settings((), {name: text}, None)
+    except SettingsError as error:
+        return error
+
+
+def test_what_auto_takes_is_told():
+    known, advice = fields(TrainSettings), ModelConfig.read(base_models.DEMO).training
+    recipe = f"{defaults.XTTS_LEARNING_RATE:.0e}".replace("e-0", "e-")
+    for name, demo, other in (
+        ("num_epochs", advice.num_epochs, defaults.DEFAULT_EPOCHS),
+        ("learning_rate", "3e-4", recipe),
+        ("ema_decay", advice.ema_decay, 0),
+    ):
+        assert f"(demo {demo}), or" in purpose(known[name])
+        assert re.search(rf"else .*\b{other}, as for XTTS-v2\.", purpose(known[name]))
+    assert advice.learning_rate == 3e-4
+
+
+def test_how_long_the_container_waits_is_told():
+    compose = (Path(__file__).parents[2] / "docker-compose-training.yml").read_text()
+    assert "stop_grace_period: 2m" in compose
+    assert "waits two minutes" in purpose(fields(TrainSettings)["stop_seconds"])
+
+
+def test_when_a_request_is_refused_is_told():
+    limits, said = (
+        EngineLimits(deadline=100),
+        purpose(fields(api_settings.ApiSettings)["api_deadline_seconds"]),
+    )
+    assert f"more than {limits.guess / 100:g} of it" in said
+    assert f"waited {limits.turn / 100:g} of it" in said
 
 
 def test_the_program_refuses_and_writes_nothing(tmp_path, monkeypatch, capsys):

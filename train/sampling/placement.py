@@ -41,6 +41,14 @@ class SamplingPlan:
         return "none" if self.mode == "skipped" else self.compute.device
 
     @property
+    def words(self) -> str:
+        """Where it is spoken, for the log."""
+        if self.mode == "skipped":
+            return "none"
+        where = "the CPU" if self.device == "cpu" else self.device
+        return f"on {where}" + (", in a process of its own" if self.subprocess else "")
+
+    @property
     def subprocess(self) -> bool:
         """Whether a worker speaks."""
         return self.mode.endswith("subprocess")
@@ -53,15 +61,20 @@ def plan(
     what is asked for on whatever device."""
     own = gpu_at(machine, training_device)
     beside_gpu = training_device.startswith("cuda")
+    named = gpu_at(machine, wish)
     if wish == "off":
         return SamplingPlan("skipped", wanted, "SAMPLE_DEVICE=off")
     if wish == "cpu":
         return _on_cpu(wanted, "SAMPLE_DEVICE=cpu", beside_gpu)
-    if own and own.speaks() and not own.surprise:
+    if ":" in wish:
+        if named is None:
+            return _on_cpu(wanted, f"SAMPLE_DEVICE={wish}, but there is no such GPU", beside_gpu)
+        machine = replace(machine, gpus=(named,))
+    if own and own in machine.gpus and own.speaks() and not own.surprise:
         return _on(own, wanted, "in_process", passed(own), own)
     if gpu := _for_worker(machine, own):
         return _on(gpu, wanted, "gpu_subprocess", _why_worker(gpu, own), own)
-    but = "SAMPLE_DEVICE=gpu, but " if wish == "gpu" else ""
+    but = f"SAMPLE_DEVICE={wish}, but " if wish.startswith("cuda") else ""
     return _on_cpu(wanted, but + _why_cpu(machine, own), beside_gpu)
 
 
@@ -155,7 +168,7 @@ def _why_worker(gpu: GpuHealth, own: GpuHealth | None) -> str:
 def _why_cpu(machine: Environment, own: GpuHealth | None) -> str:
     if not machine.gpus:
         return machine.gpu_hint or "no GPU on this machine"
-    gpu = own or machine.gpus[0]
+    gpu = own if own and own in machine.gpus else machine.gpus[0]
     if gpu is own and gpu.exclusive and gpu.speaks_in_own_process():
         why = gpu.surprise or gpu.verdict
         return f"{gpu.name} allows one process, and that is the training; beside it: {why}"

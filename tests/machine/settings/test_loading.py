@@ -280,6 +280,18 @@ def test_what_was_set_is_shown_and_the_others_are_counted(tmp_path):
     assert report.given() == "All settings have their defaults (docs/settings.md)."
 
 
+def test_a_default_that_was_written_down_is_not_shown(tmp_path):
+    """As in a copy of .env.example."""
+    example = Path(__file__).parents[3] / ".env.example"
+    for load_settings in (load, api.load):
+        _, report = load_settings([], {}, example)
+        assert report.given() == "All settings have their defaults (docs/settings.md)."
+    path = env(tmp_path, example.read_text().replace("NUM_EPOCHS=auto", "NUM_EPOCHS=7"))
+    _, report = load([], {}, path)
+    first, others = report.given().splitlines()
+    assert first.split()[:2] == ["NUM_EPOCHS", "7"] and others.startswith("The other ")
+
+
 def test_a_secret_is_nowhere_shown(tmp_path):
     path = env(tmp_path, "API_KEY=hunter2hunter2\n")
     settings, report = api.load((), {}, path)

@@ -53,7 +53,7 @@ def changed(chosen: SamplingPlan, mode: str = "", **compute: Any) -> SamplingPla
 
 
 @pytest.mark.parametrize("training", ["cuda:0", "cpu"])
-@pytest.mark.parametrize("wish", ["auto", "gpu", "cpu", "off"])
+@pytest.mark.parametrize("wish", ["auto", "cuda", "cuda:0", "cpu", "off"])
 @pytest.mark.parametrize("state", GPUS)
 def test_plan(state, wish, training):
     gpu, beside = GPUS[state], training == "cuda:0"
@@ -76,10 +76,11 @@ def test_plan(state, wish, training):
     # The reason names what the check or a run found, and an unfulfilled wish.
     assert gpu.name in found.reason and gpu.verdict in found.reason
     assert gpu.surprise in found.reason or not beside
-    assert found.reason.startswith("SAMPLE_DEVICE=gpu, but ") is (wish == "gpu" and place == "cpu")
+    unfulfilled = wish.startswith("cuda") and place == "cpu"
+    assert found.reason.startswith(f"SAMPLE_DEVICE={wish}, but ") is unfulfilled
 
 
-@pytest.mark.parametrize("wish", ["auto", "gpu"])
+@pytest.mark.parametrize("wish", ["auto", "cuda"])
 def test_no_gpu_is_told(wish):
     found = plan(machine(), wish, "cpu", ASKED)
     assert (found.mode, found.overlap) == ("cpu_subprocess", False) and "no GPU" in found.reason
@@ -108,6 +109,27 @@ def test_of_two_gpus(first, second, training, device, mode, overlap):
     found = plan(machine(*filter(None, (first, second))), "auto", training, ASKED)
     assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
     assert second or found.compute.mel_device == "cpu"
+
+
+@pytest.mark.parametrize(
+    ("wish", "device", "mode", "overlap"),
+    [
+        ("cuda:0", "cuda:0", "in_process", False),
+        ("cuda:1", "cuda:1", "gpu_subprocess", True),
+        ("cuda", "cuda:0", "in_process", False),
+        ("cuda:7", "cpu", "cpu_subprocess", True),
+    ],
+)
+def test_a_gpu_named_by_its_number_speaks(wish, device, mode, overlap):
+    found = plan(machine(SOUND, SECOND), wish, "cuda:0", ASKED)
+    assert (found.device, found.mode, found.overlap) == (device, mode, overlap)
+    assert (f"SAMPLE_DEVICE={wish}, but" in found.reason) is (device == "cpu")
+
+
+def test_a_named_gpu_that_failed_is_not_replaced_by_the_one_that_trains():
+    bad = replace(GPUS["dead"], index=1)
+    found = plan(machine(SOUND, bad), "cuda:1", "cuda:0", ASKED)
+    assert found.device == "cpu" and bad.verdict in found.reason
 
 
 ON_GPU = replace(ASKED, device="cuda:0", mel_device="cuda:0")
