@@ -33,6 +33,7 @@ from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
+from machine import commands
 from xtts import encoding
 from xtts.voices.speakers import plain
 
@@ -54,6 +55,7 @@ class AppState:
         self.metrics = ServiceMetrics()
         self.events = Events()
         self.rate = RateLimiter(settings.api_requests_per_minute)
+        self._said_ready = False
         self.engine = Engine(how, limits, self.metrics, self._tell_status)
         self.follower = VoiceFollower(settings, self.engine, self.events)
         self.voices = Voices(settings.voices_dir)
@@ -196,8 +198,23 @@ class AppState:
         return bool(waiting.speaking) or any(not job.held for job in waiting.queue)
 
     def _tell_status(self) -> None:
+        if self.engine.standing is None:
+            self._said_ready = False
+        elif self.engine.ready and not self._said_ready:
+            self._said_ready = True
+            log.info("Ready: %s", _address(self.settings))
         if self.events.listeners:
             self.events.tell("status", self.status())
+
+
+def _address(settings: ApiSettings) -> str:
+    """Where a browser on this machine finds the service."""
+    if commands.in_image():
+        return (
+            "http://localhost:8005, or the port that API_PORT in .env names. Docker Compose "
+            "publishes it."
+        )
+    return settings.url
 
 
 def key_of(settings: ApiSettings) -> str | None:

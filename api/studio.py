@@ -18,6 +18,8 @@ _REAP_SECONDS = 5.0
 
 def studio() -> int:
     """Runs both until the service ends; its exit code."""
+    if {"-h", "--help", "--version"} & set(sys.argv[1:]):
+        return main()
     # Its own group: a Ctrl-C reaches the service alone, which then stops the trainer.
     trainer = subprocess.Popen(module_command("train", "queue"), start_new_session=True)
     # The server hands SIGTERM on when it has stopped; by default that would end this process here.

@@ -1,7 +1,10 @@
 """Commands that fix a machine: the driver, the build of torch, the build of ONNX Runtime."""
 
 import re
+import shlex
 from collections.abc import Sequence
+
+from machine import commands
 
 # CUDA major -> oldest driver branch that runs it. docs.nvidia.com/deploy/cuda-compatibility
 OLDEST_DRIVER = {13: 580, 12: 525, 11: 450}
@@ -11,7 +14,6 @@ _SINCE_MAXWELL = ("sm_50", "sm_60", "sm_70", "sm_75", "sm_80", "sm_86", "sm_90")
 BACKENDS = {"cu130": (13, _SINCE_TURING), "cu126": (12, _SINCE_MAXWELL)}
 CPU_ONLY = "Set DEVICE=cpu: training and speaking then do not use this GPU."
 REBOOT = "Reboot."
-INSTALL_LIBRARIES = ".venv/bin/uv pip install 'onnxruntime-gpu[cuda,cudnn]'"
 _DRIVER_OF = {
     "ubuntu": "sudo ubuntu-drivers install && sudo reboot",
     "cachyos": "sudo chwd -a && sudo reboot",
@@ -36,12 +38,18 @@ def use_backend(name: str, inside: bool) -> str:
     """The command that changes the build of torch."""
     if inside:
         return f"Write TORCH_BACKEND={name} into .env, then: docker compose build"
-    return f"echo TORCH_BACKEND={name} >> .env && make install"
+    dotenv = shlex.quote(commands.in_clone(".env"))
+    return f"echo TORCH_BACKEND={name} >> {dotenv} && {commands.make('install')}"
 
 
 def replace_builds(installed: str, wanted: str) -> str:
     """The command that replaces all installed builds by one."""
-    return f".venv/bin/uv pip uninstall {installed} && .venv/bin/uv pip install {wanted}"
+    return f"{commands.uninstall(installed)} && {commands.install(wanted)}"
+
+
+def install_libraries() -> str:
+    """The command that installs the CUDA libraries of ONNX Runtime."""
+    return commands.install("onnxruntime-gpu[cuda,cudnn]")
 
 
 def missing_library(message: str) -> str:

@@ -16,6 +16,7 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
 
+from machine import commands
 from machine.devices.selection import cpu_count
 from machine.errors import SotaqueError
 
@@ -129,7 +130,7 @@ def steps_for(
     if importlib.util.find_spec("ray") is None:
         raise SotaqueError(
             "--ray or RAY_ADDRESS needs Ray, which is not installed. Install it with: "
-            ".venv/bin/python -m pip install -e '.[ray]'"
+            f"{commands.install_extra('ray')}"
         )
     if address in ("", _LOCAL) and workers is None:
         workers = cores or cpu_count()

@@ -46,6 +46,14 @@ def printable(text: str) -> str:
     return _CONTROL.sub("", _ESCAPES.sub("", text.replace("\r\n", "\n")))
 
 
+def load_error(error: Exception) -> str:
+    """Why torch cannot load a file, in one line, without torch's advice to load it unsafely."""
+    first = next(iter(str(error).splitlines()), "") or type(error).__name__
+    if type(error).__name__ == "UnpicklingError":  # not imported: nothing here unpickles
+        return "it is damaged, or holds more than tensors, which could run code"
+    return first
+
+
 def last_line(text: str) -> str:
     """The last line that is not blank, at most 300 characters of it; "" if there is none."""
     lines = (line.strip() for line in reversed(text.splitlines()))

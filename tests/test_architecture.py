@@ -40,6 +40,8 @@ READS_ENVIRONMENT = {
     "api/background/work_queue.py": "what work behind speech inherits",
     "machine/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",
+    "machine/onnxruntime/__init__.py": "turns off ONNX Runtime's telemetry, before it is imported",
+    "machine/commands.py": "which Python environment is active in the user's shell",
     "machine/threads.py": "sets how OpenMP waits, before torch starts it",
     "machine/memory.py": "sets how much oneDNN keeps, before torch computes",
 }

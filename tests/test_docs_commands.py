@@ -118,9 +118,9 @@ SLOW = {
     f"OUTPUT_DIR=runs/uk {PYTHON} train export --to exported/uk": Run(),
     "make doctor": Run(exit_code=-1),
     "make tensorboard": Run(settings=FREE, until="http"),
-    "make studio": Run(settings=FREE, until="Listens on"),
+    "make studio": Run(settings=FREE, until="Ready: "),
     f"{PYTHON} train queue": Run(until="The training queue is"),
-    "make serve": Run(settings=FREE, until="Listens on"),
+    "make serve": Run(settings=FREE, until="Ready: "),
     "LOW_MEMORY=on make serve": Run(settings=FREE, until="Listens on"),
 }  # fmt: skip
 # While `make serve` runs.

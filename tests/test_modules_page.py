@@ -9,7 +9,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
 PAGE = ROOT / "docs" / "modules.md"
-PACKAGES = ("machine", "xtts", "train", "api", "demo_voice")
+PACKAGES = ("machine", "xtts", "train", "api", "demo_voice", "benchmarks")
 
 # Where the files are that are not Python.
 DATA = {
@@ -19,6 +19,7 @@ DATA = {
     "train/cutting/report.html": "The template of the report on a cut recording.",
     "api/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
     "api/page/": "The web page that the service serves: HTML, CSS and JavaScript.",
+    "benchmarks/": "Texts that the benchmarks speak and read, also in other languages.",
     "benchmarks/results/": "The results of the benchmarks as JSON, from which pages are generated.",
 }
 HEAD = """# Modules

@@ -1,4 +1,4 @@
-"""`python -m train [VERB] [options] [settings]`: the command line; the default verb is `run`.
+"""The command line of training; the default command is `run`.
 
 run            fine-tune; continue a run that stopped
 check          check the sound and the text of the dataset; train nothing
@@ -32,6 +32,7 @@ import textwrap
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from machine import commands
 from machine.devices.cuda_errors import exit_after_fault
 from machine.errors import SotaqueError
 from machine.threads import limit_omp_spinning
@@ -45,7 +46,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     limit_omp_spinning()
     words = list(sys.argv[1:] if argv is None else argv)
     if words and words[0] in ("-h", "--help"):
-        print(f"{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")
+        usage = f"usage: {commands.program('train')} [COMMAND] [options] [settings]"
+        print(f"{usage}\n\n{__doc__}\n{textwrap.fill(_SETTINGS, 79)}")
         return 0
     verb = words.pop(0) if words and not words[0].startswith("-") else "run"
     # With --json, stdout carries nothing but JSON.
@@ -55,8 +57,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         if verb not in _VERBS:
             known = ", ".join(_VERBS)
-            raise SotaqueError(f"Unknown verb {verb!r}. Use one of: {known}. See --help.")
+            raise SotaqueError(f"Unknown command {verb!r}. Use one of: {known}. See --help.")
         own, rest = _own_arguments(verb).parse_known_args(words)
+        if verb in _FOLDERS and own.to is None:
+            raise SotaqueError(
+                f"{verb} needs --to {_FOLDERS[verb]}, the folder to write. See --help."
+            )
         settings, report = load(rest)
         for note in report.notes:
             log.info(note)
@@ -105,8 +111,6 @@ def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
 def _extend(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.extension import command as extending
 
-    if own.to is None:
-        raise SotaqueError("extend needs --to BASE, the folder to write. See --help.")
     return extending.run(
         settings, to=own.to, dataset=own.dataset, like=own.like, most_pieces=own.pieces
     )
@@ -145,16 +149,12 @@ def _learn_decoder(settings: TrainSettings, own: argparse.Namespace) -> int:
 def _distil(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train.distillation import command as distilling
 
-    if own.to is None:
-        raise SotaqueError("distil needs --to DIR, the folder to write. See --help.")
     return distilling.run(settings, distilling.Asked(**vars(own)))
 
 
 def _export(settings: TrainSettings, own: argparse.Namespace) -> int:
     from train import export
 
-    if own.to is None:
-        raise SotaqueError("export needs --to DIR, the folder to write. See --help.")
     asked = {"checkpoint": own.checkpoint, "to": own.to, "base": own.base, "force": own.force}
     if own.adapter and own.onnx is not None:
         raise SotaqueError(
@@ -184,7 +184,7 @@ _VERBS: dict[str, Callable[[TrainSettings, argparse.Namespace], int]] = {
 
 
 _SETTINGS = (
-    "Every setting is also a flag, such as --dataset-dir DIR. `python -m train run --help` lists "
+    "Every setting is also a flag, such as --dataset-dir DIR. `train run --help` lists "
     "the settings; docs/settings.md describes their values."
 )
 _PURPOSES = {
@@ -202,12 +202,23 @@ _PURPOSES = {
 }
 
 
+# The folder that a verb requires as --to. It is missed before anything large is imported.
+_FOLDERS = {"extend": "BASE", "distil": "DIR", "export": "DIR"}
+# What the usage of a verb names before its options.
+_REQUIRED = {
+    "cut": "RECORDING... --to DIR ",
+    "extend": "--language L --to BASE ",
+    "distil": "--to DIR ",
+    "export": "--to DIR ",
+}
+
+
 def _own_arguments(verb: str) -> argparse.ArgumentParser:
     """The options of a verb beside the settings. `run` has none: its help lists the settings."""
     parser = argparse.ArgumentParser(
-        prog=f"python -m train {verb}", add_help=verb != "run", allow_abbrev=False,
-        usage=f"python -m train {verb} [options] [settings]", description=_PURPOSES[verb],
-        epilog=_SETTINGS,
+        prog=commands.program(f"train {verb}"), add_help=verb != "run", allow_abbrev=False,
+        usage=f"%(prog)s {_REQUIRED.get(verb, '')}[options] [settings]",
+        description=_PURPOSES[verb], epilog=_SETTINGS,
     )  # fmt: skip
     add = parser.add_argument
     if verb == "check":

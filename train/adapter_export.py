@@ -62,9 +62,10 @@ def export_adapter(voice: VoiceFiles, to: Path) -> str:
         config = ModelConfig.read(voice.folder)
         bundle.write(part, export.bundle_of(voice, config, files, bundle.ADAPTER))
     return (
-        f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}. It speaks by "
-        f"`python -m xtts speak --voice {to}`, and beside others in a service that serves its base "
-        "and has it in VOICES_DIR/adapters."
+        f"Exported to {to}: an adapter of {header.base['name']}, rank {header.rank}. It speaks "
+        "with:\n"
+        f"  {export.speak_command(to)}\n"
+        "A service that serves its base speaks with it too, if it is in VOICES_DIR/adapters."
     )
 
 

@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
@@ -126,7 +127,8 @@ def _verified(data: Dataset, folder: Path) -> int:
         "%d are damaged.", whole, len(missing), len(damaged),
     )  # fmt: skip
     if damaged:
-        log.info("Damaged: %s. Repair them with: python -m train check --repair", _named(damaged))
+        repair = commands.program("train check --repair")
+        log.info("Damaged: %s. Repair them with: %s", _named(damaged), repair)
     return 2 if damaged else 0
 
 

@@ -9,6 +9,7 @@ import contextlib
 import json
 import logging
 import os
+import shlex
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,6 +20,7 @@ from typing import Any, BinaryIO, cast
 import torch
 from torch import Tensor
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import (
     WriteError,
@@ -100,7 +102,7 @@ def run(
     except ImportError as error:
         raise SotaqueError(
             f"An export as ONNX needs the package {error.name}, which is not installed: "
-            ".venv/bin/uv pip install -e '.[onnx]'"
+            f"{commands.install_extra('onnx')}"
         ) from error
     source = (
         _whole(checkpoint, settings) if of_export else voice_to_export(settings, checkpoint, base)
@@ -108,10 +110,16 @@ def run(
     voice = exporter.export(source, to, ONNX_KINDS[onnx])
     log.info(
         "%s holds the ONNX voice (%s, opset %d; licence: %s). It speaks with:\n"
-        "  python -m xtts speak --voice %s --text … --out FILE.wav",
-        to, " and ".join(voice.kinds), voice.opset, voice.licence, to,
+        "  %s",
+        to, " and ".join(voice.kinds), voice.opset, voice.licence, speak_command(to),
     )  # fmt: skip
     return 0
+
+
+def speak_command(voice: Path) -> str:
+    """The command that speaks with an exported voice."""
+    name = shlex.quote(str(voice))
+    return commands.program(f'xtts speak --voice {name} --text "Good morning." --out out.wav')
 
 
 def _whole(folder: Path | None, settings: TrainSettings) -> VoiceFiles:
@@ -148,7 +156,7 @@ def voice_to_export(
             )
         name = best.weights.name if best.weights else "the base"
         if not best.fallback:  # logged by `find_voice`
-            log.info("Exporting %s, the best of the run: %s", name, best.reason)
+            log.info("Exporting %s, which the evaluation chose. %s", name, best.reason)
     else:
         read_checkpoint(checkpoint)  # raises for a folder, and names the epochs that are there
     voice = find_voice(

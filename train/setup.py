@@ -122,7 +122,7 @@ def open_trainer(settings: TrainSettings) -> Iterator[Trainer]:
                 on_sample=logs.sample if logs else None, interrupted=lambda: stop.requested,
             )
         )  # fmt: skip
-        log.info("Samples: %s (%s)", sampler.plan.mode, sampler.plan.reason)
+        log.info("Samples: %s (%s)", sampler.plan.words, sampler.plan.reason)
         if logs:
             first = speaker_of(context.data, sampler.reference.path)
             keep_speakers(run, context.data, context.config, first)

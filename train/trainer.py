@@ -20,6 +20,7 @@ from typing import Any, Literal, overload
 import torch
 from torch import Tensor
 
+from machine import commands
 from machine.devices import cuda_errors
 from machine.memory import trim_heap
 from train.captured_step import CapturedSteps
@@ -479,14 +480,15 @@ def next_steps(run: RunFolder) -> str:
     """What to do after a run: listen, serve, export; each in a line, with the run's commands."""
     samples = [of_best(run).output, *(of_epoch(run, one).output for one in reversed(run.epochs()))]
     heard = next((path for path in samples if path.is_file()), None)
-    here = (
-        ""
-        if run.folder == TrainSettings.output_dir
-        else f"OUTPUT_DIR={shlex.quote(str(run.folder))} "
-    )
+    to = Path("exported", run.folder.resolve().name)
+    here = f"OUTPUT_DIR={shlex.quote(str(run.folder))} "
+    if commands.in_image():  # where the clone is read-only, and OUTPUT_DIR is the mounted folder
+        to, here = run.folder / "exported", ""
+    elif run.folder == TrainSettings.output_dir:
+        here = ""
     steps = [
-        f"Serve it: {here}make serve",
-        f"Export it: {here}.venv/bin/python -m train export --to DIR",
+        f"Serve it: {here}{commands.make('serve')}",
+        f"Export it: {here}{commands.program(f'train export --to {shlex.quote(str(to))}')}",
     ]
     return "\n".join([f"Listen to it: {heard}", *steps] if heard else steps)
 

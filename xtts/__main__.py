@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
@@ -28,7 +29,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Runs one command; prints the message of an error and returns its exit code."""
     limit_omp_spinning()
     limit_onednn_cache()
-    arguments = _parser().parse_args(argv)
+    parser = _parser()
+    if not (sys.argv[1:] if argv is None else argv):
+        parser.print_help()
+        return 2
+    arguments = parser.parse_args(argv)
     verbs = {
         "speak": _speak,
         "read": _read_book,
@@ -58,13 +63,15 @@ _SETTINGS = "It reads the environment and .env like the programs; see docs/setti
 
 
 def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m xtts", description=__doc__)
-    verbs = parser.add_subparsers(dest="verb", required=True)
+    parser = argparse.ArgumentParser(prog=commands.program("xtts"), description=__doc__)
+    parser.add_argument("--version", action="version", version=commands.version())
+    verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     speak = verbs.add_parser("speak", help="speak a text, or each line of a file, into WAV files")
     _add_voice_arguments(speak)
     speak.add_argument("--language", default="en", help="language of the text; en by default")
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text", help="the text to speak")
+    what.add_argument("said", nargs="?", metavar="TEXT", help="the same")
     what.add_argument("--lines", type=Path,
                       help="a file with one sentence per line; --out is then a folder")  # fmt: skip
     speak.add_argument("--out", type=Path, help="the WAV file to write, or the folder for --lines")
@@ -123,7 +130,7 @@ def _add_voice_arguments(parser: argparse.ArgumentParser) -> None:
                         help="a recording of the speaker, 3 to 30 s; several, or a folder of "
                              "recordings, are combined")  # fmt: skip
     parser.add_argument("--seed", type=int, default=0, help="another seed gives another take")
-    parser.add_argument("--device", default="cpu", help="cpu, cuda, cuda:N or auto")
+    parser.add_argument("--device", default="cpu", help="cpu, gpu, cuda:N or auto; cpu by default")
     parser.add_argument("--precision", choices=PRECISIONS,
                         help="how exact to compute; SPEAK_PRECISION by default")  # fmt: skip
     parser.add_argument("--latents", type=Path, help="stored latents, for an ONNX voice")
@@ -134,9 +141,12 @@ def _add_voice_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _seconds(text: str) -> float:
-    seconds = float(text)
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = 0.0
     if not 0.1 <= seconds < 1e9:
-        raise argparse.ArgumentTypeError(f"{text} is not allowed; use 0.1 seconds or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not allowed; use 0.1 seconds or more")
     return seconds
 
 
@@ -184,6 +194,7 @@ def _explain(arguments: argparse.Namespace) -> int:
 
 
 def _speak(arguments: argparse.Namespace) -> int:
+    arguments.text = arguments.said if arguments.text is None else arguments.text
     if arguments.out is None and not arguments.show_text:
         raise SotaqueError(
             "speak needs --out FILE.wav, or --show-text to print how the text is read."

@@ -9,6 +9,8 @@ import io
 import struct
 from typing import IO, Any, cast
 
+from machine import commands
+
 RATE = 24_000
 MEDIA_TYPES = {
     "wav": "audio/wav",
@@ -33,10 +35,15 @@ _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
 # Fragments, each complete in itself: nothing is written that was sent already.
 _IN_FRAGMENTS = {"movflags": "empty_moov+default_base_moof+frag_every_frame"}
 AAC_FORMATS = tuple(_CONTAINERS)
-AAC_MISSING = (
-    "aac and m4a need FFmpeg's encoder, which is not installed here. Type `.venv/bin/uv pip "
-    "install 'sotaque[aac]'` and start the service again, or ask for mp3, wav, pcm, flac or opus."
-)
+
+
+def missing_encoder() -> str:
+    """The refusal of aac and m4a without FFmpeg's encoder."""
+    return (
+        "aac and m4a need FFmpeg's encoder, which is not installed here. Install it with "
+        f"`{commands.install_extra('aac')}` and start the service again, or ask for mp3, wav, pcm, "
+        "flac or opus."
+    )
 
 
 def offered() -> list[str]:

@@ -17,6 +17,7 @@ from fastapi import FastAPI
 
 from api.http.connections import Acceptor, ConnectionLimits, Connections
 from api.state import AppState
+from machine import commands
 from machine.errors import SotaqueError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def _wyoming_server(
     except ImportError as error:
         raise SotaqueError(
             f"WYOMING_PORT needs the package of that protocol, which is not installed ({error}). "
-            "Type `.venv/bin/uv pip install 'sotaque[wyoming]'`, or set WYOMING_PORT=off."
+            f"Install it with `{commands.install_extra('wyoming')}`, or set WYOMING_PORT=off."
         ) from error
     return WyomingServer(parts, connections, sockets)
 

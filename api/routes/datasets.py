@@ -22,6 +22,7 @@ from api.routes.ranged_file import WAV_RESPONSES, RangedFile, ranged_responses
 from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
+from machine import commands
 from xtts.text.languages import NAMES
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
@@ -276,6 +277,6 @@ def _training(parts: AppState, dataset: UploadedDataset) -> schemas.TrainingLine
     given = f"DATASET_DIR={shlex.quote(folder)} LANGUAGE={shlex.quote(dataset.language)}"
     return schemas.TrainingLine(
         dataset_dir=folder,
-        command=f"{given} make train",
+        command=f"{given} {commands.make('train')}",
         container=f"{given} docker compose -f docker-compose-training.yml up",
     )

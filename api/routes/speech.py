@@ -158,7 +158,7 @@ class SpeechRequest(BaseModel):
     @classmethod
     def _known_formats(cls, value: Any) -> Any:
         if value in encoding.AAC_FORMATS and not encoding.aac_is_installed():
-            raise PydanticCustomError("unsupported", "{text}", {"text": encoding.AAC_MISSING})
+            raise PydanticCustomError("unsupported", "{text}", {"text": encoding.missing_encoder()})
         return value
 
     @field_validator("speed", "temperature", mode="before")

@@ -64,7 +64,7 @@ async def metrics(parts: Shared) -> Response:
 @router.get("/events", response_class=StreamingResponse,
             responses={200: {"content": {"text/event-stream": {}}}})  # fmt: skip
 async def events(parts: Shared) -> StreamingResponse:
-    """`status`, `epoch` and `metrics`, as they happen."""
+    """Server-sent events: `status`, `epoch`, `metrics`, `dataset`, `training`, `book`."""
     stream = await parts.events.listen(
         [("status", parts.status()), ("epoch", parts.follower.listing())]
     )

@@ -90,6 +90,7 @@ def card(run: RunSummary, made: dict[str, Any]) -> str:
     ]  # fmt: skip
     if verdict is not None:
         lines.append(f"- Why these weights: {verdict.reason}")
+    # Whoever gets the voice has a clone of their own.
     speak = f'.venv/bin/python -m xtts speak --voice {file_name(run.id)} --text "Good morning."'
     return "\n".join([*lines, "", f"Speak with it: `{speak} --out out.wav`", ""])
 

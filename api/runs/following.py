@@ -18,6 +18,7 @@ from api.runs.promotion import Promotion
 from api.runs.targets import FollowTarget
 from api.schemas import RunList, RunRow, Served
 from api.settings import ApiSettings
+from machine import commands
 from xtts.voices.evaluation_file import Verdict
 from xtts.voices.learned_decoder import digest_beside
 
@@ -345,4 +346,4 @@ def _why_missing(run: RunSummary, name: str, verdict: Verdict) -> str:
         return f"{best} needs an epoch's checkpoint and its recording, and one of them is missing."
     if run.training:
         return f"{best} is written when the run ends."
-    return f"{best} was not written. `.venv/bin/python -m train evaluate` writes it."
+    return f"{best} was not written. `{commands.program('train evaluate')}` writes it."

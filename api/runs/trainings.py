@@ -25,6 +25,7 @@ from api.training_schemas import (
     TrainingRequest,
     TrainingRow,
 )
+from machine import commands
 from machine.process import ask_once, module_command
 from machine.settings.types import flag_of
 from xtts.voices.run_folder import RunFolder
@@ -39,7 +40,6 @@ from xtts.voices.training_jobs import (
     run_folder_of,
 )
 
-COMMAND = ".venv/bin/python -m train queue"
 # Several steps of the newest rows of metrics.jsonl.
 _TAIL_BYTES = 64 << 10
 _JUDGE_SECONDS = 60.0
@@ -64,7 +64,7 @@ class Trainings:
         if not self.settings.training_allowed:
             text = (
                 "This service takes no trainings and deletes no runs. Set API_ALLOW_TRAINING=on, "
-                "or train with: DATASET_DIR=… make train"
+                f"or train with: DATASET_DIR=… {commands.make('train')}"
             )
             raise APIError(403, "training_off", text)
 
@@ -130,14 +130,14 @@ class Trainings:
     def all(self) -> TrainingList:
         """Every training, the newest first. Blocks."""
         trainer, allowed = self.queue.has_trainer(), self.settings.training_allowed
-        message = ""
+        command, message = commands.program("train queue"), ""
         if not allowed:
             message = "API_ALLOW_TRAINING is off here, so trainings are started by the command."
         elif trainer is False:
-            message = f"No trainer works on the queue. Start it with `{COMMAND}`."
+            message = f"No trainer works on the queue. Start it with `{command}`."
         return TrainingList(
             trainings=self._rows()[::-1], allowed=allowed, trainer=trainer, message=message,
-            command=COMMAND,
+            command=command,
         )  # fmt: skip
 
     def read(self, identity: str) -> TrainingRow:

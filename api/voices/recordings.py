@@ -18,6 +18,7 @@ from typing import Any, Literal
 
 from api.errors import APIError
 from api.voices.recordings_child import MEMORY_BYTES, NO_MEMORY, NOT_STARTED, REFUSED
+from machine import commands
 from machine.process import kill_group
 from machine.threads import ONE_THREAD
 from xtts import encoding
@@ -31,11 +32,15 @@ WALL_SECONDS = 10.0
 COMMAND = (sys.executable, "-m", "api.voices.recordings_child", str(MOST_SECONDS))
 _KINDS = (b"RIFF", b"fLaC", b"OggS", b"ID3")
 _RETRY_SECONDS = 5
-MISSING = (
-    "m4a, aac and webm are read by FFmpeg's decoder, which is not installed here. Type `.venv/bin/"
-    "uv pip install 'sotaque[aac]'` and start the service again, or convert the file to WAV, FLAC, "
-    "OGG or MP3."
-)
+
+
+def missing_decoder() -> str:
+    """The refusal of m4a, aac and webm without FFmpeg's decoder."""
+    return (
+        "m4a, aac and webm are read by FFmpeg's decoder, which is not installed here. Install it "
+        f"with `{commands.install_extra('aac')}` and start the service again, or convert the file "
+        "to WAV, FLAC, OGG or MP3."
+    )
 
 
 @dataclass(frozen=True)
@@ -71,7 +76,7 @@ async def in_child(data: bytes, command: Sequence[str], wall_seconds: float) -> 
         )
         raise APIError(422, "not_a_recording", text, param="file")
     if by_av and not encoding.aac_is_installed():
-        raise APIError(422, "unsupported", MISSING, param="file")
+        raise APIError(422, "unsupported", missing_decoder(), param="file")
     whole = (*command, *([by_av] if by_av else []))
     code, out, errors = await _ran(data, whole, wall_seconds)
     stderr = errors.decode(errors="replace").strip()

@@ -13,7 +13,7 @@ def run(place: ReadingPlace, *, as_json: bool = False, only_fixes: bool = False)
     if as_json:
         text = report.as_json(findings)
     elif only_fixes:
-        text = "".join(f"{fix}\n" for fix in report.fixes(findings))
+        text = "".join(f"{fix}\n" for fix in report.fixes(findings)) or "Nothing to fix.\n"
     else:
         text = report.as_text(findings)
     sys.stdout.write(text)

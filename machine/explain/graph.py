@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.errors import SotaqueError
 
 _LFS = b"version https://git-lfs"
@@ -62,7 +63,7 @@ def read(path: Path) -> ModelGraph:
     except ImportError as error:
         raise ExplainError(
             f"Reading a model needs the package onnx ({error}). Install it: "
-            ".venv/bin/uv pip install onnx"
+            f"{commands.install('onnx')}"
         ) from error
     raw = _bytes(path)
     try:

@@ -7,10 +7,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.explain.graph import ModelGraph
 from machine.explain.judging import Judgement, answer, forecast, judge
 from machine.onnxruntime.operators import is_heavy
-from machine.onnxruntime.placement import SessionStatus
+from machine.onnxruntime.placement import SessionStatus, explain_command
 from machine.onnxruntime.providers import CPU
 from machine.text import size_words, wrapped
 
@@ -109,7 +110,7 @@ def as_text(summary: Mapping[str, Any]) -> str:
         *wrapped(f"Runs on {status['device']} ({status['execution_provider']}).", ""),
     ]
     # Some messages end with a pointer to this command.
-    lines += wrapped(status["message"].partition(" `.venv/bin/python -m xtts explain`")[0], "  ")
+    lines += wrapped(status["message"].partition(f" `{explain_command()}`")[0], "  ")
     lines += ["Is that normal?", *wrapped(summary["normal"], "  "), "", *_nodes(summary), ""]
     lines += _values("Inputs:", summary["inputs"], run["plan"] if run else [])
     lines += [*_values("Outputs:", summary["outputs"], []), "", *_costs(summary)]
@@ -146,9 +147,9 @@ def _nodes(summary: Mapping[str, Any]) -> Iterator[str]:
 
 def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
     yield from wrapped(
-        f"With a GPU, {usual['gpu']} of them would usually run on it. The other {usual['either']} "
-        "compute shapes, move values or control the flow: some of these stay on the CPU beside any "
-        "GPU, which is normal.", "")  # fmt: skip
+        f"With a GPU, {usual['gpu']} of them would usually run on it. The rest ({usual['either']}) "
+        "computes shapes, moves values or controls the flow: some of it stays on the CPU beside "
+        "any GPU, which is normal.", "")  # fmt: skip
     heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
     if heavy:
         carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
@@ -204,7 +205,6 @@ def _seconds(seconds: float) -> str:
     return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
 
 
-_NEWER = ".venv/bin/uv pip install --upgrade onnxruntime"
 _MOST_CHARACTERS = 300
 # ONNX Runtime's CPU kernels of Add, Mul, Gemm, Dropout and BatchNormalization start at this opset.
 _OLDEST_OPSET = 7
@@ -228,7 +228,9 @@ def refusal(name: str, fault: str, opset: int | None = None) -> str:
         )
     for pattern, sentence in _KNOWN:
         if match := re.search(pattern, text):
-            return f"{name} " + sentence.format(*match.groups(), newer=_NEWER)
+            return f"{name} " + sentence.format(
+                *match.groups(), newer=commands.install("onnxruntime", upgrade=True)
+            )
     message = re.sub(r"^.*?failed: ?", "", text)
     message = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", message)
     return f"ONNX Runtime refuses {name}: {message[:_MOST_CHARACTERS]}"

@@ -18,6 +18,7 @@ from typing import Any
 
 from machine.devices.gpu_usage import GpuUsageReader
 from machine.explain.inputs import arrays
+from machine.onnxruntime import import_quietly
 from machine.onnxruntime.trial_child import load_libraries, placed, recording
 from machine.process import reserve_stdout, write_json_line
 
@@ -53,7 +54,8 @@ def answer(request: dict[str, Any]) -> dict[str, Any]:
 
 def _explain(request: dict[str, Any], result: dict[str, Any]) -> None:
     import numpy  # noqa: F401 - counted as imported, not as loaded
-    import onnxruntime
+
+    onnxruntime = import_quietly()
 
     provider = request["provider"]
     load_libraries(onnxruntime, provider)

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, NamedTuple
 
+from machine import commands
 from machine.onnxruntime import operators, reasons
 from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import CALLED, CPU, PROVIDERS, ProviderRequest
@@ -112,17 +113,22 @@ def status(
         active, code = CPU, "nothing_placed"
         message = (
             f"{_starts(got)}. The provider works, but takes none of this model's {total} nodes; "
-            "`.venv/bin/python -m xtts explain` lists them."
+            f"`{explain_command()}` lists them."
         )
     elif active != CPU and (heavy := _heavy((nodes or {}).get(CPU, {}))):
         code = "heavy_on_cpu"
         message = (
             f"{CALLED[got.kind]} computes {taken} of {total} nodes, but compute-heavy ones are on "
-            f"the CPU: {heavy}. `.venv/bin/python -m xtts explain` says whether that is normal."
+            f"the CPU: {heavy}. `{explain_command()}` says whether that is normal."
         )
     requested = active if active in PROVIDERS.get(wish.kind, ()) else wish.provider
     device = "cpu" if active == CPU else got.device
     return SessionStatus(device, active, requested, message, code, on_cpu, taken)
+
+
+def explain_command() -> str:
+    """The command that explains where a model's nodes run."""
+    return commands.program("xtts explain MODEL.onnx")
 
 
 def _heavy(on_cpu: Mapping[str, int]) -> str:

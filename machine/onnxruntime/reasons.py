@@ -5,12 +5,13 @@ Each function returns (reason_code, what is wrong, what to do). docs/onnx.md lis
 
 import re
 
+from machine import commands
 from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.providers import BUILDS, CALLED, ProviderRequest
 from machine.remedies import (
-    INSTALL_LIBRARIES,
     OLDEST_DRIVER,
     get_driver,
+    install_libraries,
     major_of,
     missing_library,
     replace_builds,
@@ -77,7 +78,7 @@ def inactive(wish: ProviderRequest, seen: OnnxSurroundings, trial: Trial) -> Rea
     message = last_words(trial.fault or log) or "no message"
     started = trial.active[:1] == (trial.provider,)
     what = "It started, but could not compute" if started else "ONNX Runtime did not start it"
-    return "unknown", f"{what}: {message}", "Run: make doctor"
+    return "unknown", f"{what}: {message}", _run_doctor()
 
 
 def ended(wish: ProviderRequest, trial: Trial) -> Reason:
@@ -85,8 +86,12 @@ def ended(wish: ProviderRequest, trial: Trial) -> Reason:
     code = "hung" if "no answer" in trial.ending else "crashed"
     return (
         code, f"The process that tried it returned no result ({trial.ending})",
-        "Run: make doctor" if wish.kind == "cuda" else "Update the driver of this GPU.",
+        _run_doctor() if wish.kind == "cuda" else "Update the driver of this GPU.",
     )  # fmt: skip
+
+
+def _run_doctor() -> str:
+    return f"Run: {commands.make('doctor')}"
 
 
 def last_words(log: str) -> str:
@@ -131,10 +136,10 @@ def _cuda_library(seen: OnnxSurroundings, library: str) -> Reason:
     version = f" {seen.cuda}" if seen.cuda and code == "missing_library" else ""
     message = f"{library} is missing, {name}{version}"
     if seen.gpus or seen.driver:
-        return code, message, INSTALL_LIBRARIES
+        return code, message, install_libraries()
     return (
         code, f"{message}, and this machine shows no NVIDIA GPU",
-        f"With a GPU: {INSTALL_LIBRARIES}; without one, use the CPU.",
+        f"With a GPU: {install_libraries()}; without one, use the CPU.",
     )  # fmt: skip
 
 
@@ -143,7 +148,7 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
     if not match:
         if fault := re.search(r"cuDNN is unavailable[^\n]*|CUDNN_STATUS_\w+", log):
             message = f"cuDNN does not work: {fault[0][:_MOST_CHARACTERS]}"
-            return "missing_cudnn", message, INSTALL_LIBRARIES
+            return "missing_cudnn", message, install_libraries()
         return None
     number, words = int(match[1]), match[2].strip()
     if number == 35:
@@ -157,7 +162,11 @@ def _failure(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason 
     if number in _FAILURES:
         code, message, mend = _FAILURES[number]
         return code, f"{message} (CUDA failure {number}: {words})", mend
-    return "gpu_failed", f"The GPU fails: CUDA failure {number}: {words}", "Run: make doctor"
+    return (
+        "gpu_failed",
+        f"The GPU fails: CUDA failure {number}: {words}",
+        _run_doctor(),
+    )
 
 
 def _symbol(wish: ProviderRequest, seen: OnnxSurroundings, log: str) -> Reason | None:

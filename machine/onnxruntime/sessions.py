@@ -10,8 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.errors import SotaqueError
-from machine.onnxruntime import inspection, placement
+from machine.onnxruntime import import_quietly, inspection, placement
 from machine.onnxruntime.inspection import OnnxSurroundings, Trial
 from machine.onnxruntime.placement import Refusal, SessionStatus
 from machine.onnxruntime.providers import CPU, ProviderRequest, wish_of
@@ -131,13 +132,12 @@ def choose(wished: ProviderRequest, looks: Looks) -> tuple[ProviderRequest, Refu
 def runtime() -> Any:
     """The package `onnxruntime`. Raises RuntimeMissing."""
     try:
-        import onnxruntime
+        return import_quietly()
     except ImportError as error:
         raise RuntimeMissing(
-            f"ONNX Runtime cannot be imported ({error}). Install it: .venv/bin/uv pip install "
-            "onnxruntime (or onnxruntime-gpu with an NVIDIA GPU)."
+            f"ONNX Runtime cannot be imported ({error}). Install it: "
+            f"{commands.install('onnxruntime')} (or onnxruntime-gpu with an NVIDIA GPU)."
         ) from error
-    return onnxruntime
 
 
 def _open(

@@ -11,6 +11,7 @@ import sys
 import warnings
 from typing import Any
 
+from machine.onnxruntime import import_quietly
 from machine.process import reserve_stdout, write_json_line
 
 # y = Conv(x, kernel) @ matrix, opset 17; a test builds the same graph with onnx.helper.
@@ -49,7 +50,8 @@ def tried(provider: str, options: dict[str, str]) -> dict[str, Any]:
 
 def _try(provider: str, options: dict[str, str], result: dict[str, Any]) -> None:
     import numpy
-    import onnxruntime
+
+    onnxruntime = import_quietly()
 
     result["version"] = onnxruntime.__version__
     load_libraries(onnxruntime, provider)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from machine import commands
 from tests.api.decoding import decoded
 from tests.api.heard import refusal
 from xtts import encoding
@@ -25,5 +26,5 @@ def test_without_the_encoder_it_says_what_to_type(service, monkeypatch):
     for form in encoding.AAC_FORMATS:
         answer = service.say("hello", response_format=form)
         assert refusal(answer) == (400, "unsupported", "response_format")
-        assert "sotaque[aac]" in answer.json()["detail"]
+        assert commands.install_extra("aac") in answer.json()["detail"]
     assert service.say("hello", response_format="mp3").status_code == 200

@@ -69,7 +69,7 @@ def test_make_serve_speaks_without_a_key_and_on_loopback_only(tmp_path):
         for other in other_addresses():
             with pytest.raises(ConnectionRefusedError), socket.create_connection((other, port), 5):
                 pass
-        assert address in (tmp_path / "log").read_text()
+        assert f"Ready: http://localhost:{port}\n" in (tmp_path / "log").read_text()
     finally:
         os.killpg(process.pid, signal.SIGTERM)
         process.wait(TORN_DOWN_SECONDS)

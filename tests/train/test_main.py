@@ -1,6 +1,8 @@
 """`python -m train`: its verbs, and what becomes of a fault."""
 
 import logging
+import subprocess
+import sys
 
 import pytest
 
@@ -41,7 +43,7 @@ def test_every_verb_is_told_and_helps_with_its_own_options_and_where_the_setting
 @pytest.mark.parametrize(
     ("words", "told"),
     [
-        (["teach"], "Unknown verb 'teach'. Use one of: run, check"),
+        (["teach"], "Unknown command 'teach'. Use one of: run, check"),
         (["export"], "export needs --to DIR"),
         (["check", "--num-epochs", "many"], "NUM_EPOCHS is 'many'"),
     ],
@@ -74,3 +76,28 @@ def test_an_output_dir_that_is_a_file_is_refused(verb, tmp_path, capsys):
     to = ["--to", str(tmp_path / "voice")] if verb == "export" else []
     assert program.main([verb, *to, "--output-dir", str(tmp_path / "file")]) == 2
     assert f"OUTPUT_DIR is '{tmp_path / 'file'}'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("verb", ["extend", "distil", "export"])
+def test_a_missing_folder_is_told_by_the_usage_and_before_anything_large_is_imported(verb):
+    code = (
+        f"import sys; from train.__main__ import main; code = main(['{verb}']); "
+        "assert 'torch' not in sys.modules; sys.exit(code)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 2, done.stderr
+    assert done.stderr.startswith(f"{verb} needs --to ")
+    parser = program._own_arguments(verb)
+    assert " --to " in parser.format_usage().partition("[options]")[0]
+
+
+@pytest.mark.parametrize("words", [["--version"], ["check", "--version"]])
+def test_the_version_is_told(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        program.main(words)
+    assert ended.value.code == 0 and capsys.readouterr().out.startswith("sotaque 0.")
+
+
+def test_the_usage_of_cut_begins_with_recordings_and_the_folder():
+    usage = program._own_arguments("cut").format_usage()
+    assert usage.rstrip().endswith("train cut RECORDING... --to DIR [options] [settings]")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from machine import commands
 from tests.train.test_learner import a_batch, a_learner
 from train import trainer as loop
 from train.checkpointing.async_writer import CheckpointWriter
@@ -339,8 +340,9 @@ def test_a_stop_while_the_last_epoch_is_judged_is_told_by_the_exit_code():
 def test_a_run_ends_with_what_to_do_next(tmp_path):
     run = RunFolder(tmp_path / "of anna")
     assert next_steps(run).splitlines() == [
-        f"Serve it: OUTPUT_DIR='{run.folder}' make serve",
-        f"Export it: OUTPUT_DIR='{run.folder}' .venv/bin/python -m train export --to DIR",
+        f"Serve it: OUTPUT_DIR='{run.folder}' {commands.make('serve')}",
+        f"Export it: OUTPUT_DIR='{run.folder}' "
+        f"{commands.program('train export --to')} 'exported/of anna'",
     ]
     run.samples.mkdir(parents=True)
     run.checkpoints.mkdir()
@@ -351,5 +353,15 @@ def test_a_run_ends_with_what_to_do_next(tmp_path):
         assert next_steps(run).startswith(f"Listen to it: {sample}\n")
     usual = next_steps(RunFolder(TrainSettings.output_dir)).splitlines()
     assert usual[-2:] == [
-        "Serve it: make serve", "Export it: .venv/bin/python -m train export --to DIR",
-    ]  # fmt: skip
+        f"Serve it: {commands.make('serve')}",
+        f"Export it: {commands.program('train export --to exported/output')}",
+    ]
+
+
+def test_in_a_container_the_next_steps_name_the_mounted_folder(tmp_path, monkeypatch):
+    monkeypatch.setattr(commands, "in_image", lambda: True)
+    assert next_steps(RunFolder(tmp_path)).splitlines() == [
+        "Serve it: docker compose -f docker-compose-gpu.yml up",
+        "Export it: docker compose -f docker-compose-training.yml run --rm trainer "
+        f"python -m train export --to {tmp_path}/exported",
+    ]

@@ -1,5 +1,7 @@
 """`python -m xtts speak`, from the words on the command line to the wav."""
 
+from importlib import metadata
+
 import pytest
 import soundfile
 import torch
@@ -34,6 +36,31 @@ def test_a_text_becomes_a_wav(base_folder, recording, tmp_path, capsys):
     info = soundfile.info(out)
     assert (info.samplerate, info.subtype, info.channels) == (24_000, "PCM_16", 1)
     assert f"{out}: {info.duration:.2f} s" in capsys.readouterr().out
+
+
+def test_the_text_needs_no_option(base_folder, recording, tmp_path, capsys):
+    out = tmp_path / "said.wav"
+    assert speak(base_folder, "One.", "--reference", recording, "--out", out) == 0
+    assert soundfile.info(out).frames > 0
+    with pytest.raises(SystemExit):
+        speak(base_folder, "One.", "--text", "Two.", "--out", out)
+    assert "not allowed with" in capsys.readouterr().err
+
+
+def test_without_arguments_there_is_help_and_the_version_is_told(capsys):
+    assert main([]) == 2
+    assert "speak a text" in capsys.readouterr().out
+    with pytest.raises(SystemExit) as ended:
+        main(["--version"])
+    assert ended.value.code == 0
+    assert capsys.readouterr().out == f"sotaque {metadata.version('sotaque')}\n"
+
+
+@pytest.mark.parametrize("seconds", ["x", "0", "-1", "nan"])
+def test_a_wrong_interval_is_refused_in_words(seconds, capsys):
+    with pytest.raises(SystemExit):
+        main(["monitor", f"--interval={seconds}"])
+    assert f"'{seconds}' is not allowed; use 0.1 seconds or more" in capsys.readouterr().err
 
 
 def test_references_are_named_together_in_turn_or_by_their_folder(
@@ -73,9 +100,11 @@ def test_auto_speaks_on_the_cpu_without_a_gpu_and_another_device_is_refused(
     asked = ("--reference", recording, "--text", "One.", "--out", out, "--device")
     assert speak(base_folder, *asked, "auto") == 0
     assert "Device: cpu (no GPU on this machine)" in capsys.readouterr().out
-    for device in ("cuda:1", "tpu"):
+    for device in ("gpu:1", "cuda:1"):
         assert speak(base_folder, *asked, device) == 2
-        assert f"DEVICE={device}, but this machine has no GPU. Set" in capsys.readouterr().err
+        assert "DEVICE=cuda:1, but this machine has no GPU. Set" in capsys.readouterr().err
+    assert speak(base_folder, *asked, "tpu") == 2
+    assert "'tpu'" in (refusal := capsys.readouterr().err) and "cuda:N" in refusal
 
 
 def test_a_voice_is_found_once_and_a_text_is_split_once(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from machine import commands
 from machine.steps import Steps
 from train.cutting import cutter, writing
 from train.cutting.by_base import base_that_aligns, cut_by_base
@@ -58,7 +59,8 @@ def run(
     """
     if not recordings or to is None:
         raise CuttingError(
-            "cut needs recordings and a folder to write: python -m train cut RECORDING… --to DIR"
+            "cut needs recordings and a folder to write: "
+            f"{commands.program('train cut')} RECORDING… --to DIR"
         )
     if text is not None and recogniser is not None:
         raise CuttingError(
@@ -175,7 +177,7 @@ def _tell(to: Path, result: CutResult, text: Manuscript | None, recogniser: Path
 def train_command(to: Path) -> str:
     """The command that trains on a dataset, in an OUTPUT_DIR of its own."""
     run = shlex.quote(str(Path("runs") / to.resolve().name))
-    return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} make train"
+    return f"DATASET_DIR={shlex.quote(str(to))} OUTPUT_DIR={run} {commands.make('train')}"
 
 
 def _summary_lines(result: CutResult) -> str:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from machine import commands
 from train.cutting.recordings import LISTENING_RATE, CuttingError
 from xtts.text.phonemes import PHONES, to_phones
 
@@ -51,8 +52,9 @@ class TextRecogniser:
         except ImportError:
             raise CuttingError(
                 "A text without times needs pocketsphinx, which is not installed. It has "
-                "wheels for Python 3.11 and 3.13. Install it with: .venv/bin/python -m pip install "
-                "pocketsphinx, or give a text with times (srt, vtt, lab, TextGrid)."
+                "wheels for Python 3.11 and 3.13. Install it with "
+                f"`{commands.install('pocketsphinx')}`, or give a text with times (srt, vtt, lab, "
+                "TextGrid)."
             ) from None
         self._expected: Any = None
         self._words: tuple[str, ...] | None = None

@@ -2,6 +2,7 @@
 
 import importlib
 import itertools
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
 from machine.storage.hashes import FileStamp, stamp_of
@@ -168,9 +170,10 @@ def _by_av(path: Path, to: Path) -> Path:
         av = importlib.import_module("av")
     except ImportError:
         raise CuttingError(
-            f"{path} needs the package av, which is not installed. Install it with: "
-            f".venv/bin/python -m pip install av, or convert the file: ffmpeg -i {path.name} "
-            f"-vn -ac 1 {path.stem}.wav"
+            f"{path} needs the package av, which is not installed. Install it with "
+            f"`{commands.install_extra('aac')}`, or convert the file: "
+            f"ffmpeg -i {shlex.quote(str(path))} -vn -ac 1 "
+            f"{shlex.quote(str(path.with_suffix('.wav')))}"
         ) from None
     make_folder(to.parent)
     try:

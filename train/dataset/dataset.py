@@ -7,6 +7,7 @@ opening it, and reads no transcript.
 """
 
 import hashlib
+import shlex
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
@@ -14,6 +15,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.memory import without_collection
 from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
@@ -49,7 +51,6 @@ FEWEST_VALIDATION_CLIPS = 5
 _MOST_REFUSALS_SHOWN = 20
 # XTTS-v2 speaks 17; a misread column has as many as there are clips.
 _MOST_LANGUAGES_NAMED = 17
-_EXTEND = ".venv/bin/python -m train extend --language {} --dataset {} --to BASE"
 # Of clips that are refused for exactly the same reason, so many by name.
 _MOST_ALIKE = 5
 # Clips for a thread at once: handing over one that is known costs more than checking it.
@@ -286,7 +287,15 @@ def _what_to_set(languages: Sequence[str], settings: TrainSettings) -> str:
         )
     return (
         f"{correct} If it is, name a BASE_MODEL that speaks it, or add the language to this one "
-        f"(docs/languages.md): {_EXTEND.format(languages[0], settings.dataset_dir)}"
+        f"(docs/languages.md): {extend_command(languages[0], settings.dataset_dir)}"
+    )
+
+
+def extend_command(language: str, dataset: Path) -> str:
+    """The command that adds a language to the base model."""
+    return commands.program(
+        f"train extend --language {language} --dataset {shlex.quote(str(dataset))} "
+        f"--to bases/{language}"
     )
 
 

@@ -32,6 +32,7 @@ from typing import Any, BinaryIO, NamedTuple, TypeVar
 import numpy as np
 import torch
 
+from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.selection import Choice
 from machine.errors import SotaqueError
@@ -137,8 +138,8 @@ class FeatureCache:
         if record is None or not self._whole(record):
             raise FeaturesError(
                 f"The features of {self._clips[clip].name} are damaged and could not be computed "
-                "again. Repair the cache with `.venv/bin/python -m train check --repair`. The same "
-                "command then resumes from the last checkpoint."
+                f"again. Repair the cache with `{commands.program('train check --repair')}`. "
+                "The command that you gave then resumes from the last checkpoint."
             )
 
     def missing(self) -> list[str]:
@@ -170,7 +171,7 @@ class FeatureCache:
         if len(content) != record.bytes:
             raise FeaturesError(
                 f"{record.shard} is shorter than it was written. Repair the cache with "
-                "`.venv/bin/python -m train check --repair`, or delete the folder."
+                f"`{commands.program('train check --repair')}`, or delete the folder."
             )
         return content
 

@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
     EXTENSIONS,
@@ -108,7 +109,7 @@ def _words(text: Path) -> str:
     if all(_TIMED.match(line) for line in written.splitlines() if line.strip()) and written.strip():
         raise DatasetError(
             f"{text} holds labels with times, not the text of a clip. Write what is spoken, or cut "
-            "the recording by them: .venv/bin/python -m train cut RECORDING --text "
+            f"the recording by them: {commands.program('train cut')} RECORDING --text "
             f"{shlex.quote(str(text))} --to DIR"
         )
     return " ".join(written.split())
@@ -152,7 +153,7 @@ def cut_line(
             for path in recordings
         })  # fmt: skip
     aim = folder.with_name(f"{folder.name or 'recording'}-clips")
-    words = [".venv/bin/python -m train cut", *names, "--to", shlex.quote(str(aim))]
+    words = [commands.program("train cut"), *names, "--to", shlex.quote(str(aim))]
     words += ["--text", shlex.quote(str(text))] if text else []
     return " ".join([*words, *(["--language", language] if language != "en" else [])])
 

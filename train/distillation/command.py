@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from machine import commands
 from machine.devices import selection
 from machine.devices.health import GpuHealth
 from machine.errors import SotaqueError
@@ -29,7 +30,14 @@ from train.evaluation.judges import VOICE, WORD_ERRORS, WORDS
 from train.evaluation.person import MOST_RECORDINGS
 from train.evaluation.plan import EvaluationPlan, plan_of
 from train.evaluation.verdict import may_replace
-from train.export import Student, exported, refuse_earlier, refuse_others, voice_to_export
+from train.export import (
+    Student,
+    exported,
+    refuse_earlier,
+    refuse_others,
+    speak_command,
+    voice_to_export,
+)
 from train.resilience.at_work import at_work
 from train.run_context import RunContext
 from train.sampling.sample_files import reference_of
@@ -79,7 +87,9 @@ def run(settings: TrainSettings, asked: Asked) -> int:
     own_texts = _texts(asked.texts)
     folder = RunFolder(settings.output_dir)
     if folder.newest_whole() is None:
-        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
+        raise RunError(
+            f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`."
+        )
     with folder.lock():
         context = context_of_run(settings, folder)
         voice = voice_to_export(settings, None, None)
@@ -198,8 +208,8 @@ class Distillation:
             return 1
         log.info(
             "%s holds the student's voice. What it and its teacher said is in %s. It speaks with:\n"
-            "  python -m xtts speak --voice %s --text … --out FILE.wav",
-            to, self.folder, to,
+            "  %s",
+            to, self.folder, speak_command(to),
         )  # fmt: skip
         return 0
 

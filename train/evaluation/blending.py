@@ -5,6 +5,7 @@ evaluate`. Each part first looks at what is on disk, so it can be repeated after
 """
 
 import logging
+from collections.abc import Sequence
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -36,10 +37,14 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     # A run reports the remaining time by its budget.
     count = 0 if evaluator.budget else evaluator.num_left(shares)
     if (budget := evaluator.budget) and budget.plan:
-        log.info(
-            "The epochs are trained. Judging the blends and training the decoder: about %.0f s.",
-            budget.seconds_left(),
-        )
+        judged = " and ".join(_left(evaluator, shares))
+        left = [f"judging {judged}"] if judged else []
+        left += ["training the decoder"] if settings.learn_decoder != "off" else []
+        if left:
+            log.info(
+                "The epochs are trained. Next, %s: about %.0f s.",
+                " and ".join(left), budget.seconds_left(),
+            )  # fmt: skip
     with Progress("Judging", count, "candidates") if count else nullcontext() as progress:
         evaluator.progress = progress
         evaluator.judge_missing()
@@ -62,6 +67,12 @@ def conclude(evaluator: Evaluator, settings: TrainSettings, base: Path) -> None:
     except Exception as error:
         log.warning("The best weights could not be saved: %s", error)
     log.info("Evaluation of the run (docs/evaluation.md):\n%s", report.table(known))
+
+
+def _left(evaluator: Evaluator, shares: Sequence[float]) -> list[str]:
+    """What is left to judge."""
+    missing = ["the missing epochs"] if evaluator.missing() else []
+    return missing + (["the blends"] if shares else [])
 
 
 def keep_best_blend(checkpoints: Checkpoints, verdict: Verdict, base: Path) -> None:

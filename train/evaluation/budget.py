@@ -10,6 +10,7 @@ corrects the rest.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from machine import commands
 from train.evaluation.judges import FEWEST
 from train.evaluation.plan import EvaluationPlan
 from train.evaluation.verdict import FEWEST_SPOKEN
@@ -187,7 +188,7 @@ class JudgingBudget:
         limits = ", ".join(self.limits.values())
         return (
             f"{cost} To stay within the limit: {limits}. "
-            "`.venv/bin/python -m train evaluate` has no limit."
+            f"`{commands.program('train evaluate')}` has no limit."
         )
 
     def know(self, known: Evaluation | None) -> None:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
 
+from machine import commands
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation import person_decoder
 from train.evaluation.blending import conclude
@@ -56,7 +57,7 @@ def learn_decoder(settings: TrainSettings, *, minutes: float | None) -> int:
         if known is None or known.verdict is None:
             raise RunError(
                 f"{evaluator.run.folder} has no evaluation, so its best weights are not known. Run "
-                "`.venv/bin/python -m train evaluate`, which judges them and trains a decoder."
+                f"`{commands.program('train evaluate')}`, which judges them and trains a decoder."
             )
         clips = settings.decoder_clips
         if not person_decoder.learn_best_decoder(evaluator, known.verdict, clips, seconds):
@@ -76,7 +77,9 @@ def _opened(settings: TrainSettings) -> Iterator[tuple[Evaluator, Path]]:
     folder = RunFolder(settings.output_dir)
     newest = folder.newest_whole()
     if newest is None:
-        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
+        raise RunError(
+            f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`."
+        )
     with folder.lock():
         context = context_of_run(settings, folder)
         sampler = speaking_sampler(settings, context, folder)

@@ -13,6 +13,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.atomic import crash_point
 from train.checkpointing.checkpoints import Checkpoints
@@ -244,9 +245,9 @@ class Evaluator:
             self._plan_rest(budget, max(1, budget.coming(epoch.epoch)), epoch_seconds)
             if not budget.judges_epoch(epoch.epoch):
                 log.info(
-                    "Epoch %d is not judged, to save time. "
-                    "`.venv/bin/python -m train evaluate` judges it.",
+                    "Epoch %d is not judged, to save time. `%s` judges it.",
                     epoch.epoch,
+                    commands.program("train evaluate"),
                 )
                 return
         self._judge(epoch, epoch_seconds)

@@ -17,7 +17,7 @@ _COLUMNS = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)
 
 
 def line(evaluation: Evaluation, one: Candidate) -> str:
-    """One candidate's figures with the base's, and the remarks on it."""
+    """One candidate's figures with the base's. The table at the end has the remarks."""
     base = evaluation.candidates[0]
     parts = []
     of_words = (WORD_ERRORS, "word error rate") if WORD_ERRORS in one.judges else (WORDS, "words")
@@ -27,11 +27,12 @@ def line(evaluation: Evaluation, one: Candidate) -> str:
             parts.append(f"{name} {_mean(one, judge)}{beside}")
     failed = f"{one.num_failed} of {len(one.sentences)} sentences failed (base {base.num_failed})"
     figures = ", ".join([*parts, failed])
-    return f"{one.name.capitalize()}: {figures}. {' '.join(one.remarks)}".rstrip()
+    return f"{one.name.capitalize()}: {figures}."
 
 
 def table(evaluation: Evaluation) -> str:
-    """All candidates, the base first and the best marked, then the remarks and the verdict."""
+    """All candidates, the base first and the best marked, then the verdict and those remarks that
+    it does not quote."""
     best = evaluation.best
     rows = [_HEAD, *(_row(one, one is best) for one in _ordered(evaluation.candidates))]
     return "\n".join([*text.table(rows), *_remarks(evaluation)])
@@ -73,8 +74,12 @@ def _mean(one: Candidate, judge: str) -> str:
 
 
 def _remarks(evaluation: Evaluation) -> list[str]:
+    told = evaluation.verdict.reason if evaluation.verdict else ""
     lines = [
-        f"{one.name}: {remark}" for one in _ordered(evaluation.candidates) for remark in one.remarks
+        f"{one.name}: {remark}"
+        for one in _ordered(evaluation.candidates)
+        for remark in one.remarks
+        if f"{one.name} comes closest" not in told or remark[1:] not in told
     ]
     lines += [
         f"No {name}: {judge.absent}."

@@ -14,6 +14,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from machine import commands
 from machine.devices.cuda_errors import GpuLost
 from machine.storage.hashes import sha256_of
 from train.dataset.dataset import Clip
@@ -73,8 +74,8 @@ def judge_speakers(evaluator: Evaluator, known: Evaluation, settings: TrainSetti
             write_evaluation(evaluator.run.evaluation_file, known)
     if late:
         log.info(
-            "To save time, these speakers are not judged: %s. `.venv/bin/python -m train evaluate` "
-            "judges them.", ", ".join(late),
+            "To save time, these speakers are not judged: %s. `%s` judges them.",
+            ", ".join(late), commands.program("train evaluate"),
         )  # fmt: skip
     if known.speakers != rows:  # rows of other weights, and no time for new ones
         known = replace(known, speakers=rows)

@@ -33,6 +33,7 @@ Without a voice to judge it chooses among those that are measurably better than 
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 
+from machine import commands
 from train.evaluation.judges import (
     PITCH_DRIFT,
     RATE_DRIFT,
@@ -68,10 +69,6 @@ TIE_MARGIN = 0.05
 # With less speech a run seldom learns an accent (docs/getting-started.md).
 LEAST_SPEECH_SECONDS = 180.0
 UNLEARNED = "The base never learned the added language."
-JUDGE_BY_MORE = (
-    "`.venv/bin/python -m train evaluate` judges by all sentences, without a time limit. "
-    "EVALUATE_TEXTS can name more."
-)
 NO_DIFFERENCE = "difference %+.2f, too small to be sure of"
 
 
@@ -481,7 +478,11 @@ def _base_is_best(
             f"The base is kept: the run was too short to be judged. Of {count} sentences no "
             f"candidate finished more than {most}, and a verdict needs {FEWEST_FINISHED}."
         )
-        return Verdict("base", 0, 0.0, reason, JUDGE_BY_MORE, False, "")
+        more = (
+            f"`{commands.program('train evaluate')}` judges by all sentences, without a time "
+            "limit. EVALUATE_TEXTS can name more."
+        )
+        return Verdict("base", 0, 0.0, reason, more, False, "")
     if because:
         reason = f"The base is kept: {because}."
     elif same:
@@ -498,8 +499,8 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
     ways = []
     if speech_seconds is not None and speech_seconds < LEAST_SPEECH_SECONDS:
         ways.append(
-            f"Add clips: {speech_seconds / 60:.1f} minutes of speech are not much; half an hour is "
-            "good."
+            f"Add clips: the dataset has {speech_seconds / 60:.1f} minutes of this person, with "
+            "the validation clips. Half an hour is good."
         )
     if not learned:
         ways.append("Try more epochs or a higher LEARNING_RATE.")
@@ -509,7 +510,7 @@ def advice(others: Sequence[Candidate], speech_seconds: float | None) -> str:
         if not any(one.kind == "blend" for one in others):
             ways.append("BLEND=auto also judges blends with the base.")
     ways.append(
-        "`.venv/bin/python -m train check` finds clips whose text does not match their sound."
+        f"`{commands.program('train check')}` finds clips whose text does not match their sound."
     )
     return " ".join(ways)
 
@@ -523,4 +524,5 @@ def _why_not(others: Sequence[Candidate], base: Candidate) -> str:
             return f"{nearest.name} is measurably worse: {worse}."
         return f"{nearest.name} speaks as well, but not measurably better."
     nearest = max(others, key=lambda one: (-one.num_failed, one.mean(WORDS)))
-    return f"{nearest.name} comes closest. {nearest.ruled_out}"
+    why = nearest.ruled_out or ""
+    return f"{nearest.name} comes closest, but {why[:1].lower()}{why[1:]}"

@@ -2,12 +2,14 @@
 
 import json
 import logging
+import shlex
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
 import torch
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file
 from train.export import copy_file, refuse_others, whole_folder
@@ -55,8 +57,9 @@ def run(
     write(plan, to)
     log.info(
         "%s holds the extended base; its licence is the base's: %s. Train on it with:\n"
-        "  BASE_MODEL=%s LANGUAGE=%s DATASET_DIR=%s make train",
-        to, plan.config.licence, to, plan.language, settings.dataset_dir,
+        "  BASE_MODEL=%s LANGUAGE=%s DATASET_DIR=%s %s",
+        to, plan.config.licence, shlex.quote(str(to)), plan.language,
+        shlex.quote(str(settings.dataset_dir)), commands.make("train"),
     )  # fmt: skip
     return 0
 

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
-from machine import text
+from machine import commands, text
 from machine.storage import kept_value
 from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
@@ -69,7 +69,7 @@ def report_kept(settings: TrainSettings, context: RunContext) -> None:
         log.warning(
             f"Suspect clips: {count} of {total}, used for training "
             f"(SUSPECT_CLIPS=keep; leave_out trains without them). {some}\n{shown}\n"
-            "`.venv/bin/python -m train check` lists all of them, and also compares texts with "
+            f"`{commands.program('train check')}` lists all of them, and also compares texts with "
             "sound."
         )
 

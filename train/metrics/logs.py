@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from machine import commands
 from train.dataset.batches import Batch
 from train.evaluation import report
 from train.learner import DeferredStepResult, Learner, StepResult
@@ -90,7 +91,7 @@ class Logs:
         self._metrics.close()
         if self.tensorboard:
             self.tensorboard.close()
-            log.info("`make tensorboard` shows the curves later.")
+            log.info("`%s` shows the curves later.", commands.make("tensorboard"))
 
     def settings(self, values: Mapping[str, str]) -> None:
         """Writes all settings beside the curves; the console shows only those that were set."""
@@ -137,7 +138,7 @@ class Logs:
         self._record("train", record)
         if telling:
             log.info(
-                "epoch %d/%d  step %d/%d  %s  rate %.1e  %.1f audio-s/s  left %s", epoch,
+                "epoch %d/%d  step %d/%d  %s  learning rate %.1e  %.1f x real time  left %s", epoch,
                 self.num_epochs, number, self.steps_per_epoch, _shown(result.losses),
                 result.learning_rate, record["audio_seconds_per_second"],
                 clock(record["progress"]["seconds_left"]),

@@ -8,8 +8,10 @@ import sys
 import threading
 import time
 import urllib.request
+from collections.abc import Sequence
 from pathlib import Path
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.process import ChildProcess, module_command
 from train.settings import TrainSettings, load
@@ -56,7 +58,7 @@ class TensorBoard:
         if self.answers():
             log.info("TensorBoard: %s", self.address)
         elif self._child.code not in (None, -9):
-            log.warning("TensorBoard did not start. `make tensorboard` shows why.")
+            log.warning("TensorBoard did not start. `%s` shows why.", commands.make("tensorboard"))
 
 
 def of_run(settings: TrainSettings, *, in_container: bool) -> TensorBoard | None:
@@ -79,11 +81,11 @@ def free_port(first: int, host: str) -> int:
     return first
 
 
-def main() -> int:
-    """`make tensorboard`: shows the curves of finished runs in the folder that the settings
-    name."""
+def main(argv: Sequence[str] | None = None) -> int:
+    """`make tensorboard`: shows the curves of finished runs in the folder that the settings name.
+    Takes settings as flags, such as --runs-dir and --tensorboard-port."""
     try:
-        settings, _ = load()
+        settings, _ = load(sys.argv[1:] if argv is None else argv)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code

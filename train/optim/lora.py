@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from machine import commands
 from machine.errors import SotaqueError
 from xtts.model.gpt import GPT, PREFIX
 from xtts.model.shapes import GPTShape
@@ -129,8 +130,8 @@ def _inject(gpt: GPT, shape: LoraShape, seed: int) -> None:
         from peft import LoraConfig, inject_adapter_in_model
     except ImportError as error:
         raise SotaqueError(
-            f"LORA_RANK={shape.rank} needs peft, which is not installed ({error}). Type "
-            "`.venv/bin/uv pip install 'sotaque[lora]'`, or set LORA_RANK=0."
+            f"LORA_RANK={shape.rank} needs peft, which is not installed ({error}). "
+            f"Install it with `{commands.install_extra('lora')}`, or set LORA_RANK=0."
         ) from error
     config = LoraConfig(r=shape.rank, lora_alpha=shape.alpha, target_modules=list(TARGETS))
     device = next(gpt.parameters()).device

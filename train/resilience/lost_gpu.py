@@ -7,6 +7,7 @@ checkpoint.
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.cuda_errors import GpuLost
 from machine.devices.health import Outcome
@@ -43,8 +44,8 @@ def gone(device: str, words: str) -> GpuLost:
     return GpuLost(
         f"{device} failed and cannot be used by this process any more: {words.rstrip('.')}. "
         "Nothing was saved from it; everything saved before is whole. Give the same command again: "
-        "it checks the GPU again and goes on from the last saved epoch. If it fails again, "
-        "`.venv/bin/python -m xtts doctor` and docs/errors.md say more, and DEVICE=cpu goes on "
+        "it checks the GPU again and resumes from the last saved epoch. If it fails again, "
+        f"`{commands.make('doctor')}` and docs/errors.md say more, and DEVICE=cpu continues "
         "without it."
     )
 

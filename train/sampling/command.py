@@ -6,6 +6,7 @@ sidecar. The samples of the run stay. The hash covers the whole request.
 
 import logging
 
+from machine import commands
 from train.resilience.at_work import at_work
 from train.sampling.sample_files import SampleSidecar, on_demand
 from train.sampling.sampler import speaking_sampler
@@ -46,7 +47,9 @@ def _chosen(folder: RunFolder, epoch: int | None) -> Verified:
     if epoch is None:
         if newest := folder.newest_whole():
             return newest
-        raise RunError(f"{folder.folder} holds no epoch yet. Train one with `make train`.")
+        raise RunError(
+            f"{folder.folder} holds no epoch yet. Train one with `{commands.make('train')}`."
+        )
     if verified := folder.verified(epoch):
         return verified
     there = ", ".join(str(number) for number in folder.epochs()) or "none"

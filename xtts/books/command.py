@@ -5,6 +5,7 @@ Importing this module does not import torch.
 
 import argparse
 import re
+import shlex
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -12,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from machine import memory
+from machine import commands, memory
 from machine.errors import SotaqueError
 from machine.steps import Steps, steps_for
 from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
@@ -99,11 +100,11 @@ def order_of(arguments: argparse.Namespace) -> Order:
     forms = _chosen("--format", arguments.format, FORMS)
     captions = _chosen("--captions", arguments.captions, ("srt", "vtt", "json"))
     if {"m4b", "m4a"} & set(forms):
-        from xtts.books.writing.audiobook import MISSING
+        from xtts.books.writing.audiobook import missing_encoder
         from xtts.encoding import aac_is_installed
 
         if not aac_is_installed():
-            raise BookError(MISSING)
+            raise BookError(missing_encoder())
     book = _read(arguments.book)
     count = len(book.read_aloud)
     chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
@@ -461,7 +462,7 @@ def _typed() -> list[str]:
             next(words, None)
         elif not word.startswith("--again="):
             typed.append(word)
-    return [".venv/bin/python", "-m", "xtts", *typed]
+    return shlex.split(commands.program("xtts")) + typed
 
 
 def _listener(name: str, tokenizer: Any, language: str) -> "Listener | None":

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from machine import commands
 from machine.errors import SotaqueError
+from machine.onnxruntime import import_quietly
 from xtts.text.errors import TextError
 
 if TYPE_CHECKING:
@@ -78,8 +80,8 @@ def check_folder(folder: Path) -> None:
         if importlib.util.find_spec("faster_whisper") is None:
             raise RecogniserError(
                 f"{folder} holds a Whisper model for faster-whisper, which is not installed. "
-                "Install it with: .venv/bin/python -m pip install -e '.[faster-whisper]' — or name "
-                "a folder as transformers saves it."
+                f"Install it with: {commands.install_extra('faster-whisper')} — or name a folder "
+                "as transformers saves it."
             )
         return
     try:
@@ -175,7 +177,7 @@ class FasterWhisper(Recogniser):
     """The same by faster-whisper: models of CTranslate2, several times as fast on a CPU."""
 
     def __init__(self, folder: Path, language: str, threads: int) -> None:
-        library: Any = importlib.import_module("faster_whisper")
+        library = import_quietly("faster_whisper")
         with _reported(folder):
             # The type of its weights; int8 where those are, which is how most are copied.
             self._model = library.WhisperModel(

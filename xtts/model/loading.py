@@ -16,6 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from machine.memory import MappedFiles, trim_heap
+from machine.text import load_error
 from xtts.model import quantization
 from xtts.model.config import ConfigError, Extension, ModelConfig
 from xtts.model.empty_weights import without_weights
@@ -265,9 +266,9 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
         if not all(isinstance(tensor, Tensor) for tensor in tensors.values()):
             raise TypeError("not every entry is a tensor")
     except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise ConfigError(
-            f"{path} cannot be read as model weights ({first}). Copy or download it again."
+            f"{path} cannot be read as model weights ({load_error(error)}). Copy or download it "
+            "again."
         ) from error
     # Coqui's trainer saves the same weights one level deeper.
     return {name.removeprefix("xtts."): tensor for name, tensor in tensors.items()}
@@ -322,8 +323,9 @@ def read_speakers(folder: Path) -> dict[str, Tensor]:
         speakers = torch.load(path, map_location="cpu", weights_only=True)
         return {name: one["speaker_embedding"] for name, one in speakers.items()}
     except Exception as error:
-        first = str(error).splitlines()[0] if str(error) else type(error).__name__
-        raise ConfigError(f"{path} cannot be read as XTTS-v2's speakers ({first}).") from error
+        raise ConfigError(
+            f"{path} cannot be read as XTTS-v2's speakers ({load_error(error)})."
+        ) from error
 
 
 def mel_stats(folder: Path, state: Mapping[str, Tensor]) -> Tensor:

@@ -17,6 +17,7 @@ from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import Manifest, fault_of
@@ -64,7 +65,7 @@ def read(folder: Path) -> OnnxVoice:
     except OSError as error:
         raise OnnxError(
             f"{path} cannot be read ({error.strerror}). Create the folder with: "
-            ".venv/bin/python -m train export --checkpoint … --to DIR --onnx"
+            f"{commands.program('train export --onnx --checkpoint')} CHECKPOINT --to DIR"
         ) from error
     except ValidationError as error:
         first = error.errors()[0]

@@ -24,6 +24,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from xtts.model.config import ModelConfig
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
@@ -559,15 +560,9 @@ class Tokenizer:
 
 def _missing_packages(short: str, error: ImportError) -> TextError:
     packages = EXTRAS.get(short, str(error))
-    try:
-        # Not with `find_spec`, because setuptools then replaces distutils and warns about it.
-        metadata.version("pip")
-        install = ".venv/bin/python -m pip install"
-    except metadata.PackageNotFoundError:  # in an environment made by uv
-        install = "uv pip install --python .venv/bin/python"
     return TextError(
-        f"LANGUAGE={short} needs what is not installed ({packages}). Install it with: {install} "
-        "-e '.[languages]'"
+        f"LANGUAGE={short} needs what is not installed ({packages}). Install it with: "
+        f"{commands.install_extra('languages')}"
     )
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from machine.errors import SotaqueError
 from machine.storage.hashes import sha256_of
+from machine.text import load_error
 from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import CPML, ConfigError, ModelConfig, short_name
@@ -188,7 +189,9 @@ def _check_dvae(path: Path, config: ModelConfig) -> None:
         dvae = torch.load(path, map_location="cpu", weights_only=True, mmap=mapped)
         codebook = tuple(dvae["codebook.embed"].shape)
     except Exception as error:
-        raise ConfigError(f"{path} cannot be read as a DVAE ({error}). Copy it again.") from error
+        raise ConfigError(
+            f"{path} cannot be read as a DVAE ({load_error(error)}). Copy it again."
+        ) from error
     shape = (config.dvae.codebook_dim, config.dvae.num_codes)
     _check_shape(path, "codebook.embed", codebook, shape)
 

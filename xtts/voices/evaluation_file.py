@@ -12,6 +12,7 @@ from typing import Any, Literal
 
 from pydantic import TypeAdapter, ValidationError
 
+from machine import commands
 from machine.storage.atomic import Written, write_json
 
 log = logging.getLogger(__name__)
@@ -244,9 +245,8 @@ def read_evaluation(path: Path) -> Evaluation | None:
     except (OSError, ValidationError) as error:
         first = str(error).splitlines()[0]
         log.warning(
-            "%s cannot be read (%s): nothing is known about how epochs speak. "
-            "`.venv/bin/python -m train "
-            "evaluate` makes it again.", path, first,
+            "%s cannot be read (%s): nothing is known about how epochs speak. `%s` makes it again.",
+            path, first, commands.program("train evaluate"),
         )  # fmt: skip
         return None
     if evaluation.schema != SCHEMA:

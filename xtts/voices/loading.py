@@ -20,10 +20,10 @@ def compute_config(
     """Where to compute a voice, and the reason; "" if it is what was requested, or if ONNX Runtime
     reports it.
 
-    device: `cpu`, `cuda`, `cuda:N` or `auto`. Raises DeviceError for a GPU that is missing or
-    unusable, and ArgumentError.
+    device: `cpu`, `cuda`, `cuda:N`, `auto`, or `gpu` as in DEVICE. Raises DeviceError for a GPU
+    that is missing or unusable, and ArgumentError.
     """
-    arguments.text("device", device)
+    device = arguments.device("device", device)
     where = ComputeConfig(
         device, precision=precision, backend="onnx" if voice.onnx else "torch",
         low_memory=low_memory, guard=guard, threads=threads,

@@ -31,11 +31,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.storage import locks
 from machine.storage.atomic import STALE_SECONDS, WriteError, remove_stale
 from machine.storage.checksums import Manifest, ManifestError, fault_of, read_manifest, zip_fault
 from machine.storage.reading import read_json
+from machine.text import load_error
 from xtts.text.normalization.registry import COQUI
 from xtts.voices.evaluation_file import (
     CandidateKind,
@@ -272,7 +274,7 @@ class RunFolder:
             note += f"run ends, which is still at work. {best.weights.name} is used until then."
             return replace(best, fallback=note)
         note = f"{fault} {best.weights.name} is used instead."
-        advice = "`.venv/bin/python -m train evaluate` repairs what it can."
+        advice = f"`{commands.program('train evaluate')}` repairs what it can."
         return replace(best, fallback=f"{note} {advice}")
 
     def fault_of_best(self, verdict: Verdict) -> str | None:
@@ -473,8 +475,7 @@ def load_verified(path: Path, *, manifest: Path | None = None, mmap: bool = True
     try:
         content = torch.load(path, map_location="cpu", weights_only=True, mmap=mmap)
     except Exception as error:
-        first = (str(error).splitlines() or [type(error).__name__])[0]
-        raise RunError(f"{path} cannot be read as a checkpoint ({first}).") from error
+        raise RunError(f"{path} cannot be read as a checkpoint ({load_error(error)}).") from error
     if not isinstance(content, dict):
         raise RunError(f"{path} is not a checkpoint: it holds a {type(content).__name__}.")
     return content

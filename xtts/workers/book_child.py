@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
@@ -21,7 +22,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Arguments: those of `xtts read` without the voice's, `--spec` and `--compute` as JSON."""
     limit_omp_spinning()
     limit_onednn_cache()
-    parser = argparse.ArgumentParser(prog="python -m xtts.workers.book_child")
+    parser = argparse.ArgumentParser(prog=commands.program("xtts.workers.book_child"))
     parser.add_argument("--spec", type=json.loads, required=True)
     parser.add_argument("--language", default="")
     parser.add_argument("--seed", type=int, default=0)

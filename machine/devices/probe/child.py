@@ -15,6 +15,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from machine import commands
 from machine.devices import cuda_errors
 from machine.devices.health import OPERATIONS, OperationVerdict, Outcome
 from machine.memory import mapped_libraries
@@ -37,7 +38,7 @@ _COMPUTE_MODE, _EXCLUSIVE_PROCESS = 20, 3
 def main() -> int:
     """Checks one device; exits with 0 if the check ran to its end, whatever it found."""
     parser = argparse.ArgumentParser(
-        prog="python -m machine.devices.probe.child", description=__doc__
+        prog=commands.program("machine.devices.probe.child"), description=__doc__
     )
     parser.add_argument("--device", required=True)
     parser.add_argument("--operations", default=",".join(OPERATIONS))

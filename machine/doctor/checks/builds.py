@@ -1,7 +1,9 @@
 """Checks of torch's build: CUDA version, libraries, architectures and visible GPUs."""
 
+import shlex
 from collections.abc import Mapping, Sequence
 
+from machine import commands
 from machine.devices.nvml import GpuState
 from machine.devices.selection import Environment
 from machine.doctor.finding import Finding, fail, ok, warn
@@ -24,7 +26,10 @@ from machine.remedies import (
     use_backend,
 )
 
-CLEAN = "env -u LD_LIBRARY_PATH -u LD_PRELOAD make train"
+
+def without_foreign_libraries() -> str:
+    """The command that trains with torch's own libraries."""
+    return f"env -u LD_LIBRARY_PATH -u LD_PRELOAD {commands.make('train')}"
 
 
 def torch_build(torch: TorchBuild, nodes: Nodes, managed: Managed, driver: Driver,
@@ -33,7 +38,8 @@ def torch_build(torch: TorchBuild, nodes: Nodes, managed: Managed, driver: Drive
     if torch.fault:
         return fail(
             "torch cannot be imported", "torch 2.11", "Sotaque does not work without torch.",
-            "rm -rf .venv && make install", torch.fault,
+            f"rm -rf {shlex.quote(commands.in_clone('.venv'))} && {commands.make('install')}",
+            torch.fault,
         )  # fmt: skip
     built = f"torch {torch.version}, " + (f"CUDA {torch.cuda}" if torch.cuda else "without CUDA")
     if nodes.gpus and not torch.cuda:
@@ -117,7 +123,7 @@ def library_path(
         "the libraries that came with torch",
         "Another CUDA comes first in the library path. This can cause CUFFT_INVALID_SIZE and "
         "cuDNN version mismatches.",
-        CLEAN,
+        without_foreign_libraries(),
         "; ".join(
             [*variables_set, *(f"{name}: {' '.join(paths)}" for name, paths in foreign.items())]
         ),

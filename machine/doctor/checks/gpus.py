@@ -3,9 +3,10 @@
 import re
 from dataclasses import replace
 
+from machine import commands
 from machine.devices.health import GpuHealth, Outcome
 from machine.devices.selection import DeviceError, Environment, choose_device
-from machine.doctor.checks.builds import CLEAN
+from machine.doctor.checks.builds import without_foreign_libraries
 from machine.doctor.finding import Finding, could_not_run, fail, ok, warn
 from machine.readings.snapshot import Container, Driver, MachineSettings, Managed, Nodes
 from machine.remedies import (
@@ -124,7 +125,7 @@ def _meant(
 ) -> tuple[str, str]:
     """(meaning, fix); the advice of a variant that passed comes before any rule."""
     advice = next((one.advice for one in gpu.variants if one.ok and one.advice), "")
-    advice = CLEAN if gpu.with_clean_libraries else advice
+    advice = without_foreign_libraries() if gpu.with_clean_libraries else advice
     outcome = gpu.outcome
     if outcome is Outcome.DEGRADED:
         works = " and ".join(
@@ -161,7 +162,7 @@ def _meant(
         Outcome.COULD_NOT_RUN: "Nothing is known about this GPU: the check itself failed.",
     }
     # Running the check by hand shows its own output.
-    check = f".venv/bin/python -m machine.devices.probe.child --device cuda:{gpu.index}"
+    check = commands.program(f"machine.devices.probe.child --device cuda:{gpu.index}")
     last = {Outcome.HANG: "Reboot; if it hangs again, set DEVICE=cpu.",
             Outcome.COULD_NOT_RUN: check}  # fmt: skip
     return meanings.get(outcome, ""), advice or last.get(outcome, CPU_ONLY)

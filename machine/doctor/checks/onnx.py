@@ -8,7 +8,7 @@ the CUDA library itself, and the loader's text is the reason.
 from machine.doctor.finding import Finding, ok, warn
 from machine.readings.snapshot import Container, Nodes, OnnxRuntime, TorchBuild
 from machine.remedies import (
-    INSTALL_LIBRARIES,
+    install_libraries,
     major_of,
     missing_library,
     replace_builds,
@@ -63,5 +63,5 @@ def _without_library(seen: str, expected: str, fault: str) -> Finding:
         fix = "Fix `driver` first."
     else:
         meaning = "With BACKEND=onnx everything runs on the CPU, without a message."
-        fix = INSTALL_LIBRARIES
+        fix = install_libraries()
     return warn(f"{seen} cannot load {library}", expected, meaning, fix, fault)

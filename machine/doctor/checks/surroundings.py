@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import replace
 
+from machine import commands
 from machine.devices.selection import Environment
 from machine.doctor.finding import Finding, fail, ok, warn
 from machine.readings.snapshot import (
@@ -115,7 +116,8 @@ def _trial_finding(one: TrialSpeech) -> Finding:
         return fail(
             f"the demo voice does not speak on {one.device}", "one sentence",
             "Samples and the API's answers would fail in the same way.",
-            "make install" if one.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
+            commands.make("install") if one.device == "cpu"
+            else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
             one.fault,
         )  # fmt: skip
     seen = (
@@ -124,7 +126,8 @@ def _trial_finding(one: TrialSpeech) -> Finding:
     if one.audio_seconds < 0.3 or not 1e-4 < one.loudness < 1:
         return fail(
             seen, "audible speech", "The output is silence or noise.",
-            "make install" if one.device == "cpu" else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
+            commands.make("install") if one.device == "cpu"
+            else "Set SAMPLE_DEVICE=cpu and DEVICE=cpu.",
         )  # fmt: skip
     if one.device == "cpu":
         return ok(seen)

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from api.engine.child import ChildOptions
+from machine import commands
 from machine.devices.health import GpuHealth
 from tests.api.conftest import FAKE, NO_GPU, QUICK, Running, running, settings_in
 from tests.api.heard import refused
@@ -48,6 +49,27 @@ def test_whoever_spoke_is_told_why_and_it_speaks_again(service, text, code):
     assert status["state"] == "ready" and status["ready"] and status["restarts"] == 1
     assert service.counted("tts_gpu_worker_restarts_total") == 1
     assert service.counted("tts_requests_total", code="503") == 1
+
+
+def test_the_log_says_when_the_service_is_ready_and_where(tmp_path, caplog):
+    caplog.set_level("INFO", "api")
+    settings = replace(settings_in(tmp_path), api_port=8123)
+    with running(settings) as service:
+        service.wait_ready()
+        service.wait_until(lambda: "Ready: http://localhost:8123" in caplog.messages)
+        service.say("hello")
+        assert caplog.messages.count("Ready: http://localhost:8123") == 1
+        service.say("!signal SIGKILL")
+        service.wait_ready()
+        service.wait_until(lambda: caplog.messages.count("Ready: http://localhost:8123") == 2)
+
+
+def test_in_a_container_the_published_port_is_named(tmp_path, caplog, monkeypatch):
+    monkeypatch.setattr(commands, "in_image", lambda: True)
+    caplog.set_level("INFO", "api")
+    with running(settings_in(tmp_path)) as service:
+        service.wait_ready()
+        service.wait_until(lambda: "API_PORT in .env" in caplog.text)
 
 
 def test_a_crash_that_takes_its_time_is_no_kill(service):

@@ -12,6 +12,7 @@ import soundfile
 
 from api.voices.decoding import decoded, read_mono
 from api.voices.recordings import container_of
+from machine import commands
 from tests.api.heard import refusal
 from tests.api.sounds import KINDS, file_of, made, muxed, speech, upload, write
 
@@ -159,5 +160,5 @@ def test_without_the_decoder_it_says_what_to_type(service, monkeypatch):
     for kind in ("m4a", "aac", "webm"):
         answer = upload(service, made(kind, speech(2.0, RATE)))
         assert refusal(answer) == (422, "unsupported", "file")
-        assert "sotaque[aac]" in answer.json()["detail"]
+        assert commands.install_extra("aac") in answer.json()["detail"]
     assert upload(service, file_of(speech())).status_code == 201

@@ -46,6 +46,12 @@ def test_only_the_lines_that_mend(laptop, capsys):
     assert capsys.readouterr().out == "echo TORCH_BACKEND=cu126 >> .env && make install\n"
 
 
+def test_nothing_to_mend_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(command, "look", lambda _place: simulated.MACHINES["healthy"])
+    assert main(["doctor", "--fix-hints"]) == 0
+    assert capsys.readouterr().out == "Nothing to fix.\n"
+
+
 def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
     """What it says of this machine as JSON, and its findings by their names."""
     done = subprocess.run(

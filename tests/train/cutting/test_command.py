@@ -279,7 +279,7 @@ def test_a_film_without_av_answers_with_the_line_that_converts(tmp_path, capsys,
     monkeypatch.setitem(sys.modules, "av", None)
     (tmp_path / "film.mkv").write_bytes(b"x" * 100)
     assert cut(tmp_path / "film.mkv", tmp_path / "out") == 2
-    assert "ffmpeg -i film.mkv -vn -ac 1 film.wav" in capsys.readouterr().err
+    assert f"ffmpeg -i {tmp_path}/film.mkv -vn -ac 1 {tmp_path}/film.wav" in capsys.readouterr().err
 
 
 def test_a_recording_that_changes_meanwhile_is_told(ground, tmp_path, capsys, monkeypatch):

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from tests.train.evaluation.spoken import PERSON, base, candidate, facts, verdict_of
+from tests.train.evaluation.spoken import PERSON, base, candidate, compared, facts, verdict_of
+from train.evaluation import report
 from train.evaluation.judges import sentences_of
 from train.evaluation.plan import EvaluationSentence
 from train.evaluation.verdict import decide, may_replace
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.voices.evaluation_file import Candidate, CandidateKind
+from xtts.voices.evaluation_file import Candidate, CandidateKind, Evaluation
 
 SEEDS = range(20)
 
@@ -430,3 +431,29 @@ def test_a_drift_that_the_large_model_has_too_is_no_reason():
     assert may_replace(small, large) is None
     further = candidate(facts(3, voice=0.7, rate=1.3))
     assert "(the large model: 1" in str(may_replace(further, large))
+
+
+def test_the_run_s_log_says_each_remark_once_and_of_whom():
+    unclear = candidate(facts(100, errors=0.5), epoch=1, loss=0.1)
+    slower = candidate(facts(101, errors=0.5, rate=0.6), epoch=2)
+    known = evaluation_of(base(0, errors=0.1), unclear, slower)
+    reason = known.verdict.reason
+    assert "epoch 1 comes closest, but it is harder to understand: " in reason
+    lines = report.table(known).splitlines()
+    said = [line for line in lines if "harder to understand" in line]
+    assert [line.partition(":")[0] for line in said] == ["epoch 2", "The base is the best"]
+    for one in known.candidates[1:]:
+        assert not any(remark in report.line(known, one) for remark in one.remarks)
+
+
+def evaluation_of(*candidates: Candidate) -> Evaluation:
+    told, verdict = verdict_of(*candidates)
+    return Evaluation(
+        "", "en", {}, "", {}, {}, {}, candidates=list(told.values()), verdict=verdict,
+    )  # fmt: skip
+
+
+def test_the_advice_counts_all_clips_and_says_so():
+    known = compared((base(0), candidate(facts(9, voice=0.2), epoch=1)))
+    _, verdict = decide(known, speech_seconds=108.0)
+    assert "1.8 minutes of this person, with the validation clips" in verdict.advice

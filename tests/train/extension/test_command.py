@@ -41,7 +41,7 @@ def test_check_tells_what_the_vocabulary_lacks_and_what_to_do(check, tmp_path):
     assert "times: " in line and "θ" in line.partition("times: ")[2]
     assert "8 readable transcripts, 0.0 h of sound" in said and "about 100 h" in said
     assert "[el], which begins as [" in said and "Numbers are read by ICU's rules" in said
-    assert "python -m train extend --language el --dataset data --to BASE" in said
+    assert "-m train extend --language el --dataset data --to bases/el" in said
     assert {path.name for path in tmp_path.iterdir()} == {"data"}
 
 

@@ -5,15 +5,19 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from machine import commands
 from machine.storage.atomic import replacing
 from xtts.books.book import Book, BookError
 from xtts.books.writing.binding import BoundChapter
 from xtts.encoding import BITS_PER_SECOND, RATE, aac_is_installed, pcm_frame
 
-MISSING = (
-    "An audiobook (m4b) and m4a need FFmpeg's encoder, which is not installed here. Type "
-    "`.venv/bin/uv pip install 'sotaque[aac]'`, or choose --format mp3, flac, opus or wav."
-)
+
+def missing_encoder() -> str:
+    """The refusal of an audiobook without FFmpeg's encoder."""
+    return (
+        "An audiobook (m4b) and m4a need FFmpeg's encoder, which is not installed here. Install it "
+        f"with `{commands.install_extra('aac')}`, or choose --format mp3, flac, opus or wav."
+    )
 
 
 def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) -> None:
@@ -22,7 +26,7 @@ def write_audiobook(path: Path, book: Book, chapters: Sequence[BoundChapter]) ->
     Raises BookError where FFmpeg's encoder is missing, DiskFull, WriteError.
     """
     if not aac_is_installed():
-        raise BookError(MISSING)
+        raise BookError(missing_encoder())
     import av
 
     with replacing(path) as file:

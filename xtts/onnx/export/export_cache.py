@@ -11,6 +11,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from machine import commands
 from machine.process import ProcessResult, module_command, run_with_timeout
 from machine.storage import locks
 from machine.storage.atomic import make_folder
@@ -57,7 +58,8 @@ def _export_apart(words: Sequence[str], run: Runs) -> None:
     if done.hung:
         raise OnnxError(
             f"{words[0]} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "
-            "Export it on another machine (python -m train export --onnx) and name the folder."
+            f"Export it on another machine ({commands.program('train export --onnx')} …) and name "
+            "the folder."
         )
     if done.code != 0:
         reason = done.last_error or f"exit {done.code}"

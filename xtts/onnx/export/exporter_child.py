@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from machine import commands
 from machine.errors import SotaqueError
 from xtts.onnx.folder import GPT
 
@@ -13,7 +14,7 @@ from xtts.onnx.folder import GPT
 def main(argv: Sequence[str] | None = None) -> int:
     """Exports; prints an error's message to stderr and returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog="python -m xtts.onnx.export.exporter_child", description=__doc__
+        prog=commands.program("xtts.onnx.export.exporter_child"), description=__doc__
     )
     parser.add_argument("folder", type=Path, help="the model's folder")
     parser.add_argument("to", type=Path)
@@ -40,9 +41,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
     except ImportError as error:
-        sys.stderr.write(
-            f"The package {error.name} is missing: .venv/bin/uv pip install -e '.[onnx]'\n"
-        )
+        sys.stderr.write(f"The package {error.name} is missing: {commands.install_extra('onnx')}\n")
         return SotaqueError.exit_code
     return 0
 

@@ -100,9 +100,8 @@ def read_voice(path: Path, config: ModelConfig) -> Voice:
         latents, speaker = tensors["latents"], tensors["speaker"]
     except Exception as error:
         raise OnnxError(
-            f"{path} holds no voice ({error}). Give a file that "
-            "`.venv/bin/python -m train export --onnx` or "
-            "the API wrote: a voice is taken from a recording once."
+            f"{path} holds no voice ({error}). Give a file that `train export --onnx` or the API "
+            "wrote: a voice is taken from a recording once."
         ) from error
     wanted = (1, config.gpt.width), (1, config.speaker_encoder.embedding_width, 1)
     if latents.shape[::2] != wanted[0] or speaker.shape != wanted[1]:

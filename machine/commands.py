@@ -1,0 +1,128 @@
+"""Commands for messages, written so that a user can copy them into the shell they started from.
+
+`program("train check")` is `.venv/bin/python -m train check` in a clone, `python -m train check`
+where that Python is first on the PATH, and has an absolute path anywhere else. In an image of the
+Dockerfile it is the command of Docker Compose to type on the host.
+"""
+
+import importlib.metadata
+import os
+import shlex
+import shutil
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+# Where the Dockerfile installs.
+IMAGE = Path("/app/.venv")
+_TRAINING = "docker compose -f docker-compose-training.yml"
+_IN_IMAGE = {
+    "train": f"{_TRAINING} up",
+    "serve": "docker compose -f docker-compose-gpu.yml up",
+    "install": "docker compose build",
+    "tensorboard": f"{_TRAINING} up tensorboard",
+}
+# What each target of the Makefile runs.
+MODULES = {
+    "train": "train",
+    "serve": "api",
+    "studio": "api.studio",
+    "doctor": "xtts doctor",
+    "tensorboard": "train.metrics.tensorboard_server",
+}
+
+
+def python() -> str:
+    """This Python, as the user can type it."""
+    executable, here = Path(sys.executable), _here()
+    if here is not None and executable.is_relative_to(here):
+        return shlex.quote(str(executable.relative_to(here)))
+    first = shutil.which("python")
+    if first is not None and Path(first).parent == executable.parent:
+        return "python"
+    return shlex.quote(str(executable))
+
+
+def program(words: str) -> str:
+    """The command that runs a module with arguments, such as "train export --to DIR"."""
+    if in_image():
+        return f"{_TRAINING} run --rm trainer python -m {words}"
+    return f"{python()} -m {words}"
+
+
+def make(target: str) -> str:
+    """`make TARGET`, or a command that does the same outside of the clone."""
+    if in_image():
+        return _IN_IMAGE.get(target) or program(MODULES[target])
+    if _here() == ROOT:
+        return f"make {target}"
+    if target in MODULES:
+        return program(MODULES[target])
+    return f"make -C {shlex.quote(str(ROOT))} {target}"
+
+
+def install_extra(name: str) -> str:
+    """The command that installs an optional dependency of pyproject.toml, such as "onnx"; in an
+    image, the line for a Dockerfile."""
+    if in_image():
+        return _run_line(f"--editable '{IMAGE.parent}[{name}]'")
+    if not (ROOT / "pyproject.toml").is_file():
+        return install(f"sotaque[{name}]")
+    return f"{_installer('install')} -e '{in_clone('.')}[{name}]'"
+
+
+def install(package: str, *, upgrade: bool = False) -> str:
+    """The command that installs a package into this environment; in an image, the line for a
+    Dockerfile."""
+    what = ("--upgrade " if upgrade else "") + shlex.quote(package)
+    return _run_line(what) if in_image() else f"{_installer('install')} {what}"
+
+
+def uninstall(packages: str) -> str:
+    """The command that removes packages, separated by blanks, from this environment."""
+    return f"{_installer('uninstall')} {packages}"
+
+
+def version() -> str:
+    """What --version prints: sotaque 0.2.0."""
+    return f"sotaque {importlib.metadata.version('sotaque')}"
+
+
+def in_clone(name: str) -> str:
+    """A file or folder of the clone, as the user can name it from where they are."""
+    return name if _here() == ROOT else str(ROOT / name)
+
+
+def in_image() -> bool:
+    """Whether this process runs in an image of the Dockerfile."""
+    return Path(sys.prefix) == IMAGE
+
+
+def _here() -> Path | None:
+    try:
+        return Path.cwd()
+    except OSError:  # deleted
+        return None
+
+
+def _installer(verb: str) -> str:
+    """uv or pip with a verb, whichever this environment has."""
+    uv = Path(sys.executable).with_name("uv")
+    if uv.is_file():
+        here = _here()
+        local = here is not None and uv == here / ".venv/bin/uv"
+        typed = ".venv/bin/uv" if local else shlex.quote(str(uv))
+        # It finds the .venv of this folder, unless another environment is active.
+        active = {os.environ.get(name) for name in ("VIRTUAL_ENV", "CONDA_PREFIX")}
+        own = local and active <= {None, "", sys.prefix}
+        return f"{typed} pip {verb}" + ("" if own else f" --python {python()}")
+    try:
+        # Not with `find_spec`, because setuptools then replaces distutils and warns about it.
+        importlib.metadata.version("pip")
+    except importlib.metadata.PackageNotFoundError:  # an environment made by uv
+        return f"uv pip {verb} --python {python()}"
+    return f"{python()} -m pip {verb}" + (" --yes" if verb == "uninstall" else "")
+
+
+def _run_line(what: str) -> str:
+    return f"RUN uv pip install --python {IMAGE}/bin/python {what}"

@@ -1,0 +1,24 @@
+"""Sentences about errors."""
+
+import pickle
+
+import pytest
+import torch
+
+from machine.text import load_error
+
+
+class Other:
+    pass
+
+
+def test_torchs_advice_to_load_unsafely_is_not_passed_on(tmp_path):
+    """Its first line tells how to run whatever the file holds."""
+    for content in (pickle.dumps(Other(), protocol=2), b"no weights", b"x" * 99):
+        path = tmp_path / "bad.pth"
+        path.write_bytes(content)
+        with pytest.raises(Exception) as caught:
+            torch.load(path, weights_only=True)
+        said = load_error(caught.value)
+        assert "weights_only" not in said and "option" not in said and len(said) < 200
+    assert load_error(ValueError("a\nb")) == "a" and load_error(EOFError()) == "EOFError"
