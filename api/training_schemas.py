@@ -71,7 +71,8 @@ class CheckResult(BaseModel):
 
 class TrainingProgress(BaseModel):
     """How far a run is, from its newest step. step, steps: of the epoch; seconds_left: of the whole
-    run with its evaluation."""
+    run with its evaluation; phase: what it does since that step, such as `judging`, "" for the next
+    step."""
 
     epoch: int
     epochs: int
@@ -79,6 +80,7 @@ class TrainingProgress(BaseModel):
     steps: int
     seconds_left: Number
     loss: Number
+    phase: str
 
 
 class TrainingRow(BaseModel):

@@ -35,7 +35,7 @@ from train.evaluation.verdict import FEWEST_FINISHED
 from train.learner import DeferredStepResult, Learner, StepResult
 from train.losses import DECIDING_LOSS, LOSS_TERMS
 from train.metrics.flops import step_flops
-from train.metrics.logs import DeferredMetrics, Logs, TrainedStep
+from train.metrics.logs import DeferredMetrics, Logs, Phase, TrainedStep
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.stopping import StopRequest
 from train.sampling.sample_files import of_best, of_epoch, sample_is_missing
@@ -361,6 +361,7 @@ class Trainer:
         due = epoch % self.settings.validation_every == 0 or epoch == self.num_epochs
         if self.validation is None or not due:
             return None
+        self._begin(epoch, "validating")
         batches = self.heartbeat.watch(self.validation.epoch(epoch), "validating")
         losses = self.learner.evaluate(
             itertools.takewhile(lambda _: not self.stop.requested, batches)
@@ -372,6 +373,7 @@ class Trainer:
     def _save(self, epoch: int, validation: dict[str, float] | None) -> None:
         """Writes the epoch's checkpoint and the trainer state. Rank 0 writes, the others wait."""
         self._finish_writing()
+        self._begin(epoch, "saving")
         losses = {
             f"validation_{term.name}": validation[term.name] if validation else None
             for term in LOSS_TERMS
@@ -436,11 +438,18 @@ class Trainer:
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             if saved := self.writer.finish():
                 if self._sample_due(epoch):
+                    self._begin(epoch, "sampling")
                     took = self.epoch_seconds.get(epoch, 0.0)
                     self.sampler.sample(epoch, saved.path, saved.sha256, epoch_seconds=took)
                 if self.evaluator and (whole := self.checkpoints.run.verified(epoch)):
+                    self._begin(epoch, "judging")
                     self.evaluator.judge(whole, self.epoch_seconds.get(epoch, 0.0))
             self.world.barrier()
+
+    def _begin(self, epoch: int, phase: Phase) -> None:
+        """Records what the run does until its next step."""
+        if self.logs:
+            self.logs.phase(epoch, self.learner.step, phase)
 
     def _judging_seconds(self) -> float:
         budget = self.evaluator.budget if self.evaluator else None
@@ -463,6 +472,8 @@ class Trainer:
         with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "speaking a sample"):
             self.sampler.finish()
         if self.evaluator and not self.stop.requested:
+            if self.evaluator.working:
+                self._begin(max(self.checkpoints.run.epochs(), default=0), "concluding")
             with self.heartbeat.allow(LONGEST_SAMPLE_SECONDS, "evaluating"):
                 conclude(self.evaluator, self.settings, self.base)
         if self.world.is_main and not self.stop.requested:

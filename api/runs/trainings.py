@@ -205,14 +205,17 @@ def progress_of(metrics: Path) -> TrainingProgress | None:
             lines = file.read(_TAIL_BYTES).splitlines()
     except OSError:
         return None
+    phase = ""
     for line in reversed(lines):
         with contextlib.suppress(ValueError, KeyError, TypeError):
             row: dict[str, Any] = json.loads(line)
+            if row["kind"] == "phase":
+                phase = phase or str(row["phase"])
             if row["kind"] == "train":
                 told = row["progress"]
                 return TrainingProgress(
                     epoch=row["epoch"], epochs=told["epochs"], step=told["epoch_step"],
                     steps=told["epoch_steps"], seconds_left=told["seconds_left"],
-                    loss=row["loss"],
+                    loss=row["loss"], phase=phase,
                 )  # fmt: skip
     return None

@@ -59,6 +59,7 @@ class Surroundings:
 
     def __init__(self, epochs: int = 2, batches: int = 2, **changes: Any) -> None:
         self.events: list[str] = []
+        self.phases: list[str] = []
         self.stop = StopRequest(60.0)
         self.saved: list[dict[str, Any]] = []
         settings = {"validation_every": 1, "sample_every": 1, "save_every": 1, "log_every": 1}
@@ -70,7 +71,10 @@ class Surroundings:
         self.learner.evaluate = self._evaluate
         self.validation_losses = iter(changes.pop("validation_losses", [2.0] * 20))
         logs: Any = SimpleNamespace(
-            step=self._logged, epoch=self._epoch_logged, remaining=RemainingTime(epochs, batches)
+            step=self._logged,
+            epoch=self._epoch_logged,
+            remaining=RemainingTime(epochs, batches),
+            phase=lambda epoch, step, phase: self.phases.append(f"{phase} {epoch} after {step}"),
         )
         run = RunFolder(Path("no run"))
         checkpoints = SimpleNamespace(
@@ -136,6 +140,19 @@ def test_an_epoch_is_steps_validation_log_checkpoint_sample():
         "step 2.1", "step 2.2", "validate", "epoch 2", "save 2", "sample 2", "finish",
     ]  # fmt: skip
     assert [one["step"] for one in ran.saved] == [2, 4] and ran.learner.step == 4
+
+
+def test_what_a_run_does_between_two_steps_is_recorded(monkeypatch):
+    monkeypatch.setattr("train.trainer.conclude", lambda *_: None)
+    monkeypatch.setattr("train.trainer.next_steps", lambda _: "")
+    evaluator: Any = SimpleNamespace(working=True, budget=None, judge=lambda *_: None)
+    ran = Surroundings(epochs=2, batches=3, evaluator=evaluator)
+    whole: Any = SimpleNamespace(epoch=2)
+    ran.trainer.checkpoints.run = SimpleNamespace(verified=lambda _: whole, epochs=lambda: [1, 2])
+    ran.trainer.train()
+    each = ("validating", "saving", "sampling", "judging")
+    wanted = [f"{phase} {epoch} after {3 * epoch}" for epoch in (1, 2) for phase in each]
+    assert ran.phases == [*wanted, "concluding 2 after 6"]
 
 
 def test_what_is_due_every_so_many_epochs_is_always_due_at_the_last():

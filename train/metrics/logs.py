@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import torch
 
@@ -34,6 +34,9 @@ from xtts.voices.evaluation_file import Candidate, Evaluation
 from xtts.voices.run_folder import RunFolder
 
 log = logging.getLogger("train")
+
+# What a run does between two steps, in the order of an epoch's end. A step ends it.
+Phase = Literal["validating", "saving", "sampling", "judging", "concluding"]
 
 
 @dataclass(frozen=True)
@@ -143,6 +146,11 @@ class Logs:
                 result.learning_rate, record["audio_seconds_per_second"],
                 clock(record["progress"]["seconds_left"]),
             )  # fmt: skip
+
+    def phase(self, epoch: int, step: int, phase: Phase) -> None:
+        """Writes to metrics.jsonl what the run does now, so that the page can show it."""
+        with self._forgiving("metrics.jsonl"):
+            self._metrics.write({"kind": "phase", "epoch": epoch, "step": step, "phase": phase})
 
     def epoch(self, epoch: int, step: int, validation: Mapping[str, float] | None) -> None:
         """Logs the end of an epoch."""

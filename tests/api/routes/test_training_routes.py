@@ -84,7 +84,17 @@ def test_progress_is_that_of_the_newest_step(service, folder):
     told = service.client.get(f"{PATH}/{row['id']}").json()
     assert told["progress"] == {
         "epoch": 1, "epochs": 3, "step": 2, "steps": 9, "seconds_left": 60.0, "loss": 2.0,
+        "phase": "",
     }  # fmt: skip
+    phases = [
+        json.dumps({"kind": "phase", "epoch": 1, "step": 2, "phase": one})
+        for one in ("saving", "judging")
+    ]
+    (run / "metrics.jsonl").write_text("\n".join([*lines, *phases, ""]))
+    told = service.client.get(f"{PATH}/{row['id']}").json()
+    assert told["progress"]["phase"] == "judging" and told["progress"]["step"] == 2
+    (run / "metrics.jsonl").write_text("\n".join([*lines[:1], *phases, lines[1], ""]))
+    assert service.client.get(f"{PATH}/{row['id']}").json()["progress"]["phase"] == ""
     shutil.rmtree(run)
 
 

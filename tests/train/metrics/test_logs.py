@@ -108,6 +108,17 @@ def test_a_step_is_told_the_same_way_in_the_file_and_as_curves(tmp_path):
                 assert points[record["step"]] == pytest.approx(value, rel=1e-6)
 
 
+def test_what_a_run_does_between_steps_is_in_the_file_and_on_no_curve(tmp_path):
+    with logs(tmp_path) as found:
+        train(found, 1, 4)
+        found.phase(1, 4, "judging")
+        train(found, 5, 5)
+    rows = records(tmp_path)
+    assert rows[4] == {"kind": "phase", "epoch": 1, "step": 4, "phase": "judging"}
+    assert [row["kind"] for row in rows] == ["train"] * 4 + ["phase", "train"]
+    assert not any("phase" in tag for tag in curves(tmp_path).Tags()["scalars"])
+
+
 def test_where_the_peak_is_known_a_step_tells_its_share_of_it(tmp_path):
     with logs(tmp_path, peak_flops=10e12) as found:
         found.step(a_step(result(1), 0.5, flops=4e12), result(1), 2.0)
