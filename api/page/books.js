@@ -130,7 +130,7 @@ export class Books {
       row.firstChild.append(make("label", { class: "check" }, box, ` ${one.title || `Chapter ${one.number}`}`));
       return row;
     }));
-    find("book-samples").replaceChildren(...plan.samples.map((one) => make("li", {}, this.#play(one), ` ${one.text}`)));
+    find("book-samples").replaceChildren(...plan.samples.map((one) => make("li", {}, this.#play(one), make("span", { text: one.text }))));
     find("book-names-form").hidden = !plan.names.length;
     find("book-names").replaceChildren(...plan.names.slice(0, MOST_NAMES).map((one) => {
       const field = make("input", { name: one.word, value: one.said, maxlength: 80, autocomplete: "off", placeholder: "as it is written", "aria-label": `How ${one.word} is said` });
@@ -143,7 +143,7 @@ export class Books {
     find("book-worst").replaceChildren(...report.worst.map((one) => {
       const again = smallButton("Say again", { beside: one.text, disabled: open });
       again.addEventListener("click", () => this.#ask({ again: [one.key], ...(report.chapters.length && { chapters: ranges(report.chapters) }) }, "It is said again."));
-      return make("li", {}, this.#play(one), " ", again, entry(one.text, ` ${one.noticed}`));
+      return make("li", {}, this.#play(one), again, entry(one.text, ` ${one.noticed}`));
     }));
   }
 

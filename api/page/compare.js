@@ -10,6 +10,8 @@ const SAMPLE = "sample";
 const KEPT = "sotaque-notes-";
 const MOST = 2000;
 const BLIND = { output: "A", reference: "B" };
+// The buttons, and what they prefer.
+const VOTES = [["prefer-a", "a"], ["prefer-none", null], ["prefer-b", "b"]];
 const KEYS = { 1: "prefer-a", 0: "prefer-none", 2: "prefer-b", r: "reveal", n: "next-sentence" };
 
 /** The best of every other evaluated run in the language of `run`; `inRun` is its run. Pure. */
@@ -28,6 +30,8 @@ export class Comparison {
   #swapped = false;
   #hidden = false;
   #notes = new Notes();
+  // The vote that was cast about this pair since it was drawn: "a", "b" or null; undefined: none.
+  #vote;
   #picked = false;
 
   /**
@@ -38,7 +42,7 @@ export class Comparison {
     Object.assign(this, { desk, changed, wanted });
     find("sentence").addEventListener("change", () => (this.#picked = true));
     for (const id of ["sentence", "against", "blind"]) find(id).addEventListener("change", () => this.#begin());
-    for (const [id, preferred] of [["prefer-a", "a"], ["prefer-none", null], ["prefer-b", "b"]]) {
+    for (const [id, preferred] of VOTES) {
       find(id).addEventListener("click", () => this.#judge(preferred));
     }
     find("reveal").addEventListener("click", () => this.#reveal());
@@ -122,6 +126,7 @@ export class Comparison {
     });
     say(find("prefer-a").firstChild, `${this.#hidden ? "A" : capital(names.output)} is better `);
     say(find("prefer-b").firstChild, `${this.#hidden ? "B" : capital(names.reference)} is better `);
+    this.#markVote();
     find("reveal").hidden = !find("blind").checked;
     find("reveal").disabled = !this.#hidden;
   }
@@ -150,6 +155,21 @@ export class Comparison {
     this.#hidden = find("blind").checked;
     this.#swapped = this.#hidden && crypto.getRandomValues(new Uint8Array(1))[0] > 127;
     find("note").value = "";
+    this.#vote = undefined;
+  }
+
+  /** Marks the vote. One of an earlier visit would say which is which while they are hidden. */
+  #markVote() {
+    const vote = this.#vote !== undefined || this.#hidden ? this.#vote : this.#earlierVote();
+    for (const [id, preferred] of VOTES) find(id).setAttribute("aria-pressed", String(vote === preferred));
+  }
+
+  #earlierVote() {
+    const { output, reference } = this.#sides([this.#chosen, this.#against?.id]);
+    const note = this.#notes.of(this.#candidates).findLast((one) => one.sentence === Number(find("sentence").value)
+      && [one.a.id, one.b.id].sort().join() === [output, reference].sort().join());
+    if (!note?.preferred) return note?.preferred;
+    return note[note.preferred].id === output ? "a" : "b";
   }
 
   #judge(preferred) {
@@ -162,6 +182,7 @@ export class Comparison {
       a, b, preferred, blind: this.#hidden, note: find("note").value.trim(),
     });
     const what = preferred ? `${this.#hidden ? preferred.toUpperCase() : { a, b }[preferred].name} is better` : "no difference";
+    this.#vote = preferred;
     const where = kept ? "Noted" : "Noted until you close this page, because this browser does not store data";
     say(find("judged-info"), `${where}: ${what}, sentence ${sentence + 1}.`);
     this.changed();
@@ -171,7 +192,8 @@ export class Comparison {
     if (!this.#hidden) return;
     this.#hidden = false;
     const { output, reference } = this.#sides([this.#candidate(this.#chosen), this.#against]);
-    const names = `A is ${candidateName(output)}, B is ${candidateName(reference)}.`;
+    const vote = { a: " You preferred A.", b: " You preferred B.", null: " You noted no difference." }[this.#vote] ?? "";
+    const names = `A is ${candidateName(output)}, B is ${candidateName(reference)}.${vote}`;
     say(find("judged-info"), names);
     announce(names);
     this.changed();
@@ -214,7 +236,8 @@ export class Comparison {
 
   #delete() {
     this.#notes.forget(this.#notes.of(this.#candidates));
-    this.#tellNotes();
+    this.#vote = undefined;
+    this.changed();
     announce("The notes are deleted.");
   }
 

@@ -1,6 +1,6 @@
 // The curves of a run, audio loss over steps and similarity over epochs, and their table.
 
-import { figuresRow, find, make, say, svg } from "./elements.js";
+import { cardRow, find, make, say, svg } from "./elements.js";
 import { linear, nearest, path, rangeOf, smoothed, thinned, ticks } from "./scales.js";
 import { figure, tick } from "./wording.js";
 
@@ -54,8 +54,9 @@ export class Curves {
 
   #tabulate() {
     if (!find("numbers").open) return;
-    find("numbers").querySelector("tbody").replaceChildren(...this.epochs.map((one) => figuresRow(
-      one.epoch, one.step ?? "–", ...[this.learned.get(one.epoch), one.validation_loss, one.sample?.similarity].map((value) => figure(value)))));
+    find("numbers").querySelector("tbody").replaceChildren(...this.epochs.map((one) => cardRow(
+      `Epoch ${one.epoch}`, ["Step", one.step ?? "–"], ["Training loss", figure(this.learned.get(one.epoch))],
+      ["Validation loss", figure(one.validation_loss)], ["Similarity", figure(one.sample?.similarity)])));
   }
 }
 

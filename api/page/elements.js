@@ -106,6 +106,12 @@ export function figuresRow(heading, ...figures) {
   return make("tr", {}, make("th", { scope: "row", text: heading }), ...figures.map((text) => make("td", { class: "number", text })));
 }
 
+/** The same for a table that becomes cards; figures: [column, figure]. The roles stay where a row is a card. */
+export function cardRow(heading, ...figures) {
+  return make("tr", { role: "row" }, make("th", { scope: "row", role: "rowheader", text: heading }),
+    ...figures.map(([column, text]) => make("td", { class: "number", role: "cell", "data-label": column, text })));
+}
+
 /** The name of an entry and a line about it. */
 export function entry(name, about, ...more) {
   return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }), ...more);

@@ -1,7 +1,7 @@
 // The table of epochs, where one is chosen to be heard or served; the choice of the run; its progress.
 
 import { fillRows, find, make, options, say, smallButton } from "./elements.js";
-import { candidateName, figure, runName, timeLeft } from "./wording.js";
+import { candidateName, capital, figure, progressInfo, runName, timeLeft } from "./wording.js";
 
 // By `follows` of /v1/runs.
 const FOLLOWS = {
@@ -54,11 +54,13 @@ export class EpochsTable {
       best: make("span", { class: "best", text: "best", hidden: true }),
       similarity: make("span"),
     };
-    const row = make("tr", { "data-epoch": number },
-      make("th", { scope: "row" }, parts.listen),
-      make("td", { class: "number" }, parts.best, parts.loss),
-      make("td", { class: "number" }, parts.similarity),
-      make("td", { class: "serve" }, parts.serving, parts.promote));
+    // The roles stay where the rows are cards.
+    const cell = (label, ...children) => make("td", { class: "number", role: "cell", "data-label": label }, ...children);
+    const row = make("tr", { "data-epoch": number, role: "row" },
+      make("th", { scope: "row", role: "rowheader" }, parts.listen),
+      cell("Audio loss", parts.best, parts.loss),
+      cell("Similarity", parts.similarity),
+      make("td", { class: "serve", role: "cell" }, parts.serving, parts.promote));
     row.addEventListener("click", (event) => {
       if (!event.target.closest("button")) this.chosen(number);
     });
@@ -110,12 +112,11 @@ export function showRuns(runs, chosen) {
 
 /** The progress of the training and the time that is left. run: one of /v1/runs or null; records: the rows of its metrics.jsonl. */
 export function showProgress(run, records) {
-  const last = run?.training ? records.findLast((row) => row.kind === "train" && row.progress) : null;
-  find("progress").hidden = !last;
-  if (!last) return;
-  const { epochs, epoch_step: step, epoch_steps: steps, seconds_left: left } = last.progress;
-  find("progress-bar").value = ((last.epoch - 1) * steps + step) / (epochs * steps);
-  const isLearned = last.epoch === epochs && step === steps;
-  const rest = isLearned ? "all steps done; saving, evaluating and speaking a sample" : `step ${step} of ${steps}; ${timeLeft(left)}`;
-  say(find("progress-info"), `Epoch ${last.epoch} of ${epochs}, ${rest}.`);
+  const at = run?.training ? records.findLastIndex((row) => row.kind === "train" && row.progress) : -1;
+  find("progress").hidden = at < 0;
+  if (at < 0) return;
+  const { epoch, progress: { epochs, epoch_step: step, epoch_steps: steps, seconds_left: left } } = records[at];
+  const phase = records.slice(at).findLast((row) => row.kind === "phase")?.phase;
+  find("progress-bar").value = ((epoch - 1) * steps + step) / (epochs * steps);
+  say(find("progress-info"), `${capital(progressInfo({ epoch, epochs, step, steps, phase }))}; ${timeLeft(left)}.`);
 }

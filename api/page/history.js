@@ -31,8 +31,8 @@ export class History {
 
   #show() {
     const list = kept();
-    find("history").hidden = list.length === 0;
     say(find("history-title"), `History (${counted(list.length, "text")})`);
+    find("forget-history").disabled = list.length === 0;
     find("history-list").replaceChildren(...list.map((one) => make("li", {}, smallButton(one.input, { onclick: () => this.chosen(one) }))));
   }
 }

@@ -14,7 +14,9 @@ import { Recordings } from "./recordings.js";
 import { RunList } from "./runs.js";
 import { joined } from "./scales.js";
 import { epochPath, read, runPath, send } from "./server.js";
+import { followSections } from "./sections.js";
 import { SpeakBox } from "./speak.js";
+import { Start } from "./start.js";
 import { showConnection, showStatus } from "./status.js";
 import { Trainings } from "./trainings.js";
 import { Voices } from "./voices.js";
@@ -35,7 +37,8 @@ const recordings = new Recordings();
 const books = new Books();
 const reading = new Reading();
 const runList = new RunList({ opened: (id) => open(id), changed: () => attempt(refreshRuns) });
-const trainings = new Trainings({ opened: (id) => open(id), changed: () => show() });
+const start = new Start();
+const trainings = new Trainings({ opened: (id) => open(id), changed: () => show(), read: (datasets, queue) => start.know(datasets, queue) });
 const epochs = new EpochsTable({
   chosen: (epoch) => {
     chosen.epoch = epoch;
@@ -55,6 +58,7 @@ const judged = new JudgedTable({
 const comparison = new Comparison(desk, { changed: () => show(), wanted: (id) => attempt(() => refreshDetails(id)) });
 const speakBox = new SpeakBox();
 showMeanings();
+followSections();
 
 function run() {
   const shows = (one) => one.epochs.length > 0 || one.training;
@@ -138,6 +142,7 @@ async function refreshRuns() {
   const { runs, served, promoted, follows } = await read("/v1/runs");
   Object.assign(known, { runs: runs ?? [], served: served ?? null, promoted, follows });
   const fresh = heardEpochs().filter((epoch) => !before.has(epoch));
+  start.show(known.runs);
   if (hadAny && fresh.length) announce(`Epoch ${fresh[fresh.length - 1]} is ready to play.`);
   show();
   await refreshDetails();

@@ -5,11 +5,15 @@ import { read, request, runPath, send } from "./server.js";
 import { keep } from "./sound.js";
 import { counted, diskSize, fileName, runName } from "./wording.js";
 
-/** "2 epochs, 3.5 minutes of ana; 23.4 MB on disk, a deletion frees 12.0 MB." Pure. */
-export function runInfo(run, dataset, { bytes, frees } = {}) {
+/**
+ * "2 epochs, 3.5 minutes of ana; 23.4 MB on disk, a deletion frees 12.0 MB."; without the last part for a
+ * run that cannot be deleted. Pure.
+ */
+export function runInfo(run, dataset, { bytes, frees, why_kept: kept } = {}) {
   const data = [run.minutes !== null && `${run.minutes.toFixed(1)} minutes`, dataset && `of ${dataset}`].filter(Boolean).join(" ");
   const of = [counted(run.epochs.length, "epoch"), data].filter(Boolean).join(", ");
-  return bytes === undefined ? of : `${of}; ${diskSize(bytes)} on disk, a deletion frees ${diskSize(frees)}.`;
+  if (bytes === undefined) return of;
+  return `${of}; ${diskSize(bytes)} on disk${kept ? "" : `, a deletion frees ${diskSize(frees)}`}.`;
 }
 
 export class RunList {

@@ -13,12 +13,22 @@ import { fileName, languageOptions } from "./wording.js";
 
 const NUMBERS = ["speed", "temperature", "seed"];
 const BAD_REQUEST = 400;
+// The limit of the service.
+export const MOST_CHARACTERS = 4096;
 const SERVED = "/v1/audio/speech";
 // The audio while it is generated, and the times of its words.
 const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
 
 // The formats that a player opens, in the order of the choice.
 const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", aac: "AAC", m4a: "M4A" };
+
+/** "120 of 4,096 characters", and how many are too many. Characters as the service counts them. Pure. */
+export function counting(text) {
+  const characters = [...text].length;
+  const over = characters - MOST_CHARACTERS;
+  const grouped = (number) => number.toLocaleString("en");
+  return { over, told: `${grouped(characters)} of ${grouped(MOST_CHARACTERS)} characters${over > 0 ? `: ${grouped(over)} too many` : ""}` };
+}
 
 /** Requests a speech. */
 function speech(path, body, signal) {
@@ -44,6 +54,8 @@ export class SpeakBox {
     find("text").addEventListener("keydown", (event) => {
       if (sends(event)) find("speak-form").requestSubmit();
     });
+    find("text").addEventListener("input", () => this.#count());
+    this.#count();
     this.history = new History((request) => this.#restore(request));
     offerCopies();
     for (const event of ["input", "change", "toggle"]) find("speak").addEventListener(event, () => this.#write(), true);
@@ -60,6 +72,14 @@ export class SpeakBox {
   get alone() {
     const chosen = find("voice").selectedOptions[0];
     return chosen?.value.startsWith("/v1/runs/") ? chosen.text.charAt(0).toLowerCase() + chosen.text.slice(1) : "";
+  }
+
+  /** Counts the characters; a text that is too long cannot be sent. */
+  #count() {
+    const { over, told } = counting(find("text").value);
+    say(find("text-count"), told);
+    find("text-count").classList.toggle("over", over > 0);
+    find("text").setCustomValidity(over > 0 ? `The text has ${told}. Cut it, or speak it in parts.` : "");
   }
 
   /** The path of the request. */
@@ -132,6 +152,7 @@ export class SpeakBox {
   #restore({ input, voice, language, ...numbers }) {
     const { elements } = find("speak-form");
     elements.input.value = input;
+    this.#count();
     if ([...elements.voice.options].some((one) => one.value === voice)) elements.voice.value = voice;
     elements.language.value = language ?? "";
     for (const name of NUMBERS) elements[name].value = numbers[name] ?? "";
@@ -195,11 +216,10 @@ export class SpeakBox {
     const pieces = this.#stream?.pieces ?? [];
     this.#saving.spoken({ ...said, pieces, name: fileName("sotaque", said.body.input.slice(0, 40)) });
     this.#enable(pieces.length > 0);
-    if (!pieces.length) find("spoken-works").hidden = true;
+    if (!pieces.length) this.#show("");
   }
 
   #show(text) {
-    find("spoken-works").hidden = false;
     this.#text.show(text);
     clear(find("sheet-spoken"));
   }
@@ -225,7 +245,7 @@ export class SpeakBox {
   }
 
   #draw() {
-    if (!this.#stream?.seconds || find("spoken-works").hidden) return;
+    if (!this.#stream?.seconds) return;
     const canvas = find("sheet-spoken");
     paint(canvas, this.#stream.samples(), RATE);
     canvas.setAttribute("aria-label", `Spectrogram of the speech, ${this.#stream.seconds.toFixed(1)} seconds`);

@@ -42,6 +42,13 @@ export class SpokenText {
     if (place === this.#now) return;
     this.#now?.classList.remove("now");
     place?.classList.add("now");
+    if (place) this.#reveal(place);
     this.#now = place;
+  }
+
+  /** Scrolls a long text to the word; the page stays where it is. */
+  #reveal(place) {
+    const [word, box] = [place.getBoundingClientRect(), this.element.getBoundingClientRect()];
+    if (word.top < box.top || word.bottom > box.bottom) this.element.scrollTop += word.top - box.top;
   }
 }

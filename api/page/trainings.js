@@ -3,20 +3,20 @@
 import { Check } from "./check.js";
 import { calmly, complain, entry, find, isNew, make, options, say, smallButton, tried } from "./elements.js";
 import { read, send } from "./server.js";
-import { figure, timeLeft } from "./wording.js";
+import { capital, counted, figure, progressInfo, timeLeft } from "./wording.js";
 
 const LOOK_MILLISECONDS = 3000;
 const FOLDER = "";
 const OPEN = ["queued", "checking", "running", "interrupted"];
-const STATES = { queued: "Waits.", checking: "Checks the clips.", running: "Trains.", done: "Done.", failed: "Failed.", cancelled: "Cancelled.", interrupted: "Goes on when the trainer starts." };
+const STATES = { queued: "Queued.", checking: "Checking the clips.", running: "Training.", done: "Done.", failed: "Failed.", cancelled: "Cancelled.", interrupted: "Continues when the trainer starts." };
 
-/** How far a training is: "Trains. Epoch 2 of 4, step 10 of 50, loss 2.314, about 3 min left." */
+/** How far a training is: "Training. Epoch 2 of 4, step 10 of 50, loss 2.314, about 3 min left." Pure. */
 export function trainingInfo({ state, ahead, cancelling, progress, message }) {
-  if (cancelling) return "Is cancelled as soon as its state is saved.";
-  const parts = [state === "queued" && ahead ? `Waits for ${ahead} before it.` : STATES[state]];
+  if (cancelling) return "Cancelling: its state is saved first.";
+  const parts = [state === "queued" && ahead ? `Queued behind ${counted(ahead, "training")}.` : STATES[state]];
   if (progress && OPEN.includes(state)) {
-    const { epoch, epochs, step, steps, loss, seconds_left: left } = progress;
-    parts.push(`Epoch ${epoch} of ${epochs}, step ${step} of ${steps}, loss ${figure(loss)}, ${timeLeft(left ?? NaN)}.`);
+    const { loss, seconds_left: left } = progress;
+    parts.push(`${capital(progressInfo(progress))}, loss ${figure(loss)}, ${timeLeft(left ?? NaN)}.`);
   }
   return [...parts, message].filter(Boolean).join(" ");
 }
@@ -28,9 +28,12 @@ export class Trainings {
   #rows = [];
   #check = new Check();
 
-  /** opened(run): shows the epochs of a run; changed(): called when the list has changed. */
-  constructor({ opened, changed }) {
-    Object.assign(this, { opened, changed });
+  /**
+   * opened(run): shows the epochs of a run; changed(): called when the list has changed; read(datasets,
+   * queue): called with what the service has.
+   */
+  constructor({ opened, changed, read: told }) {
+    Object.assign(this, { opened, changed, told });
     this.form = find("train-form");
     this.soon = calmly(() => this.refresh(), 1000);
     this.form.addEventListener("submit", (event) => this.#ask(event));
@@ -48,6 +51,7 @@ export class Trainings {
     clearTimeout(this.#timer);
     try {
       const [{ datasets }, told] = await Promise.all([read("/v1/datasets"), read("/v1/trainings")]);
+      this.told(datasets, told);
       this.form.hidden = !told.allowed;
       say(find("train-note"), told.message);
       this.#offer(datasets.filter((one) => one.read_aloud || one.state === "done"));
@@ -97,7 +101,7 @@ export class Trainings {
     const add = (text, act) => buttons.append(smallButton(text, { beside: one.run, onclick: act }));
     if (one.progress) add("Listen", () => this.opened(one.run));
     if (OPEN.includes(one.state) && !one.cancelling) add("Cancel", () => this.#act(() => send("DELETE", `/v1/trainings/${encodeURIComponent(one.id)}`), `${one.run} is cancelled. Its checkpoints stay.`));
-    if (one.progress && !OPEN.includes(one.state)) add("Go on", () => this.#goOn(one));
+    if (one.progress && !OPEN.includes(one.state)) add("Train more", () => this.#goOn(one));
     row.append(buttons);
     if (one.progress && one.state === "running") {
       const { epoch, epochs, step, steps } = one.progress;

@@ -1,6 +1,6 @@
 // Voices: recordings whose voice can speak a sentence.
 
-import { announce, entry, find, isNew, make, smallButton, tried, twice } from "./elements.js";
+import { announce, entry, find, isNew, make, say, smallButton, tried, twice } from "./elements.js";
 import { candidatesOf } from "./judged.js";
 import { Microphone } from "./microphone.js";
 import { bytes, read, runPath, send } from "./server.js";
@@ -25,7 +25,7 @@ const nameOf = (voice) => voice.name || voice.id;
  * [{person, voices}] in the order of the list: each voice, and behind it the styles of its person.
  * `anna:whisper` is a style of `anna`, in any case and however the two came; person: its name.
  */
-function byPerson(voices) {
+export function byPerson(voices) {
   const plain = (name) => name.toLowerCase().replace(/\s+/g, " ").replace(/ ?: ?/g, ":").trim();
   const found = [];
   for (const voice of voices) {
@@ -39,6 +39,21 @@ function byPerson(voices) {
   return found;
 }
 
+// How many people the list shows at a time.
+const PAGE = 10;
+
+/**
+ * A page of the people one of whose voices has `wanted` in its name: {shown, first, total}, first from 0. An
+ * offset behind the last becomes that of the last page. Pure.
+ */
+export function pageOf(persons, wanted, offset) {
+  const word = wanted.trim().toLowerCase();
+  const found = persons.filter((one) => one.voices.some((voice) => nameOf(voice).toLowerCase().includes(word)));
+  const last = Math.max(0, Math.ceil(found.length / PAGE) - 1) * PAGE;
+  const first = Math.min(Math.max(0, offset), last);
+  return { shown: found.slice(first, first + PAGE), first, total: found.length };
+}
+
 const MOST_RECORDINGS = 10;
 /** "1 file", "3 files". */
 const files = (count) => `${count} ${count === 1 ? "file" : "files"}`;
@@ -49,7 +64,12 @@ function qualityOf({ word, remarks }) {
 }
 
 export class Voices {
+  #offset = 0;
+
   constructor() {
+    find("voice-filter").addEventListener("input", () => this.#turn(0));
+    find("voices-before").addEventListener("click", () => this.#turn(this.#offset - PAGE));
+    find("voices-after").addEventListener("click", () => this.#turn(this.#offset + PAGE));
     const form = find("voice-form");
     const file = form.elements.file;
     this.microphone = new Microphone(() => (file.required = !this.microphone.samples));
@@ -83,7 +103,19 @@ export class Voices {
     this.voices = voices;
     this.#choices();
     find("voices-empty").hidden = voices.length > 0;
-    find("voice-list").replaceChildren(...byPerson(voices).map(({ voices: [first, ...styles] }) => {
+    this.#turn(this.#offset);
+  }
+
+  /** Shows the people from this one on. */
+  #turn(offset) {
+    const persons = byPerson(this.voices ?? []);
+    const { shown, first, total } = pageOf(persons, find("voice-filter").value, Math.floor(offset / PAGE) * PAGE);
+    this.#offset = first;
+    find("voice-pages").hidden = persons.length <= PAGE;
+    say(find("voices-info"), total ? `${first + 1} to ${first + shown.length} of ${total}` : "No voice has this name.");
+    find("voices-before").disabled = first === 0;
+    find("voices-after").disabled = first + PAGE >= total;
+    find("voice-list").replaceChildren(...shown.map(({ voices: [first, ...styles] }) => {
       const item = this.#item(first);
       const below = styles.map((voice) => this.#item(voice));
       if (below.length) item.append(make("ul", { "aria-label": `Styles of ${nameOf(first)}` }, ...below));
@@ -189,6 +221,9 @@ export class Voices {
     form.reset();
     this.microphone.discard();
     if (added.id) find("voice").value = added.id;
+    // The new one is seen, wherever it is in the list.
+    find("voice-filter").value = "";
+    this.#turn(byPerson(this.voices).findIndex((one) => one.voices.some(({ id }) => id === added.id)));
   }
 
   /** Acts, refreshes the list and announces the sentence; an error shows its message. */

@@ -86,6 +86,21 @@ export function timeLeft(seconds) {
   return `about ${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
 }
 
+// By the `phase` of a run: what it does between two steps.
+const PHASES = {
+  validating: (epoch) => `measuring the validation loss of epoch ${epoch}`,
+  saving: (epoch) => `saving epoch ${epoch}`,
+  sampling: (epoch) => `speaking a sample of epoch ${epoch}`,
+  judging: (epoch) => `judging epoch ${epoch}`,
+  concluding: () => "all epochs trained; choosing the best",
+};
+
+/** What a run does: "epoch 2 of 4, step 10 of 50", or "epoch 2 of 4, judging epoch 2". */
+export function progressInfo({ epoch, epochs, step, steps, phase }) {
+  const what = PHASES[phase]?.(epoch) ?? `step ${step} of ${steps}`;
+  return `epoch ${epoch} of ${epochs}, ${what}`;
+}
+
 /** A size on disk: 850 kB, 12.3 MB, 1.24 GB. */
 export function diskSize(bytes) {
   if (bytes < 1e6) return `${Math.ceil(bytes / 1e3)} kB`;

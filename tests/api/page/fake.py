@@ -43,6 +43,8 @@ class Answers(BaseHTTPRequestHandler):
             "/v1/books": lambda: {"books": [], "space": {"used": 0, "most": 1, "free": 1}},
             "/v1/models": lambda: {"object": "list", "data": [{"id": "sotaque", "licence": "MIT"}]},
         }  # fmt: skip
+        if path in self.world.answers:
+            return self.json(self.world.answers[path])
         if path in answers:
             return self.json(answers[path]())
         if path == "/events":

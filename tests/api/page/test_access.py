@@ -134,7 +134,7 @@ def test_a_phone_has_targets_for_fingers_and_nothing_over_them(world, opened):
 def test_all_of_it_by_keyboard(page, world):
     """Tab alone, from the top: everything is reached in the order of reading, and seen."""
     seen = []
-    for _ in range(60):
+    for _ in range(80):
         page.keyboard.press("Tab")
         name, outlined = page.evaluate(FOCUSED)
         if name == "body":  # Round, and back at the top.
@@ -142,7 +142,8 @@ def test_all_of_it_by_keyboard(page, world):
         assert outlined, f"the focus cannot be seen on {name}"
         seen.append(name)
     order = [
-        "Skip to listening", "text", "voice", "language", "say", "Listen to epoch 3",
+        "Skip to listening", "Speak", "Books", "text", "voice", "language", "say",
+        "Listen to epoch 3",
         "Listen to epoch 2", "Serve epoch 2", "play-output", "play-reference", "position",
         "switch", "loop", "match", "scale", "keep-output", "file", "name",
     ]  # fmt: skip

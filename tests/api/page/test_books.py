@@ -11,6 +11,16 @@ from tests.api.page.desk import EVIL, LOOKS, faults, says, too_small, until
 from tests.api.routes.test_book_routes import Book
 
 pytestmark = pytest.mark.system
+# Whether the part of a row is in the middle of the row's text, or of its first line.
+BESIDE = """([row, part]) => [...document.querySelectorAll(row)].every((one) => {
+  const a = one.querySelector(part).getBoundingClientRect();
+  const text = [...one.childNodes].filter((each) => !each.matches?.(part)).map((each) => {
+    const range = document.createRange();
+    range.selectNodeContents(each);
+    return range.getClientRects()[0];
+  }).find(Boolean);
+  return text.left >= a.right && text.top < a.bottom && text.bottom > a.top;
+})"""
 STATE = "document.getElementById('book-info').textContent"
 
 
@@ -99,6 +109,11 @@ def test_it_can_be_read_and_touched_at_every_width(service, open_page, scheme, w
     page = opened(service, open_page, color_scheme=scheme, viewport=size, has_touch=width < 400)
     page.wait_for_selector("#book-files li")
     assert faults(page, width, 60) == []
+    page.click("#book-report summary")
+    # The box is beside the title, and what is done with a file or a sentence beside its name.
+    for row, parts in (("#book-chapters .check", "input"), ("#book-files li", "button"),
+                       ("#book-samples li", "button")):  # fmt: skip
+        assert page.evaluate(BESIDE, [row, parts]), row
     if width < 400:
         touched = "button, .check, input:not([type=checkbox]), select"
         assert too_small(page, f"#books :is({touched})") == []

@@ -5,21 +5,21 @@ import sys
 
 import pytest
 
-from tests.api.page.desk import PHONE, add_voice, speak, until
+from tests.api.page.desk import PHONE, add_voice, says, speak, until
 from tests.api.page.world import speech, wav
 
 pytestmark = pytest.mark.system
 
 
 def test_what_was_said_is_kept_in_this_browser_and_comes_back(page, world):
-    assert page.is_hidden("#history")
+    assert page.text_content("#history-title") == "History (0 texts)"
     page.click("#speak summary")
     page.fill("[name=speed]", "1.5")
     speak(page, "Good morning.")
     page.fill("[name=speed]", "")
     speak(page, "Good night.")
     page.reload()
-    page.wait_for_selector("#history:not([hidden])")
+    says(page, "history-title", "History (2 texts)")
     page.click("#history-title")
     assert page.locator("#history-list button").all_inner_texts() == [
         "Good night.",
@@ -29,7 +29,7 @@ def test_what_was_said_is_kept_in_this_browser_and_comes_back(page, world):
     assert page.input_value("#text") == "Good morning."
     assert page.input_value("[name=speed]") == "1.5"
     page.click("#forget-history")
-    assert page.is_hidden("#history")
+    assert page.text_content("#history-title") == "History (0 texts)"
     assert page.evaluate("localStorage.getItem('sotaque-history')") is None
 
 
@@ -66,6 +66,62 @@ def test_a_voice_is_heard_renamed_and_its_quality_is_told(page, world, tmp_path)
     page.keyboard.press("Enter")
     page.wait_for_selector("[aria-label='Rename Ben']")
     assert world.voices[-1]["name"] == "Ben"
+
+
+def test_the_characters_are_counted_and_a_text_that_is_too_long_is_not_sent(page, world):
+    said = "word " * 819 + "."
+    page.fill("#text", said)
+    says(page, "text-count", "4,096 of 4,096 characters")
+    page.fill("#text", f"{said}!")
+    says(page, "text-count", "4,097 of 4,096 characters: 1 too many")
+    page.click("#say")
+    assert page.evaluate("document.activeElement.id") == "text" and world.said == []
+    message = page.evaluate("document.getElementById('text').validationMessage")
+    assert message.startswith("The text has 4,097 of 4,096 characters: 1 too many.")
+    page.fill("#text", "Good morning.")
+    page.click("#say")
+    until(page, "document.getElementById('say').textContent === 'Stop'")
+
+
+def add_voices(world, count: int) -> None:
+    world.voices += [
+        {"id": f"v{number}", "name": f"Voice {number}", "origin": "upload", "created": None,
+         "duration_seconds": 7.25}
+        for number in range(1, count + 1)
+    ]  # fmt: skip
+
+
+def test_of_many_voices_ten_are_shown_at_a_time_and_one_is_found_by_its_name(world, opened):
+    add_voices(world, 199)  # With the served one, 200.
+    page = opened()
+    page.wait_for_selector("#voice-list li")
+    names = "#voice-list .name"
+    assert page.locator(names).count() == 10
+    assert page.evaluate("document.documentElement.scrollHeight") < 6000
+    assert page.text_content("#voices-info") == "1 to 10 of 200"
+    page.click("#voices-after")
+    says(page, "voices-info", "11 to 20 of 200")
+    assert page.text_content(f"{names} >> nth=0") == "Voice 10"
+    page.fill("#voice-filter", "voice 123")
+    says(page, "voices-info", "1 to 1 of 1")
+    assert page.locator(names).all_text_contents() == ["Voice 123"]
+    # Each can still speak.
+    assert page.locator("#voice option").count() >= 200
+
+
+def test_a_new_voice_is_on_the_page_that_is_shown(world, opened, tmp_path):
+    add_voices(world, 24)
+    page = opened()
+    page.wait_for_selector("#voice-list li")
+    (tmp_path / "anna.wav").write_bytes(wav(speech(7.25, 200)))
+    add_voice(page, tmp_path / "anna.wav", "Anna")
+    page.wait_for_selector("[aria-label='Rename Anna']")
+    assert page.text_content("#voices-info") == "21 to 26 of 26"
+
+
+def test_few_voices_have_no_pages(page):
+    page.wait_for_selector("#voice-list li")
+    assert page.is_hidden("#voice-pages")
 
 
 def test_speak_stands_near_the_top_of_a_phone(opened):

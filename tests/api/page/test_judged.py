@@ -213,6 +213,7 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     assert page.text_content("#judged-info") == ""
     tab_to(page, "prefer-b", "Shift+Tab")
     page.keyboard.press("1")
+    assert cast(page) == ["prefer-a"]
     assert page.text_content("#judged-info") == "Noted: A is better, sentence 1."
     # What was noted stays hidden, or the notes would tell it.
     assert page.text_content("#notes-title") == "Notes (1)"
@@ -220,9 +221,11 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     page.keyboard.press("n")
     until(page, f"document.getElementById('desk-text').textContent === {SENTENCES[1]!r}")
     until(page, desk.WORKS)
+    assert cast(page) == []
     desk.pressed(page, "0", "r")
     told = page.text_content("#judged-info")
-    found = re.fullmatch(r"A is (epoch [13]), B is (epoch [13])\.", told)
+    assert told.endswith(" You noted no difference.") and cast(page) == ["prefer-none"]
+    found = re.match(r"A is (epoch [13]), B is (epoch [13])\.", told)
     assert found and found[1] != found[2]
     assert page.evaluate(NAMES) == [found[1].capitalize(), found[2].capitalize()]
     tab_to(page, "notes-title")
@@ -246,6 +249,35 @@ def test_a_blind_comparison_by_keyboard_alone(world, opened, tmp_path):
     page.click("#delete-notes")
     assert page.text_content("#notes-title") == "Notes (0)"
     assert page.evaluate("Object.values(localStorage).join()") == ""
+
+
+def cast(page: Any) -> list[str]:
+    """The vote that is marked."""
+    return page.eval_on_selector_all(
+        "#judgement [aria-pressed=true]", "all => all.map((o) => o.id)"
+    )
+
+
+@pytest.mark.parametrize("vote", ["a", "b"])
+def test_a_vote_stays_marked_when_the_names_are_revealed(page, vote):
+    page.check("#blind")
+    says(page, "desk-title", "Blind comparison")
+    until(page, desk.WORKS)
+    assert cast(page) == []
+    page.click(f"#prefer-{vote}")
+    page.click("#reveal")
+    until(page, "!document.getElementById('judged-info').textContent.startsWith('Noted')")
+    assert page.text_content("#judged-info").endswith(f" You preferred {vote.upper()}.")
+    assert cast(page) == [f"prefer-{vote}"]
+    preferred = page.text_content(f"#prefer-{vote}")
+    # It is known again without the blind comparison, wherever its side is now.
+    page.uncheck("#blind")
+    until(page, "document.getElementById('judged-info').textContent === ''")
+    (marked,) = cast(page)
+    assert page.text_content(f"#{marked}")[:12] == preferred[:12]
+    page.keyboard.press("n")
+    until(page, f"document.getElementById('desk-text').textContent === {SENTENCES[1]!r}")
+    assert cast(page) == []
 
 
 def test_sides_are_drawn_anew_and_the_note_names_who_lay_where(page):

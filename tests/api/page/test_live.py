@@ -108,7 +108,7 @@ def test_the_curves_are_a_table_too(page):
     page.wait_for_selector("#numbers tbody tr")
     rows = page.locator("#numbers tbody tr").all_text_contents()
     assert len(rows) == 3
-    assert rows[0].startswith("140")  # Epoch 1, step 40.
+    assert rows[0].startswith("Epoch 140")  # Epoch 1, step 40.
     assert "3.400" in rows[0] and "0.620" in rows[0]
     label = page.get_attribute("#loss-chart svg", "aria-label")
     assert "validation: from 3.400 at step 40 to 2.686 at step 120" in label

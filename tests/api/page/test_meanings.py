@@ -25,7 +25,15 @@ def test_a_running_training_tells_how_far_it_is_and_how_long_it_takes(page, worl
     how = {"epochs": 5, "epoch_step": 40, "epoch_steps": 40, "seconds_left": 0.0}
     world.records.append(row | {"epoch": 5, "step": 200, "progress": how})
     world.tell("metrics")
-    until(page, f"{told}.startsWith('Epoch 5 of 5, all steps done')")
+    until(page, f"{told} === 'Epoch 5 of 5, step 40 of 40; less than a minute left.'")
+    for phase, words in (
+        ("validating", "measuring the validation loss of epoch 5"), ("saving", "saving epoch 5"),
+        ("sampling", "speaking a sample of epoch 5"), ("judging", "judging epoch 5"),
+        ("concluding", "all epochs trained; choosing the best"),
+    ):  # fmt: skip
+        world.records.append({"kind": "phase", "epoch": 5, "step": 200, "phase": phase})
+        world.tell("metrics")
+        until(page, f"{told} === 'Epoch 5 of 5, {words}; less than a minute left.'")
     world.training = False
     world.tell("epoch")
     page.wait_for_selector("#progress", state="hidden")

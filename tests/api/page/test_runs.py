@@ -93,6 +93,8 @@ def test_what_is_served_or_waits_for_a_training_cannot_be_deleted(service, open_
     pressed(page, "Listen to epoch 1")
     page.click("tr[data-candidate='epoch_1'] button:has-text('Serve')")
     until(page, f"{LIST}.includes('It cannot be deleted. It is served.')")
+    assert "frees" not in page.text_content("[data-run='ana']")
+    assert "frees" in page.text_content("[data-run='ben']")
     assert page.is_hidden("[data-run='ana'] button:has-text('Delete')")
     TrainingQueue(service.parts.settings.queue_dir).ask("ben", "ana", {})
     page.provoked.append("409")

@@ -128,7 +128,7 @@ def test_what_cannot_be_spoken_is_told_as_the_servers_sentence(page, world):
     page.wait_for_selector("#speak-fault:not([hidden])")
     assert page.text_content("#speak-fault") == world.fault["detail"]
     assert page.text_content("#say") == "Speak"
-    assert page.is_hidden("#spoken-works")
+    assert page.text_content("#spoken-text") == "" and page.is_disabled("#take")
     page.provoked.append("400")
 
 

@@ -22,17 +22,17 @@ def test_a_training_is_asked_for_and_cancelled_by_keyboard_alone(service, open_p
     page.fill("#train-form input[name=epochs]", "3")
     page.focus("#train")
     page.keyboard.press("Enter")
-    until(page, f"{LIST}.includes('anna Waits.')")
+    until(page, f"{LIST}.includes('anna Queued.')")
     queue = TrainingQueue(service.parts.settings.queue_dir)
     (job,) = queue.jobs()
     asked = job.read()
     assert (asked.run, asked.dataset) == ("anna", "anna")
     assert asked.settings == {"NUM_EPOCHS": "3", "LANGUAGE": "en"}
     job.write_state(state="running")
-    until(page, f"{LIST}.includes('Trains.')")
+    until(page, f"{LIST}.includes('Training.')")
     page.focus("#trainings button")
     page.keyboard.press("Enter")
-    until(page, f"{LIST}.includes('as soon as its state is saved')")
+    until(page, f"{LIST}.includes('Cancelling: its state is saved first.')")
     assert job.is_cancelled
     job.write_state(state="cancelled", message="It was cancelled. Its checkpoints are kept.")
     until(page, f"{LIST}.includes('Its checkpoints are kept')")
@@ -42,12 +42,12 @@ def test_a_page_that_was_not_seen_catches_up(service, open_page):
     queue = TrainingQueue(service.parts.settings.queue_dir)
     queue.ask("ana", "no-such", {})
     page = open_page(service.address)
-    until(page, f"{LIST}.includes('Waits.')")
+    until(page, f"{LIST}.includes('Queued.')")
     page.evaluate("Object.defineProperty(document, 'hidden', { value: true, configurable: true })")
     page.wait_for_timeout(3500)  # Its next look is its last.
     queue.jobs()[0].write_state(state="done")
     page.wait_for_timeout(3500)
-    assert "Waits." in page.evaluate(LIST)
+    assert "Queued." in page.evaluate(LIST)
     page.evaluate("""() => {
       delete document.hidden;
       document.dispatchEvent(new Event("visibilitychange"));
@@ -88,7 +88,7 @@ def test_a_training_that_has_ended_is_listened_to_and_goes_on(service, open_page
     page.focus("[aria-label='Listen ana']")
     page.keyboard.press("Enter")
     says(page, "desk-title", "Epoch 2")
-    page.focus("[aria-label='Go on ana']")
+    page.focus("[aria-label='Train more ana']")
     page.keyboard.press("Enter")
     assert page.evaluate("document.activeElement.name") == "epochs"
     values = "[...document.querySelectorAll('#train-form :is(input, select)')].map((o) => o.value)"

@@ -155,6 +155,9 @@ class World:
     evaluation: dict[str, Any] | None = None
     follows: str | None = None
     spoken_with: list[str] = field(default_factory=list)
+    speaking: int = 0
+    # By path, beside those that the server knows.
+    answers: dict[str, Any] = field(default_factory=dict)
     changed: threading.Condition = field(default_factory=threading.Condition)
 
     def __post_init__(self) -> None:
@@ -201,7 +204,7 @@ class World:
             "message": self.message, "reason_code": self.reason_code,
             "voice_reason": "the newest epoch", "state": self.state, "ready": True,
             "voice": f"epoch {self.served['epoch']}" if self.served else "demo",
-            "queue": {"waiting": 0, "slots": 4, "speaking": 0}, "licence": "MIT",
+            "queue": {"waiting": 0, "slots": 4, "speaking": self.speaking}, "licence": "MIT",
             "version": "0.2.0", "languages": self.languages,
             "formats": self.formats,
         }  # fmt: skip

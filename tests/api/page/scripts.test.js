@@ -1,0 +1,149 @@
+// The page's pure functions, without a browser: `node --test` over a copy of api/page beside this file
+// (test_scripts.py).
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import { adviceFor, partsWithoutPause } from "./account.js";
+import { ranges, readingInfo } from "./books.js";
+import { findingsOf } from "./check.js";
+import { rivalsOf, tally } from "./compare.js";
+import { blocks, parsed } from "./events.js";
+import { runInfo } from "./runs.js";
+import { sectionAt } from "./sections.js";
+import { counting } from "./speak.js";
+import { nextStep } from "./start.js";
+import { trainingInfo } from "./trainings.js";
+import { byPerson, pageOf } from "./voices.js";
+import { candidateName, clock, counted, diskSize, fileName, progressInfo, spokenTime, timeLeft } from "./wording.js";
+
+const each = (act, rows) => rows.forEach(([wanted, ...given]) => assert.deepEqual(act(...given), wanted, JSON.stringify(given)));
+
+test("the next step in an empty studio", () => {
+  const [none, some] = [{ id: "current", epochs: [] }, { id: "current", epochs: [{}] }];
+  each((clips, trainings, runs) => nextStep({ clips, trainings, runs }), [
+    ["dataset", 0, [], [none]],
+    ["dataset", 0, [], []],
+    ["dataset", 0, [{ state: "failed" }, { state: "cancelled" }, { state: "done" }], [none]],
+    ["train", 1, [], [none]],
+    ["train", 1, [{ state: "failed" }], [none]],
+    ...["queued", "checking", "running", "interrupted"].map((state) => ["listen", 1, [{ state }], [none]]),
+    ["listen", 0, [], [{ ...none, training: true }]],
+    [null, 0, [], [some]],
+    [null, 1, [{ state: "running" }], [none, { ...some, id: "ana" }]],
+  ]);
+});
+
+test("what a training does", () => {
+  const progress = { epoch: 2, epochs: 4, step: 13, steps: 13, loss: 2.3141, seconds_left: 150, phase: "" };
+  const info = (more) => trainingInfo({ state: "running", progress, ...more });
+  const during = (phase) => info({ progress: { ...progress, phase } });
+  assert.equal(info({}), "Training. Epoch 2 of 4, step 13 of 13, loss 2.314, about 3 min left.");
+  assert.equal(during("judging"), "Training. Epoch 2 of 4, judging epoch 2, loss 2.314, about 3 min left.");
+  assert.match(during("validating"), /Epoch 2 of 4, measuring the validation loss of epoch 2,/);
+  assert.match(during("saving"), /Epoch 2 of 4, saving epoch 2,/);
+  assert.match(during("sampling"), /Epoch 2 of 4, speaking a sample of epoch 2,/);
+  assert.match(during("concluding"), /Epoch 2 of 4, all epochs trained; choosing the best,/);
+  // A trainer of a later version.
+  assert.match(during("resting"), /step 13 of 13/);
+  assert.equal(info({ cancelling: true }), "Cancelling: its state is saved first.");
+  assert.equal(info({ state: "queued", progress: null }), "Queued.");
+  assert.equal(info({ state: "queued", progress: null, ahead: 1 }), "Queued behind 1 training.");
+  assert.equal(info({ state: "done", message: "It has four epochs." }), "Done. It has four epochs.");
+});
+
+test("what a phase is called", () => {
+  const at = { epoch: 1, epochs: 2, step: 3, steps: 9 };
+  assert.equal(progressInfo(at), "epoch 1 of 2, step 3 of 9");
+  assert.equal(progressInfo({ ...at, phase: "judging" }), "epoch 1 of 2, judging epoch 1");
+});
+
+test("a run that cannot be deleted frees nothing", () => {
+  const run = { epochs: [{}, {}], minutes: 3.5 };
+  assert.equal(runInfo(run, "ana"), "2 epochs, 3.5 minutes of ana");
+  assert.equal(runInfo(run, "ana", { bytes: 2_500_000, frees: 1_200_000, why_kept: null }),
+    "2 epochs, 3.5 minutes of ana; 2.5 MB on disk, a deletion frees 1.2 MB.");
+  assert.equal(runInfo({ ...run, minutes: null }, "", { bytes: 2_500_000, frees: 1_200_000, why_kept: "It is served." }),
+    "2 epochs; 2.5 MB on disk.");
+});
+
+test("voices, ten people at a time", () => {
+  const voices = Array.from({ length: 200 }, (_, i) => ({ id: `v${i}`, name: `Voice ${i}`, origin: "upload" }));
+  voices.push({ id: "w", name: "voice 7 : Whisper", origin: "upload" });
+  const persons = byPerson(voices);
+  assert.equal(persons.length, 200);
+  const of = (wanted, offset) => {
+    const { shown, first, total } = pageOf(persons, wanted, offset);
+    return [shown[0]?.person, shown.length, first, total];
+  };
+  assert.deepEqual(of("", 0), ["Voice 0", 10, 0, 200]);
+  assert.deepEqual(of("", 10), ["Voice 10", 10, 10, 200]);
+  assert.deepEqual(of("", -10), ["Voice 0", 10, 0, 200]);
+  assert.deepEqual(of("", 1000), ["Voice 190", 10, 190, 200]);
+  assert.deepEqual(of(" VOICE 19", 10), ["Voice 199", 1, 10, 11]);
+  assert.deepEqual(of("whisper", 0), ["Voice 7", 1, 0, 1]);
+  assert.deepEqual(of("nobody", 0), [undefined, 0, 0, 0]);
+});
+
+test("the length of a text is counted as the service counts it", () => {
+  const told = (text) => [counting(text).told, counting(text).over > 0];
+  assert.deepEqual(told(""), ["0 of 4,096 characters", false]);
+  assert.deepEqual(told("a".repeat(4096)), ["4,096 of 4,096 characters", false]);
+  assert.deepEqual(told("a".repeat(4097)), ["4,097 of 4,096 characters: 1 too many", true]);
+  // Beyond the basic plane a character is two units of JavaScript.
+  assert.deepEqual(told("𝄞".repeat(4096)), ["4,096 of 4,096 characters", false]);
+});
+
+test("the section on the screen", () => {
+  const sections = [{ id: "a", top: -500 }, { id: "b", top: 200 }, { id: "c", top: 900 }];
+  each((line) => sectionAt(sections, line), [["a", 199], ["b", 200], ["c", 1000], ["a", -900]]);
+  assert.equal(sectionAt([], 0), null);
+});
+
+test("times, sizes, counts and names", () => {
+  each(clock, [["0:04.2", 4.2], ["1:00.0", 59.96], ["1:00:04.2", 3604.2], ["–", -1], ["–", NaN], ["2:03", 123, 0]]);
+  each(spokenTime, [["4.2 seconds", 4.2], ["1 second", 1], ["1 minute 4 seconds", 64], ["unknown", NaN]]);
+  each(timeLeft, [["no estimate yet", NaN], ["less than a minute left", 20], ["about 59 min left", 3540], ["about 2 h 1 min left", 7260]]);
+  each(diskSize, [["1 kB", 1], ["850 kB", 850_000], ["12.3 MB", 12_300_000], ["1.24 GB", 1_240_000_000]]);
+  each(counted, [["0 clips", 0, "clip"], ["1 clip", 1, "clip"], ["2 clips", 2, "clip"]]);
+  each(candidateName, [["the base", { id: "base" }], ["epoch 3 at 50%", { id: "epoch_3_share_0.5", epoch: 3 }],
+    ["epoch 1 of ana", { candidate: "epoch_1", epoch: 1, of_run: "ana" }]]);
+  each(fileName, [["a_b-c.wav", "a", "b c.wav"]]);
+});
+
+test("books: chapters and states", () => {
+  each(ranges, [["", []], ["1-3,5", [1, 2, 3, 5]], ["2", [2]], ["1,3", [1, 3]]]);
+  const reading = { state: "running", ahead: 0, paused: false, plan_only: false, message: "" };
+  const progress = { chapter: 2, share: 0.35, seconds_left: 720 };
+  assert.equal(readingInfo({ reading, progress }), "Reading. Chapter 2, 35 %, about 12 min left.");
+  assert.equal(readingInfo({ reading: { ...reading, plan_only: true } }), "Planning.");
+  assert.equal(readingInfo({ reading: { ...reading, state: "queued", ahead: 2 } }), "Waits for 2 books before it.");
+});
+
+test("event streams", async () => {
+  each(parsed, [[{ event: "epoch", data: "{}" }, "event: epoch\ndata: {}"], [{ event: "message", data: "a\nb" }, "data: a\ndata: b"], [null, ": still here"]]);
+  const pieces = ["data: a\r\n\r\nda", "ta: b\n\n: c"];
+  const read = async () => ({ value: pieces[0], done: pieces.shift() === undefined });
+  const found = [];
+  for await (const block of blocks(read)) found.push(block);
+  assert.deepEqual(found, ["data: a", "data: b"]);
+});
+
+test("a cut that failed, a check, and the rivals of a run", () => {
+  assert.match(adviceFor("9.0 s too long without a pause, 2.0 s unsure words"), /with pauses/);
+  assert.match(adviceFor("2.0 s too long without a pause, 9.0 s unsure words"), /Compare the transcript/);
+  assert.match(adviceFor("exit code -9"), /Press Cut again/);
+  const csv = '"a, ""b""","0.0","9.0","9.0","too long without a pause",""\n"c","0","1","1","clips",""\n';
+  assert.deepEqual(partsWithoutPause(csv), [{ recording: 'a, ""b""', start: 0, end: 9, seconds: 9 }]);
+  assert.deepEqual(findingsOf({ refused: [{ clip: "a", seen: "0.1 s", allowed: "0.5 to 11 s" }], suspects: [{ clip: "b", reasons: "Odd." }] }),
+    [{ clip: "a", text: "Training leaves it out: 0.1 s, allowed: 0.5 to 11 s." }, { clip: "b", text: "Odd." }]);
+  const run = (id, language, best) => ({ id, kind: "named", evaluation: { language, made_at: "", candidates: [{ id: "epoch_1", epoch: 1, is_best: best }] } });
+  const rivals = rivalsOf(run("ana", "en", true), [run("ana", "en", true), run("ben", "en", true), run("eva", "de", true), run("dan", "en", false)]);
+  assert.deepEqual(rivals.map((one) => one.id), ["ben/epoch_1"]);
+});
+
+test("votes are counted for a pair in either order", () => {
+  const [base, one] = [{ id: "base", name: "the base" }, { id: "epoch_1", name: "epoch 1" }];
+  const notes = [{ a: one, b: base, preferred: "a" }, { a: base, b: one, preferred: "b" }, { a: base, b: one, preferred: "a" }, { a: one, b: base, preferred: null }];
+  assert.deepEqual(tally(notes), ["Epoch 1 against the base: better in 2 sentences, worse in 1, no difference in 1."]);
+});
