@@ -11,8 +11,9 @@ DEVELOP := $(INSTALLED)-dev
 TWO_AT_ONCE := OMP_NUM_THREADS=1 $(RUN) pytest -q -n 2 --dist loadfile
 COMPILE := .venv/bin/uv pip compile pyproject.toml --extra api --extra onnx --extra lora --extra wyoming --extra aac --extra cut --extra install --universal --fork-strategy fewest --python-version 3.11 --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links --quiet
 
-.PHONY: train test test-gpu test-slow test-system check serve studio bench doctor tensorboard demo-voice env-example install lock
+.PHONY: help train test test-gpu test-slow test-system check serve studio bench doctor tensorboard demo-voice env-example install lock
 
+help:; @sed -n 's/^\([a-z][a-z-]*\):.*/make \1/p' Makefile
 train: $(INSTALLED); @$(RUN) train
 test: $(DEVELOP); $(TWO_AT_ONCE)
 test-slow: $(DEVELOP); $(RUN) pytest -q -m slow --timeout 1800

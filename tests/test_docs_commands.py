@@ -71,6 +71,7 @@ UK = "LANGUAGE=uk DATASET_DIR=~/voices/uk"
 EPOCH_4 = "--checkpoint train/output/checkpoints/checkpoint_epoch_4.pt"
 # Seconds each.
 QUICK = {
+    "make help": Run(),
     f"{PYTHON} pydoc xtts": Run(),
     f"{PYTHON} xtts speak --show-text --text 'Dr. Smith paid $12.50 on March 5, 2024 at 3:05 pm."
     "[pause:500ms] Call 555-1234.'": Run(),

@@ -82,7 +82,15 @@ class Trainings:
                 full = "the limit" in str(error)
                 code = "too_many_trainings" if full else "invalid_request"
                 raise APIError(409 if full else 422, code, str(error)) from error
-        return self.read(job.id)
+        row = self.read(job.id)
+        return row if row.message else row.model_copy(update={"message": self._no_trainer()})
+
+    def _no_trainer(self) -> str:
+        """How to start a trainer, if none works on the queue."""
+        if self.queue.has_trainer() is not False:
+            return ""
+        command = commands.program("train queue")
+        return f"No trainer works on the queue. Start it with `{command}`."
 
     def judge(self, dataset: str, settings: dict[str, str]) -> Path:
         """The folder of the dataset. Raises APIError (422) for what the trainer would refuse."""
@@ -133,8 +141,8 @@ class Trainings:
         command, message = commands.program("train queue"), ""
         if not allowed:
             message = "API_ALLOW_TRAINING is off here, so trainings are started by the command."
-        elif trainer is False:
-            message = f"No trainer works on the queue. Start it with `{command}`."
+        else:
+            message = self._no_trainer()
         return TrainingList(
             trainings=self._rows()[::-1], allowed=allowed, trainer=trainer, message=message,
             command=command,

@@ -57,12 +57,14 @@ def test_what_is_asked_for_is_a_job_that_the_trainer_reads(service, folder):
     assert [one["run"] for one in listed["trainings"]] == ["ben", "ana"]
     assert listed["allowed"] is True and listed["trainer"] is False
     assert "train queue" in listed["message"]
-    assert service.client.get(f"{PATH}/{row['id']}").json() == row
+    # Whoever asks is told at once that nobody trains.
+    assert row["message"] == listed["message"]
+    assert service.client.get(f"{PATH}/{row['id']}").json() == row | {"message": ""}
 
 
 def test_the_answer_tells_whether_a_trainer_works(service, folder):
-    ask(service, folder)
     with locks.exclusive(folder / "queue" / ".trainer.lock"):
+        assert ask(service, folder).json()["message"] == ""
         listed = service.client.get(PATH).json()
     assert listed["trainer"] is True and listed["message"] == ""
 
