@@ -37,6 +37,7 @@ from machine.devices.cuda_errors import exit_after_fault
 from machine.errors import SotaqueError
 from machine.threads import limit_omp_spinning
 from train.settings import TrainSettings, load
+from xtts.text.language_names import tag_of
 
 log = logging.getLogger("train")
 
@@ -255,7 +256,8 @@ def _own_arguments(verb: str) -> argparse.ArgumentParser:
             help="how many Ray workers to start (default: all cores)",
         )
         # Declared here: as a setting's flag its value would be parsed as a recording.
-        add("--language", metavar="L", help="the language of the recordings (default: LANGUAGE)")
+        add("--language", type=tag_of, metavar="L",
+            help="the language of the recordings (default: LANGUAGE)")  # fmt: skip
     if verb == "extend":
         add("--dataset", type=Path, metavar="DIR", help="the clips (default: DATASET_DIR)")
         add("--to", type=Path, metavar="BASE", help="the folder to write, for BASE_MODEL")

@@ -28,7 +28,8 @@ from machine.settings.types import (
     Switch,
     Text,
 )
-from xtts.text.languages import CODE_BY_NAME, NAMES
+from xtts.text.language_names import tag_of
+from xtts.text.languages import NAMES
 
 Share = Annotated[float, Field(ge=0, lt=1), Means("a number from 0 to below 1, such as 0.1")]
 Weight = Annotated[float, Field(ge=0), Means("a number from 0, such as 0.01")]
@@ -36,11 +37,8 @@ Whole = Annotated[int, Field(ge=0, lt=2**32), Means("a whole number from 0")]
 
 
 def _language_code(text: str) -> str:
-    if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", text):
-        return text
-    short = CODE_BY_NAME.get(text) or re.split(r"[_\W]", text)[0]
-    if short in NAMES:
-        raise ValueError(f"Did you mean {short}?")
+    if re.fullmatch(r"[a-z]{2,3}(-[a-z0-9]{2,8})*", tag := tag_of(text)):
+        return tag
     raise ValueError(f"XTTS-v2's are {', '.join(NAMES)}.")
 
 

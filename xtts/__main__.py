@@ -17,6 +17,7 @@ from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
 from xtts.arguments import PRECISIONS
 from xtts.books import command as book_command
+from xtts.text.language_names import tag_of
 
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
@@ -68,7 +69,8 @@ def _parser() -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
     speak = verbs.add_parser("speak", help="speak a text, or each line of a file, into WAV files")
     _add_voice_arguments(speak)
-    speak.add_argument("--language", default="en", help="language of the text; en by default")
+    speak.add_argument("--language", default="en", type=tag_of,
+                       help="language of the text; en by default")  # fmt: skip
     what = speak.add_mutually_exclusive_group(required=True)
     what.add_argument("--text", help="the text to speak")
     what.add_argument("said", nargs="?", metavar="TEXT", help="the same")
@@ -86,7 +88,7 @@ def _parser() -> argparse.ArgumentParser:
                             "spoken")  # fmt: skip
     read = verbs.add_parser("read", help="read a book aloud, into files with chapters")
     _add_voice_arguments(read)
-    read.add_argument("--language", default="",
+    read.add_argument("--language", default="", type=tag_of,
                       help="language of the text; what the book says by default")  # fmt: skip
     book_command.add_arguments(read)
     doctor = verbs.add_parser(

@@ -23,6 +23,7 @@ from api.routes.voices import visible_name
 from api.schemas import PROBLEMS
 from api.state import AppState, Shared
 from machine import commands
+from xtts.text.language_names import tag_of
 from xtts.text.languages import NAMES
 
 router = APIRouter(prefix="/v1/datasets", tags=["datasets"], responses=PROBLEMS)
@@ -236,8 +237,8 @@ def _recorded_language(given: str, more: Sequence[str]) -> str:
     """The language of recordings in small letters: XTTS-v2's, or one of `more`, as a code or a
     locale. Raises APIError (422)."""
     known = sorted({*NAMES, *(one.lower().partition("-")[0] for one in more)})
-    language = given.lower()
-    if not re.fullmatch(schemas.LOCALE, language) or language.partition("-")[0] not in known:
+    language = tag_of(given).lower()
+    if not re.fullmatch(schemas.LOCALE, given) or language.partition("-")[0] not in known:
         text = (
             f"language is {shown(given)}. Use {', '.join(known)}, also with a region, such "
             "as pt-br."

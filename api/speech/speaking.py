@@ -27,7 +27,7 @@ from api.state import AppState
 from api.voices import store
 from xtts.encoding import MEDIA_TYPES, RATE, Encoder, whole
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.text.languages import CODE_BY_NAME
+from xtts.text import language_names
 from xtts.text.markup import of_request, voices_named
 
 log = logging.getLogger("api")
@@ -346,13 +346,12 @@ async def stream(
 
 
 def code_of(language: str | None) -> str:
-    """The ISO 639-1 code of what a client wrote: `en`, `en-US`, `en_us`, `English` or Kokoro's `a`;
-    "" where it leaves the choice to the server."""
+    """The ISO 639-1 code of what a client wrote, as `language_names.code_of` or Kokoro's `a`; ""
+    where it leaves the choice to the server."""
     word = " ".join((language or "").casefold().split())
     if word in _ANY:
         return ""
-    short = word.replace("_", "-").partition("-")[0]
-    return CODE_BY_NAME.get(word) or _KOKORO.get(word) or short
+    return _KOKORO.get(word) or language_names.code_of(word)
 
 
 def language_of(wanted: str | None, known: Sequence[str], param: str = "language") -> str:
@@ -365,7 +364,7 @@ def language_of(wanted: str | None, known: Sequence[str], param: str = "language
     if not short or not known:
         return short
     for language in known:
-        if language.lower().partition("-")[0] == short:
+        if language_names.code_of(language) == short:
             return language
     text = f"{param} is {shown(wanted)}. This voice speaks {', '.join(known)}."
     raise APIError(400, "language_unsupported", text, param=param)

@@ -31,6 +31,7 @@ from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource
 from xtts.model.config import ModelConfig
+from xtts.text.languages import short_code
 from xtts.voices.base_models import check_base, locate_base
 
 log = logging.getLogger("train")
@@ -56,7 +57,7 @@ def base_that_aligns(settings: TrainSettings, language: str) -> ScoringBase:
     )
     check_base(folder)
     known = ModelConfig.read(folder).languages
-    if language.lower().split("-")[0] not in {one.split("-")[0] for one in known}:
+    if short_code(language) not in map(short_code, known):
         raise CuttingError(
             f"A text without times is aligned by the base model, and BASE_MODEL="
             f"{settings.base_model} speaks {', '.join(known)}, not {language}. Use a base that "

@@ -31,6 +31,7 @@ from train.cutting.profile import find_detector
 from train.cutting.recordings import CuttingError, open_recording
 from train.progress import clock
 from train.settings import TrainSettings
+from xtts.text.languages import short_code
 
 log = logging.getLogger("train")
 
@@ -67,7 +68,7 @@ def run(
             f"--text {text} gives the transcript, so --recogniser {recogniser} has nothing to "
             "transcribe. Leave one of them out."
         )
-    short, manuscript = language.lower().split("-")[0], None
+    short, manuscript = short_code(language), None
     if text is None:
         method, cut = _without_text(recogniser, language, short)
     else:

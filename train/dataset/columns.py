@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from train.dataset.entries import SOUND_EXTENSIONS, DatasetError
+from xtts.text.language_names import code_of, is_code
 from xtts.text.languages import NAMES, short_code
 
 HEADER_ADVICE = (
@@ -53,23 +54,7 @@ _CLEARLY_FEWER = 2
 _CLIPS_FOR_A_NAME = 3
 # MeloTTS's names: KR is Korean here, and ISO 639-1's Kanuri elsewhere.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
-_CODES = frozenset(
-    "aa ab ae af ak am an ar as av ay az ba be bg bi bm bn bo br bs ca ce ch co cr cs cu cv "
-    "cy da de dv dz ee el en eo es et eu fa ff fi fj fo fr fy ga gd gl gn gu gv ha he hi ho "
-    "hr ht hu hy hz ia id ie ig ii ik io is it iu ja jv ka kg ki kj kk kl km kn ko kr ks ku "
-    "kv kw ky la lb lg li ln lo lt lu lv mg mh mi mk ml mn mr ms mt my na nb nd ne ng nl nn "
-    "no nr nv ny oc oj om or os pa pi pl ps pt qu rm rn ro ru rw sa sc sd se sg si sk sl sm "
-    "sn so sq sr ss st su sv sw ta te tg th ti tk tl tn to tr ts tt tw ty ug uk ur uz ve vi "
-    "vo wa wo xh yi yo za zh zu".split()
-)
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
-# ISO 639-2's codes of the languages of XTTS-v2.
-_THREE_LETTERS = {
-    "ara": "ar", "ces": "cs", "cze": "cs", "deu": "de", "ger": "de", "eng": "en", "spa": "es",
-    "fra": "fr", "fre": "fr", "hin": "hi", "hun": "hu", "ita": "it", "jpn": "ja", "kor": "ko",
-    "nld": "nl", "dut": "nl", "pol": "pl", "por": "pt", "rus": "ru", "tur": "tr", "zho": "zh",
-    "chi": "zh", "cmn": "zh",
-}  # fmt: skip
 _LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
 _NUMBER = re.compile(r"[-+]?\d+")
 # A list of numbers: the tones and the phones per word that MeloTTS writes after its phonemes.
@@ -120,8 +105,10 @@ def language_of(cell: str) -> str:
     named = _LANGUAGE_ALIASES.get(plain) or _BY_NAME.get(plain)
     if named or not (locale := _LOCALE.fullmatch(plain)):
         return named or ""
-    code = locale[1]
-    return code if code in _CODES else _THREE_LETTERS.get(code, "")
+    code = code_of(locale[1])
+    # Of three letters only for those of XTTS-v2: `ben` is Bengali, and a speaker.
+    known = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
+    return code if known else ""
 
 
 def judged(

@@ -317,7 +317,7 @@ def _language_doubts(clips: Sequence[Clip]) -> Iterator[str]:
             yield (
                 f"The {len(texts)} transcripts under language {language!r} look like "
                 f"{NAMES[likely]} by their most common words. They would be read as "
-                f"{NAMES[language.lower().split('-')[0]]}. If they are {NAMES[likely]}, set "
+                f"{NAMES[short_code(language)]}. If they are {NAMES[likely]}, set "
                 f"LANGUAGE={likely} and a BASE_MODEL that speaks it."
             )
 

@@ -28,6 +28,7 @@ from train.dataset.entries import (
     read_text,
     unsafe,
 )
+from xtts.text.language_names import tag_of
 
 # Of recordings whose headers are read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16
@@ -235,5 +236,5 @@ def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Transcript
     published = next((spelling for spelling in spellings if spelling.is_file()), path)
     return TranscriptEntry(
         name, published, row["text"].strip(), row.get("speaker_name") or DEFAULT_SPEAKER,
-        row.get("language") or language,
+        tag_of(row.get("language") or "") or language,
     )  # fmt: skip

@@ -50,6 +50,7 @@ from train.dataset.transcripts import (
     table_of,
     unread_note,
 )
+from xtts.text.language_names import tag_of
 from xtts.text.markup import STYLE_MARK
 
 # The files that a format by name reads.
@@ -381,7 +382,7 @@ def _language(cell: str, language: str) -> str:
     code = language_of(cell)
     if not cell or (cell == cell.lower() and cell.partition("-")[0] == code):
         return cell or language
-    return code or cell
+    return code or tag_of(cell) or language
 
 
 def _located(name: str, places: Sequence[Path], folder: Path) -> tuple[str, Path]:

@@ -23,6 +23,7 @@ from machine.text import size_words
 from xtts.books.book import Book, BookError, Chapter
 from xtts.books.formats.reading import FORMATS as BOOK_FORMATS
 from xtts.books.formats.reading import read_book
+from xtts.text.languages import short_code
 
 if TYPE_CHECKING:
     from xtts.books.plan import Measured
@@ -445,7 +446,7 @@ class _Progress:
 
 def _language(book: Book, voice: "LoadedVoice") -> str:
     """The book's language where the voice speaks it, or else the voice's first."""
-    short = {one.split("-")[0]: one for one in reversed(voice.languages)}
+    short = {short_code(one): one for one in reversed(voice.languages)}
     if book.language in short:
         return short[book.language]
     if book.language:

@@ -10,6 +10,7 @@ from xtts.books.book import Book, Kind
 from xtts.books.speaking.sentences import Sentence
 from xtts.text.cleaning import speakable
 from xtts.text.errors import TextError
+from xtts.text.languages import short_code
 from xtts.text.phonemes import is_known
 from xtts.text.pronunciations import MOST_CHARACTERS
 from xtts.text.tokenizer import Tokenizer
@@ -77,7 +78,7 @@ def unknown_words(
     """Words that the voice has to guess, with their numbers: in English those that CMU's dictionary
     does not have, in other languages names, which are written large within a sentence."""
     known = {word.casefold() for word in pronounced}
-    english = language.split("-")[0] == "en"
+    english = short_code(language) == "en"
     found = Counter[str]()
     for one in sentences:
         words = _WORD.findall(_TAG.sub(" ", one.text))

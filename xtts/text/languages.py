@@ -4,16 +4,14 @@ import re
 from collections import Counter
 from collections.abc import Iterable
 
+from xtts.text.language_names import code_of
+
 # English names by ISO 639-1 code.
 NAMES = {
     "ar": "Arabic", "cs": "Czech", "de": "German", "en": "English", "es": "Spanish",
     "fr": "French", "hi": "Hindi", "hu": "Hungarian", "it": "Italian", "ja": "Japanese",
     "ko": "Korean", "nl": "Dutch", "pl": "Polish", "pt": "Portuguese", "ru": "Russian",
     "tr": "Turkish", "zh": "Chinese",
-}  # fmt: skip
-CODE_BY_NAME = {name.casefold(): code for code, name in NAMES.items()} | {
-    "american english": "en", "british english": "en", "brazilian portuguese": "pt",
-    "mandarin": "zh", "mandarin chinese": "zh",
 }  # fmt: skip
 
 # Frequent words that only one of these languages has.
@@ -38,8 +36,8 @@ _LEAST_SHARE, _MOST_OF_IT = 0.06, 0.25
 
 
 def short_code(language: str) -> str:
-    """The code of a language without its region: `zh` of `zh-CN`."""
-    return language.lower().split("-")[0]
+    """The code of a language without its region: `zh` of `zh-CN`, `de` of `deu`."""
+    return code_of(language) or language.lower().split("-")[0]
 
 
 def _only_in(code: str) -> frozenset[str]:

@@ -29,6 +29,7 @@ from xtts.model.config import ModelConfig
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
+from xtts.text.languages import short_code
 from xtts.text.markup import Utterance, utterances
 from xtts.text.normalization.registry import COQUI, LANGUAGES, rules_of
 from xtts.text.pronunciations import Pronunciations
@@ -549,13 +550,14 @@ class Tokenizer:
         return True
 
     def _checked(self, language: str) -> str:
-        short = language.lower().split("-")[0]
-        if short not in {known.split("-")[0] for known in self.languages}:
-            raise TextError(
-                f"Language {shown(language)} is not one of this model's: "
-                f"{', '.join(self.languages)}."
-            )
-        return short
+        """The model's own code of a language, without its region."""
+        short = short_code(language)
+        for known in self.languages:
+            if short_code(known) == short:
+                return known.split("-")[0]
+        raise TextError(
+            f"Language {shown(language)} is not one of this model's: {', '.join(self.languages)}."
+        )
 
 
 def _missing_packages(short: str, error: ImportError) -> TextError:

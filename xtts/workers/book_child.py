@@ -13,6 +13,7 @@ from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
 from xtts.books import command
 from xtts.inference.compute_config import ComputeConfig
+from xtts.text.language_names import tag_of
 
 if TYPE_CHECKING:
     from xtts.inference.loaded_voice import LoadedVoice
@@ -24,7 +25,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     limit_onednn_cache()
     parser = argparse.ArgumentParser(prog=commands.program("xtts.workers.book_child"))
     parser.add_argument("--spec", type=json.loads, required=True)
-    parser.add_argument("--language", default="")
+    parser.add_argument("--language", default="", type=tag_of)
     parser.add_argument("--seed", type=int, default=0)
     ComputeConfig.add_argument(parser)
     command.add_arguments(parser)

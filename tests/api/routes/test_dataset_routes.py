@@ -224,6 +224,7 @@ def test_a_dataset_has_a_name_and_a_known_language(service):
     assert service.client.get("/v1/datasets").json()["datasets"] == []
     for known in ("pt-BR", "ZH-CN", "hi"):
         assert Dataset(service, "Anna", known).details()["language"] == known.lower()
+    assert Dataset(service, "Anna", "deu").details()["language"] == "de"
 
 
 def test_a_correction_reaches_what_training_reads(service):

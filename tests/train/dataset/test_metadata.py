@@ -267,3 +267,21 @@ def test_folders_are_speakers_and_the_folders_in_them_styles(tmp_path):
         "d.wav": "speaker",
     }  # fmt: skip
     assert {speaker for _, _, speaker, _ in rows(tmp_path, "pairs")} == {"speaker"}
+
+
+@pytest.mark.parametrize(
+    ("written_as", "read_as"),
+    [("eng", "en"), ("English", "en"), ("en_US", "en"), ("und", "pt"), ("", "pt"),
+     ("pt-br", "pt-br"), ("EN", "en"), ("English (US)", "en")],
+)  # fmt: skip
+@pytest.mark.parametrize("form", ["coqui", "columns"])
+def test_a_language_is_read_however_it_is_written(tmp_path, form, written_as, read_as):
+    (tmp_path / "wavs").mkdir()
+    (tmp_path / "wavs/a.wav").touch()
+    if form == "coqui":
+        (tmp_path / "metadata.csv").write_text(f"wavs/a.wav|{TEXTS[0]}|ann|{written_as}\n")
+    else:
+        row = f"wavs/a.wav;{TEXTS[0]};{written_as}\n"
+        (tmp_path / "metadata.csv").write_text(f"file_name;text;language\n{row}")
+    (entry,) = read_entries(tmp_path, "auto", "pt")
+    assert entry.language == read_as

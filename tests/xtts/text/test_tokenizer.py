@@ -38,7 +38,8 @@ def embedded():
 
 def test_a_text_has_ids_behind_its_language(tokenizer):
     ids = tokenizer.encode("hello there", "en")
-    assert ids == tokenizer.encode("  Hello\tthere ", "en-us")
+    for named in ("en-us", "eng", "en_GB", "English"):
+        assert ids == tokenizer.encode("  Hello\tthere ", named)
     assert ids[0] != tokenizer.encode("hello there", "pt")[0]
     assert ids[1:] == tokenizer.encode("hello there", "pt")[1:]
 

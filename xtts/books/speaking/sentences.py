@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from xtts.books.book import Chapter, Kind
 from xtts.text.cleaning import speakable
+from xtts.text.languages import short_code
 from xtts.text.markup import PARAGRAPH_SECONDS, tag_of, voice_at_end, with_brackets_as_words
 from xtts.text.normalization.registry import rules_of
 from xtts.text.splitting import Limits, cut
@@ -66,7 +67,7 @@ def sentences_of(chapter: Chapter, language: str, *, footnotes: bool = False) ->
 
 
 def _abbreviations(language: str) -> frozenset[str]:
-    rules = rules_of(language.split("-")[0])
+    rules = rules_of(short_code(language))
     named = {one.rstrip("#").lower() for one in rules.abbreviations} if rules else set()
     return _TITLES | {one for one in named if one != "etc."}
 
