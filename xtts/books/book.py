@@ -1,5 +1,6 @@
 """Book: what every format is read into: title, author, language, cover, chapters, paragraphs."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -83,24 +84,35 @@ class Book:
         return [chapter for chapter in self.chapters if not chapter.left_out]
 
 
-# What a reader does not read aloud, by words of titles, of files and of epub:type.
+# What a reader does not read aloud, by titles, types of the guide, epub:type and role: the letters
+# alone.
 _LEFT_OUT = {
-    "toc": "contents", "contents": "contents", "table of contents": "contents",
-    "inhalt": "contents", "inhaltsverzeichnis": "contents", "sommaire": "contents",
-    "table des matières": "contents", "índice": "contents", "indice": "contents",
-    "nav": "contents", "cover": "cover", "titlepage": "title page", "title page": "title page",
-    "halftitlepage": "title page", "copyright": "copyright", "copyright-page": "copyright",
-    "copyright page": "copyright", "imprint": "copyright", "impressum": "copyright",
-    "index": "index", "landmarks": "contents", "loi": "list of illustrations",
-    "lot": "list of tables", "list of illustrations": "list of illustrations",
-    "colophon": "copyright", "bibliography": "bibliography", "other books": "advertisement",
-    "endnotes": "notes", "footnotes": "notes", "rearnotes": "notes", "notes": "notes",
+    **dict.fromkeys((
+        "toc", "contents", "tableofcontents", "listofchapters", "inhalt", "inhaltsverzeichnis",
+        "sommaire", "tabledesmatières", "índice", "indice", "sumário", "contenido",
+        "tabladecontenido", "tabladecontenidos", "inhoud", "inhoudsopgave", "spistreści", "obsah",
+        "tartalom", "tartalomjegyzék", "içindekiler", "содержание", "оглавление", "目录", "目次",
+        "nav", "landmarks",
+    ), "contents"),
+    **dict.fromkeys(("titlepage", "halftitlepage", "halftitle", "fulltitlepage"), "title page"),
+    **dict.fromkeys((
+        "copyright", "copyrightpage", "uncopyright", "imprint", "impressum", "colophon",
+    ), "copyright"),
+    **dict.fromkeys(("endnotes", "footnotes", "rearnotes", "notes", "fußnoten", "notas"), "notes"),
+    **dict.fromkeys(("transcribersnote", "transcribersnotes"), "transcriber's note"),
+    **dict.fromkeys((
+        "thefullprojectgutenberglicense", "fulllicense", "projectgutenberglicense",
+    ), "licence"),
+    "cover": "cover", "index": "index", "loi": "list of illustrations", "lot": "list of tables",
+    "listofillustrations": "list of illustrations", "illustrations": "list of illustrations",
+    "bibliography": "bibliography", "otherbooks": "advertisement",
 }  # fmt: skip
+_SIGNS = re.compile(r"[\W_]+|tm\b")
 
 
 def left_out(*names: str) -> str:
     """Why a part with such a title or epub:type is not read aloud; "" if it is."""
     for name in names:
-        if reason := _LEFT_OUT.get(" ".join(name.casefold().split())):
+        if reason := _LEFT_OUT.get(_SIGNS.sub("", name.casefold().removeprefix("doc-"))):
             return reason
     return ""

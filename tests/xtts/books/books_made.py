@@ -58,6 +58,8 @@ def write_epub(
     author: str = "A. Writer",
     spine: Sequence[str] | None = None,
     others: Mapping[str, str | bytes] | None = None,
+    guide: Mapping[str, str] | None = None,
+    languages: Sequence[str] = ("en-GB",),
 ) -> Path:
     """Writes documents (file name -> XHTML) in the order of the mapping, or of `spine`."""
     names = list(documents)
@@ -74,12 +76,17 @@ def write_epub(
         else '<item id="toc" href="toc.ncx" media-type="application/x-dtbncx+xml"/>'
     )
     cover = '<item id="pic" href="cover.png" media-type="image/png" properties="cover-image"/>'
+    named = "".join(f"<dc:language>{one}</dc:language>" for one in languages)
+    references = "".join(
+        f'<reference type="{kind}" href="{href}"/>' for kind, href in (guide or {}).items()
+    )
     opf = (
         f'<?xml version="1.0"?><package xmlns="http://www.idpf.org/2007/opf" version="{version}.0">'
         '<metadata xmlns:dc="http://purl.org/dc/elements/1.1/">'
         f"<dc:title>{title}</dc:title><dc:creator>{author}</dc:creator>"
-        '<dc:language>en-GB</dc:language><meta name="cover" content="pic"/></metadata>'
-        f'<manifest>{toc}{cover}{items}</manifest><spine toc="toc">{order}</spine></package>'
+        f'{named}<meta name="cover" content="pic"/></metadata>'
+        f'<manifest>{toc}{cover}{items}</manifest><spine toc="toc">{order}</spine>'
+        f"<guide>{references}</guide></package>"
     )
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as made:
         made.writestr("mimetype", "application/epub+zip", zipfile.ZIP_STORED)

@@ -57,7 +57,7 @@ class Archive:
         try:
             entry = self._zip.getinfo(name)
         except KeyError:
-            raise BookError(f"{self.path} has no part {name!r}, which it names.") from None
+            raise BookError(f"{self.path} has no part {name!r}, although it names it.") from None
         if entry.flag_bits & 1:
             raise BookError(f"{self.path}: the part {name!r} is encrypted. {DRM_REMEDY}")
         try:

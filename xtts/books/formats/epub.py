@@ -10,17 +10,27 @@ import posixpath
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
+from itertools import islice
 from pathlib import Path
 from urllib.parse import unquote, urldefrag
 from xml.etree.ElementTree import Element
 
 from xtts.books.book import Book, BookError, Chapter, Kind, Paragraph, left_out
 from xtts.books.formats.archive import DRM_REMEDY, Archive
-from xtts.books.formats.html_text import Block, Page, decoded, page_of, visible
+from xtts.books.formats.html_text import (
+    Block,
+    Page,
+    decoded,
+    page_of,
+    visible,
+    without_licence,
+)
 from xtts.books.formats.safe_xml import children, parse, within
+from xtts.text.language_names import code_of
 
 MOST_DOCUMENTS = 20_000
 _CONTAINER = "META-INF/container.xml"
+_OTHER_FILE = "Download it again, or convert it to EPUB with Calibre."
 _PAGES = ("application/xhtml+xml", "text/html", "text/x-oeb1-document", "application/xml")
 # Fonts may be scrambled with the book's own identifier: that protects no text.
 _FONT_SCRAMBLING = ("http://www.idpf.org/2008/embedding", "http://ns.adobe.com/pdf/enc#RC")
@@ -64,12 +74,18 @@ class Package:
 
 @dataclass
 class _Part:
-    """A chapter while it is collected. named: whether the contents name it."""
+    """A chapter while it is collected.
+
+    Attributes:
+        title: Its title.
+        left_out: Why it is not read aloud; "" if it is.
+        continues: Whether a document without a title may belong to it.
+    """
 
     title: str
-    named: bool
+    left_out: str = ""
+    continues: bool = True
     paragraphs: list[Paragraph] = field(default_factory=list)
-    types: list[str] = field(default_factory=list)
 
 
 def read_epub(path: Path) -> Book:
@@ -79,14 +95,15 @@ def read_epub(path: Path) -> Book:
         package = _package(archive)
         notes: list[str] = []
         entries = _contents(archive, package, notes)
-        chapters = _chapters(archive, package, entries, notes)
+        chapters, spoken = _chapters(archive, package, entries, notes)
         cover = _cover(archive, package, notes)
     if not any(chapter.paragraphs for chapter in chapters):
         raise BookError(f"{path} holds no text; it may be a book of pictures. Name another file.")
     meta = package.root
     return Book(
         _first(meta, "title") or path.stem, ", ".join(_all(meta, "creator")),
-        _first(meta, "language").split("-")[0].lower(), chapters, cover, tuple(notes),
+        next(filter(None, map(code_of, [*_all(meta, "language"), *spoken])), ""),
+        chapters, cover, tuple(notes),
     )  # fmt: skip
 
 
@@ -107,10 +124,21 @@ def _refuse_protected(archive: Archive) -> None:
 
 
 def _package(archive: Archive) -> Package:
+    if _CONTAINER not in archive.names:
+        raise BookError(
+            f"{archive.path} is not an EPUB: it is a ZIP file without {_CONTAINER}. {_OTHER_FILE}"
+        )
     rootfiles = within(parse(archive.read(_CONTAINER), _CONTAINER), "rootfile")
     if not rootfiles or not rootfiles[0].get("full-path"):
-        raise BookError(f"{archive.path}: {_CONTAINER} names no package. It is no EPUB.")
+        raise BookError(
+            f"{archive.path} is not an EPUB: {_CONTAINER} names no package. {_OTHER_FILE}"
+        )
     path = unquote(rootfiles[0].get("full-path", ""))
+    if path not in archive.names:
+        raise BookError(
+            f"{archive.path} is not whole: {_CONTAINER} names {path}, and there is no such part. "
+            f"{_OTHER_FILE}"
+        )
     root = parse(archive.read(path), path)
     items = {
         item.get("id", ""): Item(
@@ -131,9 +159,11 @@ def _package(archive: Archive) -> Package:
         )
     if len(spine) > MOST_DOCUMENTS:
         raise BookError(f"{archive.path} has {len(spine):,} documents; at most {MOST_DOCUMENTS:,}.")
+    # One that leads into a document says nothing about the rest of it.
     guide = {
-        _resolved(path, urldefrag(one.get("href", ""))[0]): one.get("type", "")
+        _resolved(path, href): one.get("type", "")
         for one in within(root, "reference")
+        if not _fragment(href := one.get("href", ""))
     }
     return Package(root, items, spine, guide)
 
@@ -242,22 +272,29 @@ def _unwrapped(entries: list[Entry]) -> list[Entry]:
 
 def _chapters(
     archive: Archive, package: Package, entries: Sequence[Entry], notes: list[str]
-) -> list[Chapter]:
+) -> tuple[list[Chapter], list[str]]:
+    """The chapters, and the languages that documents name."""
     by_path: dict[str, list[Entry]] = {}
     for entry in entries:
         by_path.setdefault(entry.path, []).append(entry)
-    parts: list[_Part] = []
+    pages = dict[str, Page]()
     for item in package.spine:
-        if "nav" in item.properties or item.media_type not in _PAGES:
+        if "nav" in item.properties or item.media_type not in _PAGES or item.path in pages:
             continue
         if (page := _page(archive, item, notes)) is not None:
             page.types.append(package.guide.get(item.path, ""))
-            _add_document(parts, item.path, page, by_path.get(item.path, []))
-    return [
-        Chapter(part.title or f"Part {number}", part.paragraphs, left_out(part.title, *part.types))
+            pages[item.path] = page
+    marked = iter(without_licence([one for page in pages.values() for one in page.blocks]))
+    parts: list[_Part] = []
+    for path, page in pages.items():
+        page.blocks = list(islice(marked, len(page.blocks)))
+        _add_document(parts, path, page, by_path.get(path, []))
+    chapters = [
+        Chapter(part.title or f"Part {number}", part.paragraphs, part.left_out)
         for number, part in enumerate(parts, start=1)
         if part.paragraphs
     ]
+    return chapters, [page.language for page in pages.values()]
 
 
 def _page(archive: Archive, item: Item, notes: list[str]) -> Page | None:
@@ -270,16 +307,45 @@ def _page(archive: Archive, item: Item, notes: list[str]) -> Page | None:
 def _add_document(parts: list[_Part], path: str, page: Page, entries: Sequence[Entry]) -> None:
     """Adds a document's paragraphs to the chapters; begins those that the contents name."""
     starts = _starts(page, entries)
-    if 0 not in starts:
-        heading = _first_heading(page.blocks)
+    reason = left_out(*page.types)
+    readable = [one for one in page.blocks if not one.left_out]
+    heading, current = _first_heading(readable), _continued(parts)
+    if 0 not in starts and readable and (current is None or heading or reason):
         # What the contents do not name: with a heading, or types of its own, a chapter.
-        if not parts or heading or left_out(*page.types):
-            parts.append(_Part(heading or page.title if not parts else heading, False))
-            parts[-1].types += page.types
+        title = heading or ("" if parts and current else page.title)
+        current = _begun(parts, title, reason)
+    waiting = ""
     for number, block in enumerate(page.blocks):
-        if number in starts:
-            parts.append(_Part(starts[number], True, types=list(page.types)))
-        parts[-1].paragraphs.append(Paragraph(block.text, block.kind, path))
+        paragraph = Paragraph(block.text, block.kind, path)
+        title = starts.get(number, "")
+        if block.left_out:
+            _add_aside(parts, title, block, paragraph)
+            waiting = title or waiting
+            continue
+        if number not in starts and not left_out(waiting):
+            title = waiting
+        if title or number in starts or current is None:
+            current = _begun(parts, title, reason)
+        waiting = ""
+        current.paragraphs.append(paragraph)
+
+
+def _begun(parts: list[_Part], title: str, reason: str) -> _Part:
+    """A new chapter. reason: why its document is not read aloud."""
+    parts.append(_Part(title, left_out(title) or reason, continues=not reason))
+    return parts[-1]
+
+
+def _continued(parts: Sequence[_Part]) -> _Part | None:
+    """The chapter to which a document without a title belongs."""
+    return next((one for one in reversed(parts) if one.continues), None)
+
+
+def _add_aside(parts: list[_Part], title: str, block: Block, paragraph: Paragraph) -> None:
+    """Adds a paragraph that is not read aloud beside the chapters, with those of its kind."""
+    if title or not parts or parts[-1].continues or parts[-1].left_out != block.left_out:
+        parts.append(_Part(title or block.left_out.capitalize(), block.left_out, continues=False))
+    parts[-1].paragraphs.append(paragraph)
 
 
 def _starts(page: Page, entries: Sequence[Entry]) -> dict[int, str]:

@@ -1,11 +1,13 @@
 """Reads plain text and Markdown into chapters."""
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from xtts.books.book import MOST_TITLE, Book, Chapter, Kind, Paragraph, left_out
+from xtts.books.formats import furniture
 from xtts.books.formats.html_text import visible
+from xtts.text.language_names import code_of
 
 _NUMBERED = (
     "chapter|book|part|act|kapitel|teil|buch|chapitre|partie|livre|capítulo|capitulo|parte|libro|"
@@ -21,41 +23,86 @@ _HEADING_LINE = re.compile(
     r"|\d{1,3}\.?",
     re.I,
 )
-_GUTENBERG = re.compile(r"\*\*\*\s*(START|END) OF (?:THE|THIS) PROJECT GUTENBERG[^\n]*")
-_FACT = re.compile(r"^(Title|Author|Language):\s*(.+)$", re.M)
+# A value may go on in indented lines.
+_FACT = re.compile(r"^(Title|Author|Language):[ \t]*(\S.*(?:\n[ \t]+\S.*){0,5})$", re.M)
+_FACT_LINE = re.compile(r"[A-Z][\w ]{2,30}:\s|\s+\S")
 _PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\[\]]*+\]", re.I)
-_LANGUAGES = {"english": "en", "german": "de", "french": "fr", "spanish": "es", "italian": "it",
-              "portuguese": "pt", "dutch": "nl", "polish": "pl", "czech": "cs",
-              "russian": "ru", "hungarian": "hu", "turkish": "tr"}  # fmt: skip
 _UNDERSCORED = re.compile(r"(?<!\w)_([^_\n]{1,400})_(?!\w)")
+_NOTE_TEXT = re.compile(r"\[(?:Footnote|Fußnote|Note)\s+\w{1,4}\s*:\s*", re.I)
+_NOTE_MARK = re.compile(r"\s?\[(?:\d{1,3}|[A-Z*])\]")
 _LONG_LINE = 100
+# Characters.
+_LONGEST_TITLE, _LONGEST_HEAD = 80, 2_000
 
 
 def read_text(path: Path, text: str) -> Book:
     """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
     a chapter. The licence around a text of Project Gutenberg is left out."""
-    body, facts = _without_licence(text)
-    blocks = (
+    body, facts = _without_licence(_PICTURE.sub(" ", text))
+    said = list(_text_paragraphs(body))
+    blocks = [
         Paragraph(_UNDERSCORED.sub(r"\1", one), Kind.HEADING if _is_heading(one) else Kind.TEXT)
-        for one in _text_paragraphs(body)
-    )
-    language = _LANGUAGES.get(facts.get("Language", "").lower(), "")
-    title = facts.get("Title") or path.stem
-    return Book(title, facts.get("Author", ""), language, chapters_of(blocks, title))
+        for one in said
+    ]
+    title = facts.get("Title") or _title_line(said)
+    if title and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
+        blocks[0] = Paragraph(blocks[0].text, Kind.HEADING)
+    title = title or path.stem
+    notes = any(map(_NOTE_TEXT.match, said))
+    paragraphs = [_without_notes(one) for one in blocks] if notes else blocks
+    language = code_of(facts.get("Language", ""))
+    return Book(title, facts.get("Author", ""), language, chapters_of(paragraphs, title))
+
+
+def _title_line(paragraphs: Sequence[str]) -> str:
+    """The first line, if it reads like a title: short, and no sentence."""
+    if len(paragraphs) < 2:
+        return ""
+    first = paragraphs[0]
+    short = len(first) <= _LONGEST_TITLE and any(map(str.isalpha, first))
+    if not short or _is_heading(first) or first[-1] in '.!?…,;:"”’»)-—–*':
+        return ""
+    return furniture.own_title(first)
 
 
 def _without_licence(text: str) -> tuple[str, dict[str, str]]:
-    marks = {match[1]: match for match in _GUTENBERG.finditer(text)}
-    if "START" not in marks:
-        return text, {}
-    start = marks["START"]
-    facts = {name: visible(value) for name, value in _FACT.findall(text[: start.start()])}
-    end = marks["END"].start() if "END" in marks else len(text)
-    return text[start.end() : max(start.end(), end)], facts
+    """The text of the book, and what the lines before it say of it: `Title: …`."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    start = furniture.START.search(text)
+    head, body = (text[: start.start()], text[start.end() :]) if start else _head_of(text)
+    if end := furniture.END.search(body):
+        body = body[: end.start()]
+    if start:
+        body = _without_credits(body)
+    return body, {name: visible(value) for name, value in _FACT.findall(head)}
+
+
+def _head_of(text: str) -> tuple[str, str]:
+    """The lines `Title: …` with which a text begins, and the rest."""
+    head, _, body = text.lstrip("\n").partition("\n\n")
+    lines = head.split("\n")
+    titled = len(head) < _LONGEST_HEAD and re.search(r"^Title:", head, re.M)
+    return (head, body) if titled and all(map(_FACT_LINE.match, lines)) else ("", text)
+
+
+def _without_credits(body: str) -> str:
+    """Without the paragraphs that say who made the file."""
+    for _ in range(furniture.MOST_CREDITS):
+        first, _, rest = body.lstrip("\n ").partition("\n\n")
+        if not furniture.CREDITS.match(first):
+            break
+        body = rest
+    return body
+
+
+def _without_notes(paragraph: Paragraph) -> Paragraph:
+    """A footnote as such, `[Footnote 1: …]`, or a paragraph without the marks of footnotes."""
+    if note := _NOTE_TEXT.match(paragraph.text):
+        return Paragraph(paragraph.text[note.end() :].removesuffix("]"), Kind.FOOTNOTE)
+    return Paragraph(_NOTE_MARK.sub("", paragraph.text), paragraph.kind)
 
 
 def _text_paragraphs(text: str) -> Iterator[str]:
-    text = _PICTURE.sub(" ", text.replace("\r\n", "\n").replace("\r", "\n"))
     lines = text.split("\n")
     full = [len(line) for line in lines if line.strip()]
     # Without blank lines and with long lines, each line is a paragraph.
@@ -71,7 +118,7 @@ def _text_paragraphs(text: str) -> Iterator[str]:
 
 
 def _said(lines: list[str]) -> Iterator[str]:
-    if text := visible(" ".join(lines)):
+    if text := visible(furniture.without_page_marks(" ".join(lines))):
         yield text
 
 
@@ -119,7 +166,7 @@ def read_markdown(path: Path, text: str) -> Book:
         (one if level <= most or one.kind is not Kind.HEADING else Paragraph(one.text, Kind.TEXT))
         for level, one in blocks
     )
-    language = facts.get("language", facts.get("lang", "")).split("-")[0].lower()
+    language = code_of(facts.get("language", facts.get("lang", "")))
     return Book(title, facts.get("author", ""), language, chapters_of(paragraphs, title))
 
 

@@ -1,12 +1,22 @@
 """Reads a book of any supported format."""
 
 from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
 
-from xtts.books.book import MOST_CHAPTERS, MOST_TITLE, Book, BookError, Kind, Paragraph
+from xtts.books.book import (
+    MOST_CHAPTERS,
+    MOST_TITLE,
+    Book,
+    BookError,
+    Chapter,
+    Kind,
+    Paragraph,
+)
 from xtts.books.formats.epub import read_epub
-from xtts.books.formats.html_text import decoded, page_of
+from xtts.books.formats.html_text import decoded, page_of, unicode_of, without_licence
 from xtts.books.formats.plain import chapters_of, read_markdown, read_text
+from xtts.text.language_names import code_of
 
 FORMATS = (".epub", ".txt", ".md", ".markdown", ".html", ".htm", ".xhtml")
 MOST_FILE_BYTES = 1 << 30
@@ -67,23 +77,32 @@ def _of_text(path: Path, suffix: str) -> Book:
     except OSError as error:
         raise BookError(f"{path} cannot be read: {error.strerror}.") from error
     if suffix == ".txt":
-        return read_text(path, _utf_8(content, path))
+        return read_text(path, _text(content, path))
     if suffix in (".md", ".markdown"):
-        return read_markdown(path, _utf_8(content, path))
+        return read_markdown(path, _text(content, path))
     page = page_of(decoded(content, str(path)), str(path))
     title = page.title or path.stem
+    blocks = without_licence(page.blocks)
     paragraphs = [
-        Paragraph(one.text, one.kind if one.level <= 2 else Kind.TEXT) for one in page.blocks
+        Paragraph(one.text, one.kind if one.level <= 2 else Kind.TEXT)
+        for one in blocks if not one.left_out
+    ]  # fmt: skip
+    left_out = [
+        Chapter(reason.capitalize(), [Paragraph(one.text, one.kind) for one in held], reason)
+        for reason, held in groupby(blocks, lambda one: one.left_out)
+        if reason
     ]
-    language = page.language.split("-")[0].lower()
-    return Book(title, page.author, language, chapters_of(paragraphs, title))
+    chapters = [*chapters_of(paragraphs, title), *left_out]
+    return Book(title, page.author, code_of(page.language), chapters)
 
 
-def _utf_8(content: bytes, path: Path) -> str:
+def _text(content: bytes, path: Path) -> str:
+    """The text of a file in UTF-8, or in UTF-16 as Windows writes it. Raises BookError."""
+    encoding = unicode_of(content) or "utf-8"
     try:
-        return content.decode("utf-8-sig")
+        return content.decode(encoding).removeprefix("\ufeff")
     except UnicodeDecodeError as error:
         raise BookError(
-            f"{path} is not UTF-8 (byte {error.start:,}). Save it as UTF-8, or type `iconv -f "
-            f"windows-1252 -t utf-8 {path.name} -o book.txt`."
+            f"{path} is not {encoding.upper()} (byte {error.start:,}). Save it as UTF-8, or type "
+            f"`iconv -f windows-1252 -t utf-8 {path.name} -o book.txt`."
         ) from None

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.xtts.books.books_made import PNG, chapter, page, write_epub
+from tests.xtts.books.books_made import CONTAINER, PNG, chapter, page, write_epub
 from xtts.books.book import BookError, Kind
 from xtts.books.formats import archive
 from xtts.books.formats.reading import read_book
@@ -21,6 +21,23 @@ def test_the_spine_orders_and_the_contents_name(tmp_path, version):
     assert (book.title, book.author, book.language) == ("A Small Book", "A. Writer", "en")
     assert book.cover == PNG and not book.notes
     assert [one.kind for one in book.chapters[0].paragraphs] == [Kind.HEADING, Kind.TEXT]
+
+
+@pytest.mark.parametrize(
+    ("languages", "code"),
+    [(["eng"], "en"), (["ger"], "de"), (["en_US"], "en"), (["English"], "en"), (["pt-BR"], "pt"),
+     (["und", "fra"], "fr"), (["mul", "de"], "de"), (["zxx"], ""), ([], ""), (["haw"], "haw")],
+)  # fmt: skip
+def test_the_language_however_it_is_written(tmp_path, languages, code):
+    documents = {"a.xhtml": chapter(1)}
+    path = write_epub(tmp_path / "b.epub", documents, [], languages=languages)
+    assert read_book(path).language == code
+
+
+def test_the_language_of_the_documents_where_the_package_has_none(tmp_path):
+    documents = {"a.xhtml": chapter(1).replace("<html", "<html xml:lang='deu'")}
+    path = write_epub(tmp_path / "b.epub", documents, [], languages=["und"])
+    assert read_book(path).language == "de"
 
 
 def test_half_of_the_chapters_are_outside_the_contents(tmp_path):
@@ -223,7 +240,15 @@ def test_other_files_are_refused_with_a_sentence(tmp_path):
     assert "cannot be read" in refused(tmp_path / "gone.epub")
     with zipfile.ZipFile(tmp_path / "z.epub", "w") as made:
         made.writestr("a", "b")
-    assert "has no part 'META-INF/container.xml'" in refused(tmp_path / "z.epub")
+    assert refused(tmp_path / "z.epub") == (
+        f"{tmp_path}/z.epub is not an EPUB: it is a ZIP file without META-INF/container.xml. "
+        "Download it again, or convert it to EPUB with Calibre."
+    )
+    with zipfile.ZipFile(tmp_path / "p.epub", "w") as made:
+        made.writestr("META-INF/container.xml", CONTAINER)
+    assert "META-INF/container.xml names OPS/book.opf, and there is no such part" in refused(
+        tmp_path / "p.epub"
+    )
     damaged = write_epub(tmp_path / "d.epub", {"a.xhtml": chapter(1)}, [])
     content = bytearray(damaged.read_bytes())
     at = content.find(b"a.xhtml") + 10

@@ -77,6 +77,80 @@ def test_a_text_of_project_gutenberg(tmp_path):
     ]  # fmt: skip
 
 
+OLD_GUTENBERG = """The Project Gutenberg EBook of The Adventures
+
+Title: The Adventures
+       of Sherlock
+Author: Him
+Language: German
+
+*** START OF THIS PROJECT GUTENBERG EBOOK THE ADVENTURES
+OF SHERLOCK ***
+
+Produced by A. Person and the Online
+Distributed Proofreading Team
+
+Chapter I
+
+To Sherlock[1] she is [Pg 12]always _the_ woman.
+
+[Footnote 1: A note.]
+
+End of Project Gutenberg's The Adventures of Sherlock, by Him
+
+*** END OF THIS PROJECT GUTENBERG EBOOK THE ADVENTURES ***
+"""
+
+
+def test_an_older_text_of_project_gutenberg(tmp_path):
+    for text in (OLD_GUTENBERG, OLD_GUTENBERG.replace("\n", "\r\n")):
+        book = of(tmp_path, "b.txt", text)
+        assert (book.title, book.author, book.language) == (
+            "The Adventures of Sherlock", "Him", "de",
+        )  # fmt: skip
+        assert texts(book) == [
+            ("Chapter I", ["Chapter I", "To Sherlock she is always the woman.", "A note."])
+        ]
+        assert book.chapters[0].paragraphs[-1].kind is Kind.FOOTNOTE
+
+
+@pytest.mark.parametrize(
+    ("text", "title", "chapters"),
+    [
+        ("The Old House\n\nIt was old.\n", "The Old House", ["The Old House"]),
+        ("The Old House\n\nChapter 1\n\nIt was old.\n", "The Old House",
+         ["The Old House Chapter 1"]),
+        ("Title: The Old House\nAuthor: Her\n\nIt was old.\n", "The Old House",
+         ["The Old House"]),
+        # No titles: a sentence, a chapter, a long line, the only line.
+        ("It was old.\n\nAnd it was dark.\n", "my-file", ["my-file"]),
+        ("Chapter 1\n\nIt was old.\n", "my-file", ["Chapter 1"]),
+        ("It was old and dark " * 5 + "\n\nThe end.\n", "my-file", ["my-file"]),
+        ("The Old House\n", "my-file", ["my-file"]),
+    ],
+)  # fmt: skip
+def test_the_title_is_that_of_the_text(tmp_path, text, title, chapters):
+    book = of(tmp_path, "my-file.txt", text)
+    assert (book.title, [one.title for one in book.chapters]) == (title, chapters)
+    said = [one.text for chapter in book.chapters for one in chapter.paragraphs]
+    assert "my-file" not in said and not any("Title:" in one for one in said)
+
+
+@pytest.mark.parametrize(
+    "encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32"]
+)
+@pytest.mark.parametrize("name", ["b.txt", "b.md", "b.html"])
+def test_encodings_of_unicode(tmp_path, encoding, name):
+    (tmp_path / name).write_bytes("# Eins\n\nEin schöner Tag.\n".encode(encoding))
+    said = [one.text for part in read_book(tmp_path / name).chapters for one in part.paragraphs]
+    assert said[-1].endswith("Ein schöner Tag.")
+
+
+def test_marks_in_brackets_are_the_authors_where_there_are_no_footnotes(tmp_path):
+    book = of(tmp_path, "b.txt", "He saw [1] and [A].\n\nThe end.\n")
+    assert texts(book)[0][1] == ["He saw [1] and [A].", "The end."]
+
+
 def test_a_text_without_blank_lines(tmp_path):
     lines = "\n".join(["This is a long line of a book that has no blank lines at all. " * 3] * 4)
     (chapter,) = of(tmp_path, "b.txt", lines).chapters
