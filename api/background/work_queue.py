@@ -216,7 +216,7 @@ class WorkQueue(ABC, Generic[Item]):
 
     @property
     def _stopped_message(self) -> str:
-        return f"Stopped. {self.work_name.capitalize()} again to continue from there."
+        return f"Stopped. Start the {self.work_name} again to continue from there."
 
     def _write(self, item: Item, **changes: Any) -> bool:
         """Changes the fields of a job that is queued or running; whether it was. A job that has
@@ -385,7 +385,7 @@ def outcome(code: int, stderr: str, work_name: str) -> tuple[str, str]:
     words = without_paths(words[-_LONGEST_MESSAGE:])
     if code in (2, 74) and words:
         return "failed", words
-    again = f"The progress is kept: {work_name} again to continue from there."
+    again = f"What is done is kept: start the {work_name} again, and it continues from there."
     if code < 0 or code in (130, 137, 143):
         return "failed", f"The {work_name} was killed, perhaps because memory ran out. {again}"
     text = f"The {work_name} ended with exit code {code}. {words} {again}"

@@ -68,10 +68,6 @@ class BookQueue(WorkQueue[UploadedBook]):
                 message="", wanted=dict(wanted), recording=recording, bytes=None,
             )  # fmt: skip
 
-    @property
-    def _stopped_message(self) -> str:
-        return "Stopped. Read it again to continue from there."
-
     def _items(self) -> Iterable[UploadedBook]:
         return self._books.all()
 

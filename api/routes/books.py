@@ -23,6 +23,7 @@ from api.state import AppState, Shared
 from machine.storage.atomic import is_full
 from machine.storage.reading import read_json
 from xtts.books.formats.reading import FORMATS
+from xtts.encoding import MEDIA_TYPES
 from xtts.text.errors import TextError
 from xtts.text.pronunciations import check_entry
 
@@ -35,8 +36,14 @@ _BODY = {
         "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
     }
 }
-# To be saved, whatever it is: no page of ours is made of it.
+# What players and readers go by. A page of HTML is to be saved, and no page of this service.
 _FILE = "application/octet-stream"
+_FILE_TYPES = {
+    **{f".{form}": media_type for form, media_type in MEDIA_TYPES.items()},
+    ".m4b": "audio/mp4", ".epub": "application/epub+zip", ".srt": "application/x-subrip",
+    ".vtt": "text/vtt; charset=utf-8", ".json": "application/json",
+    ".txt": "text/plain; charset=utf-8",
+}  # fmt: skip
 _FILE_RESPONSES = ranged_responses(_FILE)
 
 
@@ -139,7 +146,8 @@ async def stop_reading(book: str, parts: Shared) -> schemas.ReadingRow:
 def download_file(book: str, file: str, parts: Shared) -> FileResponse:
     """A chapter, the audiobook, captions or the report; ranges are served."""
     path = parts.books.find(book).file(file)
-    return RangedFile(path, media_type=_FILE, headers=_FRESH, filename=path.name)
+    media_type = _FILE_TYPES.get(path.suffix, _FILE)
+    return RangedFile(path, media_type=media_type, headers=_FRESH, filename=path.name)
 
 
 @router.get("/{book}/sentences/{take}.wav", response_class=FileResponse, responses=WAV_RESPONSES)

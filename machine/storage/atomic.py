@@ -231,5 +231,5 @@ def _full_sentence(what: str, folder: Path, needed_bytes: int, free_bytes: int) 
     return (
         f"No space left for {what}: {needed_bytes:,} bytes needed, {free_bytes:,} free in "
         f"{folder}. "
-        "Everything saved before is intact. Free space and run the same command again."
+        "Everything saved before is intact. Free some space and try again."
     )

@@ -142,7 +142,7 @@ def warnings_of(disks: Sequence[Disk]) -> list[str]:
             raise DiskFull(
                 f"No space for the first epoch: {disk.first:,} bytes are needed, {disk.free:,} are "
                 f"free in {disk.folder} ({listed}). Nothing was trained. Free space, or use "
-                "another folder, and run the same command again."
+                "another folder, and try again."
             )
     return [
         f"The whole run will not fit into {disk.folder}: {size_words(disk.needed)} needed, "

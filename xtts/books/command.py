@@ -289,15 +289,16 @@ class _Reader:
             yield from self._sentences(number)
 
     def _measured(self) -> "tuple[Measured, list[Chosen]]":
-        """What the sample sentences show, and the sentences. Where they were spoken before, the
-        rate is that of plan.json."""
-        from xtts.books.plan import Measured, samples_of
+        """What the sample sentences show, and the sentences. The last plan's are taken again, and
+        its rate, if they need not be spoken."""
+        from xtts.books.plan import Measured
 
-        lines = [(number, one) for number in self.order.chapters for one in self._sentences(number)]
-        wanted = {id(one) for one in samples_of([one for _, one in lines])}
-        samples = [(number, one) for number, one in lines if id(one) in wanted]
+        samples = self._sample_lines()
         heard: list[Chosen] = []
-        print("Speaks five sentences to measure this machine ...", flush=True)
+        if all(self.narration.chosen(one, number) for number, one in samples):
+            print("The sample sentences are those of the last plan:", flush=True)
+        else:
+            print("Speaks five sentences to measure this machine ...", flush=True)
         self.narration.speak(
             iter(samples), lambda _chapter, _sentence, one: heard.append(one) if one else None
         )
@@ -314,6 +315,20 @@ class _Reader:
         rate = self.narration.rate / max(self.narration.voice.used, 1e-6)
         spoke = self.narration.spoken_seconds > 0.5 * seconds
         return Measured(pace, rate if spoke or not isinstance(known, float) else known), heard
+
+    def _sample_lines(self) -> "list[tuple[int, Sentence]]":
+        """The sentences of the last plan where the book still has them, whatever chapters are
+        wanted; else new ones from the chapters that are wanted."""
+        from xtts.books.plan import samples_of
+
+        last = [one.get("text") for one in read_json(self.folder / "plan.json").get("samples", [])]
+        lines = [(number, one) for number in self._numbers for one in self._sentences(number)]
+        known = {one.text: (number, one) for number, one in reversed(lines)}
+        if last and all(text in known for text in last):
+            return [known[text] for text in last]
+        chosen = [(number, one) for number, one in lines if number in set(self.order.chapters)]
+        wanted = {id(one) for one in samples_of([one for _, one in chosen])}
+        return [(number, one) for number, one in chosen if id(one) in wanted]
 
     def speak(self, measured: "Measured") -> None:
         """Speaks the chapters; writes each when its sentences are there, and the audiobook."""

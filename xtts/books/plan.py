@@ -41,13 +41,15 @@ class Measured:
 
 @dataclass(frozen=True)
 class ChapterPlan:
-    """The size of a chapter. seconds: how long it will sound, about."""
+    """The size of a chapter. seconds: how long it will sound, about; speech_seconds: the same
+    without pauses, which take no time to compute."""
 
     number: int
     title: str
     words: int
     sentences: int
     seconds: float
+    speech_seconds: float
 
 
 def samples_of(sentences: Sequence[Sentence]) -> list[Sentence]:
@@ -69,7 +71,8 @@ def chapter_plan(
     for one in sentences:
         words += len(_WORD.findall(_TAG.sub(" ", one.text)))
         count, characters, pauses = count + 1, characters + len(one.text), pauses + one.pause
-    return ChapterPlan(number, title, words, count, characters * pace + pauses)
+    speech = characters * pace
+    return ChapterPlan(number, title, words, count, speech + pauses, speech)
 
 
 def unknown_words(
@@ -140,6 +143,7 @@ def plan_lines(
 ) -> list[str]:
     """The plan for a person."""
     seconds = sum(one.seconds for one in chapters)
+    takes_seconds = sum(one.speech_seconds for one in chapters) / max(measured.rate, 1e-6)
     rows = [["", "chapter", "words", "sentences", "sounds"]]
     rows += [
         [str(one.number), printable(one.title)[:50], f"{one.words:,}", f"{one.sentences:,}",
@@ -157,7 +161,7 @@ def plan_lines(
         f"{sum(one.words for one in chapters):,} words in {len(chapters):,} chapters sound about "
         f"{clock(seconds)}.",
         f"At {measured.rate:.2f} seconds of speech a second, as measured with the sample "
-        f"sentences, that takes about {clock(seconds / max(measured.rate, 1e-6))} from the start.",
+        f"sentences, that takes about {clock(takes_seconds)} from the start.",
         f"It weighs about: {weight}; the sentences beside it {takes}.",
     ]
     return lines + [f"Note: {printable(note)}" for note in book.notes]

@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from api.background.work_queue import outcome
 from api.books.reading import BookQueue, Reader
 from api.books.store import Books, UploadedBook
+from machine.storage import atomic
 from tests.api.conftest import FAKE_READER
 from xtts.inference.compute_config import ComputeConfig
 
@@ -121,3 +123,24 @@ def test_a_stop_at_another_replica_ends_the_child(queued, then, left):
 
     asyncio.run(stopped())
     assert book.job.state == left and book.folder.exists() == (then != "deleted")
+
+
+@pytest.mark.parametrize(
+    ("code", "stderr", "said"),
+    [
+        (-9, "", "The reading was killed, perhaps because memory ran out. What is done is kept: "
+         "start the reading again, and it continues from there."),
+        (1, "Traceback (most recent call last):\nZeroDivisionError: x", "What is done is kept: "
+         "start the reading again, and it continues from there."),
+    ],
+)  # fmt: skip
+def test_the_end_of_a_child_is_told_in_a_sentence(code, stderr, said):
+    state, text = outcome(code, stderr, "reading")
+    assert state == "failed" and text.endswith(said)
+
+
+def test_a_full_disk_names_no_command_that_a_caller_cannot_run(tmp_path):
+    full = atomic._full_sentence("the book", tmp_path, 10, 0)
+    state, text = outcome(74, full, "reading")
+    assert state == "failed" and text.endswith("Free some space and try again.")
+    assert "command" not in text

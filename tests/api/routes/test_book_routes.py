@@ -95,18 +95,25 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     assert {"--chapters=1-2", "--captions=srt", "--retakes=3", "--seed=7", f"--again={KEY}"} <= set(
         given["others"]
     )
+    assert found["reading"]["plan_only"] is False
     assert found["plan"]["names"][0]["said"] == "kicks us"
     assert found["report"]["worst"][0]["key"] == KEY and found["report"]["faulty"] == 1
     files = {row["name"]: row for row in found["files"]}
     assert set(files) == {"01 One.m4b", "01 One.mp3", "report.html"}
     answer = shared.client.get(files["01 One.m4b"]["address"], headers={"Range": "bytes=0-3"})
     assert answer.status_code == 206 and answer.content == b"RIFF"
+    assert files["01 One.m4b"]["address"] == f"/v1/books/{one.id}/files/01%20One.m4b"
+    for name, media_type in (("01 One.m4b", "audio/mp4"), ("01 One.mp3", "audio/mpeg")):
+        saved = shared.client.get(files[name]["address"])
+        assert saved.headers["content-type"] == media_type
+        assert "attachment" in saved.headers["content-disposition"]
     report = shared.client.get(files["report.html"]["address"])
     # It is saved, and never a page of this service.
     assert "attachment" in report.headers["content-disposition"]
     assert report.headers["content-type"] == "application/octet-stream"
     (row,) = shared.client.get("/v1/books").json()["books"]
     assert (row["id"], row["title"], row["state"]) == (one.id, "A Small Book", "done")
+    assert row["plan_only"] is False
     assert one.ask("DELETE").status_code == 204 and one.ask("GET").status_code == 404
     left = {path.name for path in shared.parts.books.folder.rglob("*")}
     assert left == {".reading.lock", ".lock"}
@@ -168,6 +175,20 @@ def test_books_may_not_take_more_than_they_may(shared, monkeypatch):
     monkeypatch.setattr("api.books.store.Books.used_bytes", lambda _: 21 * 10**9)
     answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
     assert refused(answer) == (507, "no_space") and "BOOKS_MAX_GB" in answer.json()["detail"]
+
+
+def test_on_a_full_disk_no_book_is_taken_or_read(shared, monkeypatch):
+    one = Book(shared, "Full.txt")
+    one.ended()
+    monkeypatch.setattr("api.books.store.free_bytes", lambda _: 1_000_000)
+    before = {path.name for path in shared.parts.books.folder.iterdir()}
+    answer = shared.client.post("/v1/books", params={"name": "a.txt"}, content=TEXT)
+    assert refused(answer) == (507, "no_space")
+    assert "1,000,000 bytes left" in answer.json()["detail"]
+    assert refused(one.ask("POST", "/reading", json={})) == (507, "no_space")
+    assert {path.name for path in shared.parts.books.folder.iterdir()} == before
+    monkeypatch.undo()
+    one.ask("DELETE")
 
 
 @pytest.mark.parametrize(

@@ -211,6 +211,31 @@ def test_the_plan_alone_speaks_samples_only(tiny, tmp_path, capsys):
     assert not list(tmp_path.glob("out/*.m4b"))
 
 
+def test_a_plan_that_is_kept_measures_nothing_again(tiny, tmp_path, capsys):
+    text = " ".join(f"{FIRST[:-1]}, he said {word}." for word in ("once", "twice", "again"))
+    epub, out = book(tmp_path / "book.epub", first=text), tmp_path / "out"
+    assert read(tiny, epub, out, "--plan", "--chapters", "1") == 0
+    assert "to measure this machine" in capsys.readouterr().out
+    before, plan = sounds(out), json.loads((out / "plan.json").read_text())
+    for words in ((), ("--chapters", "2"), ("--chapters", "1")):
+        assert read(tiny, epub, out, "--plan", *words) == 0
+        told = capsys.readouterr().out
+        assert "The sample sentences are those of the last plan" in told
+        assert "to measure this machine" not in told and sounds(out) == before
+        again = json.loads((out / "plan.json").read_text())
+        assert (again["rate"], again["samples"]) == (plan["rate"], plan["samples"])
+    # A book that no longer has them is measured anew.
+    assert read(tiny, book(epub, SECOND, FIRST), out, "--plan") == 0
+    assert "to measure this machine" in capsys.readouterr().out
+
+
+def test_a_book_is_read_in_its_language_however_it_is_written(tiny, tmp_path):
+    documents = {"a.xhtml": page(f"<h1>One of them and more of it</h1><p>{FIRST}</p>")}
+    epub = write_epub(tmp_path / "book.epub", documents, languages=["por"])
+    assert read(tiny, epub, tmp_path / "out", "--plan") == 0
+    assert json.loads((tmp_path / "out/plan.json").read_text())["language"] == "pt"
+
+
 def test_a_word_that_no_list_takes_is_no_name(tiny, tmp_path):
     epub = book(tmp_path / "book.epub", FIRST.replace("captain", "Q" + "x" * 80))
     assert read(tiny, epub, tmp_path / "out", "--plan") == 0

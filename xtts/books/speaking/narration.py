@@ -110,8 +110,8 @@ class Narration:
         self.book, self.voice, self.takes, self.settings = book, voice, takes, settings
         self.listener = listener
         self.tokenizer: Tokenizer = voice.voice.model.tokenizer
-        # Of this process, for the rate.
-        self.spoken_seconds = 0.0
+        # Of this process; the rate is that since `speak` began.
+        self.spoken_seconds = self._spoken_before = 0.0
         self.began = time.monotonic()
 
     def sentences(self, number: int) -> Iterator[Sentence]:
@@ -197,7 +197,7 @@ class Narration:
         again: deque[_Line] = deque()
         waiting: dict[str, list[_Line]] = {}
         lines_by_key: dict[str, _Line] = {}
-        self.began = time.monotonic()
+        self.began, self._spoken_before = time.monotonic(), self.spoken_seconds
 
         def next_ask() -> Ask | None:
             while (line := again.popleft() if again else _line(next(lines, None))) is not None:
@@ -253,8 +253,9 @@ class Narration:
 
     @property
     def rate(self) -> float:
-        """Seconds of speech a second, of what this process has spoken; 0 before the first."""
-        return self.spoken_seconds / max(1e-6, time.monotonic() - self.began)
+        """Seconds of speech a second since `speak` began; 0 before the first sentence."""
+        spoken = self.spoken_seconds - self._spoken_before
+        return spoken / max(1e-6, time.monotonic() - self.began)
 
 
 def _line(one: tuple[int, Sentence] | None) -> _Line | None:
