@@ -55,6 +55,8 @@ _CLIPS_FOR_A_NAME = 3
 # MeloTTS's names: KR is Korean here, and ISO 639-1's Kanuri elsewhere.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
+# ISO 639-2: undetermined, several languages, no words.
+_NOT_STATED = frozenset(("und", "mul", "zxx"))
 _LOCALE = re.compile(r"([a-z]{2,3})([-_][a-z]{4})?([-_]([a-z]{2}|\d{3}))?")
 _NUMBER = re.compile(r"[-+]?\d+")
 # A list of numbers: the tones and the phones per word that MeloTTS writes after its phonemes.
@@ -109,6 +111,10 @@ def language_of(cell: str) -> str:
     # Of three letters only for those of XTTS-v2: `ben` is Bengali, and a speaker.
     known = is_code(locale[1]) if len(locale[1]) == 2 else code in NAMES
     return code if known else ""
+
+
+def _is_language(cell: str) -> bool:
+    return bool(language_of(cell)) or cell.strip().lower() in _NOT_STATED
 
 
 def judged(
@@ -268,7 +274,7 @@ def _holds_numbers(column: Sequence[str]) -> bool:
 def _languages(columns: Sequence[Sequence[str]], rest: Sequence[int], language: str) -> int | None:
     """The column of languages, the last one if several could be: speakers have names such as
     EN-US, and come first in every known layout."""
-    candidates = [place for place in rest if _nearly_all(columns[place], language_of)]
+    candidates = [place for place in rest if _nearly_all(columns[place], _is_language)]
     if not candidates or len(rest) < 2:
         return None
     last = candidates[-1]
