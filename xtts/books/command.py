@@ -453,7 +453,7 @@ class _Progress:
             from xtts.books.plan import clock
 
             print(
-                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} audio-s/s  left "
+                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} x real time  left "
                 f"{clock(told['seconds_left'])}",
                 flush=True,
             )
