@@ -21,13 +21,17 @@ class EastAsianRules(LanguageRules):
         """Reads a text and removes the spaces that the steps added."""
         return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(text))
 
-    def _read_fractions(self, text: str) -> str:
+    @cached_property
+    def read_fractions(self) -> Step:
         """3/4, the denominator first."""
-        text = super()._read_fractions(text)
-        return _FRACTION.sub(
-            lambda m: f"{self.cardinal(int(m[2]))}{self.fraction_of}{self.cardinal(int(m[1]))}",
-            text,
+        others = super().read_fractions
+        return lambda text: _FRACTION.sub(
+            lambda m: self.part_words(int(m[1]), int(m[2])), others(text)
         )
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """四分の三."""
+        return f"{self.cardinal(bottom)}{self.fraction_of}{self.cardinal(top)}"
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """2024年3月5日 in words."""
@@ -64,6 +68,7 @@ class ChineseRules(EastAsianRules):
     point, minus, plus, to = "点", "负", "加", "到"
     hour_form, zero_minute = "{}点", "零"
     fraction_of = "分之"
+    mixed, powers = "{}又{}", ("的平方", "的立方", "的{}次方")
     _spans = "间"
     calling = "电话|拨打|致电|手机|热线"
     percent = Noun.of("百分之")
@@ -74,7 +79,7 @@ class ChineseRules(EastAsianRules):
         £ = 英镑
         ₩ = 韩元
     """)
-    scales = ("万", "亿")
+    scales = ("万", "亿", "万亿")
     scale_joiner = ""
     units = nouns("""
         kg = 公斤, g = 克, mg = 毫克, t = 吨, km = 公里, m = 米, cm = 厘米, mm = 毫米,
@@ -82,7 +87,6 @@ class ChineseRules(EastAsianRules):
         ml mL = 毫升, h = 小时, min = 分钟, s = 秒, °C ℃ = 摄氏度, °F = 华氏度, ° = 度, kW = 千瓦,
         kWh = 千瓦时
     """)
-    fractions = {"½": "二分之一", "¼": "四分之一", "¾": "四分之三"}
 
     def year(self, number: int) -> str:
         """Digit by digit."""
@@ -119,6 +123,7 @@ class JapaneseRules(EastAsianRules):
     code = "ja"
     cardinals = {"m": "cardinal"}
     digit_rules, zero_digit = "cardinal", "ゼロ"
+    mixed, powers = "{}と{}", ("の二乗", "の三乗", "の{}乗")
     point, minus, plus, to = "点", "マイナス", "プラス", "から"
     calling = "電話|携帯|番号"
     percent = Noun.of("パーセント")
@@ -129,7 +134,7 @@ class JapaneseRules(EastAsianRules):
         £ = ポンド
         ₩ = ウォン
     """)
-    scales = ("万", "億")
+    scales = ("万", "億", "兆")
     scale_joiner = ""
     units = nouns("""
         kg = キログラム, g = グラム, mg = ミリグラム, t = トン, km = キロメートル, m = メートル,
@@ -138,7 +143,6 @@ class JapaneseRules(EastAsianRules):
         ml mL = ミリリットル, h = 時間, min = 分, s = 秒, °C ℃ = 度, °F = 華氏度, ° = 度,
         kW = キロワット, GB = ギガバイト, MB = メガバイト
     """)
-    fractions = {"½": "二分の一", "¼": "四分の一", "¾": "四分の三"}
 
 
 class KoreanRules(EastAsianRules):
@@ -151,6 +155,7 @@ class KoreanRules(EastAsianRules):
     year_sign = "년"
     minute_form, second_form = " {} 분", " {} 초"
     fraction_of = "분의 "
+    mixed, powers = "{}와 {}", ("의 제곱", "의 세제곱", "의 {}제곱")
     _spans = "간"
     calling = "전화|휴대폰|번호|연락처"
     percent = Noun.of("퍼센트")
@@ -161,14 +166,13 @@ class KoreanRules(EastAsianRules):
         £ = 파운드
         ¥ = 엔
     """)
-    scales = ("만", "억")
+    scales = ("만", "억", "조")
     scale_joiner = " "
     units = nouns("""
         kg = 킬로그램, g = 그램, mg = 밀리그램, t = 톤, km = 킬로미터, m = 미터, cm = 센티미터,
         mm = 밀리미터, km/h = 킬로미터 매 시, m² = 제곱미터, l L = 리터, ml mL = 밀리리터,
         h = 시간, °C ℃ = 도, °F = 화씨 도, ° = 도, kW = 킬로와트, GB = 기가바이트, MB = 메가바이트
     """)
-    fractions = {"½": "이분의 일", "¼": "사분의 일", "¾": "사분의 삼"}
     _MONTHS = {6: "유", 10: "시"}
     _COUNTERS = (
         "개월|개|명|살|시간|시|마리|잔|병|권|장|대|번째|번|켤레|송이|그루|사람|가지|벌|채|척|"

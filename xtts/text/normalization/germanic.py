@@ -4,7 +4,7 @@ import re
 from functools import cached_property
 
 from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.quantities import ClockTime, Noun, moneys, nouns
+from xtts.text.normalization.quantities import ClockTime, Noun, marks, moneys, nouns, scale_words
 from xtts.text.normalization.spelling import spell
 
 
@@ -14,7 +14,7 @@ class EnglishRules(LanguageRules):
     code = "en"
     cardinals = {"m": "cardinal-verbose"}
     ordinals = {"m": "ordinal-verbose"}
-    group, spaced_groups = ",", False
+    group = ","
     point, minus, to = "point", "minus", "to"
     month_first = True
     fraction_digits = True
@@ -30,6 +30,20 @@ class EnglishRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("percent")
     scales = ("thousand", "million", "billion", "trillion")
+    thousands = ("thousand",)
+    scale_marks = marks("bn bn. Bn = 9, mn mln = 6, trn tn = 12")
+    scale_nouns = scale_words("million", "billion", "trillion")
+    denominators = (
+        "third/thirds fifth/fifths sixth/sixths seventh/sevenths eighth/eighths ninth/ninths "
+        "tenth/tenths"
+    )
+    bar, mixed, mixed_half = "over", "{} and {}", "{} and a half"
+    powers = ("squared", "cubed", "to the power of {}")
+    clock_range = re.compile(
+        r"(?<![\w.,:/-])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"
+        r"(?=[0-9]{1,2}(?:[:.][0-9]{2})?\s?[ap]\.?m\b|[0-9]{1,2}:[0-5][0-9](?![\d:]))",
+        re.I,
+    )
     money_joiner = " and "
     currencies = moneys("""
         $ = dollar/dollars; cent/cents
@@ -81,8 +95,12 @@ class EnglishRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """March fifth, twenty twenty-four; behind `the`, the fifth of March."""
-        spoken = f"{self.months[month - 1]} {self.ordinal(day)}"
+        spoken = f"{self.months[month - 1]} {self.day(day)}"
         return spoken if year is None else f"{spoken}, {self.year(year)}"
+
+    def day(self, number: int, before: str = "") -> str:
+        """The fifth."""
+        return self.ordinal(number)
 
     @cached_property
     def read_named_dates(self) -> Step:
@@ -101,10 +119,20 @@ class EnglishRules(LanguageRules):
             words = form.format(month=match["month"], day=self.ordinal(int(match["day"])))
             return f"{words}, {self.year(int(match['year']))}" if match["year"] else words
 
-        return lambda text: british.sub(
-            lambda m: spoken(m, "the {day} of {month}"),
-            american.sub(lambda m: spoken(m, "{month} {day}"), text),
+        since = re.compile(
+            rf"(\b(?:{names})\s[0-9]{{1,2}})\s?[–—-]\s?([0-9]{{1,2}})(?![\w:/-])"
+            r"(?:,?\s([0-9]{4})(?![\w.,]?\d))?"
         )
+
+        def until(match: re.Match[str]) -> str:
+            last = f"{match[1]} to {self.day(int(match[2]))}"
+            return f"{last}, {self.year(int(match[3]))}" if match[3] else last
+
+        def step(text: str) -> str:
+            text = american.sub(lambda m: spoken(m, "{month} {day}"), since.sub(until, text))
+            return british.sub(lambda m: spoken(m, "the {day} of {month}"), text)
+
+        return step
 
     @cached_property
     def read_abbreviations(self) -> Step:
@@ -121,7 +149,7 @@ class EnglishRules(LanguageRules):
     def read_times(self) -> Step:
         """3:05 pm, 7 a.m., 14:30."""
         half = re.compile(
-            r"(?<![\w.,:])([0-9]{1,2})(?::([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE
+            r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?([ap])\.?m\b(\.?)", re.IGNORECASE
         )
         plain = super().read_times
 
@@ -133,7 +161,7 @@ class EnglishRules(LanguageRules):
             minutes = f" {self.minutes(minute)}" if minute else ""
             return f"{self.cardinal(hour)}{minutes} {match[3].lower()} m{dot}"
 
-        return lambda text: plain(half.sub(spoken, text))
+        return lambda text: plain(half.sub(spoken, _AT.sub(r"\1:\2", text)))
 
     def time(self, at: ClockTime) -> str:
         """Three oh five; a full hour is o'clock if the half of the day is not given."""
@@ -170,6 +198,12 @@ class EnglishRules(LanguageRules):
         return self.names.get(character.lower(), super().letter(character))
 
 
+# A time with a point, where nothing after it can be counted.
+_AT = re.compile(
+    r"(?<=\bat )([0-9]{1,2})\.([0-5][0-9])(?=\s*(?:[.,;!?)]|$)|\s(?:on|and|to|until|till|in the|"
+    r"this|today|tomorrow|tonight|every|for|sharp)\b)",
+    re.I,
+)
 _DECADE = re.compile(r"(?<![\w.,])['’]?([12][0-9]{2}0|[2-9]0)['’]?s\b")
 _THE_YEAR = re.compile(
     r"(?:(?<=\bthe )(?:19|20)[0-9]{2}(?= [A-Za-z])|(?<=\()(?:1[5-9]|20)[0-9]{2}(?=\)))"
@@ -192,7 +226,8 @@ _ENGLISH_YEARS = re.compile(
 # Four digits are a number, not a year, if a unit follows or the thousands are separated.
 _BARE_YEAR = re.compile(r"(?<![\w.,-])()(1[1-9][0-9]{2})(?=[.!?;,)]*(?:\s*$|[.!?;,)]\s))")
 _CLOCKS = re.compile(
-    r"(?<![\w.,:])([0-9]{1,2})\s?[-–]\s?([0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b)"
+    r"(?<![\w.,:])([0-9]{1,2})(?:[:.]([0-9]{2}))?\s?[–—-]\s?"
+    r"(?=[0-9]{1,2}(?:[:.][0-9]{2})?\s(?:Uhr|uur)\b|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
 )
 _GERMAN_YEAR = re.compile(
     r"(\b(?:jahr|jahre|jahren|jahres|seit|bis|von|ab|im|in|um|anno|nach|vor|und|sommer|winter|"
@@ -229,11 +264,23 @@ class GermanRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("Prozent")
     scales = ("Tausend", "Million", "Millionen", "Milliarde", "Milliarden")
+    thousands = ("tausend",)
+    scale_marks = marks(
+        "Tsd. Tsd tsd. = 3, Mio. Mio mio. Mill. = 6, Mrd. Mrd mrd. Mia. = 9, Bio. Bio = 12"
+    )
+    money_marks = marks("T = 3")
+    scale_nouns = scale_words(
+        "Million/Millionen f", "Milliarde/Milliarden f", "Billion/Billionen f"
+    )
+    denominators = "Drittel Fünftel Sechstel Siebtel Achtel Neuntel Zehntel"
+    denominator_gender, bar = "n", "durch"
+    mixed, mixed_half, mixed_gender = "{} {}", "{}einhalb", "m"
+    powers = ("Quadrat", "hoch drei", "hoch {}")
     money_joiner = " und "
     currencies = moneys("""
         € EUR = Euro; Cent
         $ = Dollar; Cent
-        USD = US-Dollar; Cent
+        US$ USD = US-Dollar; Cent
         £ = Pfund n; Penny/Pence
         CHF = Franken; Rappen
         ¥ = Yen
@@ -242,8 +289,8 @@ class GermanRules(LanguageRules):
         kg = Kilogramm n, g = Gramm n, mg = Milligramm n, t = Tonne/Tonnen f, km = Kilometer,
         m = Meter, cm = Zentimeter, mm = Millimeter, km/h = Kilometer pro Stunde,
         m/s = Meter pro Sekunde, km² qkm = Quadratkilometer, m² qm = Quadratmeter, m³ = Kubikmeter,
-        l = Liter, ml = Milliliter, h Std. = Stunde/Stunden f, min Min. = Minute/Minuten f,
-        s Sek. = Sekunde/Sekunden f, ms = Millisekunde/Millisekunden f, °C ℃ = Grad Celsius,
+        l = Liter, ml = Milliliter, h Std. = Stunde/Stunden f, min Min. min. = Minute/Minuten f,
+        s Sek. sek. = Sekunde/Sekunden f, ms = Millisekunde/Millisekunden f, °C ℃ = Grad Celsius,
         °F = Grad Fahrenheit, ° = Grad, W = Watt n, kW = Kilowatt n,
         kWh = Kilowattstunde/Kilowattstunden f, V = Volt n, Hz = Hertz n, MHz = Megahertz n,
         GHz = Gigahertz n, MB = Megabyte n, GB = Gigabyte n, TB = Terabyte n
@@ -274,6 +321,28 @@ class GermanRules(LanguageRules):
             "r" if not article else ""
         )
 
+    def read_dates(self, text: str) -> str:
+        """Reads dates, also without a year: 24.12., 3.–5. Mai."""
+        text = _GERMAN_SPAN.sub(self._until_day, text)
+        return _GERMAN_DAY.sub(self._without_year, super().read_dates(text))
+
+    def _until_day(self, match: re.Match[str]) -> str:
+        """The first day of a range, as an ordinal."""
+        if not 1 <= int(match[1]) <= 31:
+            return match[0]
+        spoken = self.day(int(match[1]), match.string[: match.start()])
+        # The second day has no article before it; the ending is the first one's.
+        last = self.day(int(match[2]), match.string[: match.start()])
+        return f"{spoken} {self.to} {last}"
+
+    def _without_year(self, match: re.Match[str]) -> str:
+        day, month, before = int(match[1]), int(match[2]), match.string[: match.start()]
+        sure = len(match[1]) == len(match[2]) == 2 or _GERMAN_ARTICLE.search(before)
+        if not (sure and 1 <= day <= 31 and 1 <= month <= 12):
+            return match[0]
+        dot = "." if match.end() == len(match.string) else ""
+        return self.date(day, month, None, before) + dot
+
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals: 2. after an article."""
         text = _GERMAN_DECADE.sub(lambda m: f"{self.year(int(m[1]))}er", text)
@@ -289,6 +358,13 @@ _GERMAN_ARTICLE = re.compile(
 _GERMAN_ORDINAL = re.compile(
     r"(?i:(?<=der )|(?<=die )|(?<=das )|(?<=den )|(?<=dem )|(?<=des )|(?<=am )|(?<=im )|(?<=vom )|"
     r"(?<=zum )|(?<=zur )|(?<=beim )|(?<=jede )|(?<=jeden )|(?<=jedem ))([0-9]{1,3})\.(?=\s\w)"
+)
+_GERMAN_DAY = re.compile(
+    r"(?<![\w.,-])([0-9]{1,2})\.\s?([0-9]{1,2})\.(?!\s?[0-9])(?![^\W\d_])", re.ASCII
+)
+_GERMAN_SPAN = re.compile(
+    r"(?<![\w.,-])([0-9]{1,2})\.\s?[–—-]\s?([0-9]{1,2})\.(?=\s?(?:Januar|Februar|März|April|Mai|Juni|"
+    r"Juli|August|September|Oktober|November|Dezember|Klasse|Jahrhundert|Platz|Kapitel|Stock)\b)"
 )
 _GERMAN_DECADE = re.compile(r"(?<![\w.,])([0-9]{2,4})er(?!\w)")
 
@@ -313,11 +389,17 @@ class DutchRules(LanguageRules):
     )  # fmt: skip
     percent = Noun.of("procent")
     scales = ("duizend", "miljoen", "miljard")
+    thousands = ("duizend",)
+    scale_marks = marks("dzd. = 3, mln mln. mio = 6, mld mld. mrd mrd. = 9, bln bln. = 12")
+    scale_nouns = scale_words("miljoen", "miljard", "biljoen")
+    denominators = "derde vijfde zesde zevende achtste negende tiende"
+    bar, mixed, mixed_half = "gedeeld door", "{} en {}", "{} en een half"
+    powers = ("kwadraat", "tot de derde", "tot de macht {}")
     money_joiner = " en "
     currencies = moneys("""
         € EUR = euro; cent
         $ = dollar; cent
-        USD = Amerikaanse dollar; cent
+        US$ USD = Amerikaanse dollar; cent
         £ = pond; penny/pence
         ¥ = yen
     """)

@@ -6,12 +6,12 @@ it again. Every pattern takes linear time, because texts are untrusted.
 """
 
 import re
-import unicodedata
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import ClassVar
 
-from xtts.text.normalization.quantities import ClockTime, Money, Noun, WrittenNumber
+from xtts.text.normalization import numerals
+from xtts.text.normalization.quantities import ClockTime, Money, Noun, WrittenNumber, shifted
 from xtts.text.normalization.spelling import MOST_DIGITS, spell
 
 Step = Callable[[str], str]
@@ -78,17 +78,33 @@ class LanguageRules:
     year_marks: ClassVar[tuple[re.Pattern[str], ...]] = ()
     # Words after which 8.30 is a time.
     clock_words: ClassVar[str] = ""
+    # The words of scales, those that mean a thousand, and the nouns of the others by their powers
+    # of ten. A thousand, and a scale without a noun, is read as one number with its amount.
     scales: ClassVar[tuple[str, ...]] = ()
-    # Scale words that agree with the number before them.
-    scale_nouns: ClassVar[Mapping[str, Noun]] = {}
-    # The word between a scale word and the noun: millions *of* euros.
+    thousands: ClassVar[tuple[str, ...]] = ()
+    scale_nouns: ClassVar[Mapping[int, Noun]] = {}
+    # Abbreviations of scales with their powers of ten, and those that are one only beside a
+    # currency, in any case: 5 m is five metres, $5m five million dollars.
+    scale_marks: ClassVar[Mapping[str, int]] = {}
+    money_marks: ClassVar[Mapping[str, int]] = {}
+    # The word between a million, or more, and the noun: millions *of* euros.
     scale_joiner: ClassVar[str] = " "
     money_joiner: ClassVar[str] = " "
     fractions: ClassVar[Mapping[str, str]] = {}
+    # The parts of `DENOMINATORS`, with their gender; the word for the bar of other fractions.
+    denominators: ClassVar[str] = ""
+    denominator_gender: ClassVar[str] = "m"
+    bar: ClassVar[str] = ""
+    # A number with a fraction, and with a half.
+    mixed: ClassVar[str] = "{} {}"
+    mixed_half: ClassVar[str] = ""
+    mixed_gender: ClassVar[str] = ""
+    # Behind a number or a variable: the power of two, of three, and any other.
+    powers: ClassVar[tuple[str, str, str]] = ("", "", "")
 
     def read(self, text: str) -> str:
         """The text in words."""
-        text = _plain_digits(text)
+        text = self._whole_decimals(numerals.plain_digits(text))
         if self.suffix:
             text = self.suffix.sub(rf"\1{_JOINED}\2", text)
         for step in self.steps:
@@ -100,9 +116,10 @@ class LanguageRules:
     def steps(self) -> tuple[Step, ...]:
         """The steps, in order: the most specific patterns first."""
         return (
-            self.read_abbreviations, self.read_dates, self.read_phones, self.read_times,
-            self.read_money, self.read_percents, self.read_years, self.read_units,
-            self.read_ordinals, self.read_ranges, self.read_numbers,
+            self.read_abbreviations, self.read_dates, self.read_phones, self.read_identifiers,
+            self.read_clock_words, self.read_spans, self.read_times, self.read_money,
+            self.read_percents, self.read_years, self.read_units, self.read_ordinals,
+            self.read_ranges, self.read_signs, self.read_numbers,
         )  # fmt: skip
 
     # --- Numbers
@@ -123,7 +140,7 @@ class LanguageRules:
 
     def digits(self, text: str) -> str:
         """The digits of a text, one by one."""
-        return self.space.join(self.digit(int(one)) for one in text if one.isdigit())
+        return self.space.join(self.digit(int(one)) for one in text if one.isdecimal())
 
     def digit(self, number: int) -> str:
         """One digit of a telephone number."""
@@ -184,7 +201,7 @@ class LanguageRules:
 
     def _grouped(self, text: str, mark: str, count: int) -> bool:
         """Whether all marks in the text separate thousands."""
-        pattern = rf"\d{{1,3}}(?:[{mark}]\d{{3}})+"
+        pattern = rf"[1-9]\d{{0,2}}(?:[{mark}]\d{{3}})+"
         if mark == "," and re.fullmatch(r"\d{1,2}(?:,\d{2})+,\d{3}", text):  # 1,23,456 in India
             return True
         return bool(re.fullmatch(pattern, text)) and (mark == self.group or count > 1)
@@ -218,7 +235,7 @@ class LanguageRules:
         plain = r"[0-9]+(?:[.,][0-9]+)*"
         if not self.spaced_groups:
             return plain
-        return rf"(?:[0-9]{{1,3}}(?: [0-9]{{3}})+(?![0-9])(?:[.,][0-9]+)?|{plain})"
+        return rf"(?:[1-9][0-9]{{0,2}}(?: [0-9]{{3}})+(?! ?[0-9])(?:[.,][0-9]+)?|{plain})"
 
     @cached_property
     def signed(self) -> str:
@@ -227,6 +244,11 @@ class LanguageRules:
         sign = rf"(?:{before}[-+])?"
         start = r"(?<![0-9])(?<![0-9][.,])"
         return rf"{sign}{start}{self.written}(?:(?:-|\s?[–—]\s?){self.written})?"
+
+    @cached_property
+    def begin(self) -> str:
+        """The pattern of what no number continues."""
+        return r"(?<![\w.,:/-])" if self.spaced else r"(?<![0-9A-Za-z.,:/-])"
 
     @cached_property
     def end(self) -> str:
@@ -241,7 +263,7 @@ class LanguageRules:
         characters."""
         known = {name.rstrip("#"): words for name, words in self.abbreviations.items()}
         if not known:
-            return self._read_fractions
+            return self.read_fractions
         names = sorted(self.abbreviations, key=len, reverse=True)
         pattern = re.compile(rf"(?<![\w.])(?:{'|'.join(map(self._abbreviation, names))})")
         folded = {_folded(name): words for name, words in known.items()}
@@ -251,7 +273,7 @@ class LanguageRules:
             last = match[0].endswith(".") and match.end() == len(match.string)
             return words + "." if last else words
 
-        return lambda text: self._read_fractions(pattern.sub(spoken, text))
+        return lambda text: self.read_fractions(pattern.sub(spoken, text))
 
     def _abbreviation(self, name: str) -> str:
         """The pattern of an abbreviation, whose first letter may be a capital; `#` at its end
@@ -262,20 +284,92 @@ class LanguageRules:
             f"[{first}{first.upper()}]" if first.isalpha() and first.islower() else re.escape(first)
         )
         rest = re.escape(plain[1:]).replace(r"\ ", r"\s?")
-        return start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
+        # Behind a number it is the unit: 5 min. are five minutes.
+        before = r"(?<![0-9])(?<![0-9]\s)" if _stem(plain) in self._counted_stems else ""
+        return before + start + rest + (r"(?=\s?[0-9])" if name.endswith("#") else self.end)
 
-    def _read_fractions(self, text: str) -> str:
-        for sign, words in self.fractions.items():
-            text = text.replace(sign, f" {words} ")
-            text = re.sub(rf"(?<![\w./]){_FIGURES[sign]}(?![\w/]|[.,]\d)", words, text)
-        return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
+    @cached_property
+    def _counted_stems(self) -> frozenset[str]:
+        return frozenset(map(_stem, (*self.units, *self.scale_marks)))
+
+    @cached_property
+    def read_fractions(self) -> Step:
+        """Reads fractions, alone and behind a number, with the unit after them: ⅔, 2 1/2 kg."""
+        unit = rf"(?:\s?({_alternatives(self.units)}){self._unit_end})?" if self.units else "()"
+        mixed = re.compile(
+            rf"{self.begin}(?<![$€£])([0-9]{{1,6}})(?:\s?({_SIGNS})|[ -]([1-9]/(?:[2-9]|10|16)))"
+            rf"{self.end}(?!/|[.,-]\d){unit}"
+        )
+        alone = re.compile(rf"({_SIGNS}){unit}|{self.begin}({_PLAIN}){self.end}(?!/|[.,]\d){unit}")
+
+        def with_whole(match: re.Match[str]) -> str:
+            top, bottom = _fraction(match[2] or match[3])
+            noun = self.units.get(match[4] or "")
+            if top >= bottom:
+                return match[0]
+            gender = noun.gender if noun else self.mixed_gender
+            whole = self.whole(match[1], gender)
+            words = self.mixed_words(int(match[1]), whole, top, bottom)
+            form = self.form(WrittenNumber(match[1], "5"), noun) if noun else ""
+            return f" {words}{self.space}{form} " if noun else f" {words} "
+
+        def part(match: re.Match[str]) -> str:
+            top, bottom = _fraction(match[1] or match[3])
+            noun = self.units.get(match[2] or match[4] or "")
+            words = self.part_words(top, bottom)
+            if noun is None:
+                return f" {words} " if match[1] else words
+            return f" {words}{self.space}{noun.part if noun.part != noun.many else noun.one} "
+
+        def step(text: str) -> str:
+            if not text.isascii() or "/" in text:
+                text = alone.sub(part, mixed.sub(with_whole, text))
+            return re.sub(r"(?<=\w) \+ (?=\w)", f" {self.plus} ", text)
+
+        return step
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """A fraction in words."""
+        if words := self.fractions.get(_CHARACTERS.get((top, bottom), "")):
+            return words
+        names = self.denominators.split()
+        if not names or bottom not in DENOMINATORS:
+            return f"{self.cardinal(top)} {self.bar} {self.cardinal(bottom)}"
+        noun = Noun.of(names[DENOMINATORS.index(bottom)].replace("_", " "), self.denominator_gender)
+        number = WrittenNumber(str(top))
+        return f"{self.words(number, noun.gender)} {self.form(number, noun)}"
+
+    def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
+        """A number with a fraction. whole: the number in words."""
+        if (top, bottom) == (1, 2) and self.mixed_half:
+            return self.mixed_half.format(whole)
+        return self.mixed.format(whole, self.part_words(top, bottom))
 
     def read_dates(self, text: str) -> str:
         """Reads numeric dates (2024-03-05, 5.3.2024, 5/3/2024), then those with the month's
         name."""
         text = _ISO_DATE.sub(lambda m: self._dated(m, m[1], m[2], m[3]), text)
         text = _FIGURES_DATE.sub(self._ordered, text)
-        return self.read_named_dates(text)
+        return self.read_named_dates(self.read_day_spans(text))
+
+    @cached_property
+    def read_day_spans(self) -> Step:
+        """Reads the first day of a range: 3-5 May."""
+        if not self.months:
+            return lambda text: text
+        pattern = re.compile(
+            r"(?<![\w.,/-])([0-9]{1,2})\.?\s?[–—-]\s?"
+            rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{'|'.join(self.months)})(?!\w))",
+            re.IGNORECASE,
+        )
+
+        def spoken(match: re.Match[str]) -> str:
+            if not 1 <= int(match[1]) <= 31:
+                return match[0]
+            day = self.day(int(match[1]), match.string[: match.start()])
+            return f"{day} {self.to} "
+
+        return lambda text: pattern.sub(spoken, text)
 
     def _ordered(self, match: re.Match[str]) -> str:
         day, month = match[1], match[3]
@@ -325,7 +419,8 @@ class LanguageRules:
 
     @cached_property
     def read_phones(self) -> Step:
-        """Reads telephone numbers, which are known by their form or by a word before them."""
+        """Reads the numbers of cards, and telephone numbers, which are known by their form or by a
+        word before them."""
         called = re.compile(
             rf"((?<!\w)(?:{self.calling})\b[^\d\n+(]{{0,12}})({_GROUPS})(?![\d.,]\d)", re.IGNORECASE
         )
@@ -338,29 +433,90 @@ class LanguageRules:
             many = sum(character.isdigit() for character in match[0]) >= 7
             return self.phone(match[0]) if many else match[0]
 
-        return lambda text: _PHONE.sub(by_form, called.sub(by_word, text))
+        return lambda text: _PHONE.sub(by_form, called.sub(by_word, _CARD.sub(self._card, text)))
 
     def phone(self, text: str) -> str:
         """A telephone number, group by group."""
         plus = f"{self.plus} " if text.startswith("+") else ""
         return plus + ", ".join(self.digits(part) for part in re.findall(r"\d+", text))
 
-    def read_times(self, text: str) -> str:
-        """Reads times of day: 14:30, 14:30:05, and those of `clock`."""
-        if self.clock_range:
-            text = self.clock_range.sub(
-                lambda m: f"{self.cardinal(int(m[1]))} {self.to} {m[2]}", text
-            )
+    def read_identifiers(self, text: str) -> str:
+        """Reads chains of digits and dashes, and long numbers, digit by digit."""
+        return _LONG.sub(lambda m: self.digits(m[0]), _CHAIN.sub(self._identifier, text))
+
+    def _card(self, match: re.Match[str]) -> str:
+        return f"{match[1] or ''} {', '.join(map(self.digits, match[2].split()))}".strip()
+
+    def _identifier(self, match: re.Match[str]) -> str:
+        """Three groups and more; of two, those that count down."""
+        groups = re.findall("[0-9]+", match[0])
+        count = sum(map(len, groups))
+        if len(groups) == 2:
+            first, second = groups
+            falls = count >= 7 and int(second) <= int(first) and min(map(len, groups)) >= 3
+            return self.phone(match[0]) if falls else match[0]
+        if count < 7 and all(one == "0" or one[0] != "0" for one in groups):
+            return self.space.join(self.cardinal(int(one)) for one in groups)
+        return ", ".join(self.digits(one) for one in groups)
+
+    def read_clock_words(self, text: str) -> str:
+        """Writes with a colon the times that a word or a sign marks, and reads the first hour of a
+        range: 9-17:30."""
+        clock_range = self.clock_range or _HOURS_TO
+        text = clock_range.sub(self._until, text)
         if self.clock_sign:
             text = self.clock_sign.sub(r"\1:\2", text)
-        if self.clock:
-            text = self.clock.sub(self._clock, text)
         if self.clock_words:
             text = re.sub(
-                rf"(?<!\w)({self.clock_words})(\s[0-9]{{1,2}})\.([0-5][0-9])(?![\d.,]\d|\d)",
-                r"\1\2:\3",
+                rf"(?<!\w)((?:{self.clock_words})\s)([0-9]{{1,2}})\.([0-5][0-9])"
+                r"(?:(\s?[–—-]\s?)([0-9]{1,2})\.([0-5][0-9]))?(?![\d.,]\d|\d)",
+                lambda m: f"{m[1]}{m[2]}:{m[3]}" + (f"{m[4]}{m[5]}:{m[6]}" if m[4] else ""),
                 text,
             )
+        return text
+
+    def _until(self, match: re.Match[str]) -> str:
+        """The beginning of a range of times; a group 2 is its minutes."""
+        minutes = match[2] if (match.re.groups or 0) > 1 else None
+        begun = (
+            f"{match[1]}:{minutes}" if minutes else self.cardinal(int(match[1]), self.hour_gender)
+        )
+        return f"{begun} {self.to} " if self.spaced else f"{begun}{self.to} "
+
+    @cached_property
+    def read_spans(self) -> Step:
+        """Puts a word between two amounts that each have their unit: 9:00-17:30, 5%-10%, $5-$10.
+        `signed` holds ranges with one unit."""
+        number, sign = self.written, _alternatives(self.currencies) or "(?!)"
+        marks = _alternatives(self._money_marks)
+        units = _alternatives((*self.units, *self.scale_marks)) or "(?!)"
+        end = "(?![^\\W_])" if self.spaced else "(?![0-9A-Za-z])"
+        behind = rf"\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units})){end}"
+        ordinal = r"(?:[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
+        pattern = re.compile(
+            rf"{self.begin}(?:"
+            rf"(?P<left>[0-9]{{1,2}}:[0-5][0-9](?:\s?[ap]\.?m\b\.?)?|[0-9]{{1,2}}\s?[ap]\.?m\b\.?"
+            rf"|[0-9]{{1,2}}h(?:[0-5][0-9])?(?!\w)|{number}{behind}|[0-9]{{1,6}}{ordinal}(?=[–—-]))"
+            rf"{_DASH}(?=-?(?:(?:{sign})\s?)?[0-9])"
+            rf"|(?P<price>(?P<sign>{sign})\s?{number}\s?(?P<scale>(?:{marks}){end})?){_DASH}"
+            rf"(?=(?P<again>{sign})?\s?{number}\s?(?:{marks})?{end}))",
+            re.IGNORECASE,
+        )
+        to = f" {self.to} " if self.spaced else f"{self.to} "
+
+        def spoken(match: re.Match[str]) -> str:
+            if match["left"]:
+                return match["left"] + to
+            if match["again"]:
+                return match["price"] + to
+            return f"{match['price']}{to}{match['sign']}" if match["scale"] else match[0]
+
+        return lambda text: pattern.sub(spoken, text) if _DASHES.search(text) else text
+
+    def read_times(self, text: str) -> str:
+        """Reads times of day: 14:30, 14:30:05, and those of `clock`."""
+        if self.clock:
+            text = self.clock.sub(self._clock, text)
         return _TIME.sub(self._timed, text)
 
     def _timed(self, match: re.Match[str]) -> str:
@@ -406,29 +562,55 @@ class LanguageRules:
         if not known:
             return lambda text: text
         signs = _alternatives(self.currencies)
-        scales = _alternatives((*self.scales, *self.scale_nouns))
-        scale = rf"(?:\s?({scales})(?![^\W\d_])(?:\s(?:de|di|d'))?)?" if scales else "()"
+        marks = {_folded(mark): power for mark, power in self._scale_powers}
+        scales = _alternatives((*self.scales, *self._money_marks))
+        end = r"(?![^\W\d_])" if self.spaced else "(?![A-Za-z])"
+        scale = (
+            rf"(?:\s?({scales})(?:{end}|(?=(?:{signs}){self.end}))(?:\s(?:de|di|d'))?)?"
+            if scales else "()"
+        )  # fmt: skip
         start = r"(?<!\w)" if self.spaced else r"(?<![0-9A-Za-z])"
         before = re.compile(rf"{start}(-?)({signs})\s?({self.signed}){scale}", re.IGNORECASE)
         behind = re.compile(rf"({self.signed}){scale}\s?({signs}){self.end}", re.IGNORECASE)
 
         def spoken(sign: str, amount: str, scale_word: str | None) -> str:
-            money = known[_folded(sign)]
-            if noun := self.scale_nouns.get(scale_word or ""):
-                return f"{self.counted(amount, noun)} {money.unit.many}"
-            if scale_word:
-                return (
-                    f"{self._signed_words(amount)} {scale_word}{self.scale_joiner}{money.unit.many}"
-                )
+            money, word = known[_folded(sign)], scale_word or ""
+            if power := marks.get(_folded(word)):
+                return self.scaled(amount, power, money)
+            if word:
+                return f"{self._signed_words(amount)} {word}{self.scale_joiner}{money.unit.many}"
             return self.money(amount, money)
 
         def first(match: re.Match[str]) -> str:
-            return spoken(match[2], match[1] + match[3], match[4])
+            words = spoken(match[2], match[1] + match[3], match[4])
+            after = match.string[match.end() : match.end() + 1]
+            if (match[4] or "").endswith(".") and not after:
+                return words + "."
+            return words + (" " if self.spaced and after.isalnum() else "")
 
         def second(match: re.Match[str]) -> str:
             return spoken(match[3], match[1], match[2])
 
         return lambda text: behind.sub(second, before.sub(first, text))
+
+    @property
+    def _scale_powers(self) -> Iterator[tuple[str, int]]:
+        """The abbreviations and words of scales beside a currency, with their powers."""
+        for power, noun in self.scale_nouns.items():
+            yield from ((form, power) for form in (noun.one, noun.few, noun.many, noun.part))
+        yield from ((word, 3) for word in self.thousands)
+        yield from self._money_marks.items()
+
+    @cached_property
+    def _money_marks(self) -> dict[str, int]:
+        return {**_MONEY_MARKS, **self.scale_marks, **self.money_marks}
+
+    def scaled(self, amount: str, power: int, money: Money) -> str:
+        """An amount of money with its scale: 3.5 billion dollars."""
+        noun = self.scale_nouns.get(power)
+        if noun is None:
+            return self.counted(shifted(amount, power, self.parse), money.unit)
+        return f"{self.counted(amount, noun)}{self.scale_joiner}{money.unit.many}"
 
     def money(self, amount: str, money: Money) -> str:
         """An amount of money in words; a fraction of two digits is read as cents."""
@@ -449,10 +631,10 @@ class LanguageRules:
     def read_percents(self) -> Step:
         """Reads percentages: 14 %, also written %14."""
         behind = re.compile(rf"({self.signed})\s?%")
-        before = re.compile(rf"(?<![\w%])%({self.written})")
+        before = re.compile(rf"(?<![\w%])%({self.written}(?:\s?[–—-]\s?%?{self.written})?)")
 
         def spoken(match: re.Match[str]) -> str:
-            return self.percentage(match[1])
+            return self.percentage(match[1].replace("%", ""))
 
         return lambda text: before.sub(spoken, behind.sub(spoken, text))
 
@@ -460,15 +642,39 @@ class LanguageRules:
         """A percentage in words."""
         return self.counted(amount, self.percent)
 
+    @property
+    def _unit_end(self) -> str:
+        return r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
+
     @cached_property
     def read_units(self) -> Step:
-        """Reads amounts with units: 5 kg, 60 km/h, 20 °C."""
-        units = {**self.units, **self.scale_nouns}
-        if not units:
+        """Reads amounts with units: 5 kg, 60 km/h, 20 °C, and those with a scale: 3,5 Mio."""
+        if not (self.units or self.scale_marks):
             return lambda text: text
-        end = r"(?![\w'’²³/])" if self.spaced else r"(?![0-9A-Za-z²³/])"
-        pattern = re.compile(rf"({self.signed})\s?({_alternatives(units)}){end}")
-        return lambda text: pattern.sub(lambda m: self.counted(m[1], units[m[2]]), text)
+        end = self._unit_end
+        units = re.compile(rf"({self.signed})\s?({_alternatives(self.units) or '(?!)'}){end}")
+        marks = re.compile(
+            rf"({self.signed})(?:\s?({_alternatives(self.scale_marks) or '(?!)'})|([kMB])){end}"
+        )
+        joiner = self.scale_joiner.strip()
+
+        def scaled(match: re.Match[str]) -> str:
+            amount, mark = match[1], match[2] or match[3]
+            # 4K is a screen, and 3M a company.
+            if match[3] and len(amount) < 2:
+                return match[0]
+            power = self.scale_marks.get(mark) or _MONEY_MARKS[mark.lower()]
+            after = match.string[match.end() :]
+            dot = "." if mark.endswith(".") and not after else ""
+            noun = self.scale_nouns.get(power)
+            if noun is None:
+                return self._signed_words(shifted(amount, power, self.parse)) + dot
+            of = f" {joiner}" if joiner and re.match(r"\s(?!d[ei]\b|d['’])[^\W\d_]", after) else ""
+            return self.counted(amount, noun) + of + dot
+
+        return lambda text: marks.sub(
+            scaled, units.sub(lambda m: self.counted(m[1], self.units[m[2]]), text)
+        )
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals such as 2nd."""
@@ -495,18 +701,66 @@ class LanguageRules:
         )
 
         def spoken(match: re.Match[str]) -> str:
-            years = all(re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", part) for part in match.groups())
-            read = (lambda part: self.year(int(part))) if years else self.number
-            return f"{read(match[1])} {self.to} {read(match[2])}"
+            first, second = match[1], match[2]
+            if first == second:  # 50-50
+                return f"{self.number(first)} {self.number(second)}"
+            is_year = re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", first)
+            if is_year and re.fullmatch("1[1-9][0-9]{2}|20[0-9]{2}", second):
+                return f"{self.year(int(first))} {self.to} {self.year(int(second))}"
+            # 1998-99
+            short = is_year and len(second) == 2 and int(second) > int(first[2:])
+            begun = self.year(int(first)) if short else self.number(first)
+            return f"{begun} {self.to} {self.number(second)}"
 
         return lambda text: pattern.sub(spoken, text)
+
+    def read_signs(self, text: str) -> str:
+        """Reads characters that are numbers: powers, subscripts, ①, Ⅳ."""
+        if text.isascii():
+            return text
+        parts = list[str]()
+        for kind, part in numerals.runs(text):
+            if kind == "raised":
+                parts.append(self._raised(numerals.figures_of(part), "".join(parts)[-3:]))
+            elif kind == "lowered":
+                parts.append(f" {self._signed_words(numerals.figures_of(part) or '0')} ")
+            elif kind == "fraction":
+                parts.append(f" {self.part_words(*numerals.fraction_of(part))} ")
+            elif kind == "number" or (kind == "ideograph" and self.spaced):
+                parts.append(f" {self._value(numerals.value_of(part))} ")
+            else:
+                parts.append(part)
+        return "".join(parts)
+
+    def _raised(self, figures: str, before: str) -> str:
+        """A superscript: a power behind a number, a bracket or a variable, else a number."""
+        if not figures.strip("-"):
+            return ""
+        square, cube, other = self.powers
+        if not (other and _BASE.search(before)):
+            return f" {self._signed_words(figures)} "
+        known = {"2": square, "3": cube}.get(figures)
+        return f" {known or other.format(self._signed_words(figures))} "
+
+    def _value(self, figures: str) -> str:
+        whole, _, fraction = figures.lstrip("-").partition(".")
+        sign = f"{self.minus} " if figures.startswith("-") else ""
+        return sign + self.words(WrittenNumber(whole, fraction))
+
+    def _whole_decimals(self, text: str) -> str:
+        """Writes the zero of .5."""
+        return _BARE_DECIMAL.sub("0", text)
 
     @cached_property
     def read_numbers(self) -> Step:
         """Reads all remaining numbers."""
         pattern = re.compile(rf"({self.signed})")
         slash = re.compile(r"(?<=[0-9])/(?=[0-9])")
-        return lambda text: pattern.sub(self._numbered, slash.sub(" ", text))
+
+        def step(text: str) -> str:
+            return pattern.sub(self._numbered, slash.sub(" ", _PADDED.sub(r"\1", text)))
+
+        return step
 
     def _numbered(self, match: re.Match[str]) -> str:
         gender = self.gender_before(match.string[match.end() :])
@@ -551,14 +805,51 @@ _FIGURES_DATE = re.compile(
     r"(?<![\w.,/-])([0-9]{1,2})(?:([/-])|(?:\.\s?))([0-9]{1,2})(?:[/-]|\.\s?)([12][0-9]{3})(?![\d/-])",
     re.ASCII,
 )
-_FIGURES = {"½": "1/2", "¼": "1/4", "¾": "3/4"}
+# The denominators that have names in `LanguageRules.denominators`.
+DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
+# Fractions as one character, and those written with a slash that cannot be dates or pages.
+_SIGNS = "[¼½¾⅐-⅟↉]"
+_CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
+_PLAIN = r"1/2|1/4|3/4|[12]/3(?=\s(?:of|cups?|der|des|de|du|di|del|della|van)\b)"
+# The letters of scales beside a currency.
+_MONEY_MARKS = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mln": 6, "b": 9, "bn": 9, "t": 12, "tn": 12}
+_DASHES = re.compile("[–—-]")
+_DASH = r"(?:\s?[–—]\s?|-|\s-\s)"
+_HOURS_TO = re.compile(
+    r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
+)
+# An account in groups of four, with the letters of an IBAN; digits with dashes or slashes; ten
+# digits and more without separators, unless they are a round number.
+_CARD = re.compile(
+    r"(?<![\w.,-])(?:([A-Z]{2})(?=[0-9]{2} [0-9]{4} ))?((?:[0-9]{2} )?[0-9]{4}(?: [0-9]{4}){2,7}"
+    r"(?: [0-9]{1,4})?)(?![\w-])(?![.,]\d)",
+    re.ASCII,
+)
+_CHAIN = re.compile(
+    r"(?<![\d.,+/])(?<!\d[-–])(?:[0-9]{1,3}(?:\.[0-9]{3}){2,3}[-/][0-9]{1,4}(?:-[0-9]{1,2})?"
+    r"|[0-9]{1,12}(?:[-/][0-9]{1,12}){1,6})(?![\w/-])(?![.,]\d)",
+    re.ASCII,
+)
+_LONG = re.compile(r"(?<![\w.,$€£¥₹₩-])[0-9]{10,24}(?<!000)(?![\w.,]?\d|\s?[%°$€£¥₹₩])", re.ASCII)
+_BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")
+# Numbers that are padded so that files sort by them.
+_PADDED = re.compile(
+    r"(?i:(\b(?:chapter|part|track|episode|lesson|volume|season|step|section|scene|act|kapitel|teil|"
+    r"folge|chapitre|partie|épisode|capítulo|parte|episodio|episódio|capitolo|hoofdstuk|deel|"
+    r"aflevering|rozdział|część|odcinek|kapitola|část|díl|fejezet|rész|bölüm|глава|часть|серия)\s))"
+    r"0+(?=[1-9][0-9]{0,2}(?![\d-])(?![.,]\d))"
+)
+# What a superscript is the power of: a number, a bracket, a variable of one or two letters.
+_BASE = re.compile(r"[0-9)\]]$|(?:^|[^\w])(?:[^\W\d_]|[a-zα-ω]{2})$")
 _GROUPS = r"[+(]?[0-9]{1,8}\)?(?:[ ./-]\(?[0-9]{1,8}\)?){0,7}"
 # Forms: international, area code in brackets, leading zero, groups with dashes, two groups of five.
 _PHONE = re.compile(
     r"(?<![\w.,+-])(?:"
     r"\+[0-9]{1,3}(?:[ -]?\(?[0-9]{1,5}\)?){1,7}"
     r"|(?:[0-9]{1,2}[ -]?)?\([0-9]{2,5}\)\s?[0-9]{2,5}(?:[ -][0-9]{2,5}){1,3}"
-    r"|0[0-9]{0,4}(?:[ -][0-9]{1,8}){1,5}"
+    r"|0[0-9]{0,4}(?:[ -][0-9]{1,8}){1,5}|0[0-9]{2,5}\s?/\s?[0-9]{3,8}(?:[ -][0-9]{1,6}){0,3}"
+    r"|0[0-9](?:\.[0-9]{2}){4}"
+    r"|[0-9]{3} [0-9]{3} [0-9]{4}|[0-9]{3}\.[0-9]{3}\.[0-9]{4}"
     r"|[0-9]{3}-[0-9]{4}|[0-9]{2,4}-[0-9]{3,4}-[0-9]{4}"
     r"|[0-9]{5} [0-9]{5}"
     r")(?![\d-])(?![.,]\d)",
@@ -567,15 +858,13 @@ _PHONE = re.compile(
 _TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?![\d:])")
 
 
-def _plain_digits(text: str) -> str:
-    """Converts the digits of every script to 0 to 9, and every minus sign to one."""
-    system = (
-        str(unicodedata.decimal(character))
-        if character > "\x7f" and character.isdecimal()
-        else character
-        for character in text
-    )
-    return "".join(system).replace("\u2212", "-").replace("\uff05", "%").replace("\uff0d", "-")
+def _fraction(written: str) -> tuple[int, int]:
+    top, slash, bottom = written.partition("/")
+    return (int(top), int(bottom)) if slash else numerals.fraction_of(written)
+
+
+def _stem(name: str) -> str:
+    return name.rstrip(".").casefold()
 
 
 def _folded(sign: str) -> str:

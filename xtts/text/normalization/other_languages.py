@@ -3,8 +3,16 @@
 import re
 from functools import cached_property
 
-from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
+from xtts.text.normalization.language_rules import DENOMINATORS, LanguageRules, Step
+from xtts.text.normalization.quantities import (
+    ClockTime,
+    Noun,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    scale_words,
+)  # fmt: skip
 
 
 class TurkishRules(LanguageRules):
@@ -14,7 +22,6 @@ class TurkishRules(LanguageRules):
     cardinals = {"m": "cardinal"}
     point, minus, plus, to = "virgül", "eksi", "artı", "ile"
     zero_minute = "sıfır "
-    spaced_groups = False
     # 2015'te is iki bin on beşte.
     suffix = re.compile(r"([0-9€$%])['’]()(?=(?![ıiuü]?nc)[a-zçğıöşü])")
     calling = "tel|telefon|numaram|numara|numarası|ara|arayın|cep|faks"
@@ -23,11 +30,19 @@ class TurkishRules(LanguageRules):
         "Ekim", "Kasım", "Aralık",
     )  # fmt: skip
     percent = Noun.of("yüzde")
-    scales = ("bin", "milyon", "milyar")
+    scales = ("bin", "milyon", "milyar", "trilyon")
+    thousands = ("bin",)
+    scale_marks = marks("mn mn. mlyn = 6, mr mlr mlyr mia = 9, trln = 12")
+    scale_nouns = scale_words("milyon", "milyar", "trilyon")
+    mixed, mixed_half, bar = "{} tam {}", "{} buçuk", "bölü"
+    powers = ("kare", "küp", "üzeri {}")
+    _LOCATIVES = (
+        "üçte", "dörtte", "beşte", "altıda", "yedide", "sekizde", "dokuzda", "onda",
+    )  # fmt: skip
     currencies = moneys("""
         ₺ TL TRY = lira; kuruş
         € EUR = euro; sent
-        $ USD = dolar; sent
+        $ US$ USD = dolar; sent
         £ = sterlin; peni
     """)
     units = nouns("""
@@ -44,6 +59,12 @@ class TurkishRules(LanguageRules):
         "tel.": "telefon",
     }  # fmt: skip
     fractions = {"½": "yarım", "¼": "çeyrek", "¾": "dörtte üç"}
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """Üçte iki."""
+        if 3 <= bottom <= 10 and (top, bottom) not in ((1, 4), (3, 4)):
+            return f"{self._LOCATIVES[bottom - 3]} {self.cardinal(top)}"
+        return super().part_words(top, bottom)
 
     def percentage(self, amount: str) -> str:
         """Yüzde on dört."""
@@ -80,11 +101,18 @@ class HungarianRules(LanguageRules):
         "szeptember", "október", "november", "december",
     )  # fmt: skip
     percent = Noun.of("százalék")
-    scales = ("ezer", "millió", "milliárd")
+    scales = ("ezer", "millió", "milliárd", "billió")
+    thousands = ("ezer",)
+    scale_marks = marks("Mio mio = 6, Mrd Mrd. mrd mrd. md Md = 9")
+    money_marks = marks("e = 3")
+    scale_nouns = scale_words("millió", "milliárd", "billió")
+    denominators = "harmad ötöd hatod heted nyolcad kilenced tized"
+    bar, mixed, mixed_half = "per", "{} és {}", "{} és fél"
+    powers = ("a négyzeten", "a köbön", "a {} hatványon")
     currencies = moneys("""
         Ft HUF = forint
         € EUR = euró; cent
-        $ USD = dollár; cent
+        $ US$ USD = dollár; cent
         £ = font; penny
     """)
     units = nouns("""
@@ -106,13 +134,25 @@ class HungarianRules(LanguageRules):
     def counted(self, amount: str, noun: Noun) -> str:
         """Két kilogramm."""
         sign, first, second = self.amount(amount)
-        spoken = f"{self.number(first)} {noun.one}"
-        if not second and first.endswith("2") and self.parse(first).fraction == "":
-            value = self.parse(first).value
-            spoken = f"{self.cardinal(value).removesuffix('kettő')}két {noun.one}"
         if second:
-            spoken = f"{self.number(first)} {self.number(second)} {noun.one}"
-        return f"{sign} {spoken}".strip()
+            return f"{sign} {self.number(first)} {self._before_noun(second)} {noun.one}".strip()
+        return f"{sign} {self._before_noun(first)} {noun.one}".strip()
+
+    def _before_noun(self, written: str) -> str:
+        """A number before a noun: két, tizenkét."""
+        spoken = self.number(written)
+        return spoken.removesuffix("kettő") + "két" if spoken.endswith("kettő") else spoken
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """Kétharmad."""
+        words = super().part_words(top, bottom)
+        if bottom not in DENOMINATORS:
+            return words
+        return f"{self._before_noun(str(top))}{words.split()[-1]}"
+
+    def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
+        """Két és fél."""
+        return super().mixed_words(number, self._before_noun(str(number)), top, bottom)
 
     def decimal_words(self, number: WrittenNumber) -> str:
         """Tizenkettő egész öt tized."""
@@ -165,7 +205,7 @@ class HungarianRules(LanguageRules):
 
     def hours(self, hour: int) -> str:
         """Tizennégy óra."""
-        return f"{'két' if hour == 2 else self.cardinal(hour)} óra"
+        return f"{self._before_noun(str(hour))} óra"
 
     def read_ordinals(self, text: str) -> str:
         """2. before a word; 5-7. before a word."""
@@ -189,7 +229,7 @@ class ArabicRules(LanguageRules):
     """Modern Standard Arabic as spoken: masculine numerals in pausal form."""
 
     code = "ar"
-    group, spaced_groups = ",", False
+    group = ","
     point, minus, plus, to = "فاصلة", "ناقص", "زائد", "إلى"
     calling = "اتصل|هاتف|تلفون|رقم|جوال"
     months = (
@@ -197,8 +237,20 @@ class ArabicRules(LanguageRules):
         "نوفمبر", "ديسمبر",
     )  # fmt: skip
     percent = Noun.of("في المئة")
+    scales = ("ألف", "آلاف", "مليون", "ملايين", "مليار", "مليارات", "تريليون")
+    scale_nouns = scale_words(
+        "مليون/ملايين/مليون", "مليار/مليارات/مليار", "تريليون/تريليونات/تريليون"
+    )
+    bar, mixed, mixed_half = "على", "{} و{}", "{} ونصف"
+    powers = ("تربيع", "تكعيب", "أس {}")
+    # The parts from a third to a tenth: one, two, and more of them.
+    _PARTS = {
+        3: ("ثلث", "ثلثان", "أثلاث"), 5: ("خمس", "خمسان", "أخماس"), 6: ("سدس", "سدسان", "أسداس"),
+        7: ("سبع", "سبعان", "أسباع"), 8: ("ثمن", "ثمنان", "أثمان"), 9: ("تسع", "تسعان", "أتساع"),
+        10: ("عشر", "عشران", "أعشار"),
+    }  # fmt: skip
     currencies = moneys("""
-        $ USD = دولار
+        $ US$ USD = دولار
         € EUR = يورو
         £ = جنيه
     """)
@@ -222,6 +274,13 @@ class ArabicRules(LanguageRules):
         "الثانية عشرة", "الواحدة", "الثانية", "الثالثة", "الرابعة", "الخامسة", "السادسة", "السابعة",
         "الثامنة", "التاسعة", "العاشرة", "الحادية عشرة",
     )  # fmt: skip
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """A third, two thirds in the dual, three eighths."""
+        if bottom not in self._PARTS:
+            return super().part_words(top, bottom)
+        one, two, many = self._PARTS[bottom]
+        return {1: one, 2: two}.get(top) or f"{self.cardinal(top)} {many}"
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """Plural after 3 to 10, singular accusative after 11 to 99, else singular."""
@@ -247,7 +306,7 @@ class HindiRules(LanguageRules):
     corrections = (("पन्द्रह", "पंद्रह"),)
     cardinals = {"m": "cardinal"}
     ordinals = {"m": "ordinal-masculine", "f": "ordinal-feminine"}
-    group, spaced_groups = ",", False
+    group = ","
     point, minus, plus, to = "दशमलव", "माइनस", "प्लस", "से"
     fraction_digits = True
     # Four digits before में and similar words, or after सन्
@@ -267,10 +326,13 @@ class HindiRules(LanguageRules):
         "नवंबर", "दिसंबर",
     )  # fmt: skip
     percent = Noun.of("प्रतिशत")
-    scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब")
+    scales = ("हज़ार", "हजार", "लाख", "करोड़", "अरब", "खरब", "लाख करोड़")
+    scale_marks = marks("lakh lac = 5, crore crores cr Cr cr. Cr. = 7")
+    bar, mixed = "बटा", "{} सही {}"
+    powers = ("का वर्ग", "का घन", "की घात {}")
     currencies = moneys("""
         ₹ INR रु. = रुपया/रुपये; पैसा/पैसे
-        $ USD = डॉलर; सेंट
+        $ US$ USD = डॉलर; सेंट
         € EUR = यूरो; सेंट
         £ = पाउंड; पेंस
     """)
@@ -284,6 +346,24 @@ class HindiRules(LanguageRules):
         "ई.पू.": "ईसा पूर्व", "पृ.#": "पृष्ठ", "सं.#": "संख्या",
     }  # fmt: skip
     fractions = {"½": "आधा", "¼": "चौथाई", "¾": "पौन"}
+
+    def part_words(self, top: int, bottom: int) -> str:
+        """दो तिहाई."""
+        return f"{self.cardinal(top)} तिहाई" if bottom == 3 else super().part_words(top, bottom)
+
+    def mixed_words(self, number: int, whole: str, top: int, bottom: int) -> str:
+        """ढाई, साढ़े तीन, सवा दो, पौने तीन."""
+        known = {(1, 2, 1): "डेढ़", (1, 2, 2): "ढाई", (1, 4, 1): "सवा"}.get((top, bottom, number))
+        if known:
+            return known
+        match top, bottom:
+            case 1, 2:
+                return f"साढ़े {whole}"
+            case 1, 4:
+                return f"सवा {whole}"
+            case 3, 4:
+                return f"पौने {self.cardinal(number + 1)}"
+        return super().mixed_words(number, whole, top, bottom)
 
     def year(self, number: int) -> str:
         """In hundreds up to 1999."""

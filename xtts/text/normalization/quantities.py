@@ -1,7 +1,7 @@
 """Nouns with their plural forms, and numbers and times as they are written."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 
@@ -78,6 +78,31 @@ def moneys(table: str) -> dict[str, Money]:
         unit, _, cent = forms.partition("; ")
         currencies[sign] = Money(_noun(unit), _noun(cent) if cent else None)
     return currencies
+
+
+def scale_words(million: str, milliard: str, billion: str = "") -> dict[int, Noun]:
+    """The nouns of 10**6, 10**9 and 10**12 by their powers; none for one without forms."""
+    forms = {6: million, 9: milliard, 12: billion}
+    return {power: _noun(each) for power, each in forms.items() if each}
+
+
+def marks(table: str) -> dict[str, int]:
+    """Powers of ten by mark, from rows of `mark mark = power`, separated by commas."""
+    return {mark: int(power) for mark, power in _rows(table)}
+
+
+def shifted(amount: str, power: int, parse: Callable[[str], WrittenNumber]) -> str:
+    """An amount (`1.5`, `5-7`) times ten to a power, in digits."""
+
+    def times(match: re.Match[str]) -> str:
+        number = parse(match[0])
+        if number.parts:
+            return match[0]
+        kept, rest = number.fraction[:power], number.fraction[power:]
+        whole = str(int(number.whole + kept.ljust(power, "0")))
+        return f"{whole}.{rest}" if rest else whole
+
+    return re.sub(r"[0-9](?:[0-9., ]*[0-9])?", times, amount)
 
 
 def _rows(table: str) -> Iterator[tuple[str, str]]:

@@ -6,7 +6,8 @@ from importlib import import_module
 from xtts.text.normalization.language_rules import LanguageRules
 
 # The name of the rules, on which a text's ids depend; `config.json`, checkpoints and caches hold
-# it. If a change of a rule changes the words of a text, add a name here and keep the old rules.
+# it. A mended reading keeps the name and raises `_RULES` of `xtts.text.tokenizer`, so that caches
+# are read again. For other words of texts that were read right, add a name and keep the old rules.
 COQUI, SOTAQUE_1 = "coqui", "sotaque-1"
 NORMALIZERS = (COQUI, SOTAQUE_1)
 NEWEST = SOTAQUE_1

@@ -4,12 +4,24 @@ import re
 from typing import ClassVar
 
 from xtts.text.normalization.language_rules import LanguageRules
-from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
+from xtts.text.normalization.quantities import (
+    ClockTime,
+    Noun,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    scale_words,
+)  # fmt: skip
 from xtts.text.normalization.spelling import spell
 
 _WORD_BEHIND = re.compile(r"\s([a-zà-ÿ]{3,30})(?!\w)")
 # French 18h30, 18 h 30, 18h; Portuguese 9h15.
 _HOURS = re.compile(r"(?<![\w.,:])([0-9]{1,2})\s?[hH](?:\s?([0-9]{2})(?:\s?min\b)?)?(?![\w])")
+_HOURS_RANGE = re.compile(
+    r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?"
+    r"(?=[0-9]{1,2}\s?[hH](?:[0-9]{2})?(?!\w)|[0-9]{1,2}:[0-5][0-9](?![\d:]))"
+)
 _HOURS_SIGN = re.compile(r"(?<![\w.,:])([0-9]{1,2})[:.]([0-9]{2})\s?(?:hs?|hrs)\b\.?")
 # Masculine nouns with a feminine ending, in Spanish and Portuguese.
 _MASCULINE = frozenset(
@@ -67,7 +79,17 @@ class SpanishRules(RomanceRules):
     # 2ª, 1.º, 3.er
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|er\b|(?<=\.)[oa]\b)")
     percent = Noun.of("por ciento", "")
-    scales = ("mil", "millón", "millones", "billones")
+    scales = ("mil", "millón", "millones", "billón", "billones", "mil millones")
+    thousands = ("mil",)
+    scale_marks = marks("mill. mills. mln = 6")
+    money_marks = marks("M = 6, MM = 6")
+    scale_nouns = scale_words("millón/millones", "mil millones", "billón/billones")
+    denominators = (
+        "tercio/tercios quinto/quintos sexto/sextos séptimo/séptimos octavo/octavos noveno/novenos "
+        "décimo/décimos"
+    )
+    bar, mixed, mixed_half = "sobre", "{} y {}", "{} y medio"
+    powers = ("al cuadrado", "al cubo", "elevado a {}")
     money_joiner = " con "
     currencies = moneys("""
         € EUR = euro/euros; céntimo/céntimos
@@ -129,11 +151,21 @@ class FrenchRules(RomanceRules):
     feminine_marks = ("re",)
     percent = Noun.of("pour cent")
     scales = ("mille", "million", "millions", "milliard", "milliards")
+    thousands = ("mille",)
+    scale_marks = marks("mio Mio mln = 6, Md Mds md mds Mrd mrd = 9")
+    scale_nouns = scale_words("million/millions", "milliard/milliards", "billion/billions")
+    denominators = (
+        "tiers cinquième/cinquièmes sixième/sixièmes septième/septièmes huitième/huitièmes "
+        "neuvième/neuvièmes dixième/dixièmes"
+    )
+    bar, mixed, mixed_half = "sur", "{} et {}", "{} et demi"
+    powers = ("au carré", "au cube", "puissance {}")
+    clock_range = _HOURS_RANGE
     money_joiner = " et "
     currencies = moneys("""
         € EUR = euro/euros; centime/centimes
         $ = dollar/dollars; cent/cents
-        USD = dollar américain/dollars américains; cent/cents
+        US$ USD = dollar américain/dollars américains; cent/cents
         £ = livre/livres f; penny/pence
         CHF = franc suisse/francs suisses; centime/centimes
         ¥ = yen/yens
@@ -177,7 +209,7 @@ class FrenchRules(RomanceRules):
 
     def read(self, text: str) -> str:
         """De is d' before a vowel."""
-        return re.sub(r"(?<=lions) de (?=euros)", " d'", super().read(text))
+        return re.sub(r"(illions?|illiards?) de (?=euros)", r"\1 d'", super().read(text))
 
     def form(self, number: WrittenNumber, noun: Noun) -> str:
         """The plural from two on: 1,5 kilogramme."""
@@ -200,11 +232,20 @@ class ItalianRules(RomanceRules):
     # 3°, 2ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\s?(º|ª|°(?!\s?[CF]))")
     percent = Noun.of("per cento", "")
-    scales = ("mila", "milione", "milioni", "miliardo", "miliardi")
+    scales = ("mila", "mille", "milione", "milioni", "miliardo", "miliardi")
+    thousands = ("mila", "mille")
+    scale_marks = marks("mln mln. mio = 6, mld mld. mrd mrd. = 9")
+    scale_nouns = scale_words("milione/milioni", "miliardo/miliardi", "bilione/bilioni")
     scale_joiner = " di "
+    denominators = (
+        "terzo/terzi quinto/quinti sesto/sesti settimo/settimi ottavo/ottavi nono/noni "
+        "decimo/decimi"
+    )
+    bar, mixed, mixed_half = "su", "{} e {}", "{} e mezzo"
+    powers = ("al quadrato", "al cubo", "elevato alla {}")
     currencies = moneys("""
         € EUR = euro; centesimo/centesimi
-        $ USD = dollaro/dollari; centesimo/centesimi
+        $ US$ USD = dollaro/dollari; centesimo/centesimi
         £ = sterlina/sterline f; penny/pence
         ¥ = yen
     """)
@@ -257,7 +298,19 @@ class PortugueseRules(RomanceRules):
     # 2º, 3ª
     ordinal_mark = re.compile(r"(?<![\w.,])([0-9]{1,4})\.?(º|ª|°(?!\s?[CF])|(?<=\.)[oa]\b)")
     percent = Noun.of("por cento")
-    scales = ("mil", "milhão", "milhões", "bilhão", "bilhões", "mil milhões")
+    scales = (
+        "mil", "milhão", "milhões", "bilhão", "bilhões", "trilhão", "trilhões", "mil milhões",
+    )  # fmt: skip
+    thousands = ("mil",)
+    scale_marks = marks("mi mi. mio = 6, bi bi. = 9, tri tri. = 12")
+    scale_nouns = scale_words("milhão/milhões", "bilhão/bilhões", "trilhão/trilhões")
+    denominators = (
+        "terço/terços quinto/quintos sexto/sextos sétimo/sétimos oitavo/oitavos nono/nonos "
+        "décimo/décimos"
+    )
+    bar, mixed, mixed_half = "sobre", "{} e {}", "{} e meio"
+    powers = ("ao quadrado", "ao cubo", "elevado a {}")
+    clock_range = _HOURS_RANGE
     currencies = moneys("""
         R$ BRL = real/reais; centavo/centavos
         € EUR = euro/euros; cêntimo/cêntimos

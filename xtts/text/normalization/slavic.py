@@ -9,7 +9,15 @@ from functools import cached_property
 from typing import ClassVar
 
 from xtts.text.normalization.language_rules import LanguageRules, Step
-from xtts.text.normalization.quantities import ClockTime, Noun, WrittenNumber, moneys, nouns
+from xtts.text.normalization.quantities import (
+    ClockTime,
+    Noun,
+    WrittenNumber,
+    marks,
+    moneys,
+    nouns,
+    scale_words,
+)  # fmt: skip
 from xtts.text.normalization.spelling import spell
 
 
@@ -58,12 +66,16 @@ class SlavicRules(LanguageRules):
 
     def date(self, day: int, month: int, year: int | None, before: str = "") -> str:
         """Piątego marca dwa tysiące dwudziestego czwartego roku."""
-        spoken = f"{self.ordinal(day, 'm-gen')} {self.months[month - 1]}"
+        spoken = f"{self.day(day)} {self.months[month - 1]}"
         if year is None:
             return spoken
         if not self.of_year:
             return f"{spoken} {self.cardinal(year)}"
         return f"{spoken} {self.ordinal(year, 'm-gen')} {self.of_year}"
+
+    def day(self, number: int, before: str = "") -> str:
+        """Piątego."""
+        return self.ordinal(number, "m-gen")
 
     def time(self, at: ClockTime) -> str:
         """Čtrnáct třicet; devět hodin, unless that word follows in the text."""
@@ -109,14 +121,24 @@ class PolishRules(SlavicRules):
     percent = Noun.of("procent/procent/procent/procent")
     scales = ("tysiąc", "tysiące", "tysięcy", "milion", "miliony", "milionów", "miliardów")
     clock_words = "godz\\.|godzinie|godziny|o"
-    scale_nouns = nouns("""
-        tys. = tysiąc/tysiące/tysięcy/tysiąca, mln = milion/miliony/milionów/miliona,
-        mld = miliard/miliardy/miliardów/miliarda
-    """)
+    thousands = ("tysiąc", "tysiące", "tysięcy")
+    scale_marks = marks("tys. tys = 3, mln mln. mio = 6, mld mld. mlrd = 9, bln bln. = 12")
+    scale_nouns = scale_words(
+        "milion/miliony/milionów/miliona", "miliard/miliardy/miliardów/miliarda",
+        "bilion/biliony/bilionów/biliona",
+    )  # fmt: skip
+    denominators = (
+        "trzecia/trzecie/trzecich piąta/piąte/piątych szósta/szóste/szóstych "
+        "siódma/siódme/siódmych ósma/ósme/ósmych dziewiąta/dziewiąte/dziewiątych "
+        "dziesiąta/dziesiąte/dziesiątych"
+    )
+    denominator_gender, bar = "f", "przez"
+    mixed, mixed_half = "{} i {}", "{} i pół"
+    powers = ("do kwadratu", "do sześcianu", "do potęgi {}")
     currencies = moneys("""
         zł PLN = złoty/złote/złotych/złotego; grosz/grosze/groszy
         € EUR = euro/euro/euro/euro; cent/centy/centów
-        $ USD = dolar/dolary/dolarów/dolara; cent/centy/centów
+        $ US$ USD = dolar/dolary/dolarów/dolara; cent/centy/centów
         £ = funt/funty/funtów/funta; pens/pensy/pensów
     """)
     units = nouns("""
@@ -244,14 +266,23 @@ class CzechRules(SlavicRules):
     full_hour = Noun.of("hodina/hodiny/hodin", "f")
     percent = Noun.of("procento/procenta/procent/procenta", "n")
     scales = ("tisíc", "milion", "miliony", "milionů", "miliard", "miliardy")
-    scale_nouns = nouns("""
-        tis. = tisíc/tisíce/tisíc/tisíce, mil. mil = milion/miliony/milionů/milionu,
-        mld. mld = miliarda/miliardy/miliard/miliardy f
-    """)
+    thousands = ("tisíc", "tisíce")
+    scale_marks = marks("tis. tis = 3, mil. mil mio mio. = 6, mld. mld mrd. = 9, bil. bil = 12")
+    scale_nouns = scale_words(
+        "milion/miliony/milionů/milionu", "miliarda/miliardy/miliard/miliardy f",
+        "bilion/biliony/bilionů/bilionu",
+    )  # fmt: skip
+    denominators = (
+        "třetina/třetiny/třetin pětina/pětiny/pětin šestina/šestiny/šestin sedmina/sedminy/sedmin "
+        "osmina/osminy/osmin devítina/devítiny/devítin desetina/desetiny/desetin"
+    )
+    denominator_gender, bar = "f", "lomeno"
+    mixed, mixed_half = "{} a {}", "{} a půl"
+    powers = ("na druhou", "na třetí", "na {}")
     currencies = moneys("""
         Kč CZK = koruna/koruny/korun/koruny f; haléř/haléře/haléřů
         € EUR = euro/eura/eur/eura n; cent/centy/centů
-        $ USD = dolar/dolary/dolarů/dolaru; cent/centy/centů
+        $ US$ USD = dolar/dolary/dolarů/dolaru; cent/centy/centů
         £ = libra/libry/liber/libry f; pence
     """)
     units = nouns("""
@@ -346,14 +377,24 @@ class RussianRules(SlavicRules):
     full_hour = Noun.of("час/часа/часов")
     percent = Noun.of("процент/процента/процентов/процента")
     scales = ("миллион", "миллиона", "миллионов", "миллиардов", "тысяч")
-    scale_nouns = nouns("""
-        тыс. = тысяча/тысячи/тысяч/тысячи f, млн млн. = миллион/миллиона/миллионов/миллиона,
-        млрд млрд. = миллиард/миллиарда/миллиардов/миллиарда
-    """)
+    thousands = ("тысяча", "тысячи", "тысяч")
+    scale_marks = marks("тыс. тыс = 3, млн млн. = 6, млрд млрд. = 9, трлн трлн. = 12")
+    money_marks = marks("к = 3, м = 6")
+    scale_nouns = scale_words(
+        "миллион/миллиона/миллионов/миллиона", "миллиард/миллиарда/миллиардов/миллиарда",
+        "триллион/триллиона/триллионов/триллиона",
+    )  # fmt: skip
+    denominators = (
+        "треть/трети/третей пятая/пятых шестая/шестых седьмая/седьмых восьмая/восьмых "
+        "девятая/девятых десятая/десятых"
+    )
+    denominator_gender, bar = "f", "дробь"
+    mixed, mixed_half = "{} и {}", "{} с половиной"
+    powers = ("в квадрате", "в кубе", "в степени {}")
     currencies = moneys("""
         ₽ руб. RUB = рубль/рубля/рублей/рубля; копейка/копейки/копеек f
         € EUR = евро/евро/евро/евро; цент/цента/центов
-        $ USD = доллар/доллара/долларов/доллара; цент/цента/центов
+        $ US$ USD = доллар/доллара/долларов/доллара; цент/цента/центов
         £ = фунт/фунта/фунтов/фунта; пенс/пенса/пенсов
     """)
     units = nouns("""

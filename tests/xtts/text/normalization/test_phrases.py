@@ -41,7 +41,9 @@ def test_what_looks_alike_is_read_by_what_it_is(language, written, said):
     assert found.is_read(ours(written, language)), ours(written, language)
 
 
-@pytest.mark.parametrize("folder", [FOLDER / "unseen"], ids=lambda folder: folder.name)
+@pytest.mark.parametrize(
+    "folder", sorted(path for path in FOLDER.iterdir() if path.is_dir()), ids=lambda path: path.name
+)
 def test_nine_of_ten_phrases_that_nobody_had_seen_are_read_right(folder):
     unseen = list(phrases(folder))
     wrong = missed(ours, folder)

@@ -7,7 +7,7 @@ from benchmarks.text import plain
 from xtts.text.normalization.registry import rules_of
 from xtts.text.normalization.spelling import spell
 
-NUMBERS = [*range(0, 101, 7), 12, 17, 71, 80, 99, 100, 101, 115, 121, 200, 345, 999, 1000, 1001,
+NUMBERS = [*range(121), 121, 200, 345, 999, 1000, 1001,
            1100, 1234, 2000, 5021, 10_000, 21_000, 99_999, 100_000, 654_321, 1_000_000]  # fmt: skip
 # What both call right and write in two ways.
 SAME = {
@@ -19,11 +19,12 @@ SAME = {
     "ru": [("одна тысяча", "тысяча"), ("один миллион", "миллион")],
     # Counting begins with jedna, before a masculine noun it is jeden.
     "cs": [("jeden milion", "milion"), ("jedna", "jeden"), ("tisíce", "tisíc")],
-    "it": [("ventuno", "ventun")],
+    # num2words forgets an i.
+    "it": [("ventuno", "ventun"), ("centodicotto", "centodiciotto")],
     # num2words forgets the apocope before mil.
     "es": [("veintiuno mil", "veintiún mil")],
     "nl": [("één", "een"), ("ë", "e")],
-    "hu": [("egyezer", "ezer")],
+    "hu": [("egyezer", "ezer"), ("kettő", "két")],
 }
 
 

@@ -1,0 +1,192 @@
+"""Kinds of written amounts that were read wrong, each in several languages."""
+
+import unicodedata
+
+import pytest
+
+from xtts.text.normalization import numerals
+from xtts.text.normalization.registry import LANGUAGES, rules_of
+
+# label: [(language, written, said)]
+KINDS = {
+    "a scale beside a currency": [
+        ("en", "$100B", "one hundred billion dollars"),
+        ("en", "$1.5M", "one point five million dollars"),
+        ("en", "£3.5m", "three point five million pounds"),
+        ("en", "€5k", "five thousand euros"),
+        ("en", "3bn USD", "three billion US dollars"),
+        ("en", "$5 million", "five million dollars"),
+        ("en", "$20x", "twenty dollars x"),
+        ("de", "1 Mio. €", "eine Million Euro"),
+        ("de", "50 T€", "fünfzigtausend Euro"),
+        ("de", "2,5 Mrd. USD", "zwei Komma fünf Milliarden US-Dollar"),
+        ("nl", "€ 1,5 mln", "een komma vijf miljoen euro"),
+        ("fr", "1,5 M€", "un virgule cinq million d'euros"),
+        ("fr", "3 Md€", "trois milliards d'euros"),
+        ("fr", "1 k€", "mille euros"),
+        ("es", "1 M€", "un millón de euros"),
+        ("es", "$3B", "tres mil millones de dólares"),
+        ("it", "1 mln €", "un milione di euro"),
+        ("it", "€ 1,5 mld", "uno virgola cinque miliardi di euro"),
+        ("pt", "R$ 1,5 mi", "um vírgula cinco milhões de reais"),
+        ("pt", "R$ 1 bi", "um bilhão de reais"),
+        ("pl", "2 mln zł", "dwa miliony złotych"),
+        ("pl", "1,5 tys. zł", "tysiąc pięćset złotych"),
+        ("cs", "3 mil. Kč", "tři miliony korun"),
+        ("ru", "5 млн руб.", "пять миллионов рублей"),
+        ("tr", "3 mn TL", "üç milyon lira"),
+        ("hu", "5 MFt", "öt millió forint"),
+        ("ar", "$5M", "خمسة ملايين دولار"),
+        ("hi", "₹5 cr", "पाँच करोड़ रुपये"),
+        ("zh", "$5M", "五百万美元"),
+        ("ja", "$3.2B", "三十二億ドル"),
+        ("ko", "$5M", "오백만 달러"),
+    ],
+    "a scale without a currency": [
+        ("en", "1.5M people", "one point five million people"),
+        ("en", "100k users", "one hundred thousand users"),
+        ("en", "a 4K screen of 3M", "a four K screen of three M"),
+        ("de", "4,5 Mio. Menschen", "vier Komma fünf Millionen Menschen"),
+        ("de", "einige Mio. Euro", "einige Millionen Euro"),
+        ("it", "5 mln persone", "cinque milioni di persone"),
+        ("pt", "5 mi de pessoas", "cinco milhões de pessoas"),
+        ("ru", "21 тыс. человек", "двадцать одна тысяча человек"),
+    ],
+    "a thousand takes no preposition": [
+        ("pt", "R$ 500 mil", "quinhentos mil reais"),
+        ("pt", "2 mil £", "duas mil libras"),
+        ("es", "3 mil €", "tres mil euros"),
+        ("es", "3 mil millones €", "tres mil millones de euros"),
+        ("it", "3 mila €", "tremila euro"),
+        ("fr", "3 mille €", "trois mille euros"),
+    ],
+    "an identifier": [
+        ("en", "SSN 219-09-9999", "SSN two one nine, zero nine, nine nine nine nine"),
+        ("en", "90210-1234", "nine zero two one zero, one two three four"),
+        ("en", "555 123 4567", "five five five, one two three, four five six seven"),
+        ("en", "IBAN DE89 3704 0044 0532",
+         "IBAN DE eight nine, three seven zero four, zero zero four four, zero five three two"),
+        ("en", "12345678901", "one two three four five six seven eight nine zero one"),
+        ("en", "4-4-2", "four four two"),
+        ("de", "0171/1234567", "null eins sieben eins, eins zwei drei vier fünf sechs sieben"),
+        ("pt", "123.456.789-09", "um dois três, quatro cinco seis, sete oito nove, zero nove"),
+        ("cs", "601-234-567", "šest nula jeden, dva tři čtyři, pět šest sedm"),
+    ],
+    "no identifier": [
+        ("en", "pages 10-20", "pages ten to twenty"),
+        ("en", "1998-99", "nineteen ninety-eight to ninety-nine"),
+        ("en", "1,234-5,678", "one thousand two hundred and thirty-four to five thousand six "
+         "hundred and seventy-eight"),
+        ("en", "10,000,000,000", "ten billion"),
+        ("de", "1,5-2,5 kg", "eins Komma fünf bis zwei Komma fünf Kilogramm"),
+    ],
+    "from and to": [
+        ("en", "9:00-17:30", "nine o'clock to seventeen thirty"),
+        ("en", "9am-5pm", "nine a m to five p m"),
+        ("en", "9-5pm", "nine to five p m"),
+        ("en", "$5-$10", "five dollars to ten dollars"),
+        ("en", "$5-10", "five to ten dollars"),
+        ("en", "$5M-10M", "five million dollars to ten million dollars"),
+        ("en", "5%-10%", "five percent to ten percent"),
+        ("en", "1st-3rd", "first to third"),
+        ("en", "5°C – 10°C", "five degrees celsius to ten degrees celsius"),
+        ("en", "5 kg-10 kg", "five kilograms to ten kilograms"),
+        ("en", "May 3-5, 2024", "May third to fifth, twenty twenty-four"),
+        ("de", "9.30–10.30 Uhr", "neun Uhr dreißig bis zehn Uhr dreißig"),
+        ("de", "vom 3.-5. Mai", "vom dritten bis fünften Mai"),
+        ("fr", "9h30-12h", "neuf heures trente à douze heures"),
+        ("fr", "9-12h", "neuf à douze heures"),
+        ("it", "alle 9.30-10.00", "alle nove e trenta a dieci"),
+        ("it", "3°-5°", "terzo a quinto"),
+        ("es", "el 3-5 de mayo", "el tres a cinco de mayo"),
+        ("pt", "9h-17h", "nove horas a dezessete horas"),
+        ("nl", "9.30-10.00 uur", "negen uur dertig tot tien uur"),
+        ("pl", "8:00-16:00", "ósma do szesnastej"),
+        ("tr", "%10-15", "yüzde on ile on beş"),
+        ("zh", "9:00-17:00", "九点到十七点"),
+        ("ko", "5%-10%", "오 퍼센트에서 십 퍼센트"),
+    ],
+    "a number with a fraction": [
+        ("en", "2 1/2 cups", "two and a half cups"),
+        ("en", "2⅓ cups", "two and one third cups"),
+        ("en", "½ kg and 2½ kg", "one half kilogram and two and a half kilograms"),
+        ("de", "1½ Liter", "eineinhalb Liter"),
+        ("es", "⅓ del total", "un tercio del total"),
+        ("pl", "⅔", "dwie trzecie"),
+        ("cs", "⅜", "tři osminy"),
+        ("ru", "2½ часа", "два с половиной часа"),
+        ("tr", "⅔ ve 2½", "üçte iki ve iki buçuk"),
+        ("hu", "⅔ és 2½ óra", "kétharmad és két és fél óra"),
+        ("ar", "⅔", "ثلثان"),
+        ("hi", "2½ 3½ 2¾", "ढाई साढ़े तीन पौने तीन"),
+        ("zh", "2½小时", "二又二分之一小时"),
+        ("en", "3/5/2024 and 24/7", "March fifth, twenty twenty-four and twenty-four seven"),
+    ],
+    "digits and points": [
+        ("en", "1 234 567 people",
+         "one million, two hundred and thirty-four thousand, five hundred and sixty-seven people"),
+        ("en", "In 2020 100 came.", "In twenty twenty one hundred came."),
+        ("en", "it is .5 or -.5", "it is zero point five or minus zero point five"),
+        ("en", "The end. 5 left.", "The end. five left."),
+        ("de", "0.125", "null Komma eins zwei fünf"),
+        ("en", "at 8.30.", "at eight thirty."),
+        ("en", "3.30 pm", "three thirty p m"),
+        ("en", "It costs 8.30 at most.", "It costs eight point three zero at most."),
+        ("en", "Chapter 07 of Agent 007", "Chapter seven of Agent zero zero seven"),
+    ],
+    "abbreviations before units, dates without a year": [
+        ("de", "5 min. warten", "fünf Minuten warten"),
+        ("de", "min. 5 Personen", "minimal fünf Personen"),
+        ("de", "Am 24.12. um 10 Uhr", "Am vierundzwanzigsten Dezember um zehn Uhr"),
+        ("de", "bis zum 3.5. da", "bis zum dritten Mai da"),
+        ("de", "Kapitel 3.2. Das", "Kapitel drei Komma zwei. Das"),
+    ],
+    "characters that are numbers": [
+        ("en", "CO₂", "CO two"),
+        ("en", "10² x³ 10⁻³ mc²",
+         "ten squared x cubed ten to the power of minus three mc squared"),
+        ("en", "word¹", "word one"),
+        ("en", "①②⑩ Ⅳ", "one two ten four"),
+        ("de", "5 m³ und x²", "fünf Kubikmeter und x Quadrat"),
+        ("ko", "①번", "일 번"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("language", "written", "said"), [one for rows in KINDS.values() for one in rows]
+)
+def test_a_kind_is_read_as_a_person_reads_it(language, written, said):
+    assert rules_of(language).read(written) == said
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_every_character_that_is_a_number_has_a_reading(language):
+    rules = rules_of(language)
+    # All everyday ones, and each 7th of the others.
+    every = [
+        character
+        for code in range(0x20000)
+        if unicodedata.category(character := chr(code)) in ("No", "Nl")
+        and (code < 0x2500 or code % 7 == 0)
+        and (rules.spaced or not 0x3000 <= code < 0x3040)  # ideographs stay
+    ]
+    for character in every:
+        said = rules.read(f"a {character} b")
+        assert said.split() != ["a", "b"], character
+        assert not any(
+            unicodedata.category(one) in ("No", "Nl") for one in said.replace("〇", "")
+        ), character
+
+
+def test_numbers_in_digits_for_a_reader_that_knows_no_others():
+    assert numerals.in_digits("H₂O ⅔ ⑫ x⁻² ٣").split() == [
+        "H",
+        "2",
+        "O",
+        "2/3",
+        "12",
+        "x",
+        "-2",
+        "3",
+    ]

@@ -1,0 +1,149 @@
+"""Tables of the languages by their whole ranges: days, hours, letters, numbers, plurals."""
+
+import re
+
+import pytest
+
+from xtts.text.normalization.registry import LANGUAGES, rules_of
+
+HUNGARIAN_DAYS = (
+    "elseje másodika harmadika negyedike ötödike hatodika hetedike nyolcadika kilencedike tizedike "
+    "tizenegyedike tizenkettedike tizenharmadika tizennegyedike tizenötödike tizenhatodika "
+    "tizenhetedike tizennyolcadika tizenkilencedike huszadika huszonegyedike huszonkettedike "
+    "huszonharmadika huszonnegyedike huszonötödike huszonhatodika huszonhetedike huszonnyolcadika "
+    "huszonkilencedike harmincadika harmincegyedike"
+).split()
+GERMAN_DAYS = (
+    "ersten zweiten dritten vierten fünften sechsten siebten achten neunten zehnten elften "
+    "zwölften dreizehnten vierzehnten fünfzehnten sechzehnten siebzehnten achtzehnten neunzehnten "
+    "zwanzigsten einundzwanzigsten zweiundzwanzigsten dreiundzwanzigsten vierundzwanzigsten "
+    "fünfundzwanzigsten sechsundzwanzigsten siebenundzwanzigsten achtundzwanzigsten "
+    "neunundzwanzigsten dreißigsten einunddreißigsten"
+).split()
+ENGLISH_DAYS = (
+    "first second third fourth fifth sixth seventh eighth ninth tenth eleventh twelfth thirteenth "
+    "fourteenth fifteenth sixteenth seventeenth eighteenth nineteenth twentieth twenty-first "
+    "twenty-second twenty-third twenty-fourth twenty-fifth twenty-sixth twenty-seventh "
+    "twenty-eighth twenty-ninth thirtieth thirty-first"
+).split()
+POLISH_DAYS = [
+    *("pierwszego drugiego trzeciego czwartego piątego szóstego siódmego ósmego dziewiątego "
+      "dziesiątego jedenastego dwunastego trzynastego czternastego piętnastego szesnastego "
+      "siedemnastego osiemnastego dziewiętnastego dwudziestego").split(),
+    *(f"dwudziestego {day}" for day in "pierwszego drugiego trzeciego czwartego piątego szóstego "
+      "siódmego ósmego dziewiątego".split()),
+    "trzydziestego", "trzydziestego pierwszego",
+]  # fmt: skip
+RUSSIAN_DAYS = [
+    *("первого второго третьего четвертого пятого шестого седьмого восьмого девятого десятого "
+      "одиннадцатого двенадцатого тринадцатого четырнадцатого пятнадцатого шестнадцатого "
+      "семнадцатого восемнадцатого девятнадцатого двадцатого").split(),
+    *(f"двадцать {day}" for day in "первого второго третьего четвертого пятого шестого седьмого "
+      "восьмого девятого".split()),
+    "тридцатого", "тридцать первого",
+]  # fmt: skip
+DAYS = {
+    "hu": ("Május {}.", "május {}.", HUNGARIAN_DAYS),
+    "de": ("Am {}.5.2024", "Am {} Mai zweitausendvierundzwanzig", GERMAN_DAYS),
+    "en": ("May {}, 2024", "May {}, twenty twenty-four", ENGLISH_DAYS),
+    "pl": ("{} maja", "{} maja", POLISH_DAYS),
+    "ru": ("{} мая", "{} мая", RUSSIAN_DAYS),
+}
+PORTUGUESE = [
+    *"zero uma duas três quatro cinco seis sete oito nove dez onze doze treze catorze quinze "
+    "dezesseis dezessete dezoito dezenove vinte".split(),
+    "vinte e uma", "vinte e duas", "vinte e três", "vinte e quatro",
+]  # fmt: skip
+FRENCH = (
+    "zéro une deux trois quatre cinq six sept huit neuf dix onze douze treize quatorze quinze "
+    "seize dix-sept dix-huit dix-neuf vingt vingt-et-une vingt-deux vingt-trois vingt-quatre"
+).split()
+HUNGARIAN = (
+    "nulla egy két három négy öt hat hét nyolc kilenc tíz tizenegy tizenkét tizenhárom tizennégy "
+    "tizenöt tizenhat tizenhét tizennyolc tizenkilenc húsz huszonegy huszonkét huszonhárom "
+    "huszonnégy"
+).split()
+RUSSIAN = [
+    *"ноль один два три четыре пять шесть семь восемь девять десять одиннадцать двенадцать "
+    "тринадцать четырнадцать пятнадцать шестнадцать семнадцать восемнадцать девятнадцать "
+    "двадцать".split(),
+    "двадцать один", "двадцать два", "двадцать три", "двадцать четыре",
+]  # fmt: skip
+HOURS = {
+    "pt": ("{}h", [f"{one} {'hora' if n == 1 else 'horas'}" for n, one in enumerate(PORTUGUESE)]),
+    "fr": ("{}h", [f"{one} {'heure' if n < 2 else 'heures'}" for n, one in enumerate(FRENCH)]),
+    "hu": ("{}:00", [f"{one} óra" for one in HUNGARIAN]),
+    "ru": ("{}:00", [
+        f"{one} {'час' if n in (1, 21) else 'часа' if n in (2, 3, 4, 22, 23, 24) else 'часов'}"
+        for n, one in enumerate(RUSSIAN)
+    ]),
+}  # fmt: skip
+LETTERS = {
+    "a": "ay", "b": "bee", "c": "see", "d": "dee", "e": "ee", "f": "eff", "g": "gee", "h": "aitch",
+    "i": "eye", "j": "jay", "k": "kay", "l": "ell", "m": "em", "n": "en", "o": "oh", "p": "pee",
+    "q": "cue", "r": "are", "s": "ess", "t": "tee", "u": "you", "v": "vee", "w": "double-you",
+    "x": "ex", "y": "why", "z": "zee",
+}  # fmt: skip
+# What follows 1, 2, 5, 11, 12, 21, 22, 101, 111, 112 and 1,5.
+COUNTED = ("1", "2", "5", "11", "12", "21", "22", "101", "111", "112", "1,5")
+PLURALS = {
+    "pl": ("zł", "złoty złote złotych złotych złotych złotych złote złotych złotych złotych "
+           "złotego"),
+    "cs": ("km", "kilometr kilometry kilometrů kilometrů kilometrů kilometrů kilometrů kilometrů "
+           "kilometrů kilometrů kilometru"),
+    "ru": ("₽", "рубль рубля рублей рублей рублей рубль рубля рубль рублей рублей рубля"),
+    "ar": ("كم", "كيلومتر كيلومتر كيلومترات كيلومترا كيلومترا كيلومترا كيلومترا كيلومتر كيلومترا "
+           "كيلومترا كيلومتر"),
+    "en": ("kg", "kilogram" + 10 * " kilograms"),
+    "de": ("t", "Tonne" + 10 * " Tonnen"),
+    "fr": ("kg", "kilogramme" + 9 * " kilogrammes" + " kilogramme"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("language", DAYS)
+def test_the_31_days_of_a_month(language):
+    written, said, days = DAYS[language]
+    rules = rules_of(language)
+    read = [rules.read(written.format(day)) for day in range(1, 32)]
+    assert read == [said.format(day) for day in days]
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_no_two_days_months_or_hours_are_read_alike(language):
+    rules = rules_of(language)
+    days = [rules.date(day, 5, None) for day in range(1, 32)]
+    months = [rules.date(7, month, None) for month in range(1, 13)]
+    hours = [rules.read(f"{hour}:05") for hour in range(1, 12 if language == "ar" else 25)]
+    for read in (days, months, hours):
+        assert len(set(read)) == len(read) and not re.search(r"\d", " ".join(read))
+
+
+@pytest.mark.parametrize("language", HOURS)
+def test_the_hours_of_a_day(language):
+    written, hours = HOURS[language]
+    rules = rules_of(language)
+    assert [rules.read(written.format(hour)) for hour in range(25)] == hours
+
+
+def test_the_26_letters_of_english():
+    rules = rules_of("en")
+    assert {one: rules.letter(one) for one in LETTERS} == LETTERS
+    assert rules.letters("Nm") == "en, em"
+
+
+@pytest.mark.parametrize("language", PLURALS)
+def test_a_noun_after_each_kind_of_number(language):
+    unit, forms = PLURALS[language]
+    rules = rules_of(language)
+    read = [rules.read(f"{number} {unit}").split()[-1] for number in COUNTED]
+    expected = forms.split()
+    if language in ("en", "ar"):  # their decimal separator is a point
+        read[-1] = rules.read(f"1.5 {unit}").split()[-1]
+    assert read == expected
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_numbers_to_120_differ(language):
+    rules = rules_of(language)
+    read = [rules.read(str(number)) for number in range(121)]
+    assert len(set(read)) == 121 and not re.search(r"\d", " ".join(read))

@@ -1,0 +1,89 @@
+"""Characters that are numbers: digits of every script, superscripts, subscripts, fractions, ①, Ⅳ.
+
+Unicode says which they are (categories Nd, Nl and No) and what they are worth, so that a new
+character needs no entry here.
+"""
+
+import re
+import unicodedata
+from collections.abc import Iterator
+from itertools import groupby
+from typing import Literal
+
+Kind = Literal["", "raised", "lowered", "fraction", "ideograph", "number"]
+_KINDS: dict[str, Kind] = {"<super>": "raised", "<sub>": "lowered", "<fraction>": "fraction"}
+_RAISED_SIGNS, _LOWERED_SIGNS = "\u207a\u207b", "\u208a\u208b"
+# Ideographs that are numbers, which Chinese and Japanese read as they are.
+_IDEOGRAPHS = "\u3007\u3021\u3022\u3023\u3024\u3025\u3026\u3027\u3028\u3029\u3038\u3039\u303a"
+_ASCII = {"\u2212": "-", "\uff0d": "-", "\uff05": "%", "\u2044": "/", "\u2215": "/"}
+
+
+def plain_digits(text: str) -> str:
+    """Converts the digits of every script to 0 to 9, and each sign of numbers to one character."""
+    if text.isascii():
+        return text
+    return "".join(
+        str(unicodedata.decimal(one)) if one > "\x7f" and one.isdecimal() else _ASCII.get(one, one)
+        for one in text
+    )
+
+
+def runs(text: str) -> Iterator[tuple[Kind, str]]:
+    """The text in parts of one kind; fractions and other numbers one by one."""
+    for kind, characters in groupby(text, _kind):
+        part = "".join(characters)
+        if kind in ("fraction", "ideograph", "number"):
+            yield from ((kind, one) for one in part)
+        else:
+            yield kind, part
+
+
+def _kind(character: str) -> Kind:
+    if character <= "\x7f":
+        return ""
+    if character in _RAISED_SIGNS:
+        return "raised"
+    if character in _LOWERED_SIGNS:
+        return "lowered"
+    if unicodedata.category(character) not in ("No", "Nl"):
+        return ""
+    if character in _IDEOGRAPHS:
+        return "ideograph"
+    kind, _, parts = unicodedata.decomposition(character).partition(" ")
+    # An ideograph may be raised, too.
+    return _KINDS.get(kind, "number") if parts.startswith("00") else "number"
+
+
+def fraction_of(character: str) -> tuple[int, int]:
+    """Numerator and denominator of a fraction: ⅔ is (2, 3), and ⅟ is (1, 1)."""
+    top, _, bottom = unicodedata.normalize("NFKC", character).partition("\u2044")
+    return int(top), int(bottom or 1)
+
+
+def figures_of(run: str) -> str:
+    """A run of superscripts or subscripts in digits, with its sign."""
+    found = unicodedata.normalize("NFKC", run).replace("\u2212", "-")
+    return "".join(re.findall(r"-|[0-9]", found))
+
+
+def value_of(character: str) -> str:
+    """What a character is worth, in digits: ① is 1, ༳ is -0.5."""
+    value = unicodedata.numeric(character)
+    return str(int(value)) if value == int(value) else f"{value:g}"
+
+
+def in_digits(text: str) -> str:
+    """A text whose characters of numbers are written with the digits 0 to 9, for a reader that
+    knows no others."""
+    parts = list[str]()
+    for kind, part in runs(plain_digits(text)):
+        if kind == "fraction":
+            top, bottom = fraction_of(part)
+            parts.append(f" {top}/{bottom} ")
+        elif kind in ("ideograph", "number"):
+            parts.append(f" {value_of(part)} ")
+        elif kind:
+            parts.append(f" {figures_of(part)} ")
+        else:
+            parts.append(part)
+    return "".join(parts)
