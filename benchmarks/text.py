@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from xtts.text import markdown
 from xtts.text.cleaning import clean_text
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.normalization.registry import rules_of
@@ -109,10 +110,10 @@ def _judged(folder: Path, *, show: bool) -> dict[str, Any]:
 
 
 def ours(text: str, language: str) -> str:
-    """As `sotaque-1` reads it, before romanisation."""
+    """As `sotaque-1` reads it in a request, before romanisation."""
     rules = rules_of(language)
     assert rules is not None
-    words = rules.read(clean_text(text))
+    words = rules.read(clean_text(markdown.spoken(text)))
     if language in _ROMANISED:
         return words
     said: str = tokenizer_class()().preprocess_text(words.lower(), language)

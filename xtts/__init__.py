@@ -111,6 +111,7 @@ def synthesize(
     seed: int = 0,
     speed: float = 1.0,
     temperature: float | None = None,
+    plain: bool = False,
 ) -> "np.ndarray[Any, Any]":
     """Speaks a text of any length.
 
@@ -123,6 +124,8 @@ def synthesize(
         speed: 0.25 to 4. At 2 the speech takes half the time, at the same pitch.
         temperature: The sampling temperature, 0 to 2. 0 always takes the likeliest code; None is
             the model's default.
+        plain: Whether the marks of Markdown and HTML entities in the text are characters to speak
+            (docs/text.md).
 
     Returns:
         The waveform `[samples]`, float32 in -1..1, mono at `voice.sample_rate` Hz.
@@ -134,7 +137,9 @@ def synthesize(
     """
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    return _checked(voice).synthesize(SynthesisRequest(text, language, seed, temperature, speed))
+    return _checked(voice).synthesize(
+        SynthesisRequest(text, language, seed, temperature, speed, plain=plain)
+    )
 
 
 def stream(
@@ -145,6 +150,7 @@ def stream(
     seed: int = 0,
     speed: float = 1.0,
     temperature: float | None = None,
+    plain: bool = False,
 ) -> "Iterator[np.ndarray[Any, Any]]":
     """Speaks a text in chunks, each as soon as it is computed: a short one first, then longer ones.
 
@@ -161,7 +167,9 @@ def stream(
     """
     from xtts.inference.synthesis_request import SynthesisRequest
 
-    return _checked(voice).stream(SynthesisRequest(text, language, seed, temperature, speed))
+    return _checked(voice).stream(
+        SynthesisRequest(text, language, seed, temperature, speed, plain=plain)
+    )
 
 
 def _checked(voice: object) -> "LoadedVoice":

@@ -7,7 +7,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,8 +22,12 @@ from xtts.text.language_names import tag_of
 if TYPE_CHECKING:
     from xtts.inference.alignment.guarded_piece import SpokenPiece
     from xtts.inference.loaded_voice import LoadedVoice
+    from xtts.inference.synthesis_request import SynthesisRequest
     from xtts.text.tokenizer import Piece, Tokenizer
     from xtts.voices.voice_files import VoiceFiles
+
+
+_MOST_REFUSALS = 10
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -83,6 +87,8 @@ def _parser() -> argparse.ArgumentParser:
     speak.add_argument("--guard", choices=("on", "off"),
                        help="check how each piece ends, and speak a bad one again; GUARD by "
                             "default")  # fmt: skip
+    speak.add_argument("--plain", action="store_true",
+                       help="read marks of Markdown and HTML entities as characters")  # fmt: skip
     speak.add_argument("--show-text", action="store_true",
                        help="print the text as it is read; without --out, nothing is "
                             "spoken")  # fmt: skip
@@ -209,15 +215,21 @@ def _speak(arguments: argparse.Namespace) -> int:
     from xtts.inference.synthesis_request import SynthesisRequest
 
     language, seed = arguments.language, arguments.seed
-    asks = [(SynthesisRequest(text, language, seed), out) for text, out in lines]
+    asked = [
+        (line, SynthesisRequest(line.text, language, seed, plain=arguments.plain)) for line in lines
+    ]
     files = _found_voice(arguments)
+    read = None
     if arguments.show_text:
-        _show_texts(files.tokenizer.open(), [text for text, _ in lines], language)
+        tokenizer = files.tokenizer.open()
+        read = _read(asked, tokenizer, files)
+        _show_texts(tokenizer, read)
         if arguments.out is None:
             return 0
     voice = _loaded_voice(arguments, files)
     # Errors in a text or recording are reported before anything is computed.
-    asks = [(replace(ask, pieces=ask.read(voice.model.tokenizer)), out) for ask, out in asks]
+    read = read or _read(asked, voice.model.tokenizer, files)
+    asks = [(ask, line.out) for ask, line in zip(read, lines, strict=True)]
     if voice.own is None:
         raise SotaqueError(
             f"--voice {arguments.voice} has no speaker of its own. Add --reference FILE.wav, 3 to "
@@ -323,30 +335,68 @@ def _check_words(arguments: argparse.Namespace) -> None:
         raise SotaqueError(f"--words {path} must end in .json, .srt or .vtt.")
 
 
-def _show_texts(tokenizer: "Tokenizer", texts: Sequence[str], language: str) -> None:
+def _show_texts(tokenizer: "Tokenizer", asks: "Sequence[SynthesisRequest]") -> None:
     """Prints how each text is read, one piece per line."""
-    shown = [line for text in texts for line in tokenizer.show(text, language)]
     print(f"Read by {tokenizer.spec.normalizer}:")
-    for line in shown:
-        print(f"  {line}")
+    for ask in asks:
+        for line in tokenizer.show(ask.text, ask.language, plain=ask.plain):
+            print(f"  {line}")
 
 
-def _lines(arguments: argparse.Namespace) -> list[tuple[str, Path]]:
-    """(text, file) for each sentence: 01.wav, 02.wav, … for a file of lines."""
+def _read(
+    asked: "Sequence[tuple[_Line, SynthesisRequest]]", tokenizer: "Tokenizer", files: "VoiceFiles"
+) -> "list[SynthesisRequest]":
+    """The requests with their pieces. Raises one TextError that names every refused line, also
+    those that ask for a voice that this one does not have."""
+    from xtts.inference.speech import unknown_voice
+    from xtts.text.errors import TextError
+    from xtts.voices import speakers
+
+    found, refusals = list["SynthesisRequest"](), list[str]()
+    for line, ask in asked:
+        try:
+            pieces = ask.read(tokenizer)
+            for name in {piece.voice for piece in pieces} - {""}:
+                if speakers.find(name, files.own_name, files.speakers) is None:
+                    raise unknown_voice(name, files.speakers)
+            found.append(replace(ask, pieces=pieces))
+        except TextError as error:
+            refusals.append(f"{line.where}{error}")
+    if refusals:
+        more = len(refusals) - _MOST_REFUSALS
+        rest = [f"{more} more lines are refused."] if more > 0 else []
+        raise TextError("\n".join([*refusals[:_MOST_REFUSALS], *rest]))
+    return found
+
+
+@dataclass(frozen=True)
+class _Line:
+    """A text, its sound file, and its place for messages: `--lines FILE, line 3: `, else ""."""
+
+    text: str
+    out: Path
+    where: str = ""
+
+
+def _lines(arguments: argparse.Namespace) -> list[_Line]:
+    """The sentences: 01.wav, 02.wav, … for a file of lines."""
     out = arguments.out or Path()
     if arguments.text is not None:
-        return [(arguments.text, out)]
+        return [_Line(arguments.text, out)]
     try:
-        content = arguments.lines.read_text(encoding="utf-8").splitlines()
+        content = arguments.lines.read_text(encoding="utf-8-sig").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         raise SotaqueError(f"--lines {arguments.lines} cannot be read: {error}.") from error
-    texts = [line.strip() for line in content if line.strip()]
+    texts = [(number, line.strip()) for number, line in enumerate(content, 1) if line.strip()]
     if not texts:
         raise SotaqueError(f"--lines {arguments.lines} is empty; write one sentence per line.")
     if arguments.out is not None:
         out.mkdir(parents=True, exist_ok=True)
     digits = max(2, len(str(len(texts))))
-    return [(text, out / f"{i:0{digits}}.wav") for i, text in enumerate(texts, start=1)]
+    return [
+        _Line(text, out / f"{i:0{digits}}.wav", f"--lines {arguments.lines}, line {number}: ")
+        for i, (number, text) in enumerate(texts, start=1)
+    ]
 
 
 if __name__ == "__main__":

@@ -81,7 +81,8 @@ class SpeechRequest(BaseModel):
     input: Annotated[
         str, Field(
             min_length=1, max_length=MOST_CHARACTERS,
-            description="The text. It can hold [pause:500ms] and SSML tags (docs/text.md).",
+            description="The text. It can hold [pause:500ms], SSML tags and Markdown "
+            "(docs/text.md).",
         ),
     ]  # fmt: skip
     model: Annotated[
@@ -135,6 +136,10 @@ class SpeechRequest(BaseModel):
     return_timestamps: Annotated[
         bool | None, Field(description='Kokoro\'s name for `timestamp_granularities: ["word"]`.')
     ] = None
+    plain: Annotated[
+        bool,
+        Field(description="true: marks of Markdown and HTML entities in `input` are characters."),
+    ] = False
     style: Annotated[
         str | None,
         Field(max_length=100, description="A style of the voice: `whisper` speaks as "
@@ -216,7 +221,7 @@ async def respond(
     form = form_of(wanted, target.name if target else parts.served_name, unused, parts)
     ask = SynthesisRequest(
         wanted.input, wanted.language or wanted.lang_code or "", wanted.seed, wanted.temperature,
-        wanted.speed,
+        wanted.speed, plain=wanted.plain,
     )  # fmt: skip
     return await speaking.respond(
         parts, caller, ask, form, voice, target=target,

@@ -23,3 +23,11 @@ def test_a_pause_is_as_long_as_it_says(real, tag, stream):
 def test_unknown_markup_is_refused_by_its_name(real, path):
     answer = real.client.post(path, json={"input": "Go <prosody rate='slow'>on</prosody>."})
     assert refused(answer) == (422, "refused") and "<prosody>" in answer.json()["detail"]
+
+
+def test_marks_of_markdown_are_spoken_only_in_a_plain_text(real):
+    sounds = [
+        real.say(text, response_format="pcm", seed=1, **fields).content
+        for text, fields in (("# Go on.", {}), ("Go on.", {}), ("# Go on.", {"plain": True}))
+    ]
+    assert sounds[0] == sounds[1] != sounds[2]

@@ -115,7 +115,9 @@ def test_a_voice_is_found_once_and_a_text_is_split_once(
     for place, name in ((voice_files, "_in_folder"), (Tokenizer, "split")):
         real = getattr(place, name)
         monkeypatch.setattr(
-            place, name, lambda *given, name=name, real=real: calls.append(name) or real(*given)
+            place,
+            name,
+            lambda *given, name=name, real=real, **more: calls.append(name) or real(*given, **more),
         )
     out = tmp_path / "said.wav"
     asked = ("--reference", recording, "--text", "One.", "--show-text", "--out", out)
@@ -150,6 +152,29 @@ def test_what_cannot_be_spoken_is_told(base_folder, recording, tmp_path, capsys,
     assert speak(base_folder, *reference, *arguments, "--out", tmp_path / "x.wav") == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "x.wav").exists()
+
+
+@pytest.mark.parametrize("how", [(), ("--show-text",)])
+def test_every_refused_line_is_named_by_its_number(base_folder, recording, tmp_path, capsys, how):
+    lines, out = tmp_path / "lines.txt", tmp_path / "said"
+    lines.write_text("One.\n\n\u4f60\u597d\nTwo.\n[voice:bob] Three.\n", encoding="utf-8")
+    asked = ("--reference", recording, "--lines", lines, "--out", out, *how)
+    assert speak(base_folder, *asked) == 2
+    refused = capsys.readouterr().err.splitlines()
+    assert f"--lines {lines}, line 3: This voice cannot say" in refused[-2]
+    assert f"--lines {lines}, line 5: The text asks for the voice 'bob'" in refused[-1]
+    assert not list(out.iterdir())
+
+
+def test_a_preview_names_a_voice_that_is_not_there(base_folder, capsys):
+    assert speak(base_folder, "--text", "[voice:bob] One.", "--show-text") == 2
+    assert "The text asks for the voice 'bob'" in capsys.readouterr().err
+
+
+def test_marks_of_markdown_are_said_in_a_plain_text(base_folder, capsys):
+    for asked, said in ((("--plain",), "hash one"), ((), "one")):
+        assert speak(base_folder, "--text", "# One", "--show-text", *asked) == 0
+        assert capsys.readouterr().out.splitlines()[1].split() == said.split()
 
 
 @pytest.mark.parametrize(("seconds", "loudness", "told"), [(0.1, 0.3, "0.10 s"), (2, 0, "silent")])

@@ -28,6 +28,7 @@ class SynthesisRequest:
         whole: Whether no sound of a piece leaves before it is complete, so that it can be spoken
             again.
         sampling: Sampling parameters instead of the model's.
+        plain: Whether the marks of Markdown and HTML entities in the text are characters.
 
     Raises ArgumentError for an invalid value.
     """
@@ -41,6 +42,7 @@ class SynthesisRequest:
     pieces: Sequence[Piece] | None = None
     whole: bool = False
     sampling: SamplingParams | None = None
+    plain: bool = False
 
     def __post_init__(self) -> None:
         arguments.text("text", self.text)
@@ -63,4 +65,4 @@ class SynthesisRequest:
         """Its pieces. Raises TextError."""
         if self.pieces is not None:
             return list(self.pieces)
-        return tokenizer.split(self.text, self.language)
+        return tokenizer.split(self.text, self.language, plain=self.plain)

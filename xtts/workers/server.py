@@ -153,8 +153,9 @@ class SpeechServer:
         ask, key = message["ask"], message["key"]
         standing = self._standing[key]
         pieces = yield self._reading.submit(
-            self._texts.read, standing.texts, ask["text"], ask["language"]
-        )
+            self._texts.read, standing.texts, ask["text"], ask["language"],
+            plain=ask.get("plain", False),
+        )  # fmt: skip
         own = standing.placeholder_voice() if message.get("micro") else None
         voice = (yield from self._voice_of(key, message.get("recording"))) or own
         cast, others = dict[str, Voice](), message.get("cast", {})

@@ -6,7 +6,7 @@ judgement, and a child that loads no model, distinguish it from `xtts.workers.fi
 
 Lines of JSON on the child's stdin, one answer each on stdout:
     {"load": TOKENIZER}                               -> {"loaded": true}
-    {"read": TEXT, "language": L, "tokenizer": TOKENIZER}
+    {"read": TEXT, "language": L, "plain": false, "tokenizer": TOKENIZER}
                                         -> {"pieces": [[[id, …], before, after, words, voice], …]}
 or {"refused": SENTENCE}. TOKENIZER is `TokenizerSpec.as_dict()`; before, after: seconds of silence
 around a piece; words: [[word, first, last], …] and voice as in `Piece`. A text may take
@@ -85,14 +85,17 @@ class TextWorker:
         self._loaded.pop(tokenizer, None)
         self._load(tokenizer)
 
-    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]:
+    def read(
+        self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False
+    ) -> list[Piece]:
         """The pieces of `text`, as `Tokenizer.split`, without their texts.
 
         Raises:
             TextError: The text cannot be read, or two fresh processes in a row crashed at it.
             WorkerFailed: The process was killed, hung or crashed, and so did a fresh one.
         """
-        answer = self._answered(tokenizer, {"read": text, "language": language})
+        message = {"read": text, "language": language, "plain": plain}
+        answer = self._answered(tokenizer, message)
         if "refused" in answer:
             raise TextError(answer["refused"])
         return [
@@ -205,7 +208,9 @@ def _answer(message: Mapping[str, Any], known: dict[TokenizerSpec, Tokenizer]) -
             wanted = TokenizerSpec.from_dict(message["tokenizer"])
             if wanted not in known:
                 known[wanted] = _loaded(wanted)
-            pieces = known[wanted].split(message["read"], message["language"])
+            pieces = known[wanted].split(
+                message["read"], message["language"], plain=message["plain"]
+            )
         finally:
             signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     except SotaqueError as error:

@@ -60,6 +60,13 @@ def test_a_language_is_asked_for_in_every_clients_way(dialect, fields, language)
     assert orders[0][0].language == language
 
 
+@pytest.mark.parametrize(("fields", "plain"), [({"plain": True}, True), ({"plain": None}, False)])
+def test_a_text_may_be_plain(dialect, fields, plain):
+    with asked() as orders:
+        assert dialect.say("# hello", **fields).status_code == 200
+    assert orders[0][0].plain is plain
+
+
 def test_null_counts_as_left_out(dialect):
     names = ("model", "voice", "response_format", "speed", "stream", "stream_format", "language",
              "lang_code", "temperature", "seed", "instructions")  # fmt: skip

@@ -216,3 +216,33 @@ def test_a_missing_extra_is_named_with_a_line_that_works(polyglot, monkeypatch):
     told = str(caught.value)
     assert "pypinyin" in told and "jieba" not in told
     assert told.endswith(commands.install_extra("languages"))
+
+
+NUMBERS_OF_UNICODE = "Water is H\u2082O, 5 m\u00b2, x\u00b3, \u2154 of it, step \u2460 of \u2163. "
+
+
+@pytest.mark.parametrize("normalizer", [NEWEST, COQUI])
+@pytest.mark.parametrize("language", ["en", "de", "pt", "ru", "ar", "ko"])
+def test_a_number_of_unicode_refuses_no_text(polyglot, language, normalizer):
+    tokenizer = replace(polyglot.spec, normalizer=normalizer).open()
+    pieces = tokenizer.split(NUMBERS_OF_UNICODE * 4, language)
+    assert pieces and all(piece.ids for piece in pieces)
+
+
+@pytest.mark.parametrize(
+    "text", ["hello \u4f60\u597d", "9" * 30, "[pause:x]", "&#20320; there", "", "# \u4f60"]
+)
+def test_the_preview_refuses_what_speaking_refuses(tokenizer, text):
+    with pytest.raises(TextError) as spoken:
+        tokenizer.split(text, "en")
+    with pytest.raises(TextError) as shown:
+        tokenizer.show(text, "en")
+    assert str(shown.value) == str(spoken.value)
+
+
+def test_markdown_is_read_unless_a_text_is_plain(tokenizer):
+    text = "### Example\nA **big** one &amp; more"
+    assert tokenizer.show(text, "en") == ["example", "[0.6 s]", "a big one and more"]
+    assert "hash" in " ".join(tokenizer.show(text, "en", plain=True))
+    assert tokenizer.split(text, "en")[0].text == "example"
+    assert "hash" in tokenizer.split(text, "en", plain=True)[0].text

@@ -7,6 +7,7 @@ from pathlib import Path
 from xtts.books.book import MOST_TITLE, Book, Chapter, Kind, Paragraph, left_out
 from xtts.books.formats import furniture
 from xtts.books.formats.html_text import visible
+from xtts.text import markdown
 from xtts.text.language_names import code_of
 
 _NUMBERED = (
@@ -126,33 +127,6 @@ def _is_heading(text: str) -> bool:
     return len(text) <= 80 and bool(_HEADING_LINE.fullmatch(text))
 
 
-_FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
-_ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
-_RULE = re.compile(r"^\s{0,3}(?:[-*_]\s*){3,}$")
-_SETEXT = re.compile(r"^\s{0,3}(=+|-+)\s*$")
-_ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,4}[.)])\s+")
-_QUOTE = re.compile(r"^\s{0,3}(?:>\s?)+")
-_NOTE = re.compile(r"^\[\^([^\]]+)\]:\s*(.*)$")
-_LINK_PLACE = re.compile(r"^\s{0,3}\[[^\]^]+\]:\s*\S+")
-_TABLE_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
-_BLANKS = re.compile(r"\s{9,}")
-# Each is bounded, or stops where it would begin again, so a mass of marks that nothing closes takes
-# no longer than a text.
-_INLINE = (
-    (re.compile(r"<!--(?:(?!<!--).)*?-->", re.S), " "),
-    (re.compile(r"!\[[^\[\]]*+\]\((?:(?!!\[)[^)])*+\)"), " "),
-    (re.compile(r"\[\^[^\[\]]++\]"), ""),
-    (re.compile(r"\[([^\[\]]++)\]\((?:(?!\]\()[^)\s])*+(?:\s+\"[^\"]{0,400}\")?\)"), r"\1"),
-    (re.compile(r"<(https?://[^<>\s]++)>"), r"\1"),
-    (re.compile(r"</?[a-zA-Z][^<>]{0,200}>"), " "),
-    (re.compile(r"(\*\*|__)(?=\S)(.{1,400}?)(?<=\S)\1"), r"\2"),
-    (re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,400}?)(?<=\S)\*(?![\w*])"), r"\1"),
-    (re.compile(r"(?<!\w)_(?=\S)([^_]{1,400}?)(?<=\S)_(?!\w)"), r"\1"),
-    (re.compile(r"`([^`]{1,400})`"), r"\1"),
-    (re.compile(r"\\([!-/:-@\[-`{-~])"), r"\1"),
-)  # fmt: skip
-
-
 def read_markdown(path: Path, text: str) -> Book:
     """Reads Markdown: headings of the first two levels begin chapters; code is left out."""
     text = text.replace("\r\n", "\n")
@@ -181,51 +155,37 @@ def _front_matter(text: str) -> tuple[dict[str, str], str]:
 def _markdown_blocks(text: str) -> Iterator[tuple[int, Paragraph]]:
     """(the level of a heading, or 9; the paragraph)."""
     held: list[str] = []
-    for line in [*_prose_lines(text), ""]:
-        under = _SETEXT.match(line) if held else None
+    for line in [*markdown.prose_lines(text), ""]:
+        under = markdown.SETEXT.match(line) if held else None
         if under:
             yield from _block(held, 1 if "=" in line else 2, Kind.HEADING)
             held = []
             continue
         own = _own_line(line)
-        if own is not None or not line.strip() or _ITEM.match(line):
+        if own is not None or not line.strip() or markdown.ITEM.match(line):
             yield from _block(held, 9, Kind.TEXT)
             held = []
         if own is not None:
             yield from _block(*own)
         elif line.strip():
-            held.append(_ITEM.sub("", line))
-
-
-def _prose_lines(text: str) -> Iterator[str]:
-    """The lines outside code, without the marks of quotations."""
-    fence = ""
-    for line in text.split("\n"):
-        if match := _FENCE.match(line):
-            fence = "" if fence and match[1].startswith(fence) else fence or match[1][:3]
-        elif not fence and not _LINK_PLACE.match(line):
-            yield _BLANKS.sub(" " * 8, _QUOTE.sub("", line))
+            held.append(markdown.ITEM.sub("", line))
 
 
 def _own_line(line: str) -> tuple[list[str], int, Kind] | None:
     """What a line is that belongs to no paragraph: heading, rule, footnote, row of a table."""
-    if heading := _ATX.match(line):
-        return [heading[2].rstrip().rstrip("#")], len(heading[1]), Kind.HEADING
-    if note := _NOTE.match(line):
+    if heading := markdown.heading_of(line):
+        return [heading[1]], heading[0], Kind.HEADING
+    if note := markdown.NOTE.match(line):
         return [note[2]], 9, Kind.FOOTNOTE
-    if _RULE.match(line) or _TABLE_RULE.match(line):
+    if markdown.RULE.match(line) or markdown.TABLE_RULE.match(line):
         return [], 9, Kind.TEXT
     if line.count("|") > 1:
-        cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
-        return [", ".join(filter(None, cells))], 9, Kind.TABLE
+        return [markdown.row_of(line)], 9, Kind.TABLE
     return None
 
 
 def _block(lines: list[str], level: int, kind: Kind) -> Iterator[tuple[int, Paragraph]]:
-    text = " ".join(lines)
-    for pattern, said in _INLINE:
-        text = pattern.sub(said, text)
-    if text := visible(text):
+    if text := visible(markdown.without_marks(" ".join(lines))):
         yield level, Paragraph(text, kind)
 
 

@@ -21,14 +21,14 @@ def read_sentence(tokenizer: Tokenizer, text: str, language: str) -> ReadSentenc
     """Reads a sentence with markup. A word of letters that the vocabulary does not know, for
     example of another script, is left out; the others are spoken."""
     try:
-        return ReadSentence(tokenizer.split(text, language))
+        return ReadSentence(tokenizer.split(text, language, plain=True))
     except TextError:
         pass
     words = text.split()
     lost = [word for word in words if not _readable(tokenizer, word, language)]
     kept = " ".join(word for word in words if word not in set(lost))
     try:
-        return ReadSentence(tokenizer.split(kept, language), tuple(lost))
+        return ReadSentence(tokenizer.split(kept, language, plain=True), tuple(lost))
     except TextError:
         return ReadSentence((), (text,))
 
@@ -37,7 +37,7 @@ def _readable(tokenizer: Tokenizer, word: str, language: str) -> bool:
     if "[" in word or "]" in word or not speakable(word):
         return True
     try:
-        tokenizer.split(word, language)
+        tokenizer.split(word, language, plain=True)
     except TextError:
         return False
     return True

@@ -1,0 +1,125 @@
+"""Markdown and HTML entities: what is said of them, by the same rules in books and in requests.
+
+Pure, and linear in the length of a text: each pattern is bounded, or stops where it would begin
+again.
+"""
+
+import re
+from collections.abc import Iterator
+from html import unescape
+
+from xtts.text.cleaning import speakable
+
+ATX = re.compile(r"^\s{0,3}(#{1,6})\s+(.*)$")
+SETEXT = re.compile(r"^\s{0,3}(=+|-+)\s*$")
+RULE = re.compile(r"^\s{0,3}(?:[-*_]\s*){3,}$")
+ITEM = re.compile(r"^\s*(?:[-*+]|\d{1,4}[.)])\s+")
+NOTE = re.compile(r"^\[\^([^\]]+)\]:\s*(.*)$")
+TABLE_RULE = re.compile(r"^\s*\|?\s*:?-{2,}:?\s*(?:\|\s*:?-{2,}:?\s*)*\|?\s*$")
+_FENCE = re.compile(r"^\s{0,3}(```+|~~~+)")
+_QUOTE = re.compile(r"^\s{0,3}(?:>\s?)+")
+# `[1]: https://…`, but not `[Anna]: Hello.`
+_LINK_PLACE = re.compile(
+    r"^\s{0,3}\[[^\]^]+\]:\s*<?(?:[^\s<>]*[/#:][^\s<>]*|[^\s<>]+\.\w{2,5})>?\s*(?:[\"'(].*)?$"
+)
+_BLANKS = re.compile(r"\s{9,}")
+# A number at the start of a line is said in a request: "3. Platz" is no item of a list.
+_BULLET = re.compile(r"^\s*[-*+]\s+")
+_NO_TAG = r"(?!\s*/?\s*(?:pause|voice|style)\b)"
+_LINKS = (
+    (re.compile(r"<!--(?:(?!<!--).)*?-->", re.S), " "),
+    (re.compile(rf"!\[{_NO_TAG}[^\[\]]*+\]\((?:(?!!\[)[^)])*+\)"), " "),
+    (re.compile(r"\[\^[^\[\]]++\]"), ""),
+    (
+        re.compile(rf"\[{_NO_TAG}([^\[\]]++)\]\((?:(?!\]\()[^)\s])*+(?:\s+\"[^\"]{{0,400}}\")?\)"),
+        r"\1",
+    ),
+    (re.compile(r"<(https?://[^<>\s]++)>"), r"\1"),
+)
+_HTML_TAG = re.compile(r"</?[a-zA-Z][^<>]{0,200}>")
+_STRESS = (
+    (re.compile(r"(\*\*|__)(?=\S)(.{1,400}?)(?<=\S)\1"), r"\2"),
+    (re.compile(r"~~(?=\S)([^~]{1,400}?)(?<=\S)~~"), r"\1"),
+    (re.compile(r"(?<![\w*])\*(?=\S)([^*]{1,400}?)(?<=\S)\*(?![\w*])"), r"\1"),
+    (re.compile(r"(?<!\w)_(?=\S)([^_]{1,400}?)(?<=\S)_(?!\w)"), r"\1"),
+    (re.compile(r"`([^`]{1,400})`"), r"\1"),
+)
+_ESCAPED = re.compile(r"\\([!-/:-@\[-`{-~])")
+# Without brackets: an escaped one is no tag.
+_ESCAPED_IN_REQUEST = re.compile(r"\\([!-/:;=?@^_`{|}~])")
+_MARKS = re.compile(r"[*_`~|#>&\\=]|!?\[|<!--|^\s*[-+]", re.M)
+_DOCUMENT = re.compile(r"<speak\b", re.I)
+_ENTITY = re.compile(r"&(?:#[0-9]{1,7}|#[xX][0-9a-fA-F]{1,6}|[A-Za-z][A-Za-z0-9]{1,30});")
+# What an entity may not become, because it would begin a tag.
+_NO_TAGS = str.maketrans("<>[]", "  ()")
+
+
+def spoken(text: str) -> str:
+    """The text of a request without marks of Markdown, and with the characters of its entities.
+
+    Tags in square and angle brackets stay. An SSML document, whose entities are its own, and a text
+    of which nothing would be left stay as they are.
+    """
+    if not _MARKS.search(text) or _DOCUMENT.search(text):
+        return text
+    lines = "\n".join(_spoken_lines(text.replace("\r\n", "\n")))
+    said = _ENTITY.sub(_character, without_marks(lines, html=False))
+    return said if speakable(said) else text
+
+
+def _character(entity: re.Match[str]) -> str:
+    found = unescape(entity[0])
+    return entity[0] if found == entity[0] else found.translate(_NO_TAGS)
+
+
+def _spoken_lines(text: str) -> Iterator[str]:
+    """The lines of a request: a heading, an item and a row of a table are paragraphs."""
+    before = ""
+    for line in prose_lines(text):
+        if heading := heading_of(line):
+            yield from ("", heading[1], "")
+        elif NOTE.match(line):
+            continue
+        elif RULE.match(line) or (before and (SETEXT.match(line) or TABLE_RULE.match(line))):
+            yield ""
+        elif line.lstrip().startswith("|") and line.count("|") > 1:
+            yield from ("", row_of(line), "")
+        elif _BULLET.match(line):
+            yield from ("", _BULLET.sub("", line))
+        else:
+            yield line
+        before = line.strip()
+
+
+def prose_lines(text: str) -> Iterator[str]:
+    """The lines outside code, without the marks of quotations."""
+    fence = ""
+    for line in text.split("\n"):
+        if match := _FENCE.match(line):
+            fence = "" if fence and match[1].startswith(fence) else fence or match[1][:3]
+        elif not fence and not _LINK_PLACE.match(line):
+            yield _BLANKS.sub(" " * 8, _QUOTE.sub("", line))
+
+
+def heading_of(line: str) -> tuple[int, str] | None:
+    """The level and the text of a heading; None for another line."""
+    match = ATX.match(line)
+    return (len(match[1]), match[2].rstrip().rstrip("#")) if match else None
+
+
+def row_of(line: str) -> str:
+    """The cells of a row of a table."""
+    cells = [cell.strip() for cell in line.strip().strip("|").split("|")]
+    return ", ".join(filter(None, cells))
+
+
+def without_marks(text: str, *, html: bool = True) -> str:
+    """A text without the marks inside its lines. html: also without tags of HTML, and every
+    escaped character is one."""
+    for pattern, said in _LINKS:
+        text = pattern.sub(said, text)
+    if html:
+        text = _HTML_TAG.sub(" ", text)
+    for pattern, said in _STRESS:
+        text = pattern.sub(said, text)
+    return (_ESCAPED if html else _ESCAPED_IN_REQUEST).sub(r"\1", text)
