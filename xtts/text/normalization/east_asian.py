@@ -19,7 +19,9 @@ class EastAsianRules(LanguageRules):
 
     def read(self, text: str) -> str:
         """Reads a text and removes the spaces that the steps added."""
-        return re.sub(r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(text))
+        return re.sub(
+            r"(?<=[\u3000-\u9fff]) (?=[\u3000-\u9fff])", "", super().read(_WAVE.sub("–", text))
+        )
 
     @cached_property
     def read_fractions(self) -> Step:
@@ -56,6 +58,8 @@ class EastAsianRules(LanguageRules):
     _spans = "間"
 
 
+# 9:00〜17:00
+_WAVE = re.compile(r"(?<=[0-9%])\s?[~〜～]\s?(?=[$€£¥￥₩]?[0-9])")
 _FRACTION = re.compile(r"(?<![\w./])([0-9]{1,3})/([1-9][0-9]{0,2})(?![\d/])", re.ASCII)
 
 

@@ -48,6 +48,9 @@ class EnglishRules(LanguageRules):
     currencies = moneys("""
         $ = dollar/dollars; cent/cents
         US$ USD = US dollar/US dollars; cent/cents
+        A$ AUD = Australian dollar/Australian dollars; cent/cents
+        C$ CA$ CAD = Canadian dollar/Canadian dollars; cent/cents
+        CHF = Swiss franc/Swiss francs
         ¢ = cent/cents
         € EUR = euro/euros; cent/cents
         £ GBP = pound/pounds; penny/pence

@@ -358,7 +358,7 @@ class LanguageRules:
         if not self.months:
             return lambda text: text
         pattern = re.compile(
-            r"(?<![\w.,/-])([0-9]{1,2})\.?\s?[–—-]\s?"
+            r"(?<![\w.,/-])([0-9]{1,2})(?:\.|er|[º°])?\s?[–—-]\s?"
             rf"(?=[0-9]{{1,2}}(?:\.|st|nd|rd|th)?\s(?:de\s|of\s)?(?:{'|'.join(self.months)})(?!\w))",
             re.IGNORECASE,
         )
@@ -442,19 +442,21 @@ class LanguageRules:
 
     def read_identifiers(self, text: str) -> str:
         """Reads chains of digits and dashes, and long numbers, digit by digit."""
-        return _LONG.sub(lambda m: self.digits(m[0]), _CHAIN.sub(self._identifier, text))
+        return _LONG.sub(lambda m: f" {self.digits(m[0])} ", _CHAIN.sub(self._identifier, text))
 
     def _card(self, match: re.Match[str]) -> str:
         return f"{match[1] or ''} {', '.join(map(self.digits, match[2].split()))}".strip()
 
     def _identifier(self, match: re.Match[str]) -> str:
-        """Three groups and more; of two, those that count down."""
+        """Three groups and more; of two, those that no range has: they count down, or
+        grow a thousandfold."""
         groups = re.findall("[0-9]+", match[0])
         count = sum(map(len, groups))
         if len(groups) == 2:
             first, second = groups
-            falls = count >= 7 and int(second) <= int(first) and min(map(len, groups)) >= 3
-            return self.phone(match[0]) if falls else match[0]
+            falls = int(second) <= int(first) and min(map(len, groups)) >= 3
+            leaps = len(second) >= len(first) + 3 and not second.endswith("000")
+            return self.phone(match[0]) if count >= 7 and (falls or leaps) else match[0]
         if count < 7 and all(one == "0" or one[0] != "0" for one in groups):
             return self.space.join(self.cardinal(int(one)) for one in groups)
         return ", ".join(self.digits(one) for one in groups)
@@ -492,7 +494,7 @@ class LanguageRules:
         units = _alternatives((*self.units, *self.scale_marks)) or "(?!)"
         end = "(?![^\\W_])" if self.spaced else "(?![0-9A-Za-z])"
         behind = rf"\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units})){end}"
-        ordinal = r"(?:[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
+        ordinal = r"(?:\.?[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
         pattern = re.compile(
             rf"{self.begin}(?:"
             rf"(?P<left>[0-9]{{1,2}}:[0-5][0-9](?:\s?[ap]\.?m\b\.?)?|[0-9]{{1,2}}\s?[ap]\.?m\b\.?"
@@ -819,7 +821,7 @@ _HOURS_TO = re.compile(
     r"(?<![\w.,:/-])([0-9]{1,2})\s?[–—-]\s?(?=[0-9]{1,2}:[0-5][0-9](?![\d:]))", re.ASCII
 )
 # An account in groups of four, with the letters of an IBAN; digits with dashes or slashes; ten
-# digits and more without separators, unless they are a round number.
+# digits and more without separators, unless they are a round number, and fewer at a letter.
 _CARD = re.compile(
     r"(?<![\w.,-])(?:([A-Z]{2})(?=[0-9]{2} [0-9]{4} ))?((?:[0-9]{2} )?[0-9]{4}(?: [0-9]{4}){2,7}"
     r"(?: [0-9]{1,4})?)(?![\w-])(?![.,]\d)",
@@ -830,7 +832,11 @@ _CHAIN = re.compile(
     r"|[0-9]{1,12}(?:[-/][0-9]{1,12}){1,6})(?![\w/-])(?![.,]\d)",
     re.ASCII,
 )
-_LONG = re.compile(r"(?<![\w.,$€£¥₹₩-])[0-9]{10,24}(?<!000)(?![\w.,]?\d|\s?[%°$€£¥₹₩])", re.ASCII)
+_LONG = re.compile(
+    r"(?<![\w.,$€£¥₹₩-])[0-9]{10,24}(?<!000)(?![\w.,]?\d|\s?[%°$€£¥₹₩])"
+    r"|(?<=[A-Z])[0-9]{5,24}(?![.,]?\d)|(?<![\w.,])[0-9]{7,24}(?=-?[A-Z](?!\w))",
+    re.ASCII,
+)
 _BARE_DECIMAL = re.compile(r"(?<![^\s(\[$€£¥₹₽<>=~'\"“„-])(?=\.[0-9]+(?![\w.,/:-]?[0-9]))")
 # Numbers that are padded so that files sort by them.
 _PADDED = re.compile(
