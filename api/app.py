@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
 from fastapi.openapi.utils import get_openapi
 from starlette.exceptions import HTTPException
+from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from api import errors
@@ -60,6 +61,7 @@ def build(
     rules = OriginRules(
         key is not None, frozenset(settings.api_allowed_origins),
         frozenset(settings.api_allowed_hosts), _speaks(app.state.routes),
+        lambda scope: any(one.matches(scope)[0] is Match.FULL for one in app.state.routes),
     )  # fmt: skip
     app.add_middleware(Gate, rules=rules, key=key, metrics=parts.metrics)
     return app

@@ -4,6 +4,7 @@ No body holds a path of this machine or a traceback: messages of other modules g
 `without_paths`. Pydantic's errors are reworded for the client.
 """
 
+import errno
 import logging
 import re
 from collections.abc import Mapping
@@ -146,6 +147,8 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     elif status == 405:
         detail = f"This path takes {' and '.join(sorted(_allowed(request)))}."
     elif status == 400:
+        if (refusal := _unread_body(request, error)) is not None:
+            return response(refusal, request.scope)
         detail = "The body does not match its Content-Type."
     answer = response(APIError(status, _TITLE_CODES.get(status, "refused"), detail), request.scope)
     for name, value in (getattr(error, "headers", None) or {}).items():
@@ -153,6 +156,31 @@ async def answer_http(request: Request, error: Exception) -> JSONResponse:
     if status == 405:
         answer.headers["Allow"] = ", ".join(sorted(_allowed(request)))
     return answer
+
+
+def _unread_body(request: Request, error: Exception) -> APIError | None:
+    """Why FastAPI could not read a body, where that is no fault of its form.
+
+    FastAPI answers every error of reading a body with 400. A form lies in temporary files while it
+    arrives (TMPDIR): every OSError on the way is one of this machine.
+    """
+    cause = error.__cause__
+    if isinstance(cause, UnicodeDecodeError):
+        text = (
+            f"The body is not UTF-8: byte 0x{cause.object[cause.start]:02x} at position "
+            f"{cause.start:,}. Send JSON as UTF-8."
+        )
+        return APIError(400, "invalid_json", text)
+    if not isinstance(cause, OSError):
+        return None
+    request_id = request.scope.get("state", {}).get("request_id", "")
+    log.error("Request %s: its body could not be kept in the temporary folder (TMPDIR): %s",
+              request_id, cause)  # fmt: skip
+    if cause.errno in (errno.ENOSPC, errno.EDQUOT):
+        text = "The service has no room for temporary files (TMPDIR). Free some, and send it again."
+        return APIError(507, "no_space", text)
+    text = "The service cannot write temporary files (TMPDIR). Its log has the details."
+    return APIError(500, "no_temporary_file", text)
 
 
 def _is_route(request: Request, path: str) -> bool:

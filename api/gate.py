@@ -85,12 +85,14 @@ class OriginRules:
         origins: allowed origins, as browsers write them.
         hosts: host names that the service answers to without a key.
         speaks: whether a path speaks, so that a request costs computation.
+        is_route: whether something answers a request of this method and path.
     """
 
     has_key: bool
     origins: frozenset[str] = frozenset()
     hosts: frozenset[str] = frozenset()
     speaks: Callable[[str], bool] = lambda _path: False
+    is_route: Callable[[Scope], bool] = lambda _scope: True
 
 
 class Gate:
@@ -196,7 +198,10 @@ class Gate:
         kind = body_kind(scope["method"], scope["path"])
         declared = Headers(scope=scope).get("content-length", "0")
         if declared.isdecimal() and int(declared) > kind.most_bytes:
-            await response(_too_large(kind), scope)(scope, receive, send)
+            if self.rules.is_route(scope):
+                await response(_too_large(kind), scope)(scope, receive, send)
+            else:  # 404 or 405, which reads no body
+                await self.app(scope, receive, send)
             return
         if kind.places is not None and self._arriving[kind] >= kind.places:
             text = f"{kind.places} {kind.what} are already being uploaded. Try again later."

@@ -165,18 +165,26 @@ class NamedFolders(Generic[Named]):
             raise _missing(self._kind.word)
         return found
 
-    def _claimed(self, name: str, most: int) -> str:
-        """The id of a new folder, inside `changing`. Raises APIError where there are `most`."""
+    @contextmanager
+    def _claimed(self, name: str, most: int) -> Iterator[str]:
+        """The id of a new folder, inside `changing`; the folder goes again if it cannot be filled.
+        Raises APIError where there are `most`."""
         word = self._kind.word
         if len(self.all()) >= most:
             text = f"There are already {most} {word}s, the limit. Delete one."
             raise APIError(409, f"too_many_{word}s", text)
-        while True:
+        made = False
+        while not made:
             identity = free_id(name, word, os.listdir(self.folder))
             # Without file locks another replica may be as fast.
             with contextlib.suppress(FileExistsError):
                 (self.folder / identity).mkdir()
-                return identity
+                made = True
+        try:
+            yield identity
+        except BaseException:
+            shutil.rmtree(self.folder / identity, ignore_errors=True)
+            raise
 
     def remove(self, item: Named) -> None:
         """Deletes it. It disappears at once; after a kill `remove_rest` deletes the rest.

@@ -1,7 +1,9 @@
-"""Text for a terminal: sizes, tables, wrapped lines, and output without control characters."""
+"""Text for a terminal: sizes, tables, wrapped lines, and output without control characters; and
+names, as they are compared."""
 
 import re
 import textwrap
+import unicodedata
 from collections.abc import Sequence
 
 WIDTH = 100
@@ -9,6 +11,16 @@ _LINE_CHARACTERS = 300
 # Escape sequences of a terminal (ECMA-48), and control characters other than tab and newline.
 _ESCAPES = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)|\x1b[@-Z\\^_]")
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+
+
+def plain_name(name: str) -> str:
+    """A name as it is compared: without case, with single spaces, its letters composed.
+
+    macOS writes é as e and an accent, other systems as one character (Unicode, UAX 15; 3.13,
+    default caseless matching).
+    """
+    composed = unicodedata.normalize("NFC", name).casefold()
+    return " ".join(unicodedata.normalize("NFC", composed).split())
 
 
 def size_words(num_bytes: float) -> str:

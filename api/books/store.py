@@ -129,8 +129,10 @@ class Books(NamedFolders[UploadedBook]):
 
     def add(self, name: str, arrived: Path) -> UploadedBook:
         """A book of a file that has arrived. Raises APIError where there are too many."""
-        with shared_folder.changing(self.folder):
-            identity = self._claimed(Path(name).stem, MOST_BOOKS)
+        with (
+            shared_folder.changing(self.folder),
+            self._claimed(Path(name).stem, MOST_BOOKS) as identity,
+        ):
             book = UploadedBook(self.folder / identity, identity, name, now())
             arrived.rename(book.source)
             book.write()

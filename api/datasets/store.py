@@ -67,8 +67,10 @@ class Datasets(NamedFolders[UploadedDataset]):
 
     def create(self, name: str, language: str) -> UploadedDataset:
         """An empty dataset. Raises APIError where there are too many, or none can be written."""
-        with shared_folder.changing(self.folder):
-            identity = self._claimed(name, MOST_DATASETS)
+        with (
+            shared_folder.changing(self.folder),
+            self._claimed(name, MOST_DATASETS) as identity,
+        ):
             made = UploadedDataset(self.folder / identity, identity, name, now(), language)
             make_folder(made.folder / "recordings")
             made.write()

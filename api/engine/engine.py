@@ -8,6 +8,7 @@ import asyncio
 import contextlib
 import itertools
 import logging
+import os
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
@@ -366,7 +367,7 @@ class Engine:
         else:
             self.waiting.leave(name)
             if spoken is not None and header["say"] == "failed":
-                spoken.end(refusal_of(header))
+                spoken.end(_no_voice(spoken) or refusal_of(header))
                 self._doubt(header, spoken)
         self._dispatch()
 
@@ -504,3 +505,13 @@ def _source(recording: str | None, cast: Mapping[str, str | None]) -> str:
     """What tells the recordings of one request from those of another."""
     others = [f"{name}={path or ''}" for name, path in sorted(cast.items())]
     return "|".join([recording or "", *others])
+
+
+def _no_voice(spoken: SpeechStream) -> APIError | None:
+    """The refusal of a failed request whose voice, or one that its text names, was deleted while it
+    waited; None where all are there."""
+    files = [one for one in (spoken.recording, *spoken.cast.values()) if one is not None]
+    if all(map(os.path.exists, files)):
+        return None
+    text = "The voice was deleted while the request waited. /v1/voices lists those that are there."
+    return APIError(404, "no_voice", text, param="voice")

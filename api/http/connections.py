@@ -176,6 +176,10 @@ class BoundedProtocol(H11Protocol):
             self._stall_timer.cancel()
         super().resume_writing()
 
+    def _unsupported_upgrade_warning(self) -> None:
+        """Nothing: the request is answered as plain HTTP (RFC 9110, 7.8). uvicorn would advise to
+        install a package, which this service would not use."""
+
     def send_400_response(self, msg: str) -> None:
         self.connections_by_address.on_closed("not_http")
         super().send_400_response(msg)

@@ -22,34 +22,39 @@ def ranged_responses(media_type: str) -> dict[int | str, dict[str, Any]]:
 
 
 WAV_RESPONSES = ranged_responses("audio/wav")
-_REFUSALS = {
-    400: ("bad_range", "Range must have the form `bytes=0-999`."),
-    416: ("range_not_satisfiable", "The range begins after the end of the file."),
-}
 
 
 class RangedFile(FileResponse):
-    """The framework's file response, but with this service's error body for a refused range.
+    """The framework's file response, but with this service's error body for a range that the file
+    has not, and the whole file for a Range that is none (RFC 9110, 14.2: an invalid or unknown one
+    is ignored).
 
     Files are written atomically and may be written again, so clients must revalidate them.
     """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refused: APIError | None = None
+        refused: Message | None = None
 
         async def sending(message: Message) -> None:
             nonlocal refused
-            if message["type"] == "http.response.start" and message["status"] in _REFUSALS:
-                refused = APIError(message["status"], *_REFUSALS[message["status"]])
-                # Of a 416: how long the file is.
-                content_range = dict(message["headers"]).get(b"content-range")
-                refused.headers = {"Content-Range": content_range.decode()} if content_range else {}
+            if message["type"] == "http.response.start" and message["status"] in (400, 416):
+                refused = message
             if refused is None:
                 await send(message)
 
         await super().__call__(scope, receive, sending)
-        if refused is not None:
-            await response(refused, scope)(scope, receive, send)
+        if refused is None:
+            return
+        if refused["status"] == 400:
+            plain = [pair for pair in scope["headers"] if pair[0] != b"range"]
+            await super().__call__({**scope, "headers": plain}, receive, send)
+            return
+        text = "The range begins after the end of the file."
+        refusal = APIError(416, "range_not_satisfiable", text)
+        # How long the file is.
+        length = dict(refused["headers"]).get(b"content-range")
+        refusal.headers = {"Content-Range": length.decode()} if length else {}
+        await response(refusal, scope)(scope, receive, send)
 
 
 async def wav_file(path: Path, *, cached: str = "no-cache") -> RangedFile:

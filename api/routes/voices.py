@@ -68,14 +68,22 @@ def _speaker(name: str, parts: AppState) -> VoiceRow:
     })  # fmt: skip
 
 
+def _speaker_named(voice_id: str, parts: AppState) -> str | None:
+    """The speaker or adapter of that name, however its letters are composed."""
+    wanted = unicodedata.normalize("NFC", voice_id)
+    return next(
+        (one for one in parts.speakers if unicodedata.normalize("NFC", one) == wanted), None
+    )
+
+
 def _refuse_unless_uploaded(voice_id: str, parts: AppState) -> None:
     """Raises APIError (409) for the served voice, its speakers, which are parts of a run, and its
     adapters, which are folders."""
     if voice_id == SERVED:
         raise APIError(409, "served_voice", "The served voice is chosen by VOICE, or by promotion.")
-    if voice_id in parts.speakers:
+    if (name := _speaker_named(voice_id, parts)) is not None:
         text = f"{shown(voice_id)} is a speaker of the served voice, which was trained with it."
-        if Path(parts.speakers[voice_id]).is_dir():
+        if Path(parts.speakers[name]).is_dir():
             text = f"{shown(voice_id)} is an adapter of the served voice, a folder in VOICES_DIR."
         raise APIError(409, "served_voice", text)
 
@@ -134,8 +142,8 @@ async def read_voice(voice_id: str, parts: Shared) -> VoiceRow:
     """One voice."""
     if voice_id == SERVED:
         return _served(parts)
-    if voice_id in parts.speakers:
-        return _speaker(voice_id, parts)
+    if (name := _speaker_named(voice_id, parts)) is not None:
+        return _speaker(name, parts)
     return parts.voices.find(voice_id).row()
 
 
@@ -152,8 +160,9 @@ def rename_voice(voice_id: str, wanted: RenameRequest, parts: Shared) -> VoiceRo
 async def hear_voice(voice_id: str, parts: Shared) -> RangedFile:
     """The recording of an uploaded voice, several of them joined, or of a named speaker or an
     adapter; ranges are served."""
-    path = Path(parts.speakers.get(voice_id, ""))
-    if voice_id in parts.speakers and path.is_dir():
+    name = _speaker_named(voice_id, parts)
+    path = Path(parts.speakers[name]) if name is not None else Path()
+    if name is not None and path.is_dir():
         path /= "reference.wav"
     if path.suffix != ".wav":
         path = parts.voices.recording(parts.voices.find(voice_id))
@@ -210,6 +219,7 @@ async def _listen(parts: AppState, voice: UploadedVoice) -> None:
     try:
         await parts.engine.listen(str(parts.voices.recording(voice)))
     except APIError as refusal:
+        parts.voices.find(voice.id)  # 404 for one that was deleted meanwhile
         # 503: the process is being started; latents are made when the voice is first asked for.
         if refusal.status != 503:
             raise
@@ -254,8 +264,10 @@ async def forget_voice(parts: AppState, voice: UploadedVoice) -> None:
 
 
 def visible_name(name: str) -> str:
-    """The name without what cannot be seen. Raises APIError when nothing is left."""
-    kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in name)
+    """The name without what cannot be seen, its letters composed. Raises APIError when nothing is
+    left."""
+    composed = unicodedata.normalize("NFC", name)
+    kept = "".join(" " if unicodedata.category(c)[0] in "CZ" else c for c in composed)
     visible = " ".join(kept.split())
     if not visible:
         raise APIError(422, "no_name", "The name has no visible character.", param="name")

@@ -12,6 +12,7 @@ from api.engine.voices import OpenedVoiceState
 from api.errors import APIError, shown
 from api.state import AppState
 from api.voices import store
+from machine.text import plain_name
 from xtts.text.markup import STYLE_MARK, of_request
 from xtts.voices import speakers
 
@@ -73,10 +74,10 @@ async def styled(voice: str, style: str, instructions: str, parts: AppState) -> 
     that occurs in the instructions as a word. The voice's own name where there is none."""
     if style.strip():
         return of_request(f"{STYLE_MARK}{style}", voice)
-    words = set(re.findall(r"[\w-]+", instructions.casefold()))
+    words = set(re.findall(r"[\w-]+", plain_name(instructions)))
     if not words:
         return voice
     known = Speakers(parts.engine.standing, parts)
     there = known.styles_of(voice, await asyncio.to_thread(parts.voices.all))
-    meant = [one for one in there if one.casefold() in words]
+    meant = [one for one in there if plain_name(one) in words]
     return of_request(f"{STYLE_MARK}{meant[0]}", voice) if len(meant) == 1 else voice

@@ -34,6 +34,7 @@ from api.voices.joining import joined_recording
 from api.voices.recordings import DecodedRecording
 from machine.storage.atomic import make_folder, remove_stale, replace_file, write_json
 from machine.storage.hashes import sha256_of
+from machine.text import plain_name
 from xtts.inference import latents_file
 
 MOST_VOICES = 1_000
@@ -122,7 +123,12 @@ class Voices:
                 raise APIError(409, "too_many_voices", text)
             self._remove_halves()
             created = datetime.now(UTC).isoformat(timespec="milliseconds")
-            return self._write(UploadedVoice(identity, name, created, 0.0, ""), [], recordings)
+            try:
+                return self._write(UploadedVoice(identity, name, created, 0.0, ""), [], recordings)
+            except BaseException:
+                (self.folder / f"{identity}.wav").unlink(missing_ok=True)
+                shutil.rmtree(self.folder / identity, ignore_errors=True)
+                raise
 
     def extend(
         self, voice: UploadedVoice, recordings: Sequence[DecodedRecording]
@@ -256,7 +262,7 @@ def is_served(voice: str) -> bool:
 
 def means_served(name: str) -> bool:
     """Whether this means the served voice, however it is written."""
-    return is_served(_plain(name))
+    return is_served(plain_name(name))
 
 
 def check_new_name(name: str) -> None:
@@ -272,7 +278,7 @@ def check_new_name(name: str) -> None:
 
 def is_name_of(wanted: str, uploaded: Sequence[UploadedVoice]) -> bool:
     """Whether an uploaded voice has this name, in any case."""
-    return _plain(wanted) in {_plain(voice.name) for voice in uploaded}
+    return plain_name(wanted) in {plain_name(voice.name) for voice in uploaded}
 
 
 def find_by_name(
@@ -281,15 +287,15 @@ def find_by_name(
     """The voice of that name, in any case; None: the served one. A name may end in `.wav`, as
     clients write it that know voices as files. Raises APIError, which names `param`: 404 where
     there is none, 409 where there are several, 400 for a mixture of several."""
-    for name in dict.fromkeys((_plain(wanted), _plain(wanted.removesuffix(".wav")))):
-        matches = [voice for voice in uploaded if _plain(voice.name) == name]
+    for name in dict.fromkeys((plain_name(wanted), plain_name(wanted.removesuffix(".wav")))):
+        matches = [voice for voice in uploaded if plain_name(voice.name) == name]
         if len(matches) > 1:
             ids = ", ".join(voice.id for voice in matches)
             text = f"{len(matches)} voices are called {shown(wanted)}. Name one by its id: {ids}."
             raise APIError(409, "ambiguous_voice", text, param=param)
         if matches:
             return matches[0]
-        if is_served(name) or name == _plain(served_name):
+        if is_served(name) or name == plain_name(served_name):
             return None
     if "+" in wanted or "(" in wanted:
         text = (
@@ -306,15 +312,11 @@ def labels(
 ) -> dict[str, str]:
     """For lists of names only: label -> id, the served voice first, then its named speakers. A
     label is a voice's name where that finds it again, else its id."""
-    known = Counter(_plain(voice.name) for voice in uploaded)
-    listed = {SERVED if _plain(served_name) in known else served_name: SERVED}
-    listed |= {name: name for name in speakers if _plain(name) not in known}
+    known = Counter(plain_name(voice.name) for voice in uploaded)
+    listed = {SERVED if plain_name(served_name) in known else served_name: SERVED}
+    listed |= {name: name for name in speakers if plain_name(name) not in known}
     for voice in uploaded:
-        name = _plain(voice.name)
+        name = plain_name(voice.name)
         plain = known[name] == 1 and not is_served(name) and not name.endswith(".wav")
         listed[voice.name if plain else voice.id] = voice.id
     return listed
-
-
-def _plain(name: str) -> str:
-    return " ".join(name.casefold().split())

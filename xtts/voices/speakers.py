@@ -23,6 +23,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from machine.storage.atomic import Written, write_json
 from machine.storage.checksums import Manifest, fault_of
+from machine.text import plain_name
 from xtts.text.markup import STYLE_MARK
 
 log = logging.getLogger(__name__)
@@ -108,6 +109,6 @@ def find(wanted: str, own: str, known: Mapping[str, Path]) -> str | None:
 
 
 def plain(name: str) -> str:
-    """A name without case, with single spaces, and none around the mark of a style."""
-    words = " ".join(name.casefold().split())
+    """As `machine.text.plain_name`, without spaces around the mark of a style."""
+    words = plain_name(name)
     return STYLE_MARK.join(part.strip() for part in words.split(STYLE_MARK))

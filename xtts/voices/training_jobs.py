@@ -16,6 +16,7 @@ import json
 import os
 import re
 import secrets
+import shutil
 import stat
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
@@ -25,7 +26,7 @@ from typing import Any, Literal, get_args
 
 from machine.errors import SotaqueError
 from machine.storage import locks
-from machine.storage.atomic import make_folder, replace_file, write_json
+from machine.storage.atomic import make_folder, refused, replace_file, write_json
 
 State = Literal["queued", "checking", "running", "done", "failed", "cancelled", "interrupted"]
 # What the trainer still has to do; the others have ended.
@@ -185,8 +186,13 @@ class TrainingQueue:
         # Its name is none of a job, so nobody reads it before it is whole.
         made = self.folder / f".new-{identity}"
         make_folder(made)
-        write_json(made / "job.json", asdict(job))
-        made.rename(self.folder / identity)
+        try:
+            write_json(made / "job.json", asdict(job))
+            with refused(made):
+                made.rename(self.folder / identity)
+        except BaseException:
+            shutil.rmtree(made, ignore_errors=True)
+            raise
         return job
 
     def has_trainer(self) -> bool | None:
