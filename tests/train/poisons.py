@@ -93,10 +93,12 @@ def signals_while_saving(number: str, count: str) -> None:
 
 
 def signal_while_sampling(number: str) -> None:
-    """While the first sample is spoken; the worker is warm by then and needs tenths of a second."""
+    """While the first sample is spoken; the worker is warm by then and needs tenths of a second.
+    When that was stands beside the run."""
     from train.sampling.sampler import Sampler
 
     def speak(old: Any, self: Any, *arguments: Any) -> Any:
+        (self.run.folder.parent / "signalled").write_text(str(time.time()))
         os.kill(os.getpid(), int(number))
         return old(self, *arguments)
 

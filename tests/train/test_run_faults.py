@@ -175,9 +175,9 @@ def test_a_second_signal_inside_a_save_ends_it(ground, whole):
 
 def test_a_signal_while_a_sample_is_spoken_gives_the_sample_up(ground, whole):
     heard = {"SAMPLE_DEVICE": "cpu", "SAMPLE_TEXT": "One."}
-    began = time.monotonic()
     assert ground.run("in-sample", poison="signal_while_sampling 15", **heard) == 143
-    assert time.monotonic() - began < 8 + 2  # STOP_SECONDS
+    signalled = float((ground.folder / "signalled").read_text())
+    assert time.time() - signalled < 8 + 2  # STOP_SECONDS; a busy machine starts it in as many
     run = RunFolder(ground.folder / "in-sample")
     assert "interrupted. The next start" in ground.told()
     assert run.newest_verified(fresh=True).epoch == 1

@@ -106,6 +106,9 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     run.samples.mkdir()
     (run.samples / "epoch_1_output.wav").write_bytes(b"wav")
     run.metrics.write_text("{}\n")
+    run.evaluation_file.write_text("{}\n")
+    run.speakers.mkdir()
+    (run.speakers / "1.wav").write_bytes(b"ben")
     runs_dir = tmp_path / "runs"
     own = curve_folder.claim(run, runs_dir)
     (own / "a").mkdir()
@@ -125,7 +128,11 @@ def test_never_moves_the_run_whole(run, checkpoints, tmp_path):
     assert old.metrics.read_text() == "{}\n"
     assert (archived / "runs/a/events.out.tfevents.1.host").read_bytes() == b"events"
     assert run.epochs() == [] and not list(own.rglob("events*"))
-    assert not run.samples.exists() and not run.metrics.exists()
+    assert old.evaluation_file.read_text() == "{}\n"
+    assert (old.speakers / "1.wav").read_bytes() == b"ben"
+    # What is left in the new run: its archive, its lock, the name of its curves.
+    assert not {one.name for one in run.folder.iterdir()} & {one.name for one in archived.iterdir()}
+    assert not run.samples.exists() and not run.metrics.exists() and not run.speakers.exists()
     assert all(path.read_text() == "not ours" for path in kept)
 
 

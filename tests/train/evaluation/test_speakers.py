@@ -9,9 +9,11 @@ import pytest
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.forked import in_child
+from tests.train.evaluation.spoken import facts
 from tests.train.evaluation.test_evaluator import GOOD, Ground, a_budget
 from train.dataset.dataset import Clip
 from train.evaluation import report
+from train.evaluation import speakers as judging
 from train.evaluation.budget import SPEAKER_SECONDS, JudgingBudget
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.speakers import Speaker
@@ -201,3 +203,18 @@ def test_few_clips_learn_no_decoder(ground):
     ground.evaluator.plan = replace(plan, others=few)
     ground.conclude("off")
     assert ground.row("ben").learned is None and ground.row("cleo").learned is not None
+
+
+@pytest.mark.parametrize("fault", ["cut", "babbling", "unfinished"])
+def test_a_sentence_that_failed_is_in_no_figure_of_a_speaker(ground, fault):
+    """As in the table of the candidates: what it would measure is chance."""
+    said = facts(3, voice=0.6, errors=0.1)
+    first = said[0]
+    codes = {"cut": first.codes // 3, "babbling": 4 * first.codes}.get(fault, first.codes)
+    failed = replace(
+        first, codes=codes, finished=fault != "unfinished", word_errors=1.0,
+        embedding=[-x for x in first.embedding],
+    )  # fmt: skip
+    alone = judging._figures(ground.evaluator, said[1:])
+    assert judging._figures(ground.evaluator, [failed, *said[1:]]) == alone
+    assert alone.voice.count == alone.word_errors.count == len(said) - 1

@@ -45,6 +45,15 @@ def test_each_fault_is_found_and_told(places, stopped, ending, reason):
     assert (found.ending, found.good) == (ending, False) and reason in found.reason
 
 
+@pytest.mark.parametrize(("stay", "good"), [(12, True), (16, False)])
+def test_a_voice_that_takes_three_codes_a_token_may_stay_longer_on_one(stay, good):
+    """The limit grows with the pace: 12 codes are four times as long, 16 more than five."""
+    slow = [said(place, codes=stay if place == 6 else 3) for place in np.flatnonzero(SPOKEN)]
+    found = verdict([*(one for places in slow for one in places), *TAIL])
+    assert found.good is good, found.reason
+    assert good or "on one sound" in found.reason
+
+
 def test_sound_behind_the_last_word_may_be_cut_off_and_a_missing_end_may_not():
     babbling = verdict([*whole(), *[-1] * 40], stopped=False)
     end = len(whole()) - 7
