@@ -6,6 +6,7 @@ speaker) are implemented here and compared with Coqui's in `tests/peers`: Coqui'
 `TorchMelSpectrogram` would import transformers.
 """
 
+import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import lru_cache
@@ -16,23 +17,17 @@ import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from xtts import wav
-from xtts.foreign_sound import FOREIGN_EXTENSIONS, how_to_convert
+from xtts import sound_file, wav
 from xtts.model.shapes import CODE_RATE as CODE_RATE
 from xtts.model.shapes import SAMPLES_PER_CODE as SAMPLES_PER_CODE
 from xtts.model.shapes import VOCODER_RATE as VOCODER_RATE
+from xtts.sound_endings import FOREIGN, how_to_convert
+from xtts.sound_file import MOST_CHANNELS, RATES, UNDECODABLE, Sound
 
 SPEAKER_RATE = 16_000
 MEL_BANDS = 80
 MEL_HOP = 256
-MOST_CHANNELS = 8
-# In steps of 25: a rate such as 22,051 shares no factor with 22,050 or 24,000, and its resampling
-# filter would take 2 GB.
-_RATES = range(8_000, 192_001, 25)
-_BLOCK_FRAMES = 1 << 16
 _STREAMED_BYTES = 0x7FFF_0000
-# soundfile's errors: RuntimeError from libsndfile, TypeError for a name such as x.raw.
-_UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
 _SPEAKER_BANDS = 64
 _PREEMPHASIS = 0.97
 
@@ -43,7 +38,8 @@ class AudioError(SotaqueError):
 
 @dataclass(frozen=True)
 class AudioFacts:
-    """The properties in a file's header."""
+    """The properties of a recording. frames: as its header says, or counted where it says nothing
+    that can be true."""
 
     seconds: float
     rate: int
@@ -51,68 +47,80 @@ class AudioFacts:
     frames: int
 
 
-def facts(path: Path) -> AudioFacts:
-    """Reads the header of a recording. Raises AudioError, also for an unusual rate or channels."""
-    import soundfile
+def facts(path: Path, *, by_av: bool = True) -> AudioFacts:
+    """The properties of a recording. by_av: as `xtts.sound_file.opened` takes it.
 
-    if not path.is_file():
-        raise AudioError(f"{path} does not exist.")
-    try:
-        info = soundfile.info(str(path))
-    except _UNDECODABLE as error:
-        raise AudioError(_unreadable(path, _first_line(error))) from error
-    if info.frames <= 0:
-        raise AudioError(f"{path} holds no samples.")
-    if not _RATES[0] <= info.samplerate <= _RATES[-1] or info.samplerate % _RATES.step:
-        raise AudioError(
-            f"{path} has a sample rate of {info.samplerate} Hz. Allowed are {_RATES[0]} to "
-            f"{_RATES[-1]} in steps of {_RATES.step}, such as 22050."
-        )
-    if info.channels > MOST_CHANNELS:
-        raise AudioError(
-            f"{path} has {info.channels} channels; at most {MOST_CHANNELS} are allowed."
-        )
-    return AudioFacts(info.frames / info.samplerate, info.samplerate, info.channels, info.frames)
+    Raises AudioError, also for an unusual rate or channels.
+    """
+    with _opened(path, by_av=by_av) as sound:
+        frames = sound.declared_frames
+        frames = sound.count() if frames is None else frames
+        if not frames:
+            raise AudioError(f"{path} holds no samples.")
+        return AudioFacts(frames / sound.rate, sound.rate, sound.channels, frames)
 
 
-def read(path: Path, rate: int, *, max_seconds: float | None = None) -> Tensor:
+def read(
+    path: Path, rate: int, *, max_seconds: float | None = None, start_seconds: float = 0.0
+) -> Tensor:
     """Reads a recording as mono `[samples]` in float32, resampled to `rate`.
 
     Args:
         path: The file.
         rate: The sample rate of the result, in Hz.
         max_seconds: Decode at most this much; a FLAC of 250 kB can hold an hour.
+        start_seconds: Leave out what comes before.
 
     Raises:
         AudioError: The file is missing, cannot be decoded, is empty or holds non-finite values.
     """
-    header = facts(path)
-    frames = header.frames
-    if max_seconds is not None:
-        frames = min(frames, int(max_seconds * header.rate))
-    try:
-        blocks = list(_decoded(path, frames))
-    except _UNDECODABLE as error:
-        raise AudioError(f"{path} cannot be decoded ({_first_line(error)}).") from error
-    if not blocks:
+    with _opened(path) as sound:
+        first = int(start_seconds * sound.rate)
+        most = None if max_seconds is None else first + int(max_seconds * sound.rate)
+        blocks, place = list[np.ndarray](), 0
+        for block in sound.blocks(most):
+            blocks.append(block[max(first - place, 0) :].mean(axis=1, dtype=np.float32))
+            place += len(block)
+    mono = np.concatenate(blocks) if blocks else np.zeros(0, np.float32)
+    if not len(mono):
         raise AudioError(f"{path} holds no samples, although its header declares some.")
-    mono = np.concatenate(blocks)
     if not np.isfinite(mono).all():
         raise AudioError(f"{path} holds non-finite values (NaN or infinite).")
-    return resample(torch.from_numpy(mono), header.rate, rate)
+    return resample(torch.from_numpy(mono), sound.rate, rate)
 
 
-def _decoded(path: Path, frames: int) -> Iterator[np.ndarray]:
-    """Yields at most `frames` mono samples in blocks: a header may declare more than memory."""
-    import soundfile
+def blocks(path: Path, seconds: float) -> Iterator[tuple[np.ndarray, int]]:
+    """(mono samples, rate) of a recording, so many seconds at a time. Raises AudioError."""
+    with _opened(path) as sound:
+        for block in sound.blocks(size=int(seconds * sound.rate)):
+            yield block.mean(axis=1, dtype=np.float32), sound.rate
 
-    with soundfile.SoundFile(str(path)) as file:
-        while frames > 0:
-            block = file.read(min(frames, _BLOCK_FRAMES), dtype="float32", always_2d=True)
-            if not len(block):
-                return
-            yield block.mean(axis=1, dtype=np.float32)
-            frames -= len(block)
+
+@contextlib.contextmanager
+def _opened(path: Path, *, by_av: bool = True) -> Iterator[Sound]:
+    """A recording that can be used by its header. Raises AudioError, also while it is read."""
+    if not path.is_file():
+        raise AudioError(f"{path} does not exist.")
+    try:
+        with sound_file.opened(path, by_av=by_av) as sound:
+            _check(path, sound)
+            yield sound
+    except UNDECODABLE as error:
+        raise AudioError(_unreadable(path, _first_line(error))) from error
+
+
+def _check(path: Path, sound: Sound) -> None:
+    if sound.declared_frames is not None and sound.declared_frames <= 0:
+        raise AudioError(f"{path} holds no samples.")
+    if sound.rate not in RATES:
+        raise AudioError(
+            f"{path} has a sample rate of {sound.rate} Hz. Allowed are {RATES[0]} to "
+            f"{RATES[-1]} in steps of {RATES.step}, such as 22050."
+        )
+    if sound.channels > MOST_CHANNELS:
+        raise AudioError(
+            f"{path} has {sound.channels} channels; at most {MOST_CHANNELS} are allowed."
+        )
 
 
 def declared_bytes(path: Path) -> int | None:
@@ -204,7 +212,7 @@ def _filterbank(
 
 
 def _unreadable(path: Path, reason: str) -> str:
-    if path.suffix.lower() in FOREIGN_EXTENSIONS:
+    if path.suffix.lower() in FOREIGN:
         return f"{path} is not a WAV, FLAC, OGG or MP3 file. Convert it: {how_to_convert(path)}"
     return f"{path} cannot be decoded ({reason}). Use a WAV, FLAC, OGG or MP3 file."
 

@@ -16,18 +16,13 @@ from typing import Any
 import numpy as np
 
 from xtts.arguments import ArgumentError, shown
-from xtts.speech_span import HOP_SECONDS, frame_levels, spoken_frames
+from xtts.sound_endings import SOUND_ENDINGS, is_recording
+from xtts.speech_span import frame_levels, speech_start
 
 Array = np.ndarray[Any, Any]
 Reference = Path | tuple[Path, ...]
 
 MOST_FILES = 100
-# What libsndfile reads, by the endings that such files have.
-_ENDINGS = (
-    ".wav", ".flac", ".ogg", ".oga", ".opus", ".mp3", ".aif", ".aiff", ".au", ".caf", ".w64",
-)  # fmt: skip
-# More silence than this at an end takes the place of speech; so much of it is left.
-_LONG_SILENCE, _KEPT_SILENCE = 0.3, 0.1
 # At both ends of a turn, so that the next one begins without a click.
 _FADE_SECONDS = 0.005
 
@@ -53,20 +48,15 @@ def _files_of(path: Path) -> list[Path]:
     if not path.is_dir():
         return [path]
     try:
-        found = sorted(one for one in path.iterdir() if _is_audio(one))
+        found = sorted(one for one in path.iterdir() if is_recording(one))
     except OSError as error:
         raise ArgumentError(f"reference is {path}, which cannot be read: {error}") from None
     if not found:
         raise ArgumentError(
             f"reference is the folder {shown(str(path))}, which holds no recording: no file in it "
-            f"ends in {', '.join(_ENDINGS)}."
+            f"ends in {', '.join(SOUND_ENDINGS)}."
         )
     return found
-
-
-def _is_audio(path: Path) -> bool:
-    # macOS writes files such as ._1.wav beside 1.wav, which hold no sound.
-    return path.suffix.lower() in _ENDINGS and not path.name.startswith(".") and path.is_file()
 
 
 def turn_seconds(count: int, chunk_seconds: float, heard_seconds: float) -> float:
@@ -90,11 +80,9 @@ def joined(recordings: Sequence[Array], rate: int, turn: float, most_seconds: fl
 def without_silent_ends(samples: Array, rate: int) -> Array:
     """`[samples]` where each end has 0.3 s of silence at most; from a longer one 0.1 s are left."""
     levels = frame_levels(samples, rate)
-    first, last = spoken_frames(levels)
-    lead, tail = first * HOP_SECONDS, (len(levels) - last) * HOP_SECONDS
-    start = int((lead - _KEPT_SILENCE) * rate) if lead > _LONG_SILENCE else 0
-    left_out = int((tail - _KEPT_SILENCE) * rate) if tail > _LONG_SILENCE else 0
-    return samples[start : len(samples) - left_out]
+    start = speech_start(levels, rate)
+    # The same from the other end.
+    return samples[start : len(samples) - speech_start(levels[::-1], rate)]
 
 
 def _turns(lengths: Sequence[int], size: int, most: int) -> list[tuple[int, int, int]]:

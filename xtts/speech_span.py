@@ -13,6 +13,16 @@ _FRAME_SECONDS = 0.02
 _SPEECH_RANGE_DB = 30.0
 # So many active frames in a row are more than a click.
 _FRAMES_IN_A_ROW = 4
+# A recording in which no sample is louder is silent: -60 dB of full scale.
+SILENT_PEAK = 1e-3
+# Where speech begins, half a second of the next two is active: after a click it is not.
+_AHEAD_FRAMES, _LEAST_ACTIVE_FRAMES = 200, 50
+# Speech may fill little of a recording: its level is that of the loudest three seconds.
+_LOUD_FRAMES, _LOUD_HOP = 300, 100
+# Noise before the speech is as loud as in its pauses; at most this far below the speech.
+_OVER_NOISE_DB, _LEAST_RANGE_DB = 10.0, 10.0
+# Longer silence at an end would displace speech: the first is cut down to the second.
+_LONG_SILENCE, _KEPT_SILENCE = 0.3, 0.1
 
 
 def framed(samples: np.ndarray, length: int, hop: int) -> np.ndarray:
@@ -28,6 +38,40 @@ def frame_levels(samples: np.ndarray, rate: int) -> np.ndarray:
     # Around each frame's own mean: the offset of a whole clip would fill its silences.
     power = frames.var(axis=1)
     return np.maximum(10 * np.log10(power + 1e-20), FLOOR_DB)
+
+
+def levels_in_parts(rest: np.ndarray, part: np.ndarray, rate: int) -> tuple[np.ndarray, np.ndarray]:
+    """The levels of the frames that a part of `[samples]` completes, and the samples that the next
+    part needs. rest: these samples of the previous part."""
+    samples = np.concatenate((rest, part))
+    length, hop = round(_FRAME_SECONDS * rate), round(HOP_SECONDS * rate)
+    if len(samples) < length:
+        return np.zeros(0), samples
+    levels = frame_levels(samples, rate)
+    return levels, samples[len(levels) * hop :]
+
+
+def speech_start(levels: np.ndarray, rate: int) -> int:
+    """The sample where what a voice is taken from begins: 0.1 s before the speech where more than
+    0.3 s of silence or steady noise come first, else 0. levels: of all frames, at `rate` Hz."""
+    # In samples: a hop of 10 ms is 220.5 of them at 22,050 Hz.
+    hop = round(HOP_SECONDS * rate)
+    silence = _first_of_speech(levels) * hop
+    return silence - int(_KEPT_SILENCE * rate) if silence > _LONG_SILENCE * rate else 0
+
+
+def _first_of_speech(levels: np.ndarray) -> int:
+    if not len(levels):
+        return 0
+    windows = framed(levels, _LOUD_FRAMES, _LOUD_HOP) if len(levels) >= _LOUD_FRAMES else [levels]
+    loud = max(float(np.percentile(window, 95)) for window in windows)
+    quiet = float(np.percentile(levels, 5))
+    noise = min(quiet + _OVER_NOISE_DB, loud - _LEAST_RANGE_DB)
+    active = levels > max(loud - _SPEECH_RANGE_DB, noise)
+    before = np.concatenate(([0], np.cumsum(active)))
+    ends = np.minimum(np.arange(len(active)) + _AHEAD_FRAMES, len(active))
+    (places,) = np.nonzero(active & (before[ends] - before[:-1] >= _LEAST_ACTIVE_FRAMES))
+    return int(places[0]) if len(places) else spoken_frames(levels)[0]
 
 
 def spoken_frames(levels: np.ndarray) -> tuple[int, int]:

@@ -12,7 +12,7 @@ import numpy as np
 from api.voices import decoding, pcm_wav, quality
 from api.voices.resampling import resampled
 from xtts.evaluation.recogniser import RATE, num_errors
-from xtts.speech_span import HOP_SECONDS, frame_levels, spoken_frames
+from xtts.speech_span import HOP_SECONDS, SILENT_PEAK, frame_levels, spoken_frames
 from xtts.text.normalization.registry import rules_of
 
 Array = np.ndarray[Any, Any]
@@ -30,7 +30,6 @@ EDGE_SECONDS, FRAMES_IN_A_ROW = 0.12, 3
 EDGE_DB, OVER_NOISE_DB = -30.0, 10.0
 # Words that the recogniser hears otherwise, as a share of the sentence's: it mishears by itself.
 MOST_WRONG = 0.7
-_SILENT = 1e-3
 _COLUMNS = 120
 
 
@@ -50,7 +49,7 @@ def checked(
         A WAV file, 16 bits and mono, empty where there is nothing; and the fields of
         `api.take_schemas.CheckedTake` that tell of it.
     """
-    if not len(mono) or float(np.abs(mono).max()) < _SILENT:
+    if not len(mono) or float(np.abs(mono).max()) < SILENT_PEAK:
         sentence = f"{decoding.SILENCE} Check that the right microphone is chosen and not muted."
         return b"", _told([("silent", sentence)], 0.0, [], "")
     try:

@@ -27,10 +27,8 @@ from api.disk_space import KEPT_FREE_BYTES, bytes_below, free_bytes
 from api.errors import APIError, shown
 from api.shared_folder import ID, free_id, now, read, read_all
 from machine.storage.atomic import is_full, replace_file, sync_folder, write_json
+from xtts.sound_endings import SOUND_ENDINGS, ending_of
 
-ENDINGS = (
-    ".wav", ".flac", ".mp3", ".ogg", ".opus", ".m4a", ".aac", ".webm", ".mp4", ".mkv", ".mov"
-)  # fmt: skip
 TEXT_KINDS = ("txt", "srt", "vtt", "lab", "textgrid")
 MOST_RECORDINGS = 200
 # What a body is written in: each write waits for a thread.
@@ -93,7 +91,7 @@ def announce(
     Raises APIError: It is of no kind that is read, another one has its name, or there is no room.
     """
     if not ending_of(name):
-        text = f"{shown(name)} is not a recording by its ending. Use {', '.join(ENDINGS)}."
+        text = f"{shown(name)} is not a recording by its ending. Use {', '.join(SOUND_ENDINGS)}."
         raise APIError(422, "not_a_recording", text, param="name")
     with changing(dataset):
         refuse_read_aloud(dataset)
@@ -297,12 +295,6 @@ def signature(dataset: UploadedDataset) -> str:
         with contextlib.suppress(OSError):
             parts.append(f"{text.suffix} {hashlib.sha256(text.read_bytes()).hexdigest()}")
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()
-
-
-def ending_of(name: str) -> str:
-    """The ending of a recording's name in small letters; "" for what is no recording."""
-    ending = Path(name).suffix.lower()
-    return ending if ending in ENDINGS else ""
 
 
 def _finish(recording: UploadedRecording) -> None:

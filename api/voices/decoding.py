@@ -10,11 +10,13 @@ import resource
 from typing import Any, Literal
 
 import numpy as np
-import soundfile
 
 from api.voices import pcm_wav
 from api.voices.quality import measure
 from machine.memory import address_space_bytes
+from xtts import sound_file
+from xtts.sound_file import MOST_CHANNELS, RATES
+from xtts.speech_span import SILENT_PEAK
 
 Array = np.ndarray[Any, Any]
 Container = Literal["mov", "matroska", "aac"]
@@ -24,13 +26,10 @@ _CODECS = (
     "aac", "alac", "flac", "libopus", "libvorbis", "mp3", "mp3float", "opus", "pcm_f32le",
     "pcm_s16be", "pcm_s16le", "vorbis",
 )  # fmt: skip
-_MOST_CHANNELS = 8
 # FFmpeg looks at the result of most of its allocations, not of all: with less than 1 MB left it
 # ended by SIGSEGV, which looks as if the file were damaged. A frame takes less than this.
 _HEADROOM_BYTES = 8 << 20
-_RATES = range(8_000, 192_001, 25)
 _LEAST_SECONDS = 1.0
-_SILENT = 1e-3
 SILENCE = "It is silent: no sample is above -60 dB."
 
 
@@ -45,7 +44,7 @@ def decoded(
             f"It is {len(mono) / rate:.2f} s long. A voice needs at least {_LEAST_SECONDS:g} s, "
             "and 6 to 30 s are better."
         )
-    if np.abs(mono).max() < _SILENT:
+    if np.abs(mono).max() < SILENT_PEAK:
         raise ValueError(SILENCE)
     quality = measure(mono, rate)
     return pcm_wav.written(mono, rate), quality
@@ -68,30 +67,33 @@ def mono_of(
 
 def _by_soundfile(data: bytes, most_seconds: float) -> tuple[Any, int]:
     """Samples `[n]`, float32, -1..1, and how many make a second."""
+    blocks, count = list[Array](), 0
     try:
-        with soundfile.SoundFile(io.BytesIO(data)) as file:
-            rate, frames, channels = file.samplerate, file.frames, file.channels
-            _check(rate, frames, channels, most_seconds)
-            # One more than may be: a header may say less than there is.
+        with sound_file.opened(data) as sound:
+            rate = sound.rate
+            _check(rate, sound.declared_frames or 0, sound.channels, most_seconds)
+            # One more than may be: a header may say less than there is, or nothing.
             most = int(most_seconds * rate)
-            sound = file.read(most + 1, dtype="float32", always_2d=True)
+            for block in sound.blocks(most + 1):
+                blocks.append(block.mean(axis=1, dtype=np.float32))
+                count += len(block)
     except (RuntimeError, OSError, TypeError) as error:
         words = str(getattr(error, "error_string", error)).splitlines()[0:1]
         raise ValueError(f"It cannot be decoded ({' '.join(words).rstrip('.')}).") from error
-    if len(sound) > most:
+    if count > most:
         raise ValueError(f"It is longer than {most_seconds:g} s. Cut 6 to 30 s of clear speech.")
-    return sound.mean(axis=1, dtype=np.float32), rate
+    return np.concatenate(blocks) if blocks else np.zeros(0, np.float32), rate
 
 
 def _check(rate: int, frames: int, channels: int, most_seconds: float) -> None:
     """What the header says, before anything is decoded; or what was found, where it says none."""
-    if rate not in _RATES:
+    if rate not in RATES:
         raise ValueError(
-            f"It has {rate} samples a second. Allowed are {_RATES[0]} to {_RATES[-1]} in steps of "
-            f"{_RATES.step}, such as 22050."
+            f"It has {rate} samples a second. Allowed are {RATES[0]} to {RATES[-1]} in steps of "
+            f"{RATES.step}, such as 22050."
         )
-    if channels > _MOST_CHANNELS:
-        raise ValueError(f"It has {channels} channels; at most {_MOST_CHANNELS} are read.")
+    if channels > MOST_CHANNELS:
+        raise ValueError(f"It has {channels} channels; at most {MOST_CHANNELS} are read.")
     _check_length(frames / rate, most_seconds)
 
 
@@ -142,8 +144,10 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
         raise ValueError(
             f"Its sound is {track.codec_context.name}, which is not supported. Convert it to WAV."
         )
-    # What the header says, before anything is decoded; a browser's recording says nothing.
-    if (seconds := (file.duration or 0) / av.time_base) > most_seconds + 1:
+    # What the header says, before anything is decoded. A browser's recording says nothing, and for
+    # ADTS, which has no header, FFmpeg estimates it from the first frames.
+    seconds = 0.0 if file.format.name == "aac" else (file.duration or 0) / av.time_base
+    if seconds > most_seconds + 1:
         _check_length(seconds, most_seconds)
     pieces: list[Array] = []
     samples, rate, channels = 0, 0, 0
@@ -156,8 +160,8 @@ def _read(file: Any, most_seconds: float) -> tuple[Array, int]:
             raise ValueError(
                 "Its sample rate or its channels change inside the file. Convert it to WAV."
             )
-        if channels > _MOST_CHANNELS:
-            raise ValueError(f"It has {channels} channels; at most {_MOST_CHANNELS} are read.")
+        if channels > MOST_CHANNELS:
+            raise ValueError(f"It has {channels} channels; at most {MOST_CHANNELS} are read.")
         for plain in to_float.resample(frame):
             pieces.append(plain.to_ndarray().reshape(-1, channels).mean(axis=1, dtype=np.float32))
             samples += plain.samples

@@ -7,14 +7,18 @@ from typing import Any
 
 import numpy as np
 
+from xtts.speech_span import frame_levels, speech_start
+
 Array = np.ndarray[Any, Any]
 
 _FRAME_SECONDS = 0.02
 # Speech has pauses and syllables: the level of its frames scatters by more than 6 dB, and by more
 # than 1 in much noise; that of noise alone by 0.5.
 _STEADY_DB = 1.0
-# A beep, of one pitch in all its length: nearly all energy in a dozen bins of 1,025.
-_TONE_BINS, _TONE_SHARE, _WINDOW = 12, 0.97, 2_048
+# A beep, of one pitch in all its length: nearly all energy within 129 Hz.
+_TONE_HZ, _TONE_SHARE, _WINDOW_SECONDS = 129.0, 0.97, 0.093
+# From the first speech on, XTTS-v2 uses 30 s of a recording, and other models use less.
+_HEARD_SECONDS = 30.0
 # Frames within this of the loud ones are speech.
 _SPEECH_DB = 25.0
 # Below these a remark is made: s of speech, dB over the noise, dB of full scale; above: a share.
@@ -24,10 +28,13 @@ _FULL = 0.999
 
 
 def measure(mono: Array, rate: int) -> dict[str, Any]:
-    """The quality of samples `[n]` in -1..1, as `api.schemas.VoiceQuality`: the level of
-    the loud frames, and how far the quiet ones are below. Raises ValueError for a steady sound."""
+    """The quality of samples `[n]` in -1..1, as `api.schemas.VoiceQuality`: the level of the loud
+    frames, and how far the quiet ones are below. It measures the part that models use. Raises
+    ValueError for a steady sound."""
+    start = speech_start(frame_levels(mono, rate), rate)
+    mono = mono[start : start + int(_HEARD_SECONDS * rate)]
     levels = _levels_db(mono, rate)
-    if levels.std() < _STEADY_DB or _tone_share(mono) > _TONE_SHARE:
+    if levels.std() < _STEADY_DB or _tone_share(mono, rate) > _TONE_SHARE:
         raise ValueError(
             "It holds a steady tone or noise, and no speech. Send 6 to 30 s of one person's speech."
         )
@@ -73,13 +80,14 @@ def _levels_db(mono: Array, rate: int) -> Array:
     return levels
 
 
-def _tone_share(mono: Array) -> float:
-    """Of the energy, what is in the few strongest bins of the mean spectrum."""
-    frames = mono[: len(mono) // _WINDOW * _WINDOW].reshape(-1, _WINDOW)
-    power = np.zeros(_WINDOW // 2 + 1)
-    for frame in frames:
-        power += np.abs(np.fft.rfft(frame * np.hanning(_WINDOW))) ** 2
-    return float(np.sort(power)[-_TONE_BINS:].sum() / max(power.sum(), 1e-12))
+def _tone_share(mono: Array, rate: int) -> float:
+    """The share of the energy in the few strongest bins of the mean spectrum."""
+    size = int(_WINDOW_SECONDS * rate)
+    power = np.zeros(size // 2 + 1)
+    for frame in mono[: len(mono) // size * size].reshape(-1, size):
+        power += np.abs(np.fft.rfft(frame * np.hanning(size))) ** 2
+    bins = round(_TONE_HZ * _WINDOW_SECONDS)
+    return float(np.sort(power)[-bins:].sum() / max(power.sum(), 1e-12))
 
 
 def _clipped(mono: Array) -> float:

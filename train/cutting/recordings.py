@@ -14,7 +14,9 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import make_folder
 from machine.storage.hashes import FileStamp, stamp_of
+from xtts import sound_file
 from xtts.audio import AudioError, declared_bytes, facts, resample
+from xtts.sound_endings import DECODED
 
 LISTENING_RATE = 16_000
 # A multiple of speech detection's 32 ms frames at 16 kHz.
@@ -25,7 +27,6 @@ _LEAST_PRESENT = 0.95
 # The share of the channels' power that must remain after mixing to mono; ordinary stereo keeps
 # half.
 _LEAST_TOGETHER = 0.01
-SOUND_ENDINGS = (".wav", ".flac", ".mp3", ".ogg", ".opus")
 
 
 class CuttingError(SotaqueError):
@@ -60,9 +61,9 @@ def open_recording(path: Path, name: str, work: Path) -> SourceRecording:
         raise CuttingError(f"{path} is empty (0 bytes). Copy it again.")
     original = stamp_of(path)
     try:
-        header = facts(path)
+        header = facts(path, by_av=False)
     except AudioError as error:
-        if path.suffix.lower() in SOUND_ENDINGS:
+        if path.suffix.lower() in DECODED:
             raise CuttingError(str(error)) from error
         path = _by_av(path, work / f"{name}.wav")
         header = facts(path)
@@ -92,13 +93,11 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
     Raises CuttingError if it cannot be decoded, ends early or holds non-finite values, or if its
     channels cancel each other.
     """
-    import soundfile
-
     size = BLOCK_SECONDS * recording.rate
     seen, apart, together = 0, 0.0, 0.0
     try:
-        with soundfile.SoundFile(str(recording.path)) as file:
-            while len(block := file.read(size, dtype="float32", always_2d=True)):
+        with sound_file.opened(recording.path) as sound:
+            for block in sound.blocks(size=size):
                 seen += len(block)
                 if not np.isfinite(block).all():
                     raise CuttingError(
@@ -115,7 +114,7 @@ def blocks(recording: SourceRecording) -> Iterator[np.ndarray]:
                     yield mono
                 if over:
                     break
-    except (OSError, RuntimeError) as error:
+    except sound_file.UNDECODABLE as error:
         raise CuttingError(
             f"{recording.path} cannot be decoded after {seen / recording.rate:.0f} s ({error})."
         ) from error

@@ -22,13 +22,14 @@ from machine.storage.file_cache import FileCache
 from machine.storage.hashes import sha256_of
 from machine.storage.tree_stamp import is_racy, tree_stamp
 from train.concurrency import in_threads
-from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry
+from train.dataset.entries import LONGEST_CLIP_SECONDS, DatasetError, TranscriptEntry, beside
 from train.dataset.metadata import read_transcript
 from train.progress import with_progress
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, AudioError, declared_bytes, facts
 from xtts.audio import read as read_audio
 from xtts.model.shapes import GPTShape
+from xtts.sound_endings import how_to_convert
 from xtts.text.errors import TextError
 from xtts.text.languages import NAMES, other_language, short_code
 from xtts.text.tokenizer import Tokenizer
@@ -41,7 +42,7 @@ LOUDEST_PEAK = 8.0
 # A decoder may round the end of a file; what is further from its header was cut off.
 LEAST_PRESENT = 0.95
 # In the name of the file that remembers sounds: another number where they are judged otherwise.
-SOUNDS_VERSION = 2
+SOUNDS_VERSION = 3
 READABLE = "a readable WAV, FLAC, OGG or MP3 file"
 VALIDATION_SHARE = 0.05
 MOST_VALIDATION_CLIPS = 64
@@ -384,7 +385,7 @@ def decode_clip(
         path = entry.path.resolve()
         status = path.stat()
     except OSError:
-        return RejectedClip(entry.name, f"no file {entry.path}", READABLE)
+        return RejectedClip(entry.name, _missing(entry.path), READABLE)
     key = f"{path}|{status.st_size}|{status.st_mtime_ns}|{status.st_ctime_ns}"
     known = sounds.get(key)
     if known is None:
@@ -399,6 +400,18 @@ def decode_clip(
     if not seen and not SHORTEST_SECONDS <= seconds <= longest:
         seen, allowed = f"{seconds:.2f} s", f"{SHORTEST_SECONDS} to {longest:.1f} s"
     return RejectedClip(entry.name, seen, allowed) if seen else (seconds, sha256)
+
+
+def _missing(path: Path) -> str:
+    others = beside(path)
+    if not others:
+        return f"no file {path}"
+    if len(others) > 1:
+        names = ", ".join(one.name for one in others)
+        return f"no file {path}. The folder has {names}: keep one, under this name"
+    return (
+        f"no file {path}. The folder has {others[0].name}. Convert it: {how_to_convert(others[0])}"
+    )
 
 
 def _decoded(path: Path) -> tuple[float, str, str, str]:

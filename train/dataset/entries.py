@@ -11,18 +11,22 @@ import re
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path, PurePosixPath
 
 from machine.errors import SotaqueError
-from xtts.foreign_sound import FOREIGN_EXTENSIONS
+from xtts.sound_endings import DECODED, FOREIGN, SOUND_ENDINGS
 
-EXTENSIONS = (".wav", ".flac", ".ogg", ".mp3")
-SOUND_EXTENSIONS = (*EXTENSIONS, *FOREIGN_EXTENSIONS)
+SOUND_EXTENSIONS = SOUND_ENDINGS
 DEFAULT_SPEAKER = "speaker"
 # Coqui's max_wav_length: 255,995 samples.
 LONGEST_CLIP_SECONDS = 11.6
 _LONGEST_NAME_BYTES = 255
 _UTF16_MARKS = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+# Files that accompany a recording.
+_TEXT_ENDINGS = frozenset(
+    {"", ".txt", ".lab", ".csv", ".tsv", ".json", ".jsonl", ".srt", ".vtt", ".textgrid", ".list"}
+)
 
 
 class DatasetError(SotaqueError):
@@ -110,18 +114,69 @@ def find_recording(folders: Sequence[Path], name: str) -> Path:
     """The recording called `name`: as it stands, or with the first extension that is there.
 
     Also as Windows writes paths, with its accents composed or not (an archive made on a Mac has
-    them apart), and converted: `a.wav` for a row that says `a.m4a`.
+    them apart), in another case (`A.WAV` of a recorder), and converted: `a.wav` for a row that says
+    `a.m4a`.
     """
     suffix = PurePosixPath(name).suffix.lower()
-    known = suffix in EXTENSIONS
-    endings = ("",) if known else (*EXTENSIONS, "")
+    endings = ("",) if suffix in DECODED else (*SOUND_ENDINGS, "")
     plain = name.replace("\\", "/")
     composed, apart = (unicodedata.normalize(form, plain) for form in ("NFC", "NFD"))
     spellings = dict.fromkeys((name, plain, composed, apart))
-    if suffix in FOREIGN_EXTENSIONS:
+    if suffix in FOREIGN:
         spellings = dict.fromkeys((*(one[: -len(suffix)] for one in spellings), *spellings))
     for folder, spelling, ending in itertools.product(folders, spellings, endings):
         path: Path = folder / f"{spelling}{ending}"
         if path.is_file():
             return path
-    return folders[0] / f"{name}{'' if known else EXTENSIONS[0]}"
+    for folder in folders:
+        if (found := _without_case(folder / plain)) is not None:
+            return found
+    return folders[0] / f"{name}{'' if suffix in DECODED else DECODED[0]}"
+
+
+def beside(path: Path) -> list[Path]:
+    """The files that have the name of a missing recording in any case, with whatever ending, in its
+    folder in any case; texts are left out. Those with its own ending come first."""
+    known = path.suffix.lower() in SOUND_ENDINGS
+    stem = _folded(path.stem if known else path.name)
+    try:
+        folder = _folder_without_case(path.parent)
+        found = _names_of(folder, folder.stat().st_mtime_ns).get(stem, ()) if folder else ()
+    except OSError:  # a folder that may not be listed
+        return []
+    order = (path.suffix.lower(), *SOUND_ENDINGS)
+    return sorted(found, key=lambda one: [one.suffix.lower() != ending for ending in order])
+
+
+def _without_case(path: Path) -> Path | None:
+    """The recording that a path without a file must mean, if only one fits."""
+    found = [one for one in beside(path) if one.suffix.lower() in SOUND_ENDINGS]
+    if not found or (len(found) > 1 and found[0].suffix.lower() == found[1].suffix.lower()):
+        return None
+    return found[0]
+
+
+def _folder_without_case(path: Path) -> Path | None:
+    if path.is_dir():
+        return path
+    parent = None if path == path.parent else _folder_without_case(path.parent)
+    if parent is None:
+        return None
+    alike = [one for one in parent.iterdir() if _folded(one.name) == _folded(path.name)]
+    folders = [one for one in alike if one.is_dir()]
+    return folders[0] if len(folders) == 1 else None
+
+
+@lru_cache(maxsize=16)
+def _names_of(folder: Path, _changed_ns: int) -> dict[str, tuple[Path, ...]]:
+    """The files of a folder by their names without an ending, in lower case."""
+    found: dict[str, tuple[Path, ...]] = {}
+    for path in sorted(folder.iterdir()):
+        if path.suffix.lower() not in _TEXT_ENDINGS and not path.name.startswith("."):
+            stem = _folded(path.stem)
+            found[stem] = (*found.get(stem, ()), path)
+    return found
+
+
+def _folded(name: str) -> str:
+    return unicodedata.normalize("NFC", name).casefold()

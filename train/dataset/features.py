@@ -57,7 +57,7 @@ from xtts.model.vocoder import load_dvae
 
 log = logging.getLogger("train")
 
-VERSION = 1
+VERSION = 2
 CLIPS_PER_SHARD = 256
 # The share of clips that may have become unreadable since they were checked; more is an error.
 LARGEST_LOST_SHARE = 0.01

@@ -20,11 +20,11 @@ from typing import Any
 from machine import commands
 from train.dataset.entries import (
     DEFAULT_SPEAKER,
-    EXTENSIONS,
     LONGEST_CLIP_SECONDS,
     SOUND_EXTENSIONS,
     DatasetError,
     TranscriptEntry,
+    find_recording,
     read_text,
     unsafe,
 )
@@ -232,9 +232,8 @@ def _entry_of(row: Mapping[str, str], folder: Path, language: str) -> Transcript
     if fault := unsafe(name):
         raise DatasetError(f"The transcript in {folder} names {name!r}: {fault}.")
     # A corpus may be published with another extension than its reader writes.
-    spellings = (path, *(path.with_suffix(extension) for extension in EXTENSIONS))
-    published = next((spelling for spelling in spellings if spelling.is_file()), path)
     return TranscriptEntry(
-        name, published, row["text"].strip(), row.get("speaker_name") or DEFAULT_SPEAKER,
+        name, find_recording([folder], name), row["text"].strip(),
+        row.get("speaker_name") or DEFAULT_SPEAKER,
         tag_of(row.get("language") or "") or language,
     )  # fmt: skip

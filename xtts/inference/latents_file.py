@@ -32,7 +32,6 @@ def latents_of_recording(
     folder: where latents are kept; None keeps nothing, and those of several recordings are never
     kept. A folder that cannot be written costs time only. Raises AudioError or VoiceError.
     """
-    from xtts import audio
     from xtts.inference import voice
 
     if not isinstance(recording, Path):
@@ -40,12 +39,9 @@ def latents_of_recording(
     path = None
     if folder is not None and recording.is_file():
         path = path_of(folder, weights, sha256_of(recording))
-        _adopt_earlier(path)
         if (cached := read(path, model)) is not None:
             return cached
-    made = voice.voice_from_reference(
-        model, audio.read(recording, audio.CODE_RATE, max_seconds=60.0)
-    )
+    made = voice.voice_from_reference(model, voice.read_reference(model.config, recording))
     if path is not None:
         try:
             write(path, made)
@@ -102,20 +98,11 @@ def read(path: Path, model: "Model") -> "Voice | None":
 def path_of(folder: Path, weights: str, recording: str) -> Path:
     """The file of a recording's latents in a model. weights, recording: the SHA-256 of each.
 
-    Latents depend on both: the conditioning encoder learns with the rest of the GPT.
+    Latents depend on both: the conditioning encoder learns with the rest of the GPT. Those of
+    version 1 had heard the silence before the speech.
     """
-    key = hashlib.sha256(f"latents 1 {weights} {recording}".encode()).hexdigest()
+    key = hashlib.sha256(f"latents 2 {weights} {recording}".encode()).hexdigest()
     return folder / recording / f"{key}.safetensors"
-
-
-def _adopt_earlier(path: Path) -> None:
-    """Moves latents to `path` (as `path_of` names it) from where earlier versions kept them: in
-    FOLDER itself, under the same name."""
-    earlier = path.parent.parent / path.name
-    if earlier.is_file() and not path.exists():
-        with contextlib.suppress(OSError):  # a folder that may only be read: they are made again
-            path.parent.mkdir(exist_ok=True)
-            earlier.replace(path)
 
 
 def delete(folder: Path, recording: str) -> None:

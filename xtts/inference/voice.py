@@ -2,11 +2,12 @@
 
 from pathlib import Path
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from machine.errors import SotaqueError
-from xtts import audio, joined_reference
+from xtts import audio, joined_reference, speech_span
 from xtts.audio import CODE_RATE, SPEAKER_RATE, conditioning_mel, resample
 from xtts.inference.speech import Voice as Voice
 from xtts.joined_reference import Reference
@@ -15,6 +16,9 @@ from xtts.model.loading import Model
 
 # Coqui leaves out a last chunk shorter than this; a reference shorter than this is refused.
 MIN_CHUNK_SECONDS = 0.33
+# Speech is looked for in the first minute, and as long as nothing is louder than -50 dB, in ten.
+_BLOCK_SECONDS, _LOOKED_AT_SECONDS, _MOST_SILENCE_SECONDS = 10.0, 60.0, 600.0
+_LOUD_DB = -50.0
 
 
 class VoiceError(SotaqueError):
@@ -22,26 +26,43 @@ class VoiceError(SotaqueError):
 
 
 def read_reference(config: ModelConfig, reference: Reference) -> Tensor:
-    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz; several recordings
-    take turns (`xtts.joined_reference`).
+    """As much of a recording as a voice is taken from, `[samples]` at 22,050 Hz, from where its
+    speech begins; several recordings take turns (`xtts.joined_reference`).
 
-    Raises AudioError, and VoiceError as `voice_from_reference`. Of an hour that a 250 kB FLAC
-    holds, no more than the first seconds are unpacked.
+    Raises AudioError, and VoiceError as `voice_from_reference`. No more than ten minutes are
+    unpacked of the hours that a small FLAC can hold.
     """
     wanted = config.conditioning
     seconds = max(wanted.total_seconds, wanted.speaker_seconds)
     if isinstance(reference, Path):
-        waveform = audio.read(reference, CODE_RATE, max_seconds=seconds)
-        _check(waveform)
-        return waveform
-    recordings = []
-    for path in reference:
-        waveform = audio.read(path, CODE_RATE, max_seconds=seconds)
-        _check(waveform, f"The reference {path}")
-        recordings.append(waveform.numpy())
+        return _spoken(reference, seconds, "The reference")
+    recordings = [_spoken(path, seconds, f"The reference {path}").numpy() for path in reference]
     heard = min(wanted.total_seconds, wanted.speaker_seconds)
     turn = joined_reference.turn_seconds(len(recordings), wanted.chunk_seconds, heard)
     return torch.from_numpy(joined_reference.joined(recordings, CODE_RATE, turn, seconds))
+
+
+def _spoken(path: Path, seconds: float, what: str) -> Tensor:
+    """So many seconds of a recording from where its speech begins."""
+    start = _speech_start_seconds(path)
+    waveform = audio.read(path, CODE_RATE, max_seconds=seconds, start_seconds=start)
+    _check(waveform, what)
+    return waveform
+
+
+def _speech_start_seconds(path: Path) -> float:
+    """Where the speech of a recording begins. Levels are kept, and not the samples."""
+    levels, rest, rate = list[np.ndarray](), np.zeros(0, np.float32), CODE_RATE
+    # `audio.read` refuses non-finite samples.
+    with np.errstate(invalid="ignore", over="ignore"):
+        for number, (block, rate) in enumerate(audio.blocks(path, _BLOCK_SECONDS), start=1):
+            found, rest = speech_span.levels_in_parts(rest, block, rate)
+            levels.append(found)
+            seen = number * _BLOCK_SECONDS
+            loudest = max(float(part.max(initial=speech_span.FLOOR_DB)) for part in levels)
+            if seen >= _MOST_SILENCE_SECONDS or (seen >= _LOOKED_AT_SECONDS and loudest > _LOUD_DB):
+                break
+        return speech_span.speech_start(np.concatenate(levels), rate) / rate if levels else 0.0
 
 
 @torch.inference_mode()
@@ -97,5 +118,5 @@ def _check(waveform: Tensor, what: str = "The reference") -> None:
         )
     if not bool(torch.isfinite(waveform).all()):
         raise VoiceError(f"{what} holds non-finite values (NaN or infinite).")
-    if float(waveform.abs().max()) < 1e-4:
-        raise VoiceError(f"{what} is silent: no sample is above -80 dB.")
+    if float(waveform.abs().max()) < speech_span.SILENT_PEAK:
+        raise VoiceError(f"{what} is silent: no sample is above -60 dB.")

@@ -19,10 +19,12 @@ FILES = {
     ".flac": file_of(SAID, 48_000, format="FLAC"),
     ".mp3": file_of(SAID, 48_000, format="MP3"),
     ".ogg": file_of(SAID, 48_000, format="OGG"),
+    ".oga": file_of(SAID, 48_000, format="OGG"),
     ".opus": file_of(SAID, 48_000, format="OGG", subtype="OPUS"),
     ".m4a": made("m4a", SAID),
     ".aac": made("aac", SAID),
     ".webm": made("webm", SAID),
+    ".weba": made("webm", SAID),
 }
 ANNOUNCED = "document.getElementById('announcement').textContent"
 

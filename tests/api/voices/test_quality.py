@@ -5,6 +5,7 @@ import pytest
 import soundfile
 
 from api.voices.quality import measure
+from api.voices.resampling import resampled
 from xtts.voices.base_models import DEMO
 
 
@@ -42,3 +43,19 @@ def test_clipping_shortness_and_quiet_are_told(recording):
     peak = sound.copy()
     peak[100] = 1.0
     assert measure(peak, rate)["clipped_share"] == 0.0
+
+
+@pytest.mark.parametrize("rate", [8_000, 16_000, 22_050, 44_100, 48_000, 96_000, 176_400, 192_000])
+def test_speech_is_speech_and_a_tone_a_tone_at_every_rate(recording, rate):
+    """A window of so many samples is shorter at 192 kHz, and its bins hold all of a voice."""
+    sound, own_rate = recording
+    # A low voice: most of its energy lies in the first 500 Hz.
+    spectrum = np.fft.rfft(sound)
+    spectrum *= 1 / (1 + (np.arange(len(spectrum)) * own_rate / len(sound) / 300) ** 2)
+    low = np.fft.irfft(spectrum, len(sound)).astype("float32")
+    found = measure(resampled(3 * low, own_rate, rate), rate)
+    assert found["word"] == "good" and 5 < found["speech_seconds"] < 8
+    time_axis = np.arange(6 * rate) / rate
+    beep = 0.3 * np.sin(2 * np.pi * 440 * time_axis) * (1 + np.sin(2 * np.pi * time_axis))
+    with pytest.raises(ValueError, match="a steady tone"):
+        measure(beep, rate)

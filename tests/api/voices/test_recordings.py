@@ -117,10 +117,10 @@ def ended_with(memory_bytes: int, data: bytes) -> int:
 
 
 def test_a_recording_that_takes_too_much_memory_is_told_so():
-    """A minute of eight channels in a sixteenth; and where FFmpeg would crash: it has less than
+    """A minute of eight channels in 16 MB; and where FFmpeg would crash: it has less than
     1 MB then."""
     many = file_of(np.full((48_000 * 59, 8), 0.1, "float32"), 48_000, format="FLAC")
-    assert ended_with(64 << 20, many) == NO_MEMORY
+    assert ended_with(16 << 20, many) == NO_MEMORY
     noise = made("m4a", np.random.default_rng(0).normal(0, 0.1, 50 * 48_000))
     assert [ended_with(size, noise) for size in (0, 256 << 10, 16 << 20)] == [NO_MEMORY] * 3
 

@@ -5,10 +5,12 @@ import pytest
 import soundfile
 import torch
 
+from tests.pipe_audio import FILES, SECONDS, webm
 from train.cutting.recordings import (
     BLOCK_SECONDS,
     LISTENING_RATE,
     SourceRecording,
+    blocks,
     open_recording,
     resampled_blocks,
     stretches,
@@ -47,3 +49,12 @@ def test_a_stretch_is_what_is_there_also_across_blocks(recording):
     wave = read(recording)
     for place, (first, last) in enumerate(spans):
         assert np.array_equal(found[place], wave[first:last])
+
+
+@pytest.mark.parametrize("name", [*FILES, "memo.webm", "MEMO.WEBM"])
+def test_a_recording_is_as_long_as_what_it_holds(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(FILES[name][0]() if name in FILES else webm())
+    found = open_recording(path, "memo", tmp_path / "work")
+    assert SECONDS <= found.seconds <= SECONDS + 0.1
+    assert sum(map(len, blocks(found))) == found.frames

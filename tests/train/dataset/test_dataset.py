@@ -20,6 +20,7 @@ from train.dataset import dataset
 from train.dataset.dataset import Clip, Dataset, DatasetError, RejectedClip, decode_clip
 from train.dataset.entries import TranscriptEntry
 from train.settings import TrainSettings
+from xtts import sound_file
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import GPTShape
 from xtts.text.errors import TextError
@@ -262,15 +263,15 @@ def test_a_look_that_is_stopped_goes_on(read, tmp_path, settled, monkeypatch):
 
 def test_what_could_not_be_read_is_tried_again(read, tmp_path, settled, monkeypatch):
     """A disk that failed once must not refuse a clip for ever."""
-    folder, info = make_dataset(tmp_path / "data", clips=2), soundfile.info
+    folder, opened = make_dataset(tmp_path / "data", clips=2), sound_file.opened
 
-    def failing(path: Path) -> Any:
+    def failing(path: Path, **more: Any) -> Any:
         if "clip-0" in str(path):
             raise OSError("I/O error")
-        return info(path)
+        return opened(path, **more)
 
     with monkeypatch.context() as patch:
-        patch.setattr(soundfile, "info", failing)
+        patch.setattr(sound_file, "opened", failing)
         assert "I/O error" in reasons(read(folder))["clip-0"]
     assert read(folder).refused == ()
 

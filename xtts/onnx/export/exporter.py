@@ -26,7 +26,6 @@ from machine.storage.atomic import (
     sync_folder,
 )
 from machine.storage.hashes import sha256_of
-from xtts import audio
 from xtts.inference import latents_file, voice
 from xtts.model import loading as model
 from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
@@ -153,7 +152,7 @@ def _files(
 
 
 def _latents(spoken: model.Model, recording: Path, path: Path) -> Written:
-    sound = audio.read(recording, audio.CODE_RATE, max_seconds=60.0)
+    sound = voice.read_reference(spoken.config, recording)
     latents_file.write(path, voice.voice_from_reference(spoken, sound))
     return Written(sha256_of(path), path.stat().st_size)
 

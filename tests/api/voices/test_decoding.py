@@ -1,0 +1,51 @@
+"""What the decoding child makes of an upload: all of it, whatever the header says."""
+
+import pytest
+
+from api.datasets import uploads
+from api.voices.decoding import mono_of
+from tests import pipe_audio
+from tests.api.sounds import speech
+from tests.pipe_audio import FILES, RATE, SECONDS
+from xtts import encoding
+from xtts.sound_endings import SOUND_ENDINGS
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_header_without_a_true_length_refuses_nothing(name):
+    make, more = FILES[name]
+    mono, rate = mono_of(make(), 60.0)
+    assert rate == RATE and SECONDS <= len(mono) / rate <= SECONDS + more
+    assert pipe_audio.correlation(mono) > 0.98
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_header_without_a_true_length_hides_no_length(name):
+    with pytest.raises(ValueError, match=r"is 3 s long|is longer than 2 s"):
+        mono_of(FILES[name][0](), 2.0)
+
+
+def test_what_this_service_streams_can_be_a_voice():
+    sound = speech(20.0, RATE)
+    pcm = (sound * 32_767).astype("<i2").tobytes()
+    for form, container in (("flac", None), ("mp3", None), ("wav", None), ("aac", "aac")):
+        encoder = encoding.Encoder(form)
+        data = encoder.add(pcm) + encoder.end()
+        # FFmpeg estimates the length of ADTS from its first frames: no refusal rests on it.
+        mono, rate = mono_of(data, 21.0, container)  # type: ignore[arg-type]
+        assert len(mono) / rate == pytest.approx(20.0, abs=0.2), form
+
+
+def test_the_recordings_of_a_dataset_have_the_one_list_of_endings(page_text):
+    assert uploads.SOUND_ENDINGS is SOUND_ENDINGS
+    accepted = page_text.partition('id="recording-files" multiple accept="')[2].partition('"')[0]
+    assert accepted.split(",") == list(SOUND_ENDINGS)
+
+
+@pytest.fixture
+def page_text() -> str:
+    from pathlib import Path
+
+    import api
+
+    return (Path(api.__file__).parent / "page" / "index.html").read_text(encoding="utf-8")

@@ -1,0 +1,93 @@
+"""The length of a recording is that of its samples, whatever its header says."""
+
+import io
+import sys
+
+import numpy as np
+import pytest
+import soundfile
+
+from tests import pipe_audio
+from tests.bad_audio import encoded
+from tests.pipe_audio import FILES, RATE, SECONDS, SOUND
+from xtts import audio, sound_file
+from xtts.audio import AudioError
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_header_without_a_true_length_costs_no_second(tmp_path, name):
+    make, more = FILES[name]
+    path = tmp_path / name
+    path.write_bytes(make())
+    assert SECONDS <= audio.facts(path).seconds <= SECONDS + more
+    found = audio.read(path, RATE).numpy()
+    assert len(found) == audio.facts(path).frames
+    assert pipe_audio.correlation(found) > 0.98
+    with sound_file.opened(path.read_bytes()) as sound:  # as the service reads what it is sent
+        assert sound.count() == len(found)
+    assert len(audio.read(path, RATE, max_seconds=1.0)) == RATE
+    rest = audio.read(path, RATE, start_seconds=1.0, max_seconds=1.0).numpy()
+    assert np.array_equal(rest, found[RATE : 2 * RATE])
+
+
+def test_joined_mp3_files_are_as_long_as_both(tmp_path):
+    """The Xing header of the first one knows itself only."""
+    one = encoded(SOUND, "MP3", "MPEG_LAYER_III", RATE)
+    path = tmp_path / "both.mp3"
+    path.write_bytes(one + one)
+    assert audio.facts(path).seconds == pytest.approx(2 * SECONDS, abs=0.2)
+    assert len(audio.read(path, RATE)) == audio.facts(path).frames
+
+
+def test_a_length_that_is_true_is_believed(tmp_path, monkeypatch):
+    """It is not counted: an hour would be decoded for it."""
+    monkeypatch.setattr(sound_file.Sound, "count", lambda self: pytest.fail("counted"))
+    for form, subtype in (("WAV", "PCM_16"), ("FLAC", "PCM_16"), ("OGG", "OPUS"),
+                          ("MP3", "MPEG_LAYER_III")):  # fmt: skip
+        path = tmp_path / f"whole.{form}"
+        path.write_bytes(encoded(SOUND, form, subtype, RATE))
+        assert audio.facts(path).frames == len(SOUND)
+
+
+@pytest.mark.parametrize("tail", [b"", b"LIST\x04\0\0\0INFO", b"LIST\x03\0\0\0INF\0"])
+def test_an_empty_wav_stays_empty(tmp_path, tail):
+    path = tmp_path / "empty.wav"
+    path.write_bytes(encoded(SOUND[:0]) + tail)
+    with pytest.raises(AudioError, match="no samples"):
+        audio.facts(path)
+
+
+def test_what_follows_the_samples_is_not_heard(tmp_path):
+    """Neither a trailing chunk nor a few stray bytes."""
+    whole = encoded(SOUND, rate=RATE)
+    for tail in (b"LIST\x04\0\0\0INFO", bytes(1000)):
+        path = tmp_path / "tail.wav"
+        path.write_bytes(whole + tail)
+        assert audio.facts(path).frames == len(SOUND)
+
+
+@pytest.mark.parametrize("name", ["memo.webm", "memo.WEBM", "memo.m4a"])
+def test_what_messengers_write_is_read_where_ffmpeg_is(tmp_path, name):
+    path = tmp_path / name
+    forms = {"webm": ("webm", "libopus", 48_000), "m4a": ("ipod", "aac", RATE)}
+    path.write_bytes(pipe_audio.by_av(*forms[name[5:].lower()]))
+    assert audio.facts(path).seconds == pytest.approx(SECONDS, abs=0.1)
+    assert pipe_audio.correlation(audio.read(path, RATE).numpy()) > 0.98
+
+
+def test_without_ffmpeg_the_line_that_converts_is_shown(tmp_path, monkeypatch):
+    path = tmp_path / "my memo.webm"
+    path.write_bytes(pipe_audio.webm())
+    monkeypatch.setitem(sys.modules, "av", None)
+    monkeypatch.setattr(sound_file, "av_is_installed", lambda: False)
+    with pytest.raises(AudioError, match=r"ffmpeg -i '.*my memo\.webm' -vn .*my memo\.wav'"):
+        audio.read(path, RATE)
+
+
+def test_opus_is_read_without_ffmpeg(tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "av", None)
+    path = tmp_path / "voice.opus"
+    file = io.BytesIO()
+    soundfile.write(file, SOUND, RATE, format="OGG", subtype="OPUS")
+    path.write_bytes(file.getvalue())
+    assert audio.facts(path).seconds == pytest.approx(SECONDS, abs=0.1)

@@ -1,0 +1,129 @@
+"""The frames of an MP3 file: its length is the sum of theirs.
+
+Without a Xing header libsndfile estimates the length from the first frame and the size of the file,
+a cover picture included, and reads no further than that.
+
+Sources: ISO 11172-3 and 13818-3 (frames), id3.org/id3v2.4.0-structure (tags), and
+gabriel.mp3-tech.org/mp3infotag.html (the Xing header, as LAME writes it).
+"""
+
+import struct
+from dataclasses import dataclass
+from typing import Any
+
+# kbit/s of Layer III, MPEG 1 and 2, and the rates of MPEG 1.
+_BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
+_BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
+_RATES_1 = (44_100, 48_000, 32_000)
+_FRAMES_FLAG, _BYTES_FLAG = 1, 2
+# Tags at the end of a file count in its size and not in the header's: ID3v1 is 128 bytes.
+_MOST_OTHER_SHARE, _MOST_OTHER_BYTES = 0.01, 1024
+_MOST_JUNK = 1 << 16
+# kbit/s of the frame that holds a length: it must have room for it.
+_ROOMY = 64
+
+
+@dataclass(frozen=True)
+class FrameHeader:
+    """kind: version and rate; bytes: of the whole frame; samples: that it decodes into; side: where
+    a Xing header begins in it."""
+
+    kind: bytes
+    bytes: int
+    samples: int
+    side: int
+
+
+def frame_header(data: Any, at: int = 0) -> FrameHeader | None:
+    """The header of a Layer III frame at `at` of a buffer, or None."""
+    if len(data) < at + 4 or data[at] != 0xFF or data[at + 1] & 0xE6 != 0xE2:
+        return None
+    second, third, fourth = data[at + 1], data[at + 2], data[at + 3]
+    version, bitrate, rate = (second >> 3) & 3, third >> 4, (third >> 2) & 3
+    if version == 1 or not 0 < bitrate < 15 or rate == 3:
+        return None
+    version_1, mono = version == 3, fourth >> 6 == 3
+    bits = (_BITRATES_1 if version_1 else _BITRATES_2)[bitrate - 1] * 1000
+    hertz = _RATES_1[rate] // (1 if version_1 else 2 if version == 2 else 4)
+    samples = 1152 if version_1 else 576
+    side = 4 + ((17 if mono else 32) if version_1 else (9 if mono else 17))
+    return FrameHeader(
+        bytes((second & 0x18, third & 0x0C)),
+        samples // 8 * bits // hertz + ((third >> 1) & 1), samples, side,
+    )  # fmt: skip
+
+
+def end_of_tags(data: Any) -> int:
+    """Where the ID3v2 tags at the beginning of a buffer end."""
+    at = 0
+    while data[at : at + 3] == b"ID3" and len(data) >= at + 10:
+        a, b, c, d = data[at + 6 : at + 10]
+        at += 10 + (a << 21 | b << 14 | c << 7 | d) + (10 if data[at + 5] & 0x10 else 0)
+    return at
+
+
+def is_length(frame: Any, header: FrameHeader) -> bool:
+    """Whether a frame holds the length of the file and no sound."""
+    return frame[header.side : header.side + 4] in (b"Xing", b"Info") or frame[36:40] == b"VBRI"
+
+
+def mended(data: Any) -> tuple[bytes, int, int] | None:
+    """What makes the length of an MP3 file known: (first frame to be read, start, end of the rest).
+
+    Args:
+        data: The whole file, as bytes or a map of it.
+
+    Returns:
+        None if its header is plausible, and for other formats.
+    """
+    start = end_of_tags(data)
+    first = _next(data, start, None)
+    if first is None:
+        return None
+    at, header = first
+    if is_length(data[at : at + header.bytes], header):
+        if _is_plausible(data[at : at + header.bytes], header, len(data) - at):
+            return None
+        at += header.bytes
+    count, end, place = 0, at, _next(data, at, header.kind)
+    while place is not None:
+        count, end = count + 1, place[0] + place[1].bytes
+        place = _next(data, end, header.kind)
+    end = min(end, len(data))
+    return _length_frame(data[first[0] : first[0] + 4], count, end - at), at, end
+
+
+def _next(data: Any, at: int, kind: bytes | None) -> tuple[int, FrameHeader] | None:
+    """The next frame of the same kind; of the first one, two more must follow it."""
+    last = min(len(data) - 4, at + _MOST_JUNK)
+    while at <= last:
+        found = frame_header(data, at)
+        if found and kind in (None, found.kind):
+            after = frame_header(data, at + found.bytes)
+            if kind is not None or (after and after.kind == found.kind):
+                return at, found
+        at = data.find(b"\xff", at + 1)
+        if at < 0:
+            return None
+    return None
+
+
+def _is_plausible(frame: Any, header: FrameHeader, num_bytes: int) -> bool:
+    """Whether a Xing header can be believed: of files that were joined, it knows the first one."""
+    flags, frames, declared = struct.unpack(">III", frame[header.side + 4 : header.side + 16])
+    if frame[36:40] == b"VBRI" or not flags & _FRAMES_FLAG or not frames:
+        return False
+    if not flags & _BYTES_FLAG:
+        return True
+    return num_bytes - declared <= max(_MOST_OTHER_BYTES, _MOST_OTHER_SHARE * declared)
+
+
+def _length_frame(like: Any, count: int, num_bytes: int) -> bytes:
+    """A frame without sound that says how many there are, of the kind of the 4 bytes `like`."""
+    version_1 = like[1] & 0x18 == 0x18
+    bitrate = (_BITRATES_1 if version_1 else _BITRATES_2).index(_ROOMY) + 1
+    head = bytes((0xFF, like[1] | 1, bitrate << 4 | like[2] & 0x0C, like[3]))
+    header = frame_header(head)
+    assert header is not None
+    words = b"Xing" + struct.pack(">III", _FRAMES_FLAG | _BYTES_FLAG, count, num_bytes)
+    return (head.ljust(header.side, b"\0") + words).ljust(header.bytes, b"\0")

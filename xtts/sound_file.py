@@ -1,0 +1,265 @@
+"""Opens recordings and reads them forwards, whatever their headers say about their length.
+
+Programs that write to a pipe do not know the length: a WAV then declares 0 bytes, a FLAC 0 samples,
+and an MP3 has no Xing header. libsndfile believes the first, takes the second for 2^63 samples and
+estimates the third. This module takes the length of the header only if it is plausible, and counts
+the frames otherwise.
+
+Importing this module does not import torch; the API's decoding child reads with it, too.
+"""
+
+import contextlib
+import importlib
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import soundfile
+
+from xtts import mp3_frames
+from xtts.sound_endings import FOREIGN, av_is_installed
+
+Array = np.ndarray[Any, Any]
+
+BLOCK_FRAMES = 1 << 16
+MOST_CHANNELS = 8
+# In steps of 25: a rate such as 22,051 shares no factor with 22,050 or 24,000, and its resampling
+# filter would take 2 GB.
+RATES = range(8_000, 192_001, 25)
+# soundfile's errors: RuntimeError from libsndfile, TypeError for a name such as x.raw.
+UNDECODABLE = (OSError, RuntimeError, TypeError, ValueError)
+# What libsndfile says of a FLAC file without a total number of samples.
+_UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
+_UNKNOWN_BYTES = b"\xff\xff\xff\xff"
+_CHUNK_HEAD = 8
+_HELD_BYTES = 1 << 18
+
+
+class Sound:
+    """An open recording, which is read once, from its beginning.
+
+    rate: in Hz; declared_frames: the length that its header says, None where it says none.
+    """
+
+    def __init__(self, reader: "_Sndfile | _Av") -> None:
+        self.rate: int = reader.rate
+        self.channels: int = reader.channels
+        self.declared_frames: int | None = reader.declared_frames
+        self._reader = reader
+
+    def blocks(self, most: int | None = None, size: int = BLOCK_FRAMES) -> Iterator[Array]:
+        """`[frames, channels]`, float32: at most `size` frames at a time, and `most` in all."""
+        left = most
+        while left is None or left > 0:
+            block = self._reader.read(size if left is None else min(size, left))
+            if not len(block):
+                return
+            yield block
+            left = None if left is None else left - len(block)
+
+    def count(self) -> int:
+        """The number of frames from here to its end."""
+        return sum(map(len, self.blocks()))
+
+
+@contextlib.contextmanager
+def opened(source: Path | bytes, *, by_av: bool = True) -> Iterator[Sound]:
+    """Opens a file, or the bytes of one. Raises one of UNDECODABLE.
+
+    by_av: lets FFmpeg's decoder read a path with an ending that libsndfile does not read, where
+    the package `av` is installed.
+    """
+    with contextlib.ExitStack() as stack:
+        yield Sound(_reader(source, stack, by_av=by_av))
+
+
+def _reader(source: Path | bytes, stack: contextlib.ExitStack, *, by_av: bool) -> "_Sndfile | _Av":
+    try:
+        return _Sndfile(source, stack)
+    except soundfile.LibsndfileError:
+        foreign = isinstance(source, Path) and source.suffix.lower() in FOREIGN
+        if not (by_av and foreign and av_is_installed()):
+            raise
+    assert isinstance(source, Path)
+    return _Av(source, stack)
+
+
+class _Forwards(soundfile.SoundFile):
+    """soundfile seeks to its position after each block, which fails at the end of a FLAC file
+    without a total number of samples."""
+
+    def seekable(self) -> bool:
+        return False
+
+
+class _Sndfile:
+    """What libsndfile reads, with a header that says the length."""
+
+    def __init__(self, source: Path | bytes, stack: contextlib.ExitStack) -> None:
+        data: Any = source
+        if isinstance(source, Path):
+            data = _FileBytes(stack.enter_context(source.open("rb")))
+        mended = _wav_mended(data) or mp3_frames.mended(data)
+
+        def file() -> Any:
+            if mended is not None:
+                return _Pieces(data, *mended)
+            return io.BytesIO(source) if isinstance(source, bytes) else str(source)
+
+        self._file: Any = stack.enter_context(soundfile.SoundFile(file()))
+        self.declared_frames: int | None = self._file.frames
+        if self._file.frames == _UNKNOWN_FRAMES:
+            self.declared_frames = None
+            self._file = stack.enter_context(_Forwards(file()))
+        self.rate, self.channels = self._file.samplerate, self._file.channels
+
+    def read(self, frames: int) -> Array:
+        found: Array = self._file.read(frames, dtype="float32", always_2d=True)
+        return found
+
+
+class _Av:
+    """What FFmpeg's decoder reads: the first sound track."""
+
+    declared_frames = None
+
+    def __init__(self, path: Path, stack: contextlib.ExitStack) -> None:
+        # By name: an extra that the programs run without.
+        av = importlib.import_module("av")
+        # As a stream without a name, and without nested files: a playlist could make FFmpeg read
+        # others.
+        file = stack.enter_context(path.open("rb"))
+        container = stack.enter_context(av.open(file, options={"protocol_whitelist": "none"}))
+        if not container.streams.audio:
+            raise ValueError("It has no sound track.")
+        self._to_float = av.AudioResampler(format="flt")
+        self._frames = container.decode(container.streams.audio[0])
+        first = next(self._frames, None)
+        if first is None:
+            raise ValueError("Its sound track is empty.")
+        # From the frame: the header of HE-AAC says half of its rate.
+        self.rate, self.channels = first.sample_rate, first.layout.nb_channels
+        self._held = self._plain(first)
+
+    def read(self, frames: int) -> Array:
+        while not len(self._held):
+            frame = next(self._frames, None)
+            if frame is None:
+                return self._held
+            self._held = self._plain(frame)
+        found, self._held = self._held[:frames], self._held[frames:]
+        return found
+
+    def _plain(self, frame: Any) -> Array:
+        if (self.rate, self.channels) != (frame.sample_rate, frame.layout.nb_channels):
+            raise ValueError("Its sample rate or its channels change inside the file.")
+        parts = [
+            one.to_ndarray().reshape(-1, self.channels) for one in self._to_float.resample(frame)
+        ]
+        return np.concatenate(parts) if parts else np.zeros((0, self.channels), np.float32)
+
+
+class _FileBytes:
+    """The bytes of a file as a buffer, of which little is in memory. It is not mapped: a file that
+    is cut short while it is mapped ends the process."""
+
+    def __init__(self, file: Any) -> None:
+        self._file = file
+        self._size = file.seek(0, io.SEEK_END)
+        self._from, self._held = 0, b""
+
+    def __len__(self) -> int:
+        return self._size
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, int):
+            return self[key : key + 1][0]
+        start, stop, _ = key.indices(self._size)
+        if not self._from <= start <= stop <= self._from + len(self._held):
+            self._file.seek(start)
+            self._from, self._held = start, self._file.read(max(stop - start, _HELD_BYTES))
+        return self._held[start - self._from : stop - self._from]
+
+    def find(self, wanted: bytes, start: int) -> int:
+        """Where a byte occurs next; -1 where it does not."""
+        while part := self[start : start + _HELD_BYTES // 2]:
+            if (at := part.find(wanted)) >= 0:
+                return start + int(at)
+            start += len(part)
+        return -1
+
+
+def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
+    """What makes a WAV file readable whose header declares less than there is: its header up to the
+    samples, with sizes that mean "to the end", and where the samples begin and end.
+
+    None for other files, and for those whose chunks fill them.
+    """
+    if data[:4] not in (b"RIFF", b"RF64") or data[8:12] != b"WAVE":
+        return None
+    at = 12
+    while (place := _chunk(data, at)) and place[0] != b"data":
+        at += _CHUNK_HEAD + place[1] + place[1] % 2
+    if place is None:
+        return None
+    begin, size = at + _CHUNK_HEAD, place[1]
+    if data[:4] == b"RF64" and data[12:16] == b"ds64":
+        size = int.from_bytes(data[28:36], "little")
+    # More bytes follow than the header declares, and they are not chunks: it was written before the
+    # samples.
+    if len(data) - begin - size <= size or _is_chunks(data, begin + size + size % 2):
+        return None
+    head = b"RIFF" + _UNKNOWN_BYTES + data[8 : begin - 4] + _UNKNOWN_BYTES
+    return head, begin, len(data)
+
+
+def _chunk(data: Any, at: int) -> tuple[bytes, int] | None:
+    """(name, size) of a chunk of a RIFF file; None at its end."""
+    head = data[at : at + _CHUNK_HEAD]
+    if len(head) < _CHUNK_HEAD:
+        return None
+    return bytes(head[:4]), int.from_bytes(head[4:], "little")
+
+
+def _is_chunks(data: Any, at: int) -> bool:
+    """Whether a RIFF file holds nothing but chunks from here to its end."""
+    while place := _chunk(data, at):
+        if not (place[0].isascii() and place[0].decode("ascii", "replace").isprintable()):
+            return False
+        at += _CHUNK_HEAD + place[1] + place[1] % 2
+    return len(data) <= at <= len(data) + 1
+
+
+class _Pieces(io.RawIOBase):
+    """A file that begins with `head` and continues with `data[start:end]`, without a copy."""
+
+    def __init__(self, data: Any, head: bytes, start: int, end: int) -> None:
+        self._data, self._head, self._start = data, head, start
+        self._size = len(head) + end - start
+        self._at = 0
+
+    def readinto(self, buffer: Any) -> int:
+        view = memoryview(buffer).cast("B")
+        count = max(0, min(len(view), self._size - self._at))
+        of_head = self._head[self._at : self._at + count]
+        view[: len(of_head)] = of_head
+        rest = self._start + self._at + len(of_head) - len(self._head)
+        if len(of_head) < count:
+            view[len(of_head) : count] = self._data[rest : rest + count - len(of_head)]
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        self._at = offset + (0, self._at, self._size)[whence]
+        return self._at
+
+    def tell(self) -> int:
+        return self._at
+
+    def seekable(self) -> bool:
+        return True
+
+    def readable(self) -> bool:
+        return True
