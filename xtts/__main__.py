@@ -15,6 +15,7 @@ from machine import commands
 from machine.errors import SotaqueError
 from machine.memory import limit_onednn_cache
 from machine.threads import limit_omp_spinning
+from xtts import encoding
 from xtts.arguments import PRECISIONS
 from xtts.books import command as book_command
 from xtts.text.language_names import tag_of
@@ -71,7 +72,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=commands.program("xtts"), description=__doc__)
     parser.add_argument("--version", action="version", version=commands.version())
     verbs = parser.add_subparsers(dest="verb", metavar="COMMAND", required=True)
-    speak = verbs.add_parser("speak", help="speak a text, or each line of a file, into WAV files")
+    speak = verbs.add_parser("speak", help="speak a text, or each line of a file, into files")
     _add_voice_arguments(speak)
     speak.add_argument("--language", default="en", type=tag_of,
                        help="language of the text; en by default")  # fmt: skip
@@ -80,7 +81,9 @@ def _parser() -> argparse.ArgumentParser:
     what.add_argument("said", nargs="?", metavar="TEXT", help="the same")
     what.add_argument("--lines", type=Path,
                       help="a file with one sentence per line; --out is then a folder")  # fmt: skip
-    speak.add_argument("--out", type=Path, help="the WAV file to write, or the folder for --lines")
+    speak.add_argument("--out", type=Path,
+                       help=f"the file to write ({', '.join(encoding.ENDINGS)}), or the folder "
+                            "for --lines")  # fmt: skip
     speak.add_argument("--words", type=Path, metavar="FILE.json|.srt|.vtt",
                        help="write the time of each word; with --lines, a folder that gets one "
                             ".json per line")  # fmt: skip
@@ -210,8 +213,10 @@ def _speak(arguments: argparse.Namespace) -> int:
     _take_settings(arguments)
     _check_words(arguments)
     lines = _lines(arguments)
+    if arguments.out is not None:
+        for _, out in lines:
+            encoding.form_of(out)
     # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
-    from xtts import wav
     from xtts.inference.synthesis_request import SynthesisRequest
 
     language, seed = arguments.language, arguments.seed
@@ -240,7 +245,7 @@ def _speak(arguments: argparse.Namespace) -> int:
     for ask, out in asks:
         guard = voice.guard(ask)
         waveform = voice.synthesize_guarded(ask, guard)
-        wav.write(out, waveform, voice.sample_rate)
+        encoding.write(out, waveform)
         spoken = guard.pieces if guard else []
         print(f"{out}: {len(waveform) / voice.sample_rate:.2f} s{_endings(spoken)}")
         if arguments.words is not None:
@@ -306,7 +311,7 @@ def _write_words(read: "Sequence[Piece]", spoken: "Sequence[SpokenPiece]", path:
     if words is None:
         raise SotaqueError(
             "This voice has no word times, because none of its attention heads follows the text. "
-            f"The WAV file was written; {path} was not."
+            f"The sound was written; {path} was not."
         )
     path.write_text(written(words, path.suffix[1:]), encoding="utf-8")
 

@@ -7,7 +7,15 @@ MP4 (m4a), is made by FFmpeg's encoder in the package `av`.
 import importlib.util
 import io
 import struct
-from typing import IO, Any, cast
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, cast
+
+from machine.errors import SotaqueError
+from machine.storage.atomic import Written, make_folder, replace_file
+from xtts import mp3_frames
+
+if TYPE_CHECKING:
+    import numpy as np
 
 from machine import commands
 
@@ -21,14 +29,14 @@ MEDIA_TYPES = {
     "aac": "audio/aac",
     "m4a": "audio/mp4",
 }
+ENDINGS = {
+    ".wav": "wav", ".mp3": "mp3", ".flac": "flac", ".opus": "opus", ".ogg": "opus",
+    ".m4a": "m4a", ".aac": "aac",
+}  # fmt: skip
 # Their headers say how long the whole is: sent as a whole, unless a stream is asked for.
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
 _UNKNOWN = 0xFFFF_FFFF
-# kbit/s of Layer III, MPEG 1 and 2 (ISO 11172-3, 13818-3), and the rates of MPEG 1.
-_BITRATES_1 = (32, 40, 48, 56, 64, 80, 96, 112, 128, 160, 192, 224, 256, 320)
-_BITRATES_2 = (8, 16, 24, 32, 40, 48, 56, 64, 80, 96, 112, 128, 144, 160)
-_RATES_1 = (44_100, 48_000, 32_000)
 # Of one channel at 24 kHz; speech gains nothing from more.
 BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
@@ -46,9 +54,49 @@ def missing_encoder() -> str:
     )
 
 
+class EncodingError(SotaqueError):
+    """A file cannot be written in the format that its name asks for."""
+
+
 def offered() -> list[str]:
     """The formats that can be made here; aac and m4a where FFmpeg's encoder is installed."""
     return [form for form in MEDIA_TYPES if form not in AAC_FORMATS or aac_is_installed()]
+
+
+def form_of(path: Path) -> str:
+    """The format of a file by its ending. Raises EncodingError with the endings that can be made
+    here."""
+    form = ENDINGS.get(path.suffix.lower(), "")
+    known = offered()
+    if form in known:
+        return form
+    can = ", ".join(ending for ending, one in ENDINGS.items() if one in known)
+    if form:
+        raise EncodingError(
+            f"{path} needs FFmpeg's encoder, which is not installed here. Install it with: "
+            f".venv/bin/uv pip install 'sotaque[aac]', or use one of these endings: {can}."
+        )
+    ending = f"ends in {path.suffix}" if path.suffix else "has no ending"
+    raise EncodingError(f"{path} {ending}, which names no format. Use one of these: {can}.")
+
+
+def write(path: Path, samples: "np.ndarray[Any, Any]") -> Written:
+    """Writes `[samples]` in -1..1 at 24 kHz atomically, in the format of the path's ending.
+
+    Raises EncodingError as `form_of`, DiskFull (exit 74), and WriteError for a folder that cannot
+    be written.
+    """
+    file = whole(form_of(path), pcm16(samples))
+    make_folder(path.parent)
+    return replace_file(path, lambda out: out.write(file))
+
+
+def pcm16(samples: "np.ndarray[Any, Any]") -> bytes:
+    """`[samples]` in -1..1 as 16-bit samples, as libsndfile rounds them."""
+    import numpy as np
+
+    clipped = np.clip(samples.astype(np.float32, copy=False), -1.0, 1.0)
+    return np.rint(clipped * np.float32(32_767)).astype("<i2").tobytes()
 
 
 class Encoder:
@@ -130,16 +178,10 @@ def wav_header(pcm_bytes: int | None) -> bytes:
 def without_length(mp3: bytes) -> bytes:
     """An MP3 without its first frame where that tells the length of the whole (Xing, Info): in a
     stream it was written before the length was known, and players believe it."""
-    if len(mp3) < 4 or mp3[0] != 0xFF or mp3[1] & 0xE6 != 0xE2:
+    header = mp3_frames.frame_header(mp3)
+    if header is None or not mp3_frames.is_length(mp3[: header.bytes], header):
         return mp3
-    version_1, bitrate, rate = mp3[1] & 0x18 == 0x18, mp3[2] >> 4, (mp3[2] >> 2) & 3
-    if not 0 < bitrate < 15 or rate == 3:
-        return mp3
-    bits = (_BITRATES_1 if version_1 else _BITRATES_2)[bitrate - 1] * 1000
-    hertz = _RATES_1[rate] // (1 if version_1 else 2 if mp3[1] & 0x10 else 4)
-    length = (144 if version_1 else 72) * bits // hertz + ((mp3[2] >> 1) & 1)
-    head = mp3[:length]
-    return mp3[length:] if b"Xing" in head or b"Info" in head else mp3
+    return mp3[header.bytes :]
 
 
 class _Sink(io.RawIOBase):

@@ -2,16 +2,20 @@
 
 from importlib import metadata
 
+import av
+import numpy as np
 import pytest
 import soundfile
 import torch
 
 import xtts
 from machine.devices import selection
+from tests.api.decoding import decoded
 from tests.datasets import a_sound
 from tests.machines import machine
 from tests.models import tiny_voice
 from tests.xtts.voices.adapters import adapter_of
+from xtts import encoding
 from xtts.__main__ import main
 from xtts.download.xtts_v2 import FilesError
 from xtts.text.tokenizer import Tokenizer
@@ -61,6 +65,57 @@ def test_a_wrong_interval_is_refused_in_words(seconds, capsys):
     with pytest.raises(SystemExit):
         main(["monitor", f"--interval={seconds}"])
     assert f"'{seconds}' is not allowed; use 0.1 seconds or more" in capsys.readouterr().err
+
+
+FORMATS = {
+    "mp3": "MP3", "flac": "FLAC", "FLAC": "FLAC", "opus": "OGG", "ogg": "OGG", "aac": "aac",
+    "m4a": "mov",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def spoken(base_folder, recording, tmp_path_factory) -> np.ndarray:
+    """The samples of the WAV."""
+    out = tmp_path_factory.mktemp("spoken") / "said.wav"
+    assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 0
+    return soundfile.read(out, dtype="int16")[0]
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_the_ending_of_the_file_says_its_format(base_folder, recording, tmp_path, spoken, ending):
+    out = tmp_path / f"said.{ending}"
+    assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 0
+    if ending in ("aac", "m4a"):
+        with av.open(str(out)) as file:
+            assert FORMATS[ending] in file.format.name
+        found = decoded(out.read_bytes())
+    else:
+        assert soundfile.info(out).format == FORMATS[ending]
+        found = soundfile.read(out, dtype="float32")[0]
+    assert 0 <= len(found) - len(spoken) <= 0.1 * 24_000
+    if ending.lower() == "flac":
+        assert np.array_equal(soundfile.read(out, dtype="int16")[0], spoken)
+
+
+@pytest.mark.parametrize("name", ["said.xyz", "said", "said.mp4", "said.wav.bak"])
+def test_an_ending_that_names_no_format_is_refused_with_those_that_do(
+    base_folder, recording, tmp_path, capsys, name
+):
+    out = tmp_path / name
+    assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 2
+    told = capsys.readouterr().err
+    assert "Use one of these: .wav, .mp3, .flac, .opus, .ogg, .m4a, .aac." in told
+    assert str(out) in told and not out.exists()
+
+
+def test_without_an_encoder_its_endings_are_not_named(
+    base_folder, recording, tmp_path, capsys, monkeypatch
+):
+    monkeypatch.setattr(encoding, "aac_is_installed", lambda: False)
+    out = tmp_path / "said.m4a"
+    assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 2
+    told = capsys.readouterr().err
+    assert "sotaque[aac]" in told and told.endswith("endings: .wav, .mp3, .flac, .opus, .ogg.\n")
 
 
 def test_references_are_named_together_in_turn_or_by_their_folder(
