@@ -11,6 +11,8 @@ import pytest
 import soundfile
 
 from api.errors import APIError
+from api.voices import recordings
+from api.voices.recordings import DecodedRecording
 from tests.api.conftest import Running
 from tests.api.heard import refusal
 from tests.api.sounds import file_of, speech, upload
@@ -106,6 +108,22 @@ def test_a_bad_third_refuses_all_and_is_named(service, bad, status, words):
         assert detail.endswith("Nothing was kept.")
     assert kept(service) == before
     assert service.client.get(f"/v1/voices/{voice['id']}").json() == voice
+
+
+def test_recordings_that_take_too_much_when_they_are_decoded_are_refused(service, monkeypatch):
+    """A minute at 192 kHz takes 22 MB: three of them are more than the limit of 64 MB."""
+    voice = upload(service, take(0)).json()
+    before = kept(service)
+    minute = DecodedRecording(file_of(speech(1.0)).ljust(22 << 20, b"\0"), 60.0, {})
+
+    async def decoded(_data: bytes) -> DecodedRecording:
+        return minute
+
+    monkeypatch.setattr(recordings, "decoded", decoded)
+    for answer in (sent(service, *[take(0)] * 3), added(service, voice, *[take(0)] * 3)):
+        assert refusal(answer)[:2] == (413, "too_large")
+        assert "more than 64 MB when decoded" in answer.json()["detail"]
+    assert kept(service) == before
 
 
 def test_a_voice_is_added_to_and_keeps_its_id_and_name(service):

@@ -129,6 +129,69 @@ def test_a_kill_while_a_voice_is_added_to_leaves_the_old_or_the_new(tmp_path, po
     assert not (tmp_path / voice.id).exists()
 
 
+def hours_pass(folder: Path) -> None:
+    """Everything is older than what a killed writer left."""
+    for path in folder.rglob("*"):
+        os.utime(path, (time.time() - 2 * 3600,) * 2)
+
+
+def whole(voices: Voices) -> list[tuple[str, int, list[bytes]]]:
+    """Each voice with all of its recordings and with what is heard."""
+    return [
+        (one.name, one.recordings, [
+            path.read_bytes() for path in (voices.recording(one), *voices.single_recordings(one))
+        ])
+        for one in voices.all()
+    ]  # fmt: skip
+
+
+def test_every_recording_of_every_voice_stays_when_strays_go(tmp_path):
+    """One recording or several, extended or undone, however old: changes of others keep them."""
+    voices = Voices(tmp_path)
+    voices.add("One", take(0))
+    voices.add("Three", take(1), take(2), take(3))
+    extended = voices.extend(voices.add("Extended", take(4)), [take(5)])[1]
+    before, changed = voices.extend(voices.add("Undone", take(6), take(7)), [take(8)])
+    voices.undo(changed, before)
+    wanted = whole(voices)
+    assert [count for _, count, _ in wanted] == [1, 3, 2, 2]
+    stray = tmp_path / extended.id / "joined_0.wav"
+    stray.write_bytes(b"x")
+    hours_pass(tmp_path)
+    ben = voices.add("Ben", take(9))
+    assert not stray.exists() and whole(voices)[:4] == wanted
+    hours_pass(tmp_path)
+    voices.extend(ben, [take(1)])
+    assert whole(voices)[:4] == wanted
+    hours_pass(tmp_path)
+    voices.remove(voices.find(ben.id))
+    voices.rename(voices.find(extended.id), "Renamed")
+    voices.add("Eve", RECORDING)
+    assert [one[1:] for one in whole(voices)[:4]] == [one[1:] for one in wanted]
+
+
+@pytest.mark.parametrize("damage", [b"", b"{", b"[]", b'{"name": "Anna"}', None])
+def test_recordings_of_a_voice_whose_description_is_damaged_stay(tmp_path, damage):
+    """With the JSON restored, the voice is there again. Recordings without any JSON are what a kill
+    left."""
+    voices = Voices(tmp_path)
+    voice = voices.add("Anna", take(0), take(1), take(2))
+    about = tmp_path / f"{voice.id}.json"
+    description, wanted = about.read_bytes(), everything(tmp_path)
+    if damage is None:
+        about.unlink()
+    else:
+        about.write_bytes(damage)
+    assert voices.get(voice.id) is None
+    hours_pass(tmp_path)
+    other = voices.add("Ben", RECORDING)
+    kept = {name: data for name, data in everything(tmp_path).items() if other.id not in name}
+    assert kept == ({} if damage is None else wanted)
+    if damage is not None:
+        about.write_bytes(description)
+        assert voices.find(voice.id) == voice
+
+
 def test_a_kill_while_a_voice_of_several_is_added_leaves_none(tmp_path):
     voices = Voices(tmp_path)
     code = in_child(lambda: voices.add("Anna", take(0), take(1)), "after replace:2.wav")

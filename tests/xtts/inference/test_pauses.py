@@ -87,3 +87,24 @@ def test_a_text_without_pauses_is_the_same_to_the_bit(model, voice):
     fade = round(FADE_SECONDS * VOCODER_RATE)
     assert len(ids) == 1 and len(paused) == len(whole) + VOCODER_RATE
     assert torch.equal(paused[fade : len(whole) - fade], whole[fade:-fade])
+
+
+@pytest.mark.parametrize("chunked", [True, False])
+@pytest.mark.parametrize("text", ["one two[pause:1s]", "[pause:1s]one two", "one[pause:1s]two"])
+def test_sound_that_meets_a_pause_is_faded(model, voice, text, chunked):
+    """A step from sound to exact zeros is heard as a click."""
+    request = SynthesisRequest(text, "en", seed=2, max_codes=CODES)
+    backend = TorchBackend(model)
+    spoken = speech.stream if chunked else lambda *given: [speech.synthesize(*given)]
+    sound = joined(spoken(backend, voice, request))
+    silent = np.flatnonzero(np.convolve(sound == 0, np.ones(1000), "valid") == 1000)
+    first, last = silent[0], silent[-1] + 1000
+    fade = round(FADE_SECONDS * VOCODER_RATE)
+    loud = np.abs(sound).max()
+    for edge in (sound[max(first - fade, 0) : first][::-1], sound[last : last + fade]):
+        if not len(edge):
+            continue  # the text begins or ends with the pause
+        # Five thousandths of a second from zero: a tenth of the way, at most a tenth of the level.
+        tenth = fade // 10
+        assert np.abs(edge[:tenth]).max() < 0.15 * loud
+        assert np.abs(edge).max() > 0
