@@ -37,6 +37,9 @@ ENDINGS = {
 SENT_WHOLE = frozenset({"wav", "flac", "m4a"})
 _SOUNDFILE = {"flac": ("FLAC", "PCM_16"), "mp3": ("MP3", None), "opus": ("OGG", "OPUS")}
 _UNKNOWN = 0xFFFF_FFFF
+# LAME at 64 kbit/s. An MP3 stream has no length in a header, so players divide its size by its bit
+# rate: at a variable one they showed 7.57 s for 8.28 s.
+_CONSTANT_BITRATE = {"bitrate_mode": "CONSTANT", "compression_level": 0.6}
 # Of one channel at 24 kHz; speech gains nothing from more.
 BITS_PER_SECOND = 64_000
 _CONTAINERS = {"aac": "adts", "m4a": "ipod"}
@@ -150,7 +153,11 @@ class Encoder:
             import soundfile
 
             kind, subtype = _SOUNDFILE[self.form]
-            self._file = soundfile.SoundFile(self._sink, "w", RATE, 1, subtype, format=kind)
+            streamed_mp3 = self.form == "mp3" and self._sink is self._sent
+            self._file = soundfile.SoundFile(
+                self._sink, "w", RATE, 1, subtype, format=kind,
+                **(_CONSTANT_BITRATE if streamed_mp3 else {}),
+            )  # fmt: skip
         return self._file
 
 

@@ -20,7 +20,7 @@ const SERVED = "/v1/audio/speech";
 const AS_EVENTS = { stream_format: "sse", timestamp_granularities: ["word"] };
 
 // The formats that a player opens, in the order of the choice.
-const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", aac: "AAC", m4a: "M4A" };
+const NAMES = { wav: "WAV", mp3: "MP3", flac: "FLAC", opus: "Opus", m4a: "AAC (M4A)" };
 
 /** "120 of 4,096 characters", and how many are too many. Characters as the service counts them. Pure. */
 export function counting(text) {
@@ -267,7 +267,7 @@ export class SpeakBox {
 
 /**
  * Saves the speech as a file. The page writes WAV from its samples. For other formats the service speaks
- * again with the same seed, which gives the same speech.
+ * again with the same seed, which gives the same speech, and sends it whole: only then the file holds its length.
  */
 class Saving {
   #spoken = null;
@@ -311,7 +311,7 @@ class Saving {
   }
 
   async #saveAs(form, { path, body, spokenBy, name }) {
-    const answer = await speech(path, { ...body, response_format: form });
+    const answer = await speech(path, { ...body, response_format: form, stream: false });
     const now = answer.headers.get("X-Model");
     keep(await answer.blob(), `${name}.${form}`);
     complain(find("speak-fault"), null);

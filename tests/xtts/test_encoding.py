@@ -73,6 +73,37 @@ def test_an_mp3_stream_does_not_tell_a_length():
     assert b"Info" not in sent[:200] and b"Xing" not in sent[:200]
 
 
+def players_length(data: bytes) -> float:
+    """In seconds, as a player shows it before it has decoded the file."""
+    with av.open(io.BytesIO(data)) as file:
+        return file.duration / 1e6
+
+
+@pytest.mark.parametrize("form", ["mp3", "opus", "flac", "m4a", "wav"])
+@pytest.mark.parametrize("seconds", [0.7, 8.28])
+def test_a_whole_file_shows_its_length(form, seconds):
+    pcm = quiet_then_loud(seconds)
+    assert players_length(whole(form, pcm)) == pytest.approx(seconds, abs=0.06)
+
+
+@pytest.mark.parametrize("seconds", [2.0, 8.28])
+def test_a_saved_mp3_stream_shows_its_length(seconds):
+    """OpenAI's clients write the default format into a file as it arrives."""
+    pcm = quiet_then_loud(seconds)
+    encoder = Encoder("mp3")
+    data = b"".join(encoder.add(pcm[at : at + 9_600]) for at in range(0, len(pcm), 9_600))
+    data += encoder.end()
+    assert players_length(data) == pytest.approx(seconds, abs=0.12)
+    assert soundfile.info(io.BytesIO(data)).duration == pytest.approx(seconds, abs=0.12)
+
+
+def quiet_then_loud(seconds: float) -> bytes:
+    """With a variable bit rate its first frames say little of the rest."""
+    size = int(seconds * RATE)
+    loud = np.random.default_rng(0).normal(0, 0.2, size) * (np.arange(size) > size // 2)
+    return encoding.pcm16(loud)
+
+
 @pytest.mark.parametrize(
     "other", [b"", b"\xff", b"RIFF0000", b"\xff\xfb\x00\x00", b"\xff\xfb\xfc0"]
 )

@@ -42,7 +42,7 @@ def test_only_formats_that_the_service_makes_are_offered(spoken, world):
     spoken.select_option("#format", "flac")
     world.formats = (*world.formats, "aac", "m4a")
     world.tell("status")
-    until(spoken, f"{FORMATS}.join() === 'WAV,MP3,FLAC,Opus,AAC,M4A'")
+    until(spoken, f"{FORMATS}.join() === 'WAV,MP3,FLAC,Opus,AAC (M4A)'")
     assert spoken.input_value("#format") == "flac"
 
 
@@ -54,6 +54,7 @@ def test_a_wav_is_what_was_heard_and_asks_nobody(spoken, world, tmp_path):
 
 @pytest.mark.parametrize("form", BEGINS)
 def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, form):
+    """It is sent whole, so that its header holds its length."""
     spoken.fill("#text", "Something else, typed since.")
     spoken.select_option("#format", form)
     name, content = saved(spoken, tmp_path)
@@ -62,7 +63,7 @@ def test_another_format_is_the_same_request_once_more(spoken, world, tmp_path, f
     assert len(samples) / rate == pytest.approx(2.4, abs=0.15) and abs(samples).max() > 0.1
     heard, kept = world.said
     assert kept == {"model": "sotaque", "input": "Good morning.", "voice": "default", "seed": 7,
-                    "response_format": form}  # fmt: skip
+                    "response_format": form, "stream": False}  # fmt: skip
     assert heard["seed"] == kept["seed"] and world.spoken_with[0] == world.spoken_with[1]
     until(spoken, "!document.getElementById('keep-spoken').disabled")
     assert spoken.is_hidden("#speak-fault")
