@@ -55,6 +55,10 @@ def test_speech_is_speech_and_a_tone_a_tone_at_every_rate(recording, rate):
     low = np.fft.irfft(spectrum, len(sound)).astype("float32")
     found = measure(resampled(3 * low, own_rate, rate), rate)
     assert found["word"] == "good" and 5 < found["speech_seconds"] < 8
+    alike = resampled(low, own_rate, rate)
+    loudest = measure(alike / np.abs(alike).max(), rate)
+    assert loudest["clipped_share"] < 1e-4
+    assert measure(np.clip(20 * alike, -1, 1), rate)["clipped_share"] > 0.01
     time_axis = np.arange(6 * rate) / rate
     beep = 0.3 * np.sin(2 * np.pi * 440 * time_axis) * (1 + np.sin(2 * np.pi * time_axis))
     with pytest.raises(ValueError, match="a steady tone"):
