@@ -241,7 +241,10 @@ def test_without_pocketsphinx_the_times_of_english_subtitles_are_taken(
 ):
     without(monkeypatch, "pocketsphinx")
     monkeypatch.setitem(sys.modules, "pocketsphinx", None)
-    rows = [f"{start:.3f}\t{end:.3f}\tThis is what it says." for start, end in ground.spans]
+    rows = [
+        f"{start:.3f}\t{end:.3f}\tThis is what it says after {start:.0f} seconds."
+        for start, end in ground.spans
+    ]
     (tmp_path / "a.lab").write_text("\n".join(rows), encoding="utf-8")
     assert cut(ground.recording, tmp_path / "out", "--text", tmp_path / "a.lab") == 0
     assert "by its times alone" in caplog.text
