@@ -77,7 +77,7 @@ def form_of(path: Path) -> str:
     if form:
         raise EncodingError(
             f"{path} needs FFmpeg's encoder, which is not installed here. Install it with: "
-            f".venv/bin/uv pip install 'sotaque[aac]', or use one of these endings: {can}."
+            f"{commands.install_extra('aac')}, or use one of these endings: {can}."
         )
     ending = f"ends in {path.suffix}" if path.suffix else "has no ending"
     raise EncodingError(f"{path} {ending}, which names no format. Use one of these: {can}.")

@@ -9,6 +9,7 @@ import soundfile
 import torch
 
 import xtts
+from machine import commands
 from machine.devices import selection
 from tests.api.decoding import decoded
 from tests.datasets import a_sound
@@ -115,7 +116,9 @@ def test_without_an_encoder_its_endings_are_not_named(
     out = tmp_path / "said.m4a"
     assert speak(base_folder, "--reference", recording, "--text", "One.", "--out", out) == 2
     told = capsys.readouterr().err
-    assert "sotaque[aac]" in told and told.endswith("endings: .wav, .mp3, .flac, .opus, .ogg.\n")
+    assert commands.install_extra("aac") in told and told.endswith(
+        "endings: .wav, .mp3, .flac, .opus, .ogg.\n"
+    )
 
 
 def test_references_are_named_together_in_turn_or_by_their_folder(
