@@ -1,5 +1,6 @@
-"""Text for a terminal: sizes, tables, wrapped lines, and output without control characters; and
-names, as they are compared."""
+"""Text for a terminal: sizes, tables, wrapped lines, and output without control characters.
+
+Also names, as they are compared."""
 
 import re
 import textwrap
