@@ -173,10 +173,11 @@ def test_a_missing_reference_leaves_the_output_playable(world, opened):
     play(page)
 
 
-def test_no_run_is_told_with_what_to_type(world, opened):
+def test_no_run_is_told_beside_the_next_step(world, opened):
     world.epochs, world.records = [], []
     page = opened(ready="#epochs-empty:not([hidden])")
-    assert "make train" in page.text_content("#epochs-empty")
+    assert page.text_content("#epochs-empty").startswith("No epochs yet.")
+    page.wait_for_selector("#start:not([hidden])")
     assert page.is_hidden("#epochs-table")
     assert page.is_visible("#curves-empty")
     assert page.is_visible("#say")
