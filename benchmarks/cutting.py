@@ -23,10 +23,9 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from benchmarks import texts
+from benchmarks import flite, texts
+from benchmarks.flite import RATE, SpeakingStyle
 from benchmarks.measuring import ChildFailed, memory_bytes, watched
-from demo_voice.teachers import flite
-from demo_voice.teachers.flite import RATE, SpeakingStyle
 from train.cutting.manuscript import said_words
 from xtts.text.phonemes import to_phones
 

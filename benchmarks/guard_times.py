@@ -14,10 +14,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from benchmarks import judges
+from benchmarks import flite, judges
+from benchmarks.flite import SpeakingStyle
 from benchmarks.guard_counts import JudgedUtterance, forced, pieces_of, said
-from demo_voice.teachers import flite
-from demo_voice.teachers.flite import SpeakingStyle
 from xtts.audio import CODE_RATE, SPEAKER_RATE, VOCODER_RATE, dvae_mel, resample
 from xtts.inference.alignment.guard import CODE_SECONDS
 from xtts.inference.alignment.guarded_piece import LoudnessLog, without_silence

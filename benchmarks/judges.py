@@ -17,7 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from demo_voice.teachers import flite, neighbours
+from benchmarks import flite
 from xtts.audio import SPEAKER_RATE as RATE
 from xtts.audio import read
 
@@ -48,7 +48,7 @@ def teacher(voice: str, text: str) -> Tensor:
 def words_heard(waveform: Tensor) -> str:
     """What pocketsphinx understands of [samples] at 16 kHz. Raises TeacherError."""
     decoder = _recogniser("words")
-    neighbours.hear(decoder, _padded(waveform))
+    flite.hear(decoder, _padded(waveform))
     found = decoder.hyp()
     return found.hypstr if found else ""
 
@@ -59,7 +59,7 @@ def words_found(waveform: Tensor, words: Sequence[str]) -> list[tuple[float, flo
     decoder = _recogniser("alignment")
     try:
         decoder.set_align_text(" ".join(words))
-        neighbours.hear(decoder, _padded(waveform))
+        flite.hear(decoder, _padded(waveform))
         segments = list(decoder.seg() or ())
     except RuntimeError:
         return []
@@ -82,7 +82,7 @@ def _padded(waveform: Tensor) -> bytes:
 @cache
 def _recogniser(_: str) -> Any:
     """One for each task: a text to align would stay its task."""
-    return neighbours.open_recogniser()
+    return flite.open_recogniser()
 
 
 def word_errors(said: Sequence[str], heard: Sequence[str]) -> float:

@@ -1,166 +1,144 @@
 """`make demo-voice`: runs every stage of training the embedded voice, from sentences to files.
 
-Each stage resumes where it was stopped, and finished ones are skipped; `--only` runs one. All of it
-takes minutes on a GPU and hours on 2 cores.
+A stage learns for its share of `--minutes` and resumes from its snapshot. On a GPU two lanes run in
+parallel: codec, then GPT; speaker encoder, then vocoder.
 """
 
 import argparse
 import hashlib
-import itertools
+import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import soundfile
 import torch
-from torch import Tensor
 
-from demo_voice import codec, unpacking, vocoder
-from demo_voice import packaging as package
-from demo_voice import speaker_encoder as listener
-from demo_voice.gpt import batches, pretraining, targets
-from demo_voice.gpt.targets import Targets
+from demo_voice import carrying, codec, listener, packaging, pretraining, speaking, vocoder
 from demo_voice.recipe import FULL, SHORT, BaseRecipe
+from demo_voice.speech import Mels, Speech
 from demo_voice.stages import Workplace
-from demo_voice.teachers import accents, flite, neighbours, people
-from demo_voice.teachers.flite import TeacherSpeech
-from demo_voice.text import lexicon
-from demo_voice.text.sentences import Grammar, LongGrammar, judged_texts, sentences
+from demo_voice.teachers import hibari
 from machine.errors import SotaqueError
 
 FILES = ("model.pth", "dvae.pth", "mel_stats.pth", "vocab.json", "config.json", "reference.wav")
-# The embedded model's default voice: the one that it speaks best.
-REFERENCE_TEXT = (
-    "He could not find his keys, so he waited outside. I usually walk to work, but today I took "
-    "the bus."
-)
-STAGES = ("clips", "codec", "listener", "targets", "vocoder", "pretraining", "tuning", "package")
+STAGES = ("texts", "speech", "listener", "codec", "pretraining", "vocoder", "tuning", "package")
+LEARNING = STAGES[2:7]
+# The snapshots that a stage of one lane needs from the other.
+LANES = (("codec", "pretraining"), ("listener", "vocoder", "tuning"))
+NEEDED = {"vocoder": ("codec.pt", "listener.pt"), "tuning": ("pretraining.pt", "vocoder.pt")}
+_POLL_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
 class Making:
-    """A training from start to end: recipe, work folder, folder of the finished voice, device."""
+    """A training: recipe, work folder, folder of the finished voice, device, minutes of learning,
+    processes that speak."""
 
     recipe: BaseRecipe
     work: Path
     to: Path
     device: torch.device
-    speaker: flite.Speaker = people.speak
-    aligner: people.Aligner = people.phone_times
-    begin: Path | None = None
+    minutes: float
+    speakers: int
 
-    def run(self, stages: Sequence[str] = STAGES) -> None:
+    def run(self, stages: Sequence[str]) -> None:
         """Runs the stages in their order."""
-        self.work.mkdir(parents=True, exist_ok=True)
-        if self.begin:
-            unpacking.write(self.begin, self.recipe, self.work)
-            stages = [stage for stage in stages if stage not in unpacking.DONE]
         for stage in STAGES:
             if stage in stages:
+                self._wait(stage)
                 started = time.monotonic()
                 getattr(self, stage)()
                 minutes = (time.monotonic() - started) / 60
                 print(f"{stage}: done after {minutes:.1f} minutes", flush=True)
 
-    def clips(self) -> None:
-        """Speaks the sentences with the teachers. The sentences of 13 to 40 words are spoken in
-        parts that contain every pseudo-speaker, so that a training can start before all are
-        spoken."""
-        recipe, words = self.recipe, lexicon.read()
-        short = sentences(Grammar(words, f"text/{recipe.seed}"), judged_texts())
-        long = sentences(LongGrammar(words, f"long/{recipe.seed}"), judged_texts())
-        planned = [
-            flite.plan(_some(short, recipe.sentences), recipe.seed, flite.MANNERS),
-            accents.plan(_some(short, recipe.accented)),
-            flite.plan(_some(short, recipe.neighbouring), recipe.seed, neighbours.NEIGHBOURS),
-        ]
-        taught = [one for one in neighbours.NEIGHBOURS if one.name in recipe.pretrained]
-        lengthy = (
-            (recipe.lengthy, flite.MANNERS),
-            (recipe.lengthy_neighbouring, taught or neighbours.NEIGHBOURS),  # none in `SHORT`
-        )
-        for part in range(recipe.lengthy_parts):
-            for size, manners in lengthy:
-                texts = _some(long, size // recipe.lengthy_parts)
-                planned.append(flite.plan(texts, recipe.seed + part, manners))
-        first = 0
-        for clips in planned:
-            flite.speak_all(clips, self.work / "clips", self.speaker, first)
-            first += flite.shards(len(clips))
+    def texts(self) -> None:
+        """Writes the sentences and their phones."""
+        speaking.write_texts(self.recipe, self.work)
 
-    def codec(self) -> None:
-        """The DVAE and the scales of the mels."""
-        codec.learn(self._at, self._speech, self.aligner)
+    def speech(self) -> None:
+        """Speaks the sentences."""
+        speaking.speak_all(self.recipe, self.work, self.speakers)
 
     def listener(self) -> None:
         """The speaker encoder."""
-        listener.learn(self._at, self._speech)
+        listener.learn(self._at("listener"), self._speech())
 
-    def targets(self) -> None:
-        """Computes the codes and mels of all clips."""
-        dvae, mel_stats = codec.load(self.work, self.recipe)
-        targets.compute(self._speech, dvae.to(self.device), mel_stats, self.work / "targets")
-
-    def vocoder(self) -> None:
-        """The vocoder from mels; needs no GPT."""
-        mel_stats = codec.load(self.work, self.recipe)[1]
-        vocoder.learn_from_mels(self._at, self._speech, self._targets, mel_stats)
+    def codec(self) -> None:
+        """The DVAE and the scales of the mels."""
+        codec.learn(self._at("codec"), self._speech())
 
     def pretraining(self) -> None:
         """The GPT."""
-        mel_stats = codec.load(self.work, self.recipe)[1]
-        if self.begin:
-            unpacking.write_gpt(self.begin, self.recipe, self._lessons(mel_stats), self.work)
-        pretraining.learn(self._at, self._speech, self._targets, mel_stats)
+        pretraining.learn(self._at("pretraining"), self._speech())
+
+    def vocoder(self) -> None:
+        """The vocoder from mels."""
+        at, speech = self._at("vocoder"), self._speech()
+        vocoder.learn_from_mels(at, speech, Mels(speech, codec.load(at)[1]))
 
     def tuning(self) -> None:
         """The vocoder for the GPT's latents."""
-        dvae, mel_stats = codec.load(self.work, self.recipe)
-        pupil = pretraining.load(self.work, self.recipe).to(self.device)
-        lessons = self._lessons(mel_stats)
-        vocoder.tune(self._at, self._speech, lessons, pupil, dvae.to(self.device))
+        at, speech = self._at("tuning"), self._speech()
+        vocoder.tune(at, speech, pretraining.new_lessons(at, speech))
 
     def package(self) -> None:
         """Writes the files of the voice, its reference recording, and their hashes."""
-        dvae, mel_stats = codec.load(self.work, self.recipe)
-        package.write(
+        at = self._at("package")
+        dvae, mel_stats = codec.load(at)
+        packaging.write(
             self.to,
             self.recipe,
-            gpt=pretraining.load(self.work, self.recipe).gpt,
-            vocoder=vocoder.load(self.work, self.recipe).waveform_decoder,
-            speaker_encoder=listener.load(self.work, self.recipe).net,
+            gpt=pretraining.load(at).gpt,
+            vocoder=vocoder.load(at).waveform_decoder,
+            speaker_encoder=listener.load(at).net,
             dvae=dvae,
             mel_stats=mel_stats,
             weights="trained",
         )
-        reference = self.speaker(REFERENCE_TEXT, next(m for m in flite.MANNERS if m.name == "rms"))
-        soundfile.write(self.to / "reference.wav", reference, flite.RATE, subtype="PCM_16")
-        package.name_heads(self.to)
+        wave = speaking.reference()
+        soundfile.write(self.to / "reference.wav", wave, hibari.RATE, subtype="PCM_16")
+        packaging.name_heads(self.to)
         for name in FILES:
             digest = hashlib.sha256((self.to / name).read_bytes()).hexdigest()
             print(f"{digest}  {name}")
 
-    def _lessons(self, mel_stats: Tensor) -> batches.Lessons:
-        heard = batches.references(self._speech, people.PEOPLE)
-        return batches.Lessons(self._targets, heard, mel_stats, self.recipe)
+    def _speech(self) -> Speech:
+        longest = self.recipe.gpt.max_audio_tokens - 5
+        return Speech(self.work / "speech", self.device, longest)
 
-    @property
-    def _at(self) -> Workplace:
-        return Workplace(self.recipe, self.work, self.device)
+    def _at(self, stage: str) -> Workplace:
+        share = getattr(getattr(self.recipe, stage, None), "share", 0.0)
+        return Workplace(self.recipe, self.work, self.device, 60 * self.minutes * share)
 
-    @property
-    def _speech(self) -> TeacherSpeech:
-        return TeacherSpeech(self.work / "clips")
+    def _wait(self, stage: str) -> None:
+        """Waits until other lanes have written what this stage reads."""
+        while missing := [n for n in NEEDED.get(stage, ()) if not (self.work / n).is_file()]:
+            if (self.work / "stopped").exists():
+                raise SotaqueError(
+                    f"{stage} lacks {missing[0]}, which another stage did not write."
+                )
+            time.sleep(_POLL_SECONDS)
 
-    @property
-    def _targets(self) -> Targets:
-        return Targets.read(self._speech, self.work / "targets")
 
-
-def _some(endless: Iterator[str], count: int) -> list[str]:
-    return list(itertools.islice(endless, count))
+def together(arguments: Sequence[str], work: Path) -> int:
+    """Runs each lane in a process; returns the worst exit code."""
+    (work / "stopped").unlink(missing_ok=True)
+    lanes = [
+        subprocess.Popen(
+            [sys.executable, "-m", "demo_voice", *arguments]
+            + [part for stage in lane for part in ("--only", stage)]
+        )
+        for lane in LANES
+    ]
+    codes = []
+    for lane in lanes:
+        codes.append(lane.wait())
+        if codes[-1]:
+            (work / "stopped").touch()
+    return max(codes)
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -168,21 +146,41 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m demo_voice", description=__doc__)
     parser.add_argument("--work", type=Path, default=Path("train/output/base"))
     parser.add_argument("--to", type=Path, default=Path("train/output/demo"))
-    parser.add_argument("--from", dest="begin", type=Path, help="go on from this packed voice")
     parser.add_argument("--only", choices=STAGES, action="append", help="may be given again")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--minutes", type=float, default=600.0, help="of learning, all stages")
+    parser.add_argument("--resume", action="store_true", help="reads what --carry wrote")
+    parser.add_argument("--carry", type=Path, help="writes the weights here, in small files")
+    parser.add_argument("--speakers", type=int, default=2, help="processes that speak")
     parser.add_argument("--threads", type=int, help="fewer than cores where others work too")
     parser.add_argument("--short", action="store_true", help="tiny sizes: does every stage run?")
-    arguments = parser.parse_args(argv)
+    given = sys.argv[1:] if argv is None else list(argv)
+    arguments = parser.parse_args(given)
     if arguments.threads:
         torch.set_num_threads(arguments.threads)
-    recipe = SHORT if arguments.short else FULL
+    torch.set_float32_matmul_precision("high")
     device = torch.device(arguments.device)
-    if arguments.begin:
-        recipe = recipe.continued()
-    making = Making(recipe, arguments.work, arguments.to, device, begin=arguments.begin)
+    arguments.work.mkdir(parents=True, exist_ok=True)
+    making = Making(
+        SHORT if arguments.short else FULL,
+        arguments.work,
+        arguments.to,
+        device,
+        arguments.minutes,
+        arguments.speakers,
+    )
     try:
-        making.run(arguments.only or STAGES)
+        if arguments.resume and not arguments.only:
+            carrying.unpack(arguments.work)
+        if arguments.only or device.type == "cpu":
+            making.run(arguments.only or STAGES)
+        else:
+            making.run(STAGES[:2])
+            kept = [part for part in given if part != "--resume"]
+            if code := together(kept, arguments.work):
+                return code
+        if arguments.carry:
+            carrying.pack(arguments.work, arguments.carry)
     except SotaqueError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -1,10 +1,11 @@
-"""Sizes, seeds and step counts of the embedded voice's training.
+"""Sizes, seeds, rates and time shares of the embedded voice's training.
 
-`FULL` is what ships, `SHORT` is for tests. Lengths are steps, not minutes: the same recipe gives
-the same voice, in minutes on a GPU and in hours on 2 cores.
+`FULL` trains the voice to ship; `SHORT` runs every stage in seconds, for tests and rehearsals. A
+stage learns for a share of the given time, and its learning rate follows that share: the recipe
+fits a quarter of an hour of a GPU, and resumes on another day.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from xtts.model.config import TrainingAdvice
 from xtts.model.shapes import DVAEShape, GPTShape, SpeakerEncoderShape, VocoderShape
@@ -13,9 +14,8 @@ from xtts.text.phonemes import PAUSES, PHONES
 # The vocabulary in the order of its ids; the special tokens have XTTS-v2's places.
 CHARACTERS = ("[STOP]", "[UNK]", "[SPACE]", *PHONES.values(), *PAUSES, "[en]", "[START]")
 
-# Frozen in a fine-tune of this voice. A few clips of one person cannot train the encoder of
-# recordings, and the vocoder knows only the latents that it produces now: after a fine-tune of it,
-# awb sounded like another person (docs/benchmarks-history.md).
+# Frozen in a fine-tune of this voice: a few clips of one person cannot train the encoder of
+# recordings.
 ADVICE = TrainingAdvice(
     num_epochs=4,
     learning_rate=3e-4,
@@ -27,10 +27,9 @@ ADVICE = TrainingAdvice(
 
 @dataclass(frozen=True)
 class StageSchedule:
-    """One stage: optimizer steps, rows per step (for the GPT, `positions` limits them), peak
-    learning rate."""
+    """One stage: the share of the time, rows per step, peak learning rate."""
 
-    steps: int
+    share: float
     batch: int
     learning_rate: float
 
@@ -40,51 +39,29 @@ class BaseRecipe:
     """All sizes, counts and rates of `python -m demo_voice`."""
 
     seed: int
+    # Sentences of the main teacher, and pseudo-speakers derived from its voice.
     sentences: int
-    # Sentences of `accents`, for the parts that a fine-tune never changes, and of `neighbours`.
-    accented: int
-    neighbouring: int
-    # Sentences of 13 to 40 words, by flite and by the neighbours from which the GPT learns.
-    lengthy: int
-    lengthy_neighbouring: int
-    lengthy_parts: int
-    codec_clips: int
-    autoencoder: StageSchedule
+    persons: int
     codec: StageSchedule
     listener: StageSchedule
     pretraining: StageSchedule
-    # Positions of the GPT in a pretraining step: as many as `pretraining.batch` rows of one
-    # sentence.
-    positions: int
-    # The share of the rows that begin a passage of several clips; the others are single clips. With
-    # 0.4, passages take two thirds of the time, because they are three times as long.
-    joined: float
-    guided_steps: int
-    timbred_from: int
-    pretrained: tuple[str, ...]
     vocoder: StageSchedule
     tuning: StageSchedule
-    # For a packaged voice (`--from`): the further steps of codec, GPT and vocoder.
-    again: tuple[StageSchedule, StageSchedule, StageSchedule]
-    steps_with_one: int
+    # Steps in which the codec learns as an autoencoder, before it has a codebook.
+    autoencoder_steps: int
+    # Steps in which two heads of two layers are pulled to the diagonal from audio to text.
+    guided_steps: int
+    # Steps of the vocoder by the spectral loss alone, before the adversarial loss.
+    quiet_steps: int
     gpt: GPTShape
     dvae: DVAEShape
     speaker_encoder: SpeakerEncoderShape
     vocoder_shape: VocoderShape
+    # Channels of the discriminators' first layer.
+    critics: int
     # The most phones in a piece of text for the packaged voice (`sotaque.piece_tokens`).
     piece_tokens: int
     advice: TrainingAdvice = ADVICE
-    # Steps in which only the codec's decoder learns, because it is not packaged.
-    decoder_alone: int = 0
-
-    def continued(self) -> "BaseRecipe":
-        """The recipe for a packaged voice: no guided attention, and random timbres from the
-        start."""
-        codec, pretraining, tuning = self.again
-        return replace(
-            self, codec=codec, pretraining=pretraining, tuning=tuning, timbred_from=0,
-            guided_steps=1, decoder_alone=codec.steps // 8,
-        )  # fmt: skip
 
 
 def _gpt(layers: int, width: int, heads: int) -> GPTShape:
@@ -96,75 +73,46 @@ def _gpt(layers: int, width: int, heads: int) -> GPTShape:
     )  # fmt: skip
 
 
-# The speakers that the GPT learns: pseudo-speakers of flite, and those of `neighbours` that a
-# recogniser understands as well.
-PRETRAINED = tuple(
-    """slt rms kal16 slt-low slt-lower slt-deep slt-high rms-low rms-small rms-smaller rms-tiny
-    kal16-small kal16-tiny bdl bdl-small clb clb-low""".split()
-)
-
 FULL = BaseRecipe(
     seed=1,
-    sentences=30_000,
-    accented=3_300,
-    neighbouring=5_000,
-    lengthy=6_000,
-    lengthy_neighbouring=1_500,
-    lengthy_parts=15,
-    codec_clips=6_000,
-    autoencoder=StageSchedule(1500, 24, 1e-3),
-    codec=StageSchedule(10_000, 32, 5e-4),
-    listener=StageSchedule(500, 16, 1e-3),
-    pretraining=StageSchedule(11_000, 16, 1e-3),
-    positions=2_560,
-    joined=0.4,
+    sentences=19_000,
+    persons=320,
+    codec=StageSchedule(0.13, 96, 1e-3),
+    listener=StageSchedule(0.07, 128, 2e-3),
+    pretraining=StageSchedule(0.55, 192, 1.5e-3),
+    vocoder=StageSchedule(0.42, 32, 5e-4),
+    tuning=StageSchedule(0.40, 32, 4e-4),
+    autoencoder_steps=400,
     guided_steps=800,
-    timbred_from=8_500,
-    pretrained=PRETRAINED,
-    vocoder=StageSchedule(2_000, 4, 1e-3),
-    tuning=StageSchedule(9_500, 4, 6e-4),
-    again=(
-        StageSchedule(6_000, 32, 4e-4),
-        StageSchedule(6_000, 16, 6e-4),
-        StageSchedule(7_500, 4, 5e-4),
-    ),
-    steps_with_one=200,
-    gpt=_gpt(layers=4, width=256, heads=4),
+    quiet_steps=500,
+    gpt=_gpt(layers=8, width=256, heads=4),
     dvae=DVAEShape(
         num_codes=1024, codebook_dim=128, hidden_dim=128, num_resnet_blocks=3, num_layers=2
     ),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (16, 32, 48, 64)),
     vocoder_shape=VocoderShape(
-        256, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 5, 7), ((1, 2), (2, 6), (3, 12))
+        384, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3, 7, 11), ((1, 3), (1, 3), (1, 3))
     ),
-    piece_tokens=36,
+    critics=32,
+    piece_tokens=120,
 )
 
 SHORT = BaseRecipe(
     seed=1,
-    sentences=24,
-    accented=22,
-    neighbouring=12,
-    lengthy=6,
-    lengthy_neighbouring=4,
-    lengthy_parts=2,
-    codec_clips=40,
-    autoencoder=StageSchedule(2, 4, 1e-3),
-    codec=StageSchedule(2, 4, 5e-4),
-    listener=StageSchedule(2, 4, 1e-3),
-    pretraining=StageSchedule(2, 4, 1e-3),
-    positions=1_000,
-    joined=0.4,
+    sentences=48,
+    persons=6,
+    codec=StageSchedule(0.2, 4, 5e-4),
+    listener=StageSchedule(0.1, 4, 1e-3),
+    pretraining=StageSchedule(0.3, 4, 1e-3),
+    vocoder=StageSchedule(0.2, 2, 5e-4),
+    tuning=StageSchedule(0.2, 2, 2e-4),
+    autoencoder_steps=2,
     guided_steps=1,
-    timbred_from=1,
-    pretrained=("slt", "rms"),
-    vocoder=StageSchedule(2, 2, 5e-4),
-    tuning=StageSchedule(2, 2, 2e-4),
-    again=(StageSchedule(2, 4, 5e-4), StageSchedule(2, 4, 1e-3), StageSchedule(2, 2, 2e-4)),
-    steps_with_one=1,
+    quiet_steps=1,
     gpt=_gpt(layers=2, width=32, heads=2),
     dvae=DVAEShape(num_codes=1024, codebook_dim=8, hidden_dim=8, num_resnet_blocks=1, num_layers=2),
     speaker_encoder=SpeakerEncoderShape(512, (1, 1, 1, 1), (8, 8, 16, 16)),
     vocoder_shape=VocoderShape(32, (8, 8, 4, 4), (16, 16, 8, 8), "2", (3,), ((1, 2),)),
+    critics=4,
     piece_tokens=40,
 )

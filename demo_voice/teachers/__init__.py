@@ -1,1 +1,1 @@
-"""Speech synthesizers that speak the training data, and their timings."""
+"""The voices that the embedded model learned from."""

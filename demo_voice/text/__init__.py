@@ -1,1 +1,1 @@
-"""Sentences that the teachers speak."""
+"""The sentences that the teachers say."""

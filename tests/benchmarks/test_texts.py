@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks import texts, voice
-from demo_voice import __main__ as making
+from demo_voice import speaking
 from demo_voice.text.sentences import (
     Grammar,
     LongGrammar,
@@ -17,7 +17,7 @@ from demo_voice.text.sentences import (
     plain,
     sentences,
 )
-from tests.demo_voice.test_demo_voice import FEW_WORDS
+from tests.demo_voice.few_words import FEW_WORDS
 
 LENGTHS = ((1, 1), (2, 2), (3, 3), (4, 5), (6, 8), (9, 12), (13, 18), (19, 25), (26, 35), (36, 40))
 SETS = ("choosing", "reporting")
@@ -35,7 +35,7 @@ def test_every_length_from_1_to_40_words_has_several_sentences(name):
 def test_no_sentence_is_in_two_sets_nor_learned_from():
     """Nor in the demo dataset, whose validation clips an epoch is judged by."""
     rows = Path("train/data/demo/metadata.csv").read_text(encoding="utf-8").splitlines()
-    judges_own = [voice.REFERENCE_TEXT, *voice.JUDGE_TEXTS, making.REFERENCE_TEXT]
+    judges_own = [voice.REFERENCE_TEXT, *voice.JUDGE_TEXTS, speaking.REFERENCE_TEXT]
     groups = [*map(texts.sentences, texts.FILES), [row.split("|")[1] for row in rows], judges_own]
     counts = Counter(plain(text) for group in groups for text in {plain(line) for line in group})
     assert [text for text, count in counts.items() if count > 1] == []

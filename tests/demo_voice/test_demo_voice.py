@@ -1,67 +1,63 @@
-"""`make demo-voice` shortened: every stage, from sentences to a folder that speaks."""
+"""`make demo-voice` shortened: every stage, from clips to a folder that speaks."""
 
 import hashlib
 import itertools
 import json
-from dataclasses import replace
-from fractions import Fraction
 
 import numpy as np
 import pytest
 import torch
 
-from demo_voice import codec, packaging
-from demo_voice.__main__ import FILES, STAGES, Making
-from demo_voice.gpt import targets
+from demo_voice import carrying, codec, packaging, pretraining, speaking, speech
+from demo_voice.__main__ import FILES, LEARNING, Making
 from demo_voice.recipe import CHARACTERS, SHORT
-from demo_voice.teachers import flite
-from demo_voice.teachers.flite import SpeakingStyle
-from demo_voice.teachers.people import PEOPLE
+from demo_voice.speech import Mels, Speech
+from demo_voice.teachers.hibari import RATE, Spoken, person
 from demo_voice.text import lexicon
 from demo_voice.text import sentences as text
-from demo_voice.text.lexicon import Lexicon
 from demo_voice.text.sentences import Grammar
 from machine.errors import SotaqueError
-from xtts.inference import speech
+from tests.demo_voice.few_words import FEW_WORDS
+from xtts.inference import speech as speaks
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.inference.torch_backend import TorchBackend
 from xtts.inference.voice import voice_from_reference
 from xtts.model.loading import load_model
+from xtts.model.vocoder import load_dvae
 from xtts.voices.base_models import DEMO
 
-FEW_WORDS = Lexicon(
-    nouns=("table", "door", "garden"),
-    verbs=("open", "carry", "see"),
-    adjectives=("old", "green"),
-    adverbs=("slowly",),
-    irregular={"see": ("saw", "seen")},
-    glosses=("a small table; `a green door'",) * 12,
-)
 
-
-def humming(text: str, manner: SpeakingStyle) -> np.ndarray:
-    """A teacher for machines without flite: a hum whose pitch is the voice's."""
-    seconds = 1.2 + 0.02 * len(text)
-    time = np.arange(int(seconds * flite.RATE)) / flite.RATE
-    pitch = 90 * float(manner.shift) + 40 * ("slt" in manner.name)
+def hum(said: str, pitch: float) -> Spoken:
+    """A teacher for machines without hibari: a hum."""
+    seconds = 1.5 + 0.02 * len(said)
+    time = np.arange(int(seconds * RATE)) / RATE
     wave = sum(np.sin(2 * np.pi * pitch * n * time) / n for n in range(1, 9))
-    return (wave * np.sin(7 * time) * 3000).astype(np.int16)
-
-
-def nothing(text: str, manner: SpeakingStyle) -> list[tuple[str, float]]:
-    """What a hum says."""
-    return [("pau", 0.3), ("hum", 0.8), ("ow", 9.0)]
+    clip = speech.without_times((wave * np.sin(7 * time) * 3000).astype(np.int16))
+    pitches = np.full(clip.pitch.shape, np.log2(pitch), np.float16)
+    return Spoken(clip.wave, pitches, np.full(clip.phones.shape, 7, np.uint8))
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Making:
-    """A voice made by the shortened recipe."""
+    """A voice made by the shortened recipe: a step a stage."""
     folder = tmp_path_factory.mktemp("making")
-    making = Making(SHORT, folder / "work", folder / "demo", torch.device("cpu"), humming, nothing)
+    making = Making(SHORT, folder / "work", folder / "demo", torch.device("cpu"), 1e-4, 1)
+    (making.work / "speech").mkdir(parents=True)
+    lines = list(itertools.islice(text.sentences(Grammar(FEW_WORDS, "a"), set()), 40))
+    names = [f"hibari{index % 4}" for index in range(40)]
+    clips = [hum(line, 100.0 + 20 * (n % 4)) for n, line in enumerate(lines)]
+    speech.write_shard(
+        making.work / "speech" / "shard_00000.npz", clips, list(zip(lines, names, strict=True))
+    )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(lexicon, "read", lambda: FEW_WORDS)
-        making.run()
+        patch.setattr(speaking, "reference", lambda: clips[0].wave)
+        making.run((*LEARNING, "package"))
     return making
+
+
+def read(made: Making) -> Speech:
+    """The clips of that voice."""
+    return Speech(made.work / "speech", torch.device("cpu"), 320)
 
 
 def test_the_folder_speaks(made):
@@ -69,14 +65,9 @@ def test_the_folder_speaks(made):
     assert model.config.weights == "trained"
     assert model.config.text_frontend == "cmu_phones"
     assert model.config.piece_tokens == SHORT.piece_tokens
-    # Hums have no words: nothing to follow was learned, and that is said, not measured again.
-    assert model.config.alignment_heads == ()
-    hum = torch.from_numpy(humming("x", flite.MANNERS[0]).astype(np.float32) / 32768)
-    voice = voice_from_reference(model, hum)
-    assert (
-        len(speech.synthesize(TorchBackend(model), voice, SynthesisRequest("Hello there.", "en")))
-        > 0
-    )
+    voice = voice_from_reference(model, torch.from_numpy(hum("x", 120).wave / np.float32(32768)))
+    request = SynthesisRequest("Hello there.", "en")
+    assert len(speaks.synthesize(TorchBackend(model), voice, request)) > 0
 
 
 def test_the_embedded_voice_names_the_heads_that_packing_would(tmp_path):
@@ -104,32 +95,61 @@ def test_the_learned_weights_are_those_packed(made):
     torch.testing.assert_close(packed, learned["gpt.text_embedding.weight"].half().float())
 
 
-def test_finished_stages_are_skipped(made):
-    before = (made.work / "codec.pt").stat().st_mtime_ns
-    made.run([stage for stage in STAGES if stage not in ("clips", "package")])
-    assert (made.work / "codec.pt").stat().st_mtime_ns == before
-
-
 def test_ids_are_the_tokenizer_s(made):
     tokenizer = load_model(made.to).tokenizer
-    speech = flite.TeacherSpeech(made.work / "clips")
-    found = targets.Targets.read(speech, made.work / "targets")
-    for clip, ids in zip(found.clips, found.tokens, strict=True):
-        assert tokenizer.encode(clip.text, "en") == ids.tolist()
+    for clip in read(made).clips:
+        assert tokenizer.encode(clip.text, "en") == speech.token_ids(clip.text)
     assert made.recipe.gpt.text_ids == len(CHARACTERS)
-    words = [len(text.split(clip.text)) for clip in speech.clips]
-    assert sum(13 <= number <= 40 for number in words) == SHORT.lengthy + SHORT.lengthy_neighbouring
 
 
-def test_codes_are_those_of_the_packed_codec(made):
-    from xtts.model.vocoder import load_dvae
-
-    speech = flite.TeacherSpeech(made.work / "clips")
-    dvae, stats = codec.load(made.work, made.recipe)
+def test_codes_are_those_of_the_packed_codec_for_each_clip_alone(made):
+    """In a batch with others, a clip's last codes must not hear the clip behind it."""
+    clips = read(made)
+    dvae, stats = codec.load(made._at("codec"))
     packed = load_dvae(made.to, load_model(made.to).config)
-    mel = codec.mel_of(speech, 0, stats)[None]
-    same = dvae.get_codebook_indices(mel) == packed.get_codebook_indices(mel)
-    assert same.float().mean() > 0.9
+    mels = Mels(clips, stats)
+    together = codec.encode(dvae, mels)
+    agree = []
+    for index in (0, 17, 39):
+        first, count = int(clips.code_starts[index]), int(clips.codes[index])
+        own = mels.codec[4 * first : 4 * (first + count)].float().T[None]
+        alone = packed.get_codebook_indices(own)[0]
+        agree.append((together[first : first + count] == alone[:count]).float().mean())
+    assert min(agree) > 0.9
+
+
+def test_carried_weights_speak_alike_and_go_on(made, tmp_path):
+    carrying.pack(made.work, tmp_path / "there")
+    parts = sorted((tmp_path / "there").iterdir())
+    assert parts and all(part.stat().st_size <= carrying.PART_BYTES for part in parts)
+    carrying.unpack(tmp_path / "there")
+    for name in ("codec", "listener", "pretraining", "tuning"):
+        before = torch.load(made.work / f"{name}.pt", weights_only=True)
+        after = torch.load(tmp_path / "there" / f"{name}.pt", weights_only=True)
+        assert (after["step"], after["seconds"]) == (before["step"], before["seconds"])
+        assert not set(carrying.LEFT_OUT) & set(after)
+        for key in set(after) - {"step", "seconds"}:
+            for weight, tensor in after[key].items():
+                torch.testing.assert_close(tensor, before[key][weight], atol=1e-3, rtol=1e-3)
+    assert not (tmp_path / "there" / "vocoder.pt").exists()
+    with pytest.raises(SotaqueError, match=r"carried\.0"):
+        carrying.unpack(tmp_path)
+
+
+def test_a_finished_stage_takes_one_more_step_and_keeps_its_weights(made):
+    before = torch.load(made.work / "listener.pt", weights_only=True)
+    made.run(["listener"])
+    after = torch.load(made.work / "listener.pt", weights_only=True)
+    assert after["step"] == before["step"] + 1
+    weights = after["encoder"]["net.fc.weight"], before["encoder"]["net.fc.weight"]
+    assert 0 < float((weights[0] - weights[1]).abs().max()) < 0.01
+
+
+def test_a_stage_whose_lane_failed_says_what_it_lacks(made, tmp_path):
+    lonely = Making(SHORT, tmp_path, tmp_path, torch.device("cpu"), 1e-4, 1)
+    (tmp_path / "stopped").touch()
+    with pytest.raises(SotaqueError, match=r"tuning lacks pretraining\.pt"):
+        lonely.run(["tuning"])
 
 
 def test_sentences_differ_and_leave_out_the_judged():
@@ -150,37 +170,24 @@ def test_words_are_inflected_and_without_wordnet_its_package_is_named(tmp_path):
         lexicon.read(tmp_path)
 
 
-def test_a_stopped_teacher_goes_on(tmp_path):
-    planned = flite.plan([f"Sentence {n}." for n in range(3)], 1, flite.MANNERS)
-    flite.speak_all(planned, tmp_path, humming)
-
-    def refuses(text: str, manner: SpeakingStyle) -> np.ndarray:
-        raise AssertionError("already spoken")
-
-    flite.speak_all(planned, tmp_path, refuses)
-    speech = flite.TeacherSpeech(tmp_path)
-    assert [clip.text for clip in speech.clips] == [line for line, _ in planned]
-    wanted = humming(*planned[1]).astype(np.float32) / 32768
-    np.testing.assert_allclose(speech.samples(1).numpy(), wanted)
+def test_no_person_is_the_demo_s():
+    """The demo dataset is hibari's voice as it is."""
+    for number in range(SHORT.persons * 50):
+        who = person(number)
+        assert abs(np.log(who.joint)) + abs(np.log(who.pitch)) > 0.04
+        assert person(number) == who
 
 
-def test_the_demo_datasets_voice_is_held_out():
-    assert "awb" not in {manner.voice for manner in PEOPLE.values()}
-    assert all(manner.shift > Fraction(1, 2) for manner in flite.MANNERS)
-
-
-@pytest.mark.slow
-def test_goes_on_from_a_packed_voice(made, tmp_path, monkeypatch):
-    monkeypatch.setattr(lexicon, "read", lambda: FEW_WORDS)
-    again = replace(
-        made, recipe=SHORT.continued(), work=tmp_path, to=tmp_path / "demo", begin=made.to
-    )
-    (tmp_path / "clips").symlink_to(made.work / "clips")
-    again.run()
-    first, second = load_model(made.to), load_model(again.to)
-    torch.testing.assert_close(second.mel_stats, first.mel_stats)
-    for file, stage in zip(("codec", "pretraining", "tuning"), SHORT.again, strict=True):
-        assert torch.load(tmp_path / f"{file}.pt")["step"] == stage.steps
-    codes = (torch.load(voice / "dvae.pth")["codebook.embed"] for voice in (made.to, again.to))
-    assert 0 < float(torch.dist(*codes)) < 1.0  # it learned on, from what there was
-    assert not torch.equal(second.gpt.mel_head.weight, first.gpt.mel_head.weight)
+def test_a_batch_shares_references_among_clips_of_one_person(made):
+    clips = read(made)
+    lessons = pretraining.new_lessons(made._at("pretraining"), clips)
+    rows = lessons.at(3, 16)
+    assert len(rows.references) == 2 and len(rows.text) == 16
+    assert torch.equal(rows.reference_of, torch.arange(2).repeat_interleave(8))
+    again = lessons.at(3, 16)
+    assert all(torch.equal(a, b) for a, b in zip(rows[:7], again[:7], strict=True))
+    # Of each person's clips, those of a like length: little padding.
+    assert rows.code_lengths.float().mean() > 0.8 * rows.codes.shape[1]
+    kept = {clips.clips[index].text for index in lessons.kept_back.tolist()}
+    taught = {clips.clips[index].text for own in lessons.own for index in own.tolist()}
+    assert kept and not kept & taught

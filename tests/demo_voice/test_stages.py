@@ -1,53 +1,43 @@
-"""What the next steps need is made beside them, once, in their order."""
+"""A stage's clock, learning rate and snapshots."""
 
-import time
-
-import pytest
+import torch
+from torch import nn
 
 from demo_voice import stages
 from demo_voice.recipe import StageSchedule
-from demo_voice.stages import STEPS_AHEAD, ahead
+from demo_voice.stages import Clock
+
+STAGE = StageSchedule(1.0, 1, 1.0)
 
 
-def test_what_is_needed_is_made_once_and_in_its_order():
-    made: list[int] = []
-
-    def make(step: int) -> int:
-        made.append(step)
-        return step
-
-    last = STEPS_AHEAD + 7
-    given = list(ahead(make, iter(range(3, last)), last))
-    assert given == made == list(range(3, last))
+def test_the_rate_rises_stays_and_falls():
+    rates = [stages.rate(*at, STAGE) for at in ((0, 0.0), (99, 0.1), (5000, 0.7), (9000, 1.0))]
+    assert rates[0] < 0.02 and rates[1] == 1.0 and rates[1] > rates[2] > rates[3] == 0.02
 
 
-def test_what_cannot_be_made_stops_the_step_that_needs_it():
-    def make(step: int) -> int:
-        if step == 2:
-            raise ValueError("no sound")
-        return step
+def test_a_stage_goes_on_where_it_was_stopped(tmp_path):
+    path, net = tmp_path / "net.pt", nn.Linear(1, 1)
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+    seen: list[int] = []
 
-    steps = ahead(make, iter(range(5)), 5)
-    assert (next(steps), next(steps)) == (0, 1)
-    with pytest.raises(ValueError, match="no sound"):
-        next(steps)
+    def step_of(step: int) -> list[torch.Tensor]:
+        seen.append(step)
+        loss = net(torch.ones(1, 1)).square().sum()
+        stages.descend(loss, [optimizer], net)
+        return [loss]
 
-
-def test_who_stops_early_waits_for_one_and_not_for_all():
-    made: list[int] = []
-
-    def make(step: int) -> None:
-        time.sleep(0.01)
-        made.append(step)
-
-    steps = ahead(make, iter(range(10_000)), 10_000)
-    next(steps)
-    steps.close()
-    assert len(made) < STEPS_AHEAD / 2
+    parts: dict[str, stages.Stateful] = {"net": net, "optimizer": optimizer}
+    for _ in range(3):
+        stages.learn(path, STAGE, Clock(0.0), parts, step_of, lambda means: f"{means[0]:.2f}")
+    assert seen == [0, 1, 2]
+    weight = net.weight.detach().clone()
+    net.reset_parameters()
+    step, seconds = stages.resumed(path, {"net": net, "unknown": net})
+    assert step == 3 and seconds > 0
+    torch.testing.assert_close(net.weight, weight)
 
 
-def test_the_rate_rises_and_falls():
-    stage = StageSchedule(1000, 1, 1.0)
-    rates = [stages.rate(step, stage) for step in (0, 199, 600, 999)]
-    assert rates[0] < 0.01 and rates[1] > 0.85 and rates[1] > rates[2] > rates[3]
-    assert rates[3] == pytest.approx(0.02)
+def test_time_of_earlier_runs_counts():
+    clock = Clock(10.0, before=9.0)
+    assert 0.9 <= clock.share < 1.0
+    assert Clock(0.0).share == 1.0 or Clock(0.0).passed >= 0

@@ -1,1 +1,0 @@
-"""The pretraining of the GPT."""
