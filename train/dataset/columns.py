@@ -3,6 +3,8 @@
     recordings   names with the ending of a sound file, or of files in the dataset
     languages    every field names a language: `EN`, `pt-br`, `English`
     speakers     a few short labels that repeat beside sentences, numbers included
+    splits       train, validation, test
+    emotions     happy, sad, neutral: not used, and named
     text         the sentences; of two columns that say the same, the later one is spoken
 
 Tools write these in different orders: Coqui `path|text|speaker|language`, Piper and VITS
@@ -10,10 +12,12 @@ Tools write these in different orders: Coqui `path|text|speaker|language`, Piper
 column is refused, with the way to name it.
 """
 
+import itertools
 import re
+import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence, Set
+from dataclasses import dataclass, field
 
 from train.dataset.entries import SOUND_EXTENSIONS, DatasetError
 from xtts.text.language_names import code_of, is_code
@@ -34,6 +38,7 @@ NAMES_IN_HEADERS: Mapping[str, Sequence[str]] = {
     "speaker": ("speaker_name", "speaker", "speaker_id", "client_id", "spk", "spk_id"),
     "language": ("language", "lang", "locale", "language_code"),
     "style": ("style", "speaking_style"),
+    "split": ("split", "subset", "partition"),
 }  # fmt: skip
 # The share of a text's words that its normalised form keeps.
 _SAME_WORDS = 0.5
@@ -48,12 +53,33 @@ _MOST_LOOKED_UP = 40
 _MOST_NAMES, _MOST_NUMBERS = 0.75, 0.5
 # With fewer rows, each may be of another speaker.
 _FEW_ROWS = 4
+# Numbers measure their texts from this correlation on, of so many rows and different numbers.
+_MEASURES, _FEWEST_TO_MEASURE, _FEWEST_MEASURES = 0.75, 10, 3
 # Two columns of short labels: the one with at most half as many different ones names speakers.
 _CLEARLY_FEWER = 2
 # Texts of one to three words that repeat so often may be speakers.
 _CLIPS_FOR_A_NAME = 3
 # MeloTTS's names: KR is Korean here, and ISO 639-1's Kanuri elsewhere.
 _LANGUAGE_ALIASES = {"kr": "ko", "jp": "ja", "sp": "es", "zh_mix_en": "zh"}
+# Words for the part of a dataset that a row belongs to, and whether it is held out of training.
+# Test rows are neither trained on nor validated on, as a file of them is not.
+SPLITS: Mapping[str, bool | None] = {
+    "train": False, "training": False,
+    **dict.fromkeys(("val", "valid", "validation", "eval", "evaluation", "dev"), True),
+    "test": None, "testing": None,
+}  # fmt: skip
+# What a column of labels says about how a clip is spoken, or by what kind of person, instead of by
+# whom: the labels of ESD, RAVDESS, EmoV-DB, CREMA-D, Expresso and Hume.
+_EMOTIONS = frozenset(
+    "afraid amused amusement anger angry anxious bored boredom calm cheerful confused contempt "
+    "disgust disgusted emotional enunciated essentials excited excitement fear fearful happiness "
+    "happy joy joyful laughing neutral normal relaxed sad sadness sarcastic scared shouting "
+    "sleepiness sleepy surprise surprised tired unfriendly whisper whispering whispered "
+    "freude fröhlich glücklich müde traurig traurigkeit wut wütend ängstlich überrascht "
+    "alegre alegria alegría enojado enfado feliz miedo triste tristeza tristesse colère "
+    "heureux joie peur content arrabbiato felice paura rabbia raiva neutre neutro neutra".split()
+)
+_GENDERS = frozenset("f female femme fem m male man masc woman".split())
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
 # ISO 639-2: undetermined, several languages, no words.
 _NOT_STATED = frozenset(("und", "mul", "zxx"))
@@ -66,11 +92,13 @@ _NUMBERS = re.compile(r"\d+(\s+\d+)+")
 @dataclass(frozen=True)
 class Columns:
     """places: the column of each role, "written" being the text of which "text" is the normalised
-    form; width: the number of columns; by_rows: whether they were judged, not named."""
+    form; width: the number of columns; by_rows: whether they were judged, not named; ignored: what
+    the columns hold that were judged and are not used."""
 
     places: Mapping[str, int]
     width: int
     by_rows: bool = False
+    ignored: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def optional(self) -> frozenset[int]:
@@ -139,12 +167,27 @@ def judged(
         rest = rest[:-3]  # phonemes, tones and phones per word, as MeloTTS's train.list has them
     if not rest:
         raise DatasetError(f"{source}: no row has a text. {HEADER_ADVICE}")
+    if len(rest) > 1 and rest[0] == 0 and _counts_rows(columns[0]):
+        rest.remove(0)  # the index that pandas writes
+    split = next((at for at in rest if len(rest) > 1 and _are_splits(columns[at])), None)
+    if split is not None:
+        places["split"] = split
+        rest.remove(split)
+    ignored = {at: "emotions" for at in rest if _are_words_of(columns[at], _EMOTIONS, 1)}
+    if len(rest) > 2:
+        genders = [at for at in rest if _are_words_of(columns[at], _GENDERS, 0)]
+        ignored |= dict.fromkeys(genders, "genders")
+    if len(ignored) < len(rest):
+        rest = [at for at in rest if at not in ignored]
+    else:
+        ignored = {}
     spoken = _languages(columns, rest, language)
     if spoken is not None:
         places["language"] = spoken
         rest.remove(spoken)
     shared = _Judged(columns, rest, source, is_sound=_is_sound(columns[places["path"]]))
-    return Columns(places | shared.text_and_speaker(), len(columns), by_rows=True)
+    places |= shared.text_and_speaker()
+    return Columns(places, len(columns), by_rows=True, ignored=ignored)
 
 
 def third_column(rows: Sequence[tuple[str, str]]) -> str | None:
@@ -203,11 +246,15 @@ class _Judged:
             return self._fewer(first, second)
         if not any(labels) and len(one) < _FEW_ROWS and self.is_sound:
             labels = (_are_labels(one, repeated=False), _are_labels(other, repeated=False))
-        if labels == (True, False):
+        if labels == (True, False) and not self._measures(one, other):
             return {"speaker": first, "text": second}
-        if labels == (False, True):
+        if labels == (False, True) and not self._measures(other, one):
             return {"text": first, "speaker": second}
         raise DatasetError(self._neither(first, second))
+
+    def _measures(self, labels: Sequence[str], texts: Sequence[str]) -> bool:
+        whole = all(_NUMBER.fullmatch(one) for one in labels if one)
+        return whole and _grow_with(labels, texts)
 
     def _fewer(self, first: int, second: int) -> dict[str, int]:
         """Two columns of labels, as in a dataset of single words: the speakers are few."""
@@ -227,10 +274,10 @@ class _Judged:
         return _say_the_same([(one, other) for one, other in pairs if one and other])
 
     def _neither(self, first: int, second: int) -> str:
-        ordinal = {1: "second", 2: "third"}.get(second, f"{second + 1}th")
+        ordinal = _ordinal(second)
         text, other = self._first(first), self._first(second)
         if _are_sentences(self.columns[second]) and not _are_sentences(self.columns[first]):
-            ordinal = {1: "second", 2: "third"}.get(first, f"{first + 1}th")
+            ordinal = _ordinal(first)
             text, other = other, text
         return (
             f"{self.source}: the {ordinal} of its {len(self.columns)} columns is neither a "
@@ -244,6 +291,10 @@ class _Judged:
 
     def _example(self) -> str:
         return _quoted("|".join(column[0] for column in self.columns))
+
+
+def _ordinal(place: int) -> str:
+    return {0: "first", 1: "second", 2: "third"}.get(place, f"{place + 1}th")
 
 
 def _quoted(text: str) -> str:
@@ -265,6 +316,36 @@ def _recordings(columns: Sequence[Sequence[str]], exists: Callable[[str], bool])
 
 def _is_sound(column: Sequence[str]) -> bool:
     return _nearly_all(column, lambda cell: cell.lower().endswith(SOUND_EXTENSIONS))
+
+
+def _are_splits(column: Sequence[str]) -> bool:
+    """Whether a column says which part of the dataset each row belongs to."""
+    words = {cell.casefold() for cell in column}
+    return words <= SPLITS.keys() and any(SPLITS[one] is False for one in words)
+
+
+def _are_words_of(column: Sequence[str], known: Set[str], odd: int) -> bool:
+    """Whether all labels of a column, but for an odd one, are among the known words; a single label
+    may be somebody's name, such as Joy."""
+    kinds = {cell.casefold().strip() for cell in column if cell}
+    return len(kinds) > 1 and len(kinds - known) <= min(odd, (len(kinds) - 1) // 3)
+
+
+def _counts_rows(column: Sequence[str]) -> bool:
+    """Whether a column counts: 0, 1, 2, …"""
+    if not all(map(str.isdecimal, column)) or len(column) < _FEW_ROWS:
+        return False
+    numbers = list(map(int, column))
+    return all(later > earlier for earlier, later in itertools.pairwise(numbers))
+
+
+def _grow_with(numbers: Sequence[str], texts: Sequence[str]) -> bool:
+    """Whether numbers measure the texts, as whole seconds do: they are larger for longer texts."""
+    pairs = [(int(one), len(text)) for one, text in zip(numbers, texts, strict=True) if one]
+    if len(pairs) < _FEWEST_TO_MEASURE or len({one for one, _ in pairs}) < _FEWEST_MEASURES:
+        return False
+    measured, lengths = zip(*pairs, strict=True)
+    return len(set(lengths)) > 1 and statistics.correlation(measured, lengths) > _MEASURES
 
 
 def _holds_numbers(column: Sequence[str]) -> bool:

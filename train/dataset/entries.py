@@ -56,7 +56,8 @@ def read_text(path: Path) -> str:
     content = path.read_bytes()
     encoding = "utf-16" if content.startswith(_UTF16_MARKS) else "utf-8-sig"
     try:
-        return content.decode(encoding)
+        # Files that were joined have the mark in the middle, too; it is invisible, and no text.
+        return content.decode(encoding).replace("\ufeff", "")
     except UnicodeDecodeError as error:
         line = error.object[: error.start].count(b"\n") + 1
         raise DatasetError(

@@ -2,6 +2,7 @@
 
     a.wav, a.txt, sub/b.flac, sub/b.txt     each recording with a text file of the same name
     a.normalized.txt, a.lab                 the same as LibriTTS and Fish Speech write it
+    txt/anna/a.txt, wavs/anna/a.wav         texts in a folder of their own, as in VCTK
 
 Recordings without any text, and recordings that are longer than a clip, are answered with the line
 that cuts them. The readers of `TTS.tts.datasets.formatters` say nothing of what they skip, join
@@ -12,6 +13,7 @@ they give is checked here as our own rows are.
 import inspect
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -33,10 +35,18 @@ from xtts.text.language_names import tag_of
 # Of recordings whose headers are read before a folder counts as one of long recordings.
 _MOST_LOOKED_AT = 16
 _MOST_NAMED = 3
+_TEXTS_IN_OTHER_FORMS = frozenset(
+    ".txt .json .srt .vtt .textgrid .cleaned .xlsx .ods .parquet .arrow .xml .eaf .md .docx "
+    ".yaml .yml".split()
+)
+# Kaldi's, without an ending.
+_KALDI = frozenset(("text", "wav.scp", "utt2spk"))
 # LibriTTS writes both forms of each text; Fish Speech and Montreal's aligner write .lab.
 _TEXT_ENDINGS = (".normalized.txt", ".txt", ".lab", ".original.txt")
 # A label of HTK: its begin and end in units of 100 ns, then the phoneme.
 _TIMED = re.compile(r"\s*\d+(\.\d+)?\s+\d+(\.\d+)?\s+\S+\s*$")
+# A folder that holds the folders of all speakers, such as wav48 of VCTK.
+_HOLDS_ALL = re.compile(r"(wav|audio|clip|recording|sound|data)", re.I)
 # Where a formatter that asks for a transcript by name may find it.
 _TRANSCRIPTS = (
     "metadata.csv", "metadata.txt", "transcripts.txt", "transcript.txt", "train.tsv",
@@ -66,13 +76,16 @@ def read_pairs(folder: Path, language: str, tables: Sequence[Path] = ()) -> list
             f"{_other_tables(tables)}Write metadata.csv with a row `id|text` for each clip "
             "wavs/id.wav, or name another DATASET_FORMAT."
         )
-    texts = {path: _text_file(path) for path in recordings}
+    elsewhere = _texts_elsewhere(folder, recordings)
+    texts = {path: _text_file(path) or elsewhere.get(path) for path in recordings}
     some = [path for path, text in texts.items() if text]
     if not some:
+        others = _other_tables(tables) or _other_texts(folder)
         raise DatasetError(
             f"{folder} holds {_counted(recordings)} and no transcript: neither metadata.csv nor "
             "metadata_train.csv nor a .txt file beside a recording. "
-            f"{_other_tables(tables)}Cut them into clips, which writes metadata.csv too: "
+            f"{others}{'Otherwise cut' if others else 'Cut'} them into clips, which writes "
+            "metadata.csv too: "
             f"{cut_line(recordings, folder, language)}{_folders_note(recordings)}"
         )
     words = {path: _words(text) for path, text in texts.items() if text}
@@ -101,6 +114,23 @@ def _other_tables(tables: Sequence[Path]) -> str:
     return (
         f"No column of {names} names these recordings: if it is their transcript, write a "
         "header line such as file_name|text, with the names of the files. "
+    )
+
+
+def _other_texts(folder: Path) -> str:
+    """Names the files that may hold the texts in a form that is not read."""
+    found = [
+        path for path in sorted(folder.rglob("*"))
+        if path.is_file() and not path.name.startswith(".")
+        and (path.suffix.lower() in _TEXTS_IN_OTHER_FORMS or path.name in _KALDI)
+    ]  # fmt: skip
+    if not found:
+        return ""
+    names = ", ".join(path.relative_to(folder).as_posix() for path in found[:_MOST_NAMED])
+    more = f" and {len(found) - _MOST_NAMED} more" if len(found) > _MOST_NAMED else ""
+    return (
+        f"Not read: {names}{more}. If the texts are in there, write them into metadata.csv, with "
+        "a row file|text or file|speaker|text for each clip. "
     )
 
 
@@ -134,6 +164,9 @@ def by_folder(pairs: Sequence[TranscriptEntry]) -> tuple[list[TranscriptEntry], 
     """Pairs with the name of their first folder as the speaker, and the styles: the second folders'
     names, "" where there is none."""
     folders = [Path(one.name).parts[:-1] for one in pairs]
+    firsts = {parts[0] if parts else "" for parts in folders}
+    if len(firsts) == 1 and _HOLDS_ALL.match(firsts.pop()):
+        folders = [parts[1:] for parts in folders]
     named = [
         replace(one, speaker=parts[0] if parts else DEFAULT_SPEAKER)
         for one, parts in zip(pairs, folders, strict=True)
@@ -174,6 +207,21 @@ def _text_file(recording: Path) -> Path | None:
         recording.with_name(f"{recording.name}.txt"),
     )
     return next((path for path in texts if path.is_file()), None)
+
+
+def _texts_elsewhere(folder: Path, recordings: Sequence[Path]) -> dict[Path, Path]:
+    """The texts that lie in a folder of their own, as those of VCTK: txt/p225/a.txt for
+    wav48/p225/a.wav. Only where one text and one recording have the name."""
+    found: dict[str, list[Path]] = {}
+    for path in folder.rglob("*"):
+        if path.suffix.lower() in (".txt", ".lab") and not path.name.startswith("."):
+            found.setdefault(path.name[: -len(path.suffix)], []).append(path)
+    stems = Counter(path.stem for path in recordings)
+    return {
+        path: found[path.stem][0]
+        for path in recordings
+        if stems[path.stem] == 1 and len(found.get(path.stem, ())) == 1
+    }
 
 
 def _is_long(path: Path) -> bool:

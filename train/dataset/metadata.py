@@ -12,13 +12,16 @@ A fault of form refuses the whole file, with the line and what was seen: a row t
 teach wrong words in silence. Faults of a single clip are judged later, by `train.dataset.dataset`.
 """
 
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path, PurePosixPath, PureWindowsPath
+from pathlib import Path, PureWindowsPath
 
+from machine.text import plain_name
 from train.dataset.columns import (
+    SPLITS,
     Columns,
     is_label,
     is_sentence,
@@ -126,6 +129,7 @@ def read_transcript(folder: Path, form: str, language: str) -> Transcript:
         )
     if not found.entries:
         raise DatasetError(f"The transcript in {folder} holds no row. Write one row for each clip.")
+    found = _one_spelling(found)
     _refuse_repeated(found.entries, folder)
     _refuse_misread(found.entries, folder)
     return found
@@ -141,13 +145,40 @@ def _no_folder(path: Path, language: str) -> str:
 def _of_pairs(folder: Path, language: str, transcripts: Transcripts) -> Transcript:
     pairs = read_pairs(folder, language, transcripts.unread)
     notes = [unread_note(folder, transcripts)] if transcripts.unread else []
-    people = {PurePosixPath(one.name).parts[0] for one in pairs if "/" in one.name}
-    if len(people) > 1 and {one.speaker for one in pairs} == {DEFAULT_SPEAKER}:
-        notes.append(
-            f"The {len(people)} folders are read as one speaker. If each folder is another person, "
-            "set DATASET_FORMAT=folders."
-        )
+    notes += _folders_note(pairs, "set DATASET_FORMAT=folders")
     return Transcript(pairs, notes, f"{folder}, a text beside each recording")
+
+
+def _one_spelling(found: Transcript) -> Transcript:
+    """Rows whose speakers and styles have one spelling each, the first: names that differ in case,
+    in spaces or in how their accents are composed are one name everywhere else, too."""
+    spellings, other = dict[str, str](), dict[str, str]()
+    entries = list[TranscriptEntry]()
+    for entry in found.entries:
+        parts = list[str]()
+        for part in entry.speaker.split(STYLE_MARK):
+            composed = " ".join(unicodedata.normalize("NFC", part).split())
+            parts.append(spellings.setdefault(plain_name(part), composed))
+            if composed != parts[-1]:
+                other.setdefault(composed, parts[-1])
+        entries.append(replace(entry, speaker=STYLE_MARK.join(parts)))
+    if not other:
+        return replace(found, entries=entries)
+    pairs = ", ".join(f"{one} = {name}" for one, name in list(other.items())[:_MOST_FAULTS_SHOWN])
+    note = f"Speakers whose names differ only in case are one: {pairs}."
+    return replace(found, entries=entries, notes=[*found.notes, note])
+
+
+def _folders_note(entries: Sequence[TranscriptEntry], remedy: str) -> list[str]:
+    """What it means that the recordings of one speaker lie in several folders."""
+    if any(entry.speaker != DEFAULT_SPEAKER for entry in entries):
+        return []
+    folders = {entry.path.parent for entry in entries}
+    people = {one for one in folders if one.name.casefold() not in (*SPLITS, *RECORDING_FOLDERS)}
+    if len(people) < 2:
+        return []
+    return [f"The {len(people)} folders are read as one speaker. If each folder is another person, "
+            f"{remedy}."]  # fmt: skip
 
 
 def _refuse_repeated(entries: Sequence[TranscriptEntry], folder: Path) -> None:
@@ -193,12 +224,16 @@ def _of_rows(folder: Path, transcripts: Transcripts, language: str) -> Transcrip
     for table, known in zip(tables, columns, strict=True):
         read = _of_table(folder, table, known, language)
         held_out = table.path in transcripts.validation if transcripts.validation else None
-        entries += [replace(entry, validation=held_out) for entry in read.entries]
+        entries += [
+            entry if held_out is None else replace(entry, validation=held_out)
+            for entry in read.entries
+        ]
         notes += [note for note in read.notes if note not in notes]
     if transcripts.validation:
         entries, more = _once(entries, transcripts)
         notes += more
     entries = corpus_speakers(entries, folder)
+    notes += _folders_note(entries, "add a column with the name of each clip's speaker")
     if note := unread_note(folder, transcripts):
         notes.append(note)
     names = [path.relative_to(folder).as_posix() for path in files]
@@ -264,11 +299,26 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
         others = [one for at, one in enumerate(header) if one and at not in used]
         if others:
             notes.append(f"{path.name}: the columns {', '.join(others)} are ignored.")
+    for at, kind in columns.ignored.items():
+        labels = sorted({row.cells[at] for row in rows if at < len(row.cells) and row.cells[at]})
+        advice = (
+            " To keep each as a style, name the column `style` in a header line, such as "
+            "file_name|text|style."
+        )
+        notes.append(
+            f"{path.name}: column {at + 1} holds {kind} ({', '.join(labels[:_ROWS_SHOWN])}), not "
+            f"speakers, and is ignored.{advice if kind == 'emotions' else ''}"
+        )
+    if "split" in columns.places:
+        rows, more = _in_use(rows, columns.places["split"], path)
+        notes += more
     places = _places(table, folder)
     read = [_entry_of(row, columns, table, places, language) for row in rows]
     _refuse(path, [fault for fault in read if isinstance(fault, str)], _rule(table, columns))
     found = [one for one in read if not isinstance(one, str)]
     entries = [one.entry for one in found]
+    if all(one.validation is not False for one in entries):
+        entries = [replace(one, validation=None) for one in entries]
     if path.parent != folder:
         below = path.parent.relative_to(folder)
         entries = [replace(one, name=(below / one.name).as_posix()) for one in entries]
@@ -282,6 +332,21 @@ def _of_table(folder: Path, table: Table, columns: Columns, language: str) -> Tr
         )
     entries, more = with_styles(entries, [one.style for one in found])
     return Transcript(entries, [*notes, *more])
+
+
+def _in_use(rows: Sequence[Row], place: int, path: Path) -> tuple[tuple[Row, ...], list[str]]:
+    """The rows of training and validation, by the column that says which they are of."""
+    splits = [row.cells[place].casefold() if place < len(row.cells) else "" for row in rows]
+    if False not in map(SPLITS.get, splits):
+        return tuple(rows), []  # a column of other words, or a file of one split
+    kept = [
+        row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None
+    ]
+    held_out = sum(1 for one in splits if SPLITS.get(one))
+    said = [f"{_clips(held_out)} of validation"] if held_out else []
+    if tests := len(rows) - len(kept):
+        said.append(f"{_clips(tests)} of tests, which {'is' if tests == 1 else 'are'} not read")
+    return kept, [f"{path.name}: its column of splits names {' and '.join(said)}."] if said else []
 
 
 @dataclass(frozen=True)
@@ -314,6 +379,7 @@ def _entry_of(
     entry = TranscriptEntry(
         name, recording, cells.get("text") or cells.get("written", ""), speaker,
         _language(cells.get("language", ""), language),
+        SPLITS.get(cells.get("split", "").casefold()),
     )  # fmt: skip
     moved = "" if name == relative_name(cells["path"], folder) else cells["path"]
     return _ReadRow(entry, cells.get("style", ""), moved)

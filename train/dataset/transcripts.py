@@ -2,8 +2,9 @@
 
 `metadata_train.csv` is read before `metadata.csv`, and both before other names, such as the
 `train.list` of MeloTTS, the filelists of VITS and the manifests of NeMo. A file of the same name
-with `val`, `valid`, `validation`, `eval` or `dev` instead of `train` holds the validation
-clips. If several files with other names could be read, all are named and none is chosen.
+with `val`, `valid`, `validation`, `eval` or `dev` instead of `train` or `training` holds the
+validation clips; beside `metadata.csv` also `val.csv`. If several files with other names could be
+read, all are named and none is chosen.
 """
 
 import re
@@ -28,7 +29,7 @@ _LIBRISPEECH = ".trans.txt"
 # Where recordings are looked for, from the transcript's folder.
 RECORDING_FOLDERS = ("", "wavs", "wav", "clips", "audio")
 _VALIDATION_WORDS = ("val", "valid", "validation", "eval", "dev")
-_TRAIN_WORD = re.compile(r"(?<![a-z])train(?![a-z])", re.I)
+_TRAIN_WORD = re.compile(r"(?<![a-z])train(?:ing)?(?![a-z])", re.I)
 _HELD_OUT_WORD = re.compile(r"(?<![a-z])(val|valid|validation|eval|dev|test)(?![a-z])", re.I)
 _MOST_ROWS_LOOKED_AT = 200
 _MOST = 0.5
@@ -112,6 +113,7 @@ def _held_out(folder: Path, train: Path) -> Iterator[Path]:
             yield folder / _TRAIN_WORD.sub(word, name)
         else:
             yield train.with_name(f"{train.stem}_{word}{train.suffix}")
+            yield train.with_name(f"{word}{train.suffix}")
 
 
 def _worth_naming(paths: Iterable[Path]) -> tuple[Path, ...]:

@@ -4,6 +4,7 @@ import pytest
 
 from tests.train.dataset.test_metadata import notes, refusal, rows, written
 from train.dataset.columns import judged, language_of, named
+from train.dataset.metadata import read_entries
 
 SENTENCES = (
     "The birch canoe slid on the smooth planks.", "Glue the sheet to the dark blue one.",
@@ -168,3 +169,79 @@ def test_a_header_in_unknown_words_is_refused(tmp_path, name):
     for n in range(6):
         (tmp_path / "wavs" / f"{n}.wav").touch()
     assert "begins with 'fichier texte', which does not name its 2 columns" in refusal(tmp_path)
+
+
+def table(form: str, kinds: tuple[str, ...], count: int = 12) -> str:
+    """Rows of a form such as `{n}.wav|{kind}|{text}`."""
+    return "\n".join(
+        form.format(n=n, kind=kinds[n % len(kinds)], who=PEOPLE[n % 6], text=SENTENCES[n % 6])
+        for n in range(count)
+    )
+
+
+@pytest.mark.parametrize(
+    ("form", "kinds", "speakers", "said"),
+    [
+        ("{n}|{text}|{kind}", ("happy", "sad", "neutral"), {"speaker"}, "column 3 holds emotions"),
+        ("{n}.wav|{kind}|{text}", ("Angry", "Amused"), {"speaker"}, "column 2 holds emotions"),
+        ("{n}|{kind}|{text}", ("fröhlich", "traurig"), {"speaker"}, "column 2 holds emotions"),
+        ("{n}|{text}|{kind}", ("happy", "sad", "pensive", "calm"), {"speaker"}, "emotions"),
+        ("{n}.wav|{who}|{kind}|{text}", ("Sleepiness", "Disgust"), {"ann", "ben"}, "column 3"),
+        ("{n}|{text}|{who}|{kind}", ("female", "male"), {"ann", "ben"}, "column 4 holds genders"),
+        # People may be called so, and without other names two voices are not to be mixed.
+        ("{n}|{text}|{kind}", ("Joy", "Felice", "Ann", "Bob"), {"Joy", "Felice", "Ann", "Bob"}, ""),
+        ("{n}|{text}|{kind}", ("F", "M"), {"F", "M"}, ""),
+    ],
+)
+def test_labels_of_how_and_not_of_whom_are_no_speakers(tmp_path, form, kinds, speakers, said):
+    written(tmp_path, table(form, kinds))
+    assert {row[2] for row in rows(tmp_path)} == speakers
+    assert [row[1] for row in rows(tmp_path)] == list(SENTENCES) * 2
+    told = " ".join(notes(tmp_path))
+    assert said in told and ("is ignored" in told) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("head", "form"),
+    [
+        ("file_name,text,split\n", '{n}.wav,"{text}",{kind}'), ("", "{n}|{text}|{kind}"),
+        ("id|subset|text\n", "{n}|{kind}|{text}"), ("", "{n}.wav|{who}|{kind}|{text}"),
+    ],
+)  # fmt: skip
+def test_a_column_of_splits_is_honoured(tmp_path, head, form):
+    written(tmp_path, head + table(form, ("train", "train", "validation", "test")))
+    entries = read_entries(tmp_path, "auto", "en")
+    names = [entry.name.removesuffix(".wav") for entry in entries]
+    assert names == ["0", "1", "2", "4", "5", "6", "8", "9", "10"]
+    assert [entry.validation for entry in entries] == [False, False, True] * 3
+    assert "3 clips of validation and 3 clips of tests, which are not read" in notes(tmp_path)[0]
+    # The file of one split, as `datasets` saves it, is as any other.
+    if head:
+        written(tmp_path, head + table(form, ("validation",)))
+        assert {one.validation for one in read_entries(tmp_path, "auto", "en")} == {None}
+
+
+def test_the_spellings_of_a_name_are_one_speaker(tmp_path):
+    written(tmp_path, table("{n}|{kind}|{text}", ("Jose\u0301", "José", "josé")))
+    assert {row[2] for row in rows(tmp_path)} == {"José"}
+    assert notes(tmp_path) == ["Speakers whose names differ only in case are one: josé = José."]
+    styled = table("{n}|{kind}|{text}", ("Ann|Whisper", "ann|whisper", "Ben|"))
+    written(tmp_path, "id|speaker|style|text\n" + styled)
+    assert {row[2] for row in rows(tmp_path)} == {"Ann:Whisper", "Ben"}
+
+
+def test_numbers_that_measure_the_text_are_no_speakers(tmp_path):
+    seconds = [f"{n}|{text}|{len(text) // 4}" for n, text in enumerate(SENTENCES * 2)]
+    assert "third of its 3 columns is neither" in refusal(written(tmp_path, "\n".join(seconds)))
+    ids = [f"{n}|{text}|{n * 7 % 4}" for n, text in enumerate(SENTENCES * 2)]
+    written(tmp_path, "\n".join(ids))
+    assert {row[2] for row in rows(tmp_path)} == {"0", "1", "2", "3"}
+
+
+def test_an_index_before_the_recordings_is_left_out(tmp_path):
+    written(tmp_path, table('{n},{n}.wav,"{text}"', ("",)))
+    assert [row[:2] for row in rows(tmp_path)][:2] == [
+        ("0.wav", SENTENCES[0]), ("1.wav", SENTENCES[1]),
+    ]  # fmt: skip
+    told = refusal(written(tmp_path, table('{n}.5,{n}.wav,"{text}"', ("",))))
+    assert "the first of its 3 columns is neither" in told

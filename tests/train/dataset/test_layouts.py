@@ -111,3 +111,35 @@ def test_a_corpus_published_with_another_extension_is_found(tmp_path):
     recording.parent.mkdir(parents=True)
     recording.touch()
     assert [entry.path for entry in read_entries(tmp_path, "mls", "pt")] == [recording]
+
+
+@pytest.mark.parametrize(
+    ("texts", "sounds"), [("txt", "wavs"), ("txt/{who}", "wav48/{who}"), ("lab", "audio/{who}")]
+)
+def test_texts_in_a_folder_of_their_own(tmp_path, texts, sounds):
+    for n, who in enumerate(("ann", "ben", "ann")):
+        recording(tmp_path / sounds.format(who=who) / f"{who}_{n}.wav")
+        text = tmp_path / texts.format(who=who) / f"{who}_{n}{'.lab' if texts == 'lab' else '.txt'}"
+        text.parent.mkdir(parents=True, exist_ok=True)
+        text.write_text(f"Text {n}.")
+    (tmp_path / "README.txt").write_text("A text of no recording.")
+    assert sorted(row[1] for row in rows(tmp_path)) == ["Text 0.", "Text 1.", "Text 2."]
+    if "who" in sounds:
+        assert {row[2] for row in rows(tmp_path, "folders")} == {"ann", "ben"}
+    # Two texts of the same name: neither is taken.
+    again = tmp_path / "other" / text.name
+    again.parent.mkdir()
+    again.write_text("Another text.")
+    assert sorted(row[1] for row in rows(tmp_path)) == ["", "Text 0.", "Text 1."]
+
+
+@pytest.mark.parametrize(
+    "name", ["text", "data/a.json", "texts.xlsx", "train.txt.cleaned", "a.TextGrid", "notes.srt"]
+)
+def test_files_that_may_hold_the_texts_are_named(tmp_path, name):
+    recording(tmp_path / "wavs" / "a.wav")
+    (tmp_path / name).parent.mkdir(exist_ok=True)
+    (tmp_path / name).write_text("{}")
+    told = refusal(tmp_path)
+    assert f"Not read: {name}. If the texts are in there, write them into metadata.csv" in told
+    assert "Otherwise cut them into clips" in told and "train cut" in told

@@ -29,6 +29,7 @@ def held_out(folder) -> list[bool | None]:
         ("train.list", "val.list"), ("train.txt", "validation.txt"), ("train.tsv", "dev.tsv"),
         ("ljs_audio_text_train_filelist.txt", "ljs_audio_text_val_filelist.txt"),
         ("train_list.txt", "val_list.txt"), ("train.csv", "valid.csv"),
+        ("training.csv", "validation.csv"), ("metadata.csv", "val.csv"),
     ],
 )  # fmt: skip
 def test_the_second_file_is_the_validation_set(tmp_path, train, validation):
@@ -117,3 +118,23 @@ def test_a_table_that_names_no_recording_is_named_with_what_to_do(tmp_path):
     files(tmp_path, **{"speech.csv": ["who,what", "x,y"]})
     told = refusal(tmp_path)
     assert "No column of speech.csv names these recordings" in told and "header line" in told
+
+
+def test_marks_between_joined_files_are_no_part_of_a_name(tmp_path):
+    marked = ["\ufeff" + row if n in (0, 3) else row for n, row in enumerate(ROWS)]
+    files(tmp_path, metadata__csv=marked)
+    assert [row[0] for row in rows(tmp_path)] == [f"wavs/{n}.wav" for n in range(6)]
+
+
+def test_recordings_of_one_speaker_in_several_folders_are_told(tmp_path):
+    for n in range(6):
+        (tmp_path / ("ann", "ben")[n % 2]).mkdir(exist_ok=True)
+        (tmp_path / ("ann", "ben")[n % 2] / f"{n}.wav").touch()
+    text = [f"{('ann', 'ben')[n % 2]}/{n}.wav|Text of clip {n}, in words." for n in range(6)]
+    written(tmp_path, "\n".join(text))
+    assert (
+        "The 2 folders are read as one speaker. If each folder is another person, add"
+        in (notes(tmp_path)[0])
+    )
+    written(tmp_path, "\n".join(f"{row}|{row[:3]}" for row in text))
+    assert {row[2] for row in rows(tmp_path)} == {"ann", "ben"} and notes(tmp_path) == []
