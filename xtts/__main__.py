@@ -214,8 +214,8 @@ def _speak(arguments: argparse.Namespace) -> int:
     _check_words(arguments)
     lines = _lines(arguments)
     if arguments.out is not None:
-        for _, out in lines:
-            encoding.form_of(out)
+        for line in lines:
+            encoding.form_of(line.out)
     # Imported here, so that `--help` and a mistyped option do not wait seconds for torch.
     from xtts.inference.synthesis_request import SynthesisRequest
 
