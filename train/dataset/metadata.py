@@ -339,9 +339,9 @@ def _in_use(rows: Sequence[Row], place: int, path: Path) -> tuple[tuple[Row, ...
     splits = [row.cells[place].casefold() if place < len(row.cells) else "" for row in rows]
     if False not in map(SPLITS.get, splits):
         return tuple(rows), []  # a column of other words, or a file of one split
-    kept = [
+    kept = tuple(
         row for row, one in zip(rows, splits, strict=True) if SPLITS.get(one, False) is not None
-    ]
+    )
     held_out = sum(1 for one in splits if SPLITS.get(one))
     said = [f"{_clips(held_out)} of validation"] if held_out else []
     if tests := len(rows) - len(kept):

@@ -29,7 +29,7 @@ class EnglishRules(LanguageRules):
         "October", "November", "December",
     )  # fmt: skip
     percent = Noun.of("percent")
-    scales = ("thousand", "million", "billion", "trillion")
+    scales = ("thousand", "million", "billion", "trillion", "lakh", "crore")
     thousands = ("thousand",)
     scale_marks = marks("bn bn. Bn = 9, mn mln = 6, trn tn = 12")
     scale_nouns = scale_words("million", "billion", "trillion")
@@ -55,7 +55,7 @@ class EnglishRules(LanguageRules):
         € EUR = euro/euros; cent/cents
         £ GBP = pound/pounds; penny/pence
         ¥ = yen
-        ₹ = rupee/rupees; paisa/paise
+        ₹ Rs. INR = rupee/rupees; paisa/paise
         ₩ = won
     """)
     units = nouns("""
@@ -249,6 +249,7 @@ _DUTCH_YEAR = re.compile(
 class GermanRules(LanguageRules):
     """German."""
 
+    capital_nouns = True
     code = "de"
     # Eins, if nothing is counted.
     cardinals = {"": "numbering", "m": "cardinal-masculine", "f": "cardinal-feminine",

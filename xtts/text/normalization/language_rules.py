@@ -49,6 +49,8 @@ class LanguageRules:
     first_day: ClassVar[str] = ""
     # The order of day and month in numeric dates.
     month_first: ClassVar[bool] = False
+    # Words after which 3/5 is a day and a month.
+    date_words: ClassVar[str] = ""
     # Words before a telephone number whose groups look like a number's.
     calling: ClassVar[str] = "tel"
     percent: ClassVar[Noun]
@@ -87,6 +89,8 @@ class LanguageRules:
     # currency, in any case: 5 m is five metres, $5m five million dollars.
     scale_marks: ClassVar[Mapping[str, int]] = {}
     money_marks: ClassVar[Mapping[str, int]] = {}
+    # Nouns have capitals.
+    capital_nouns: ClassVar[bool] = False
     # The word between a million, or more, and the noun: millions *of* euros.
     scale_joiner: ClassVar[str] = " "
     money_joiner: ClassVar[str] = " "
@@ -105,6 +109,7 @@ class LanguageRules:
     def read(self, text: str) -> str:
         """The text in words."""
         text = self._whole_decimals(numerals.plain_digits(text))
+        text = _DATE_AND_TIME.sub(r" \1", _NO_CENTS.sub("", text))
         if self.suffix:
             text = self.suffix.sub(rf"\1{_JOINED}\2", text)
         for step in self.steps:
@@ -295,7 +300,8 @@ class LanguageRules:
     @cached_property
     def read_fractions(self) -> Step:
         """Reads fractions, alone and behind a number, with the unit after them: ⅔, 2 1/2 kg."""
-        unit = rf"(?:\s?({_alternatives(self.units)}){self._unit_end})?" if self.units else "()"
+        nouns = {**self.units, "%": self.percent}
+        unit = rf"(?:\s?({_alternatives(nouns)}){self._unit_end})?"
         mixed = re.compile(
             rf"{self.begin}(?<![$€£])([0-9]{{1,6}})(?:\s?({_SIGNS})|[ -]([1-9]/(?:[2-9]|10|16)))"
             rf"{self.end}(?!/|[.,-]\d){unit}"
@@ -304,7 +310,7 @@ class LanguageRules:
 
         def with_whole(match: re.Match[str]) -> str:
             top, bottom = _fraction(match[2] or match[3])
-            noun = self.units.get(match[4] or "")
+            noun = nouns.get(match[4] or "")
             if top >= bottom:
                 return match[0]
             gender = noun.gender if noun else self.mixed_gender
@@ -315,7 +321,7 @@ class LanguageRules:
 
         def part(match: re.Match[str]) -> str:
             top, bottom = _fraction(match[1] or match[3])
-            noun = self.units.get(match[2] or match[4] or "")
+            noun = nouns.get(match[2] or match[4] or "")
             words = self.part_words(top, bottom)
             if noun is None:
                 return f" {words} " if match[1] else words
@@ -350,6 +356,8 @@ class LanguageRules:
         name."""
         text = _ISO_DATE.sub(lambda m: self._dated(m, m[1], m[2], m[3]), text)
         text = _FIGURES_DATE.sub(self._ordered, text)
+        if self.date_words:
+            text = self._day_and_month.sub(self._without_year, text)
         return self.read_named_dates(self.read_day_spans(text))
 
     @cached_property
@@ -379,6 +387,19 @@ class LanguageRules:
         if swapped:
             day, month = month, day
         return self._dated(match, match[4], month, day)
+
+    @cached_property
+    def _day_and_month(self) -> re.Pattern[str]:
+        return re.compile(
+            rf"(?<!\w)((?:{self.date_words})\s)([0-9]{{1,2}})/([0-9]{{1,2}})(?![\w/%]|[.,]\d|\sd)",
+            re.IGNORECASE,
+        )
+
+    def _without_year(self, match: re.Match[str]) -> str:
+        day, month = int(match[2]), int(match[3])
+        if not (1 <= day <= 31 and 1 <= month <= 12):
+            return match[0]
+        return match[1] + self.date(day, month, None, match.string[: match.start(2)])
 
     def _dated(self, match: re.Match[str], year: str, month: str, day: str) -> str:
         if not (1 <= int(month) <= 12 and 1 <= int(day) <= 31):
@@ -498,7 +519,7 @@ class LanguageRules:
         pattern = re.compile(
             rf"{self.begin}(?:"
             rf"(?P<left>[0-9]{{1,2}}:[0-5][0-9](?:\s?[ap]\.?m\b\.?)?|[0-9]{{1,2}}\s?[ap]\.?m\b\.?"
-            rf"|[0-9]{{1,2}}h(?:[0-5][0-9])?(?!\w)|{number}{behind}|[0-9]{{1,6}}{ordinal}(?=[–—-]))"
+            rf"|[0-9]{{1,2}}h(?:[0-5][0-9])?(?!\w)|{number}{behind}|[0-9]{{1,6}}{ordinal}(?=[–—-][0-9]{{1,6}}{ordinal}))"
             rf"{_DASH}(?=-?(?:(?:{sign})\s?)?[0-9])"
             rf"|(?P<price>(?P<sign>{sign})\s?{number}\s?(?P<scale>(?:{marks}){end})?){_DASH}"
             rf"(?=(?P<again>{sign})?\s?{number}\s?(?:{marks})?{end}))",
@@ -656,17 +677,16 @@ class LanguageRules:
         end = self._unit_end
         units = re.compile(rf"({self.signed})\s?({_alternatives(self.units) or '(?!)'}){end}")
         marks = re.compile(
-            rf"({self.signed})(?:\s?({_alternatives(self.scale_marks) or '(?!)'})|([kMB])){end}"
+            rf"({self.signed})(?:\s?({_alternatives(self.scale_marks) or '(?!)'})|([kKMBКМк])){end}"
         )
         joiner = self.scale_joiner.strip()
 
         def scaled(match: re.Match[str]) -> str:
             amount, mark = match[1], match[2] or match[3]
-            # 4K is a screen, and 3M a company.
-            if match[3] and len(amount) < 2:
+            before, after = match.string[: match.start()], match.string[match.end() :]
+            if match[3] and len(amount) < 2 and not self._counts(before, amount, mark, after):
                 return match[0]
-            power = self.scale_marks.get(mark) or _MONEY_MARKS[mark.lower()]
-            after = match.string[match.end() :]
+            power = self.scale_marks.get(mark) or _MONEY_MARKS[_LATIN.get(mark, mark.lower())]
             dot = "." if mark.endswith(".") and not after else ""
             noun = self.scale_nouns.get(power)
             if noun is None:
@@ -677,6 +697,14 @@ class LanguageRules:
         return lambda text: marks.sub(
             scaled, units.sub(lambda m: self.counted(m[1], self.units[m[2]]), text)
         )
+
+    def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
+        """Whether a digit with k, M or B counts what follows: 5M users. 4K is a screen, 3M a
+        company, 5B a room."""
+        noun = _COUNTED.match(after) or (self.capital_nouns and _COUNTED_NOUN.match(after))
+        if not noun or (digit, mark) == ("3", "M") or _LABEL.search(before):
+            return False
+        return mark not in "kKк" or not (digit in "2468" or _SCREEN.match(after))
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals such as 2nd."""
@@ -813,6 +841,24 @@ DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
 _SIGNS = "[¼½¾⅐-⅟↉]"
 _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
 _PLAIN = r"1/2|1/4|3/4|[12]/3(?=\s(?:of|cups?|der|des|de|du|di|del|della|van)\b)"
+# What 5M counts: a word in small letters, or in a script without capitals. German writes nouns with
+# capitals. A word before it that a number or letter names, and what 4K describes.
+_COUNTED = re.compile(r"\s?(?:(?![A-ZÀ-ÖØ-ÞА-ЯЁ])[^\W\d_])+")
+_COUNTED_NOUN = re.compile(r"\s[^\W\d_]{2}")
+_LABEL = re.compile(
+    r"(?<!\w)(?:room|flat|apartment|apt\.?|unit|gate|seat|row|suite|platform|figure|fig\.?|section|"
+    r"exercise|question|building|block|type|class|grade|table|model|group|part|step|phase|level|"
+    r"appendix|route|line|bus|highway|zimmer|wohnung|raum|gleis|klasse|abbildung|abb\.|aufgabe|typ|"
+    r"linie|salle|porte|classe|tableau|exercice|sala|puerta|clase|aula|porta|figura|ejercicio|"
+    r"classe|esercizio|kamer|lokaal|klas|sala|klasa|tabela|třída|кабинет|класс)\s$",
+    re.I,
+)
+_SCREEN = re.compile(
+    r"[\s-]?(?:vid|v[íi]d|scr|tv|display|monitor|resol|auflös|bild|film|cam|kam|footage|run|race|lauf)",
+    re.I,
+)
+# Cyrillic letters of scales, which look like these.
+_LATIN = {"К": "k", "к": "k", "М": "m"}
 # The letters of scales beside a currency.
 _MONEY_MARKS = {"k": 3, "m": 6, "mm": 6, "mn": 6, "mln": 6, "b": 9, "bn": 9, "t": 12, "tn": 12}
 _DASHES = re.compile("[–—-]")
@@ -861,7 +907,12 @@ _PHONE = re.compile(
     r")(?![\d-])(?![.,]\d)",
     re.ASCII,
 )
-_TIME = re.compile(r"(?<![\d:.,])([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?(?![\d:])")
+_TIME = re.compile(
+    r"(?<![\d:.,])([0-9]{1,2}):([0-5][0-9])(?::([0-9]{2}))?(?![\d:])(?:\s?h(?:rs?)?\b)?"
+)
+# ISO 8601's date with a time, and a price without cents: 5,- €.
+_DATE_AND_TIME = re.compile(r"(?<=\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?Z?(?!\w)")
+_NO_CENTS = re.compile(r"(?<=[0-9])[,.](?:[-–—]{1,2}|=)(?!\w)")
 
 
 def _fraction(written: str) -> tuple[int, int]:

@@ -64,6 +64,7 @@ class RomanceRules(LanguageRules):
 class SpanishRules(RomanceRules):
     """Spanish; decimal commas and points are both read."""
 
+    date_words = "el|del|al|día|dia"
     code = "es"
     # Uno alone, un before a masculine noun.
     cardinals = {**RomanceRules.cardinals, "": "numbering"}
@@ -136,6 +137,7 @@ class SpanishRules(RomanceRules):
 class FrenchRules(RomanceRules):
     """French of France."""
 
+    date_words = "le|du|au"
     code = "fr"
     point, minus, to = "virgule", "moins", "à"
     calling = "tél|tel|téléphone|appelez|appeler|appelle|numéro|portable|fax"
@@ -219,6 +221,7 @@ class FrenchRules(RomanceRules):
 class ItalianRules(RomanceRules):
     """Italian."""
 
+    date_words = "il|dal|al|del"
     code = "it"
     point, minus, plus, to = "virgola", "meno", "più", "a"
     calling = "tel|telefono|chiami|chiama|chiamare|chiami lo|numero|cellulare|fax"
@@ -286,6 +289,7 @@ class ItalianRules(RomanceRules):
 class PortugueseRules(RomanceRules):
     """Portuguese; Brazilian where the variants differ."""
 
+    date_words = "dia|dias"
     code = "pt"
     point, minus, plus, to = "vírgula", "menos", "mais", "a"
     calling = "tel|telefone|ligue|ligar|liga|número|celular|telemóvel|fax"
