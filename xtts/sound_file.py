@@ -2,8 +2,8 @@
 
 Programs that write to a pipe do not know the length: a WAV then declares 0 bytes, a FLAC 0 samples,
 and an MP3 has no Xing header. libsndfile believes the first, takes the second for 2^63 samples and
-estimates the third. This module takes the length of the header only if it is plausible, and counts
-the frames otherwise.
+estimates the third. It also believes a FLAC that declares fewer samples than it has. This module
+takes the length of the header only if it is plausible, and counts the frames otherwise.
 
 Importing this module does not import torch; the API's decoding child reads with it, too.
 """
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import soundfile
 
-from xtts import mp3_frames
+from xtts import flac_frames, mp3_frames
 from xtts.sound_endings import FOREIGN, av_is_installed
 
 Array = np.ndarray[Any, Any]
@@ -101,7 +101,7 @@ class _Sndfile:
         data: Any = source
         if isinstance(source, Path):
             data = _FileBytes(stack.enter_context(source.open("rb")))
-        mended = _wav_mended(data) or mp3_frames.mended(data)
+        mended = _wav_mended(data) or flac_frames.mended(data) or mp3_frames.mended(data)
 
         def file() -> Any:
             if mended is not None:
