@@ -92,7 +92,7 @@ class BookQueue(WorkQueue[UploadedBook]):
         return module_command(
             self.module, str(book.source.resolve()), "--to", str(book.spoken.resolve()),
             "--spec", json.dumps(spec, default=str), *reader.compute.command_line(),
-            *options(job.wanted),
+            f"--called={book.name}", *options(job.wanted),
         )  # fmt: skip
 
     def _keep(self, book: UploadedBook, state: str) -> None:

@@ -44,6 +44,7 @@ MOST_READING_BYTES = 2 << 30
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments that `speak` does not have."""
     parser.add_argument("book", type=Path, metavar="BOOK", help=", ".join(BOOK_FORMATS))
+    parser.set_defaults(called="")
     parser.add_argument("--to", type=Path, required=True, metavar="DIR",
                         help="the folder of the sentences and of the files that are "
                              "written")  # fmt: skip
@@ -106,7 +107,7 @@ def order_of(arguments: argparse.Namespace) -> Order:
 
         if not aac_is_installed():
             raise BookError(missing_encoder())
-    book = _read(arguments.book)
+    book = _read(arguments.book, arguments.called)
     count = len(book.read_aloud)
     chapters = _numbers("--chapters", arguments.chapters or f"1-{count}", count)
     speakers = dict[int, str]()
@@ -118,11 +119,11 @@ def order_of(arguments: argparse.Namespace) -> Order:
     return Order(book, arguments.to, chapters, speakers, forms, captions, new_steps)
 
 
-def _read(path: Path) -> Book:
+def _read(path: Path, called: str) -> Book:
     """The book. A hostile one is refused before it has taken the memory of the machine."""
     try:
         with memory.limited(MOST_READING_BYTES):
-            return read_book(path)
+            return read_book(path, called)
     except MemoryError:
         raise BookError(
             f"{path} needs more than {size_words(MOST_READING_BYTES)} of memory to be read, more "

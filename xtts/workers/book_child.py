@@ -29,6 +29,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--seed", type=int, default=0)
     ComputeConfig.add_argument(parser)
     command.add_arguments(parser)
+    parser.add_argument("--called", default="", help="the name of the file that was uploaded")
     arguments = parser.parse_args(argv)
 
     def voice() -> "LoadedVoice":

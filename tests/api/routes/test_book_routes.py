@@ -84,6 +84,7 @@ def test_a_book_lives_from_upload_to_deletion(shared):
     (sample,) = planned["plan"]["samples"]
     assert shared.client.get(sample["sound"]).content == WAV
     assert planned["files"] == [] and planned["report"] is None
+    assert "--called=A Small Book.txt" in one.given()["others"]
     names = {"Qxyz": "kicks us", "port": " "}
     assert one.ask("PUT", "/names", json={"names": names}).json() == {"names": {"Qxyz": "kicks us"}}
     found = one.read(chapters="1-2", formats=["mp3", "m4b"], captions=["srt"], retakes=3, seed=7,

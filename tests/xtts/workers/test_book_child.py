@@ -35,6 +35,10 @@ def test_it_reads_as_the_command_does_and_its_report_names_no_command(tmp_path):
     report = (to / "report.html").read_text()
     assert "left out: שלום" in report
     assert "Say it again with" not in report and str(tmp_path) not in report
+    # An uploaded text is stored under another name.
+    (tmp_path / "book.txt").write_text("It was late.")
+    assert read(tmp_path / "book.txt", to, voice, "--plan", "--called=The Sea.txt") == 0
+    assert json.loads((to / "plan.json").read_text())["title"] == "The Sea"
 
 
 def test_what_cannot_be_read_is_a_sentence_before_a_voice_is_loaded(tmp_path, capsys):

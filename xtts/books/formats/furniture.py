@@ -16,15 +16,19 @@ from xtts.text.phonemes import is_known
 # Names without hyphens and underscores, in lower case.
 _PAGE = frozenset(
     "pagenum pageno pagenumber pagen pgnum pgno pageref folionum foliono folio xebookmakerpageno "
-    "pagebreak pagemarker pagemark".split()
+    "pagebreak pagemarker pagemark numpage pagenr seitenzahl seitennummer paginanummer "
+    "numeropagina numerodepagina númeropágina numéropage".split()
 )  # fmt: skip
 # These may name a page of text, or a paragraph: only what looks like a number is left out.
-_PAGE_CLASSES = frozenset(("page", "pg", "pb"))
+_PAGE_CLASSES = frozenset(
+    ("page", "pg", "pb", "pn", "seite", "pagina", "página", "ocrpage", "calibrepb")
+)
 _PAGE_ID = re.compile(r"(?:page|pg|pb)(?:\d{1,4}|[ivxlc]{1,6})")
 _PAGE_LINK_ID = re.compile(r"(?:page|pg|pb|p)(?:\d{1,4}|[ivxlc]{1,6})")
 _UNREAD = frozenset(
     "noteref fnanchor footnoteref footnotereference msofootnotereference fnref endnoteref "
     "footnoteanchor noteanchor footnotelink notelink footnoteback backlink noteback returnlink "
+    "versenum versenumber versenr verseno "
     "linenum linenumber lineno linenr lnum runninghead runninghdr runhead runningheader "
     "runningfooter runningfoot pageheader pagefooter catchword sigmark pagelist navigation "
     "navbar navlinks navlink chapnav pagenav prevnext backtotop returntotop gototoc "
@@ -33,7 +37,8 @@ _UNREAD = frozenset(
 )
 _NOTES = frozenset(
     "footnote footnotes footnotetext msofootnotetext endnote endnotes endnotetext rearnote "
-    "rearnotes fnote fnotes".split()
+    "rearnotes fnote fnotes notetx notetext notepara sidenote sidenotes marginnote marginalnote "
+    "marginalia".split()
 )
 _NOTE_ID = re.compile(
     r"(?:foot|end|rear)note[-_.:]?[a-z0-9]{1,4}(?:[-_]\d{1,4})*"
@@ -52,6 +57,12 @@ _LEFT_OUT = {
 _DROP_CAP = re.compile(
     r"(?:\w*(?:drop|ill|illuminated|big|large|init|decorative|ornate|decorated)caps?"
     r"|lettrine|letra|versal|(?:first|initial|drop)letter|initial|cap|drop|dropc)\d*"
+)
+_RAISED = frozenset(("sup", "super", "superscript", "exponent"))
+# A letter that floats in large type.
+_DROP_CAP_STYLE = re.compile(
+    r"float\s*:\s*left.{0,200}font-size|font-size.{0,200}float\s*:\s*left|initial-letter",
+    re.I | re.S,
 )
 _INLINE_MARKS = frozenset(("a", "sup", "sub"))
 _HEADINGS = frozenset(f"h{level}" for level in range(1, 7))
@@ -75,6 +86,7 @@ class Furniture:
     page_number: PageNumber = PageNumber.NO
     left_out: str = ""
     drop_cap: bool = False
+    raised: bool = False
 
 
 NOTHING = Furniture()
@@ -88,10 +100,14 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
     classes = _plain(attributes.get("class", ""))
     identity = attributes.get("id") or (attributes.get("name", "") if tag == "a" else "")
     types = _plain(f"{attributes.get('epub:type', '')} {attributes.get('role', '')}")
+    # Calibre and Kindle's tools number classes: pagenum1.
+    classes += [plain for one in classes if (plain := one.rstrip("0123456789")) != one]
     given = {*classes, *_plain(identity)}
     names = {*given, *types}
     reference = tag in _INLINE_MARKS and bool(names & _NOTES) and not attributes.get("epub:type")
     reason = "" if tag in _HEADINGS else _first(_LEFT_OUT.get(one, "") for one in given)
+    if "index" in classes and tag not in _HEADINGS:  # an id may be of any page
+        reason = reason or "index"
     reason = reason or _first(left_out(one) for one in types)
     navigation = tag == "nav" and not reason
     return Furniture(
@@ -100,7 +116,9 @@ def furniture_of(tag: str, attributes: Mapping[str, str]) -> Furniture:
         note=bool(names & _NOTES) or bool(_NOTE_ID.fullmatch(identity.lstrip("_"))),
         page_number=_page_number(tag, classes, identity),
         left_out="" if reason == "notes" else reason,
-        drop_cap=any(map(_DROP_CAP.fullmatch, classes)),
+        drop_cap=any(map(_DROP_CAP.fullmatch, classes))
+        or bool(_DROP_CAP_STYLE.search(attributes.get("style", ""))),
+        raised=not _RAISED.isdisjoint(classes),
     )  # fmt: skip
 
 
@@ -199,8 +217,9 @@ _BEGUN = frozenset(
 def letter_of(alt: str, *, named: bool) -> str:
     """The letter that a picture shows: its alternative text, or what that describes ("Decorative
     letter W"); "" for other pictures. named: whether its names say that it is a drop cap."""
-    if re.fullmatch(_LETTER, alt.strip()):
-        return alt.strip()
+    plain = alt.strip().strip("[]")
+    if re.fullmatch(_LETTER, plain):
+        return plain
     letters = re.findall(r"\b[^\W\d_]\b", alt)
     described = named or bool(_DESCRIBED.search(alt))
     return letters[-1] if letters and described and letters[-1].isupper() else ""

@@ -221,7 +221,7 @@ class _Reader(HTMLParser):
         if tag == "br":
             self._parts.append(" ")
         elif tag == "img":
-            self._picture(attributes.get("alt", ""), own)
+            self._picture(attributes.get("alt") or attributes.get("title", ""), own)
         if tag in _VOID or len(self._open) >= _DEEPEST:
             return
         self._open.append(self._opened(tag, attributes, own, block))
@@ -286,7 +286,7 @@ class _Reader(HTMLParser):
             page_number=own.page_number if own.page_number.value > 1 else above.page_number,
             linked=link or above.linked,
             to_note=above.to_note or (link and furniture.names_note(attributes["href"])),
-            raised=tag == "sup" or above.raised,
+            raised=tag == "sup" or above.raised or own.raised,
             parts=len(self._parts), blocks=len(self.page.blocks),
         )  # fmt: skip
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from xtts.books.book import MOST_TITLE, Book, Chapter, Kind, Paragraph, left_out
 from xtts.books.formats import furniture
@@ -18,7 +17,10 @@ _ALONE = (
     "prologue|epilogue|introduction|preface|foreword|afterword|vorwort|nachwort|einleitung|préface|"
     "épilogue|prólogo|epílogo|introducción|introdução|prefazione|prologo|epilogo|пролог|эпилог"
 )
-_NUMBER = r"(?:\d{1,3}|[IVXLC]{1,7}|one|two|three|four|five|six|seven|eight|nine|ten|the \w{3,12})"
+_NUMBER = (
+    r"(?:\d{1,3}|[IVXLC]{1,7}|one|two|three|four|five|six|seven|eight|nine|ten|the \w{3,12}"
+    r"|premi[eè]re?|primer[oa]|primeir[oa]|prim[oa]|eins|uno)"
+)
 _HEADING_LINE = re.compile(
     rf"(?:{_NUMBERED})\s+{_NUMBER}(?:\s*[.:,—–-].{{0,60}})?|(?:{_ALONE})[.:]?|[IVXLC]{{1,7}}\.?"
     r"|\d{1,3}\.?",
@@ -31,14 +33,19 @@ _PICTURE = re.compile(r"\[(?:Illustration|Image|Abbildung)\b[^\[\]]*+\]", re.I)
 _UNDERSCORED = re.compile(r"(?<!\w)_([^_\n]{1,400})_(?!\w)")
 _NOTE_TEXT = re.compile(r"\[(?:Footnote|Fußnote|Note)\s+\w{1,4}\s*:\s*", re.I)
 _NOTE_MARK = re.compile(r"\s?\[(?:\d{1,3}|[A-Z*])\]")
+# In YAML between lines of ---, or in TOML between lines of +++.
+_FRONT_MATTER = re.compile(
+    r"(?:---\n(?P<yaml>.{0,10000}?)\n(?:---|\.\.\.)|\+\+\+\n(.{0,10000}?)\n\+\+\+)\n", re.S
+)
 _LONG_LINE = 100
 # Characters.
 _LONGEST_TITLE, _LONGEST_HEAD = 80, 2_000
 
 
-def read_text(path: Path, text: str) -> Book:
+def read_text(name: str, text: str) -> Book:
     """Reads plain text: blank lines divide paragraphs, and a short line such as "Chapter 2" begins
-    a chapter. The licence around a text of Project Gutenberg is left out."""
+    a chapter. The licence around a text of Project Gutenberg is left out. name: its title if it
+    has none."""
     body, facts = _without_licence(_PICTURE.sub(" ", text))
     said = list(_text_paragraphs(body))
     blocks = [
@@ -48,7 +55,7 @@ def read_text(path: Path, text: str) -> Book:
     title = facts.get("Title") or _title_line(said)
     if title and blocks[0].text == _UNDERSCORED.sub(r"\1", title):
         blocks[0] = Paragraph(blocks[0].text, Kind.HEADING)
-    title = title or path.stem
+    title = title or name
     notes = any(map(_NOTE_TEXT.match, said))
     paragraphs = [_without_notes(one) for one in blocks] if notes else blocks
     language = code_of(facts.get("Language", ""))
@@ -127,13 +134,14 @@ def _is_heading(text: str) -> bool:
     return len(text) <= 80 and bool(_HEADING_LINE.fullmatch(text))
 
 
-def read_markdown(path: Path, text: str) -> Book:
-    """Reads Markdown: headings of the first two levels begin chapters; code is left out."""
+def read_markdown(name: str, text: str) -> Book:
+    """Reads Markdown: headings of the first two levels begin chapters; code is left out. name: its
+    title if it has none."""
     text = text.replace("\r\n", "\n")
     facts, body = _front_matter(text)
     blocks = list(_markdown_blocks(body))
     heads = [one for one in blocks if one[0] == 1]
-    title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else path.stem)
+    title = facts.get("title") or (heads[0][1].text if len(heads) == 1 else name)
     # One heading of the first level is the title of the book; chapters are then of the second.
     most = 2 if len(heads) == 1 else 1 if heads else 2
     paragraphs = (
@@ -145,10 +153,11 @@ def read_markdown(path: Path, text: str) -> Book:
 
 
 def _front_matter(text: str) -> tuple[dict[str, str], str]:
-    match = re.match(r"---\n(.{0,10000}?)\n(?:---|\.\.\.)\n", text, re.S)
+    match = _FRONT_MATTER.match(text)
     if match is None:
         return {}, text
-    lines = re.findall(r"^(\w+):\s*(.+)$", match[1], re.M)
+    sign = "=" if match["yaml"] is None else ":"
+    lines = re.findall(rf"^(\w+)\s*{sign}\s*(.+)$", match["yaml"] or match[2] or "", re.M)
     return {key.lower(): value.strip(" \"'") for key, value in lines}, text[match.end() :]
 
 

@@ -26,8 +26,10 @@ MOST_CHARACTERS = 20_000_000
 MOST_NOTES, MOST_NOTE = 50, 300
 
 
-def read_book(path: Path) -> Book:
+def read_book(path: Path, called: str = "") -> Book:
     """Reads a book, by the extension of its file.
+
+    called: the name of the file where it comes from, which is the title of a book without one.
 
     Raises BookError for another extension, and for a file that is missing, damaged, protected, too
     large or without text.
@@ -40,7 +42,8 @@ def read_book(path: Path) -> Book:
         )
     epub = suffix == ".epub"
     _check_size(path, MOST_FILE_BYTES if epub else MOST_TEXT_BYTES)
-    book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix))
+    title = Path(called or path).stem.replace("_", " ").strip()
+    book = _within_bounds(path, read_epub(path) if epub else _of_text(path, suffix, title))
     if not book.read_aloud:
         raise BookError(f"{path} has no chapter to read aloud; it holds no text but a contents.")
     return book
@@ -71,17 +74,17 @@ def _check_size(path: Path, most: int) -> None:
         raise BookError(f"{path} has {found:,} bytes; at most {most:,} are read. Split it.")
 
 
-def _of_text(path: Path, suffix: str) -> Book:
+def _of_text(path: Path, suffix: str, title: str) -> Book:
     try:
         content = path.read_bytes()
     except OSError as error:
         raise BookError(f"{path} cannot be read: {error.strerror}.") from error
     if suffix == ".txt":
-        return read_text(path, _text(content, path))
+        return read_text(title, _text(content, path))
     if suffix in (".md", ".markdown"):
-        return read_markdown(path, _text(content, path))
+        return read_markdown(title, _text(content, path))
     page = page_of(decoded(content, str(path)), str(path))
-    title = page.title or path.stem
+    title = page.title or title
     blocks = without_licence(page.blocks)
     paragraphs = [
         Paragraph(one.text, one.kind if one.level <= 2 else Kind.TEXT)

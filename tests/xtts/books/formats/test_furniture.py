@@ -45,6 +45,12 @@ PAGE_NUMBERS = [
     "<a id='page12'>(p. 12)</a>",
     "<a id='p12'>12</a>",
     "<span class='page'>Page 12</span>",
+    # As Calibre and tools of other languages name them.
+    "<span class='pagenum1'>12</span>", "<span id='c-12' class='page_number3'>xii</span>",
+    "<span class='seitenzahl'>[12]</span>", "<span class='pagenr'>12</span>",
+    "<span class='pn'>12</span>", "<span class='ocr-page'>12</span>",
+    "<small class='verse-num'>3</small>",
+    "<span class='superscript'><a href='n.xhtml#n3'>3</a></span>",
     "<span class='pb'>|12|</span>",
     "[Pg 12]", "[Page xii]", "(Pg 12)", "{12}", "{Page 12}",
     "<span class='linenum'>12</span>", "<span class='line-number'>12</span>",
@@ -319,3 +325,32 @@ def test_a_mass_of_furniture_takes_seconds(tmp_path, tags):
     started = time.process_time()
     assert read_book(tmp_path / "b.html").read_aloud
     assert time.process_time() - started < 10
+
+
+@pytest.mark.parametrize(
+    "letter",
+    [
+        "<img src='cover.png' alt='' title='W'/>", "<img src='cover.png' alt='[W]'/>",
+        "<span style='float: left; font-size: 3em'>W</span>",
+        "<span style='font-size: 300%; line-height: 1; float:left'>W</span>",
+        "<span class='dropcap4'>W</span>",
+    ],
+)  # fmt: skip
+def test_first_letters_by_style_title_and_brackets(tmp_path, letter):
+    body = f"<h1>One</h1><p>{letter}e went along.</p><p>Y, <img alt='A boat' title='X'/>again.</p>"
+    assert read_aloud(book_of(tmp_path, body)) == ["One", "We went along.", "Y, again."]
+
+
+def test_notes_in_the_margin_do_not_cut_a_sentence(tmp_path):
+    note = "<span class='sidenote'>The river.</span>"
+    book = book_of(tmp_path, f"<h1>One</h1><p>We went{note} along.</p><p class='notetx'>1 So.</p>")
+    assert read_aloud(book) == ["One", "We went along."]
+    assert notes_of(book) == ["The river.", "1 So."]
+
+
+def test_an_index_is_left_out_by_its_class(tmp_path):
+    body = "<h1>One</h1><p>We went.</p><div class='index'><p>apple, 3</p></div>"
+    assert read_aloud(book_of(tmp_path, body)) == ["One", "We went."]
+    assert read_aloud(book_of(tmp_path, body.replace("class=", "id="))) == [
+        "One", "We went.", "apple, 3",
+    ]  # fmt: skip

@@ -238,3 +238,30 @@ def test_what_is_no_text_is_refused(tmp_path):
     (tmp_path / "c.txt").write_text("\n\n")
     with pytest.raises(BookError, match="no chapter to read"):
         read_book(tmp_path / "c.txt")
+
+
+@pytest.mark.parametrize("ending", [".txt", ".md", ".html"])
+def test_a_text_without_a_title_is_called_as_its_file_was(tmp_path, ending):
+    path = tmp_path / f"book{ending}"
+    path.write_text("We went along the river.\n\nWe sat.")
+    assert read_book(path).title == "book"
+    assert read_book(path, "The_Long River.v2.txt").title == "The Long River.v2"
+    path.write_text({".html": "<title>The Ship</title><p>We sat."}.get(
+        ending, "# The Ship\n\nWe sat." if ending == ".md" else "The Ship\n\nWe sat."
+    ))  # fmt: skip
+    assert read_book(path, "Other.txt").title == "The Ship"
+
+
+def test_facts_in_toml_before_markdown(tmp_path):
+    path = tmp_path / "a.md"
+    path.write_text('+++\ntitle = "The Ship"\nlanguage = "de"\n+++\n\nWir gingen.')
+    book = read_book(path)
+    assert (book.title, book.language) == ("The Ship", "de")
+    assert [one.text for part in book.chapters for one in part.paragraphs] == ["Wir gingen."]
+
+
+@pytest.mark.parametrize("line", ["Chapitre premier", "CAPÍTULO PRIMERO", "Parte prima"])
+def test_first_chapters_in_words(tmp_path, line):
+    path = tmp_path / "a.txt"
+    path.write_text(f"{line}\n\nThe text.")
+    assert [part.title for part in read_book(path).chapters] == [line]
