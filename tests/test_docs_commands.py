@@ -62,7 +62,8 @@ class Run:
 
 # One epoch of few clips, judged by nobody.
 SMALL = {
-    "MAX_TRAIN_SAMPLES": "16", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off", "BLEND": "off",
+    "MAX_TRAIN_SAMPLES": "16", "NUM_EPOCHS": "1", "EVALUATE_RECOGNISER": "off",
+    "EVALUATE_NATURALNESS": "off", "BLEND": "off",
     "LEARN_DECODER": "off",
 }  # fmt: skip
 FREE = {"API_PORT": str(free_port()), "TENSORBOARD_PORT": str(free_port())}

@@ -129,6 +129,11 @@ class TrainSettings(SharedSettings):
     ] = "auto"
     """The speech recogniser that measures the word error rate in the evaluation. auto is
     pocketsphinx for English if it is installed, and no recogniser for other languages."""
+    evaluate_naturalness: Annotated[Literal["auto", "off"], Means("auto or off", words=True)] = (
+        "auto"
+    )
+    """Whether the evaluation judges how natural candidates sound, from 1 to 5. auto does so if
+    distillmos is installed."""
     blend: Annotated[
         Annotated[float, Field(gt=0, le=1)] | Literal["auto", "off"],
         Means("auto, off, or a number above 0, to 1", words=True),

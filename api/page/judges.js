@@ -7,6 +7,7 @@ export const NAMES = {
   words: "Words",
   word_errors: "Word errors",
   voice: "Voice",
+  naturalness: "Naturalness",
   rate_drift_percent: "Rate",
   pitch_drift_percent: "Pitch",
 };

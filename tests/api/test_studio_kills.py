@@ -34,7 +34,8 @@ KILLS = 5
 # Little to do in each epoch, for several of them between two kills.
 QUICKLY = {
     "SAMPLE_DEVICE": "off", "LEARN_DECODER": "off", "BLEND": "off", "NUM_THREADS": "1",
-    "MAX_TRAIN_SAMPLES": "4", "EVALUATE_RECOGNISER": "off", "DATASET_ROOTS": "train/data",
+    "MAX_TRAIN_SAMPLES": "4", "EVALUATE_RECOGNISER": "off",
+    "EVALUATE_NATURALNESS": "off", "DATASET_ROOTS": "train/data",
 }  # fmt: skip
 
 

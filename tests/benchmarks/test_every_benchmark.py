@@ -80,6 +80,7 @@ SMALLEST = {
 SHORT_RUN = {
     "NUM_EPOCHS": "1", "MAX_TRAIN_SAMPLES": "12", "BLEND": "0.5", "LEARN_DECODER": "off",
     "EVALUATE_RECOGNISER": "off",
+    "EVALUATE_NATURALNESS": "off",
 }  # fmt: skip
 EVALUATED = "Good morning, dear.\nWe went home early.\nThe old man walked along the river.\n"
 # Ways of attention that the rehearsal of `gpu` finds no CPU for.

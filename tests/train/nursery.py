@@ -120,7 +120,8 @@ class Ground:
             "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
             "RUNS_DIR": self.folder / name / "events", "NUM_EPOCHS": EPOCHS, "SEED": 5,
             "BATCH_SECONDS": 2.2, "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off",
-            "TENSORBOARD": "off", "EVALUATE_RECOGNISER": "off", "LEARN_DECODER": "off",
+            "TENSORBOARD": "off", "EVALUATE_RECOGNISER": "off",
+            "EVALUATE_NATURALNESS": "off", "LEARN_DECODER": "off",
         }  # fmt: skip
         return [
             f"--{key.lower().replace('_', '-')}={value}" for key, value in (own | settings).items()

@@ -36,7 +36,8 @@ class Workshop:
             "CACHE_DIR": self.folder / "cache", "OUTPUT_DIR": self.folder / name,
             "RUNS_DIR": self.folder / name / "events", "BATCH_SECONDS": 1.2, "SEED": 5,
             "NUM_THREADS": 1, "DEVICE": "cpu", "SAMPLE_DEVICE": "off", "TENSORBOARD": "off",
-            "EVALUATE_RECOGNISER": "off", "LEARN_DECODER": "off",
+            "EVALUATE_RECOGNISER": "off", "EVALUATE_NATURALNESS": "off",
+            "LEARN_DECODER": "off",
         }  # fmt: skip
         given = (own | settings).items()
         return [f"--{key.lower().replace('_', '-')}={value}" for key, value in given]

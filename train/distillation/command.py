@@ -26,7 +26,7 @@ from train.distillation import learning, lessons
 from train.distillation.judging import Speaking, judged
 from train.distillation.lessons import Lesson, Narrator, Teacher
 from train.distillation.student import kept_layers, new_student
-from train.evaluation.judges import VOICE, WORD_ERRORS, WORDS
+from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.person import MOST_RECORDINGS
 from train.evaluation.plan import EvaluationPlan, plan_of
 from train.evaluation.verdict import may_replace
@@ -294,7 +294,7 @@ def _figures(name: str, teacher: Candidate, student: Candidate) -> str:
     """What the judges say of both, as it is logged."""
     known = [
         f"{judge} {teacher.mean(judge):.3f} and {student.mean(judge):.3f}"
-        for judge in (WORD_ERRORS, WORDS, VOICE)
+        for judge in (WORD_ERRORS, WORDS, VOICE, NATURALNESS)
         if judge in teacher.judges and judge in student.judges
     ]
     failed = f"failed sentences {teacher.num_failed} and {student.num_failed}"

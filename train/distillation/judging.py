@@ -76,6 +76,7 @@ def _facts(
         SentenceTask(
             replace(sentence.request, seed=sentence.request.seed + FRESH_SEEDS),
             sounded=number % plan.sounded_every == 0,
+            natural=plan.no_naturalness is None,
             out=one.sounds / f"{number + 1:02}.wav"
             if one.sounds and number < KEPT_SOUNDS else None,
         )

@@ -7,13 +7,14 @@ speaks as many sentences as its own time shows there is room for, and every cand
 corrects the rest.
 """
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from machine import commands
 from train.evaluation.judges import FEWEST
 from train.evaluation.plan import EvaluationPlan
-from train.evaluation.verdict import FEWEST_SPOKEN
+from train.evaluation.verdict import FEWEST_FINISHED, FEWEST_SPOKEN
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE
 from xtts.evaluation.word_evidence import MOST_WORDS
 from xtts.voices.evaluation_file import Evaluation
@@ -29,6 +30,8 @@ LEAST_LEARNING_SHARE = 0.25
 SPEAKER_SECONDS, MOST_SPEAKERS = 150.0, 5
 # A group takes as long as its longest sentence. Few candidates speak as fast as the person.
 _LONGEST_SENTENCE = 1.3
+# Naturalness may cost this share of the rest, if so many sentences have a figure of it at least.
+_NATURALNESS_SHARE, _FEWEST_NATURAL = 0.1, FEWEST_FINISHED
 # How often the sentences are spoken to judge a decoder: with it, and with the base's.
 _DECODER_TURNS = 2
 # The cost of forward and backward through the vocoder, in units of speaking.
@@ -298,8 +301,26 @@ class JudgingBudget:
         base = 0.0 if self._known else self._base_seconds(sentences)
         return base + candidates * self.candidate_seconds(sentences) + learning
 
+    def naturalness_every(self, sentences: int) -> int:
+        """The naturalness of every n-th sentence with a sound is judged: of as many as its share of
+        the time allows."""
+        if self.speed is None or not self.speed.naturalness or not sentences:
+            return 1
+        sounded = -(-sentences // self.judged_by.sounded_every)
+        each = self._correction * self.speed.naturalness
+        allowed = max(1e-9, _NATURALNESS_SHARE * self._speaking_seconds(sentences))
+        return max(1, min(math.ceil(sounded * each / allowed), sounded // _FEWEST_NATURAL))
+
     def _base_seconds(self, sentences: int) -> float:
         """The cost of the base, by the codes that the person would need for the sentences."""
+        if self.speed is None:
+            return 0.0
+        stride = self.judged_by.sounded_every * self.naturalness_every(sentences)
+        natural = -(-sentences // stride) * self._correction * self.speed.naturalness
+        return self._speaking_seconds(sentences) + natural
+
+    def _speaking_seconds(self, sentences: int) -> float:
+        """The same without naturalness."""
         speed = self.speed
         if speed is None:
             return 0.0

@@ -6,8 +6,8 @@ of it. What cannot be measured is logged, and left for the next epoch or the nex
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property, partial
 from pathlib import Path
@@ -184,7 +184,9 @@ class Evaluator:
 
         seed_offset: added to the seed of each sentence.
         """
-        request = self._request(weights, share, count)
+        known = self.run.evaluation()
+        natural = _with_naturalness(known.candidates[0]) if known and known.candidates else ()
+        request = self._request(weights, share, count, natural)
         tasks = tuple(
             replace(
                 one, out=None, request=replace(one.request, seed=one.request.seed + seed_offset)
@@ -261,7 +263,9 @@ class Evaluator:
             # This also starts the worker, which the first sample would wait for otherwise.
             codes = self.budget.codes(first.text)
             self.budget.speed = self.sampler.ask(
-                TrialRequest(first, reference, codes, self.plan.recogniser)
+                TrialRequest(
+                    first, reference, codes, self.plan.recogniser, self.plan.no_naturalness is None
+                )
             )
         self._plan_rest(self.budget, self.budget.coming(first_epoch), 0.0)
 
@@ -330,24 +334,32 @@ class Evaluator:
         An old run may have kept Coqui's normaliser.
         """
         judged = self._judged_before()
-        request = self._request(epoch.checkpoint, 0.0, judged or len(self.plan.sentences))
+        count = judged or len(self.plan.sentences)
+        every = self.plan.sounded_every
+        if self.budget:
+            every *= self.budget.naturalness_every(count if judged else self.budget.aim or count)
+        request = self._request(epoch.checkpoint, 0.0, count, range(0, count, every))
         if judged is None and self.budget:
             request = self._within(self.budget, request, epoch_seconds)
         base, usual = self._candidate("base", 0, 0.0, request)
         log.info("Evaluation: %d sentences in %.0f s.", len(base.sentences), base.seconds)
         person = self.person
+        natural = judges.mean_interval(person.naturalness)
         evaluation = Evaluation(
             made_at=_now(),
             language=self.plan.reference.language,
             base=self.plan.base,
             sentence_set=self.plan.sentence_set,
-            judges=judges.descriptions(person, self.plan.recogniser, self.plan.no_recogniser),
+            judges=judges.descriptions(
+                person, self.plan.recogniser, self.plan.no_recogniser, self.plan.no_naturalness
+            ),
             person={
                 "clips": person.clips,
                 "reference": self.plan.reference.path.name,
                 "codes_per_token": round(person.rate.per_token, 4),
                 "codes_per_sentence": round(person.rate.per_text, 4),
                 "pitch_hz": person.pitch_hz,
+                "naturalness": asdict(natural) if natural else None,
                 **usual.as_dict(),
             },
             smallest_difference={},
@@ -384,6 +396,7 @@ class Evaluator:
         sha256 = str(blended["checkpoint_sha256"]) if blended else epoch.sha256
         request = self._request(
             epoch.checkpoint, 1.0 if blended else share, len(known.candidates[0].sentences),
+            _with_naturalness(known.candidates[0]),
             sounds=judges.folder_of(kind, epoch.epoch, share),
         )  # fmt: skip
         usual = BaseMeasures.from_dict(known.person)
@@ -464,16 +477,20 @@ class Evaluator:
     # Speaking and measuring
 
     def _request(
-        self, weights: Path, share: float, count: int, sounds: str = "base"
-    ) -> EvaluateRequest:
+        self, weights: Path, share: float, count: int, natural: Collection[int],
+        sounds: str = "base",
+    ) -> EvaluateRequest:  # fmt: skip
         """The request for the first `count` sentences, spoken by a share of some weights.
 
-        sounds: the folder that keeps some of the audio.
+        natural: the numbers of the sentences whose naturalness is judged, unless the plan leaves it
+            out; sounds: the folder that keeps some of the audio.
         """
+        natural = natural if self.plan.no_naturalness is None else ()
         tasks = tuple(
             SentenceTask(
                 one.request,
                 sounded=number % self.plan.sounded_every == 0,
+                natural=number in natural,
                 out=self.run.folder / wav if (wav := judges.wav_of(sounds, number)) else None,
             )
             for number, one in enumerate(self.plan.sentences[:count])
@@ -541,7 +558,8 @@ class Evaluator:
         """The person, measured on their clips. Raises WorkerFailed, GpuLost."""
         own = [clip.path for clip in self.plan.recordings]
         others = sorted(OTHER_VOICES.glob("*.flac"))
-        recordings = self.sampler.ask(ListenRequest((*own, *others)))
+        natural = len(own) if self.plan.no_naturalness is None else 0
+        recordings = self.sampler.ask(ListenRequest((*own, *others), natural))
         return describe(self.plan.clips, recordings, len(own))
 
     @cached_property
@@ -549,6 +567,16 @@ class Evaluator:
         """The speaker embedding of the reference. Raises WorkerFailed, GpuLost."""
         (heard,) = self.sampler.ask(ListenRequest((self.plan.reference.path,))).recordings
         return heard.embedding
+
+
+def _with_naturalness(base: Candidate) -> set[int]:
+    """The numbers of the sentences whose naturalness the base was judged by: other candidates are
+    compared with it."""
+    return {
+        number
+        for number, one in enumerate(base.sentences)
+        if one.judges.get(judges.NATURALNESS) is not None
+    }
 
 
 def _is_new(known: Evaluation, kind: CandidateKind, epoch: Verified, share: float) -> bool:

@@ -50,14 +50,17 @@ COVERAGE = 0.95
 # Fewer values give no meaningful interval.
 FEWEST = 4
 
-WORDS, WORD_ERRORS, VOICE = "words", "word_errors", "voice"
+# MOS: a smaller loss of naturalness is no loss.
+NATURALNESS_MARGIN = 0.1
+
+WORDS, WORD_ERRORS, VOICE, NATURALNESS = "words", "word_errors", "voice", "naturalness"
 RATE_DRIFT, PITCH_DRIFT = "rate_drift_percent", "pitch_drift_percent"
 
 
 def descriptions(
-    person: Person, recogniser: str, no_recogniser: str | None
+    person: Person, recogniser: str, no_recogniser: str | None, no_naturalness: str | None
 ) -> dict[str, JudgeDescription]:
-    """Describes each judge. recogniser, no_recogniser: as in `EvaluationPlan`."""
+    """Describes each judge. The arguments after the person are those of `EvaluationPlan`."""
     who = recogniser or "a recogniser"
     if recogniser not in ("", POCKETSPHINX):
         who = f"Whisper ({Path(recogniser).name})"
@@ -80,6 +83,12 @@ def descriptions(
             "same person, 0 is the average of other voices.",
             absent=person.voice_absent,
         ),
+        NATURALNESS: JudgeDescription(
+            "MOS", "higher",
+            "How natural it sounds: the mean opinion score that DistillMOS predicts, from 1 to 5. "
+            f"It knows neither the text nor the person.{_own_clips(person)}",
+            absent=no_naturalness,
+        ),
         RATE_DRIFT: JudgeDescription(
             "percent", "zero",
             "How much faster (+) or slower (-) it speaks than the person's own clips, for texts "
@@ -91,6 +100,13 @@ def descriptions(
             absent=None if person.pitch_hz else "no pitch was found in the person's clips",
         ),
     }  # fmt: skip
+
+
+def _own_clips(person: Person) -> str:
+    own = mean_interval(person.naturalness)
+    if own is None:
+        return ""
+    return f" The person's own clips have {own.mean:.2f} ±{(own.high - own.low) / 2:.2f}."
 
 
 def base_evidence(facts: Sequence[SpokenFacts]) -> float:
@@ -183,6 +199,12 @@ def compared(candidates: Sequence[Candidate]) -> list[Candidate]:
     ]  # fmt: skip
 
 
+def less_natural(gap: MeanInterval | None) -> bool:
+    """Whether a difference by `NATURALNESS` is a loss: measurable, and large enough to hear. False
+    without one: this judge is optional."""
+    return gap is not None and gap.high < 0 and gap.mean <= -NATURALNESS_MARGIN
+
+
 def smallest_differences(candidates: Sequence[Candidate]) -> dict[str, float]:
     """As `xtts.voices.evaluation_file.Evaluation.smallest_difference`."""
     smallest: dict[str, float] = {}
@@ -228,16 +250,18 @@ def changed_by_decoder(
 ) -> dict[str, MeanInterval]:  # fmt: skip
     """What a learned decoder changes of the same sentences, by judge: paired, with it less without.
 
-    `WORD_ERRORS` as in an evaluation. `VOICE` is the cosine to the speaker embedding of the
-    reference, from which both speak, and not the person's scale: if some clips are of somebody
-    else, the scale's centre is too, and a decoder that learned them would seem closer to the
-    person. A judge without a figure is left out.
+    `WORD_ERRORS` and `NATURALNESS` as in an evaluation. `VOICE` is the cosine to the speaker
+    embedding of the reference, from which both speak, and not the person's scale: if some clips are
+    of somebody else, the scale's centre is too, and a decoder that learned them would seem closer
+    to the person. A judge without a figure is left out.
     """
     voices = [likeness(learned, reference), likeness(own, reference)]
     words = [[one.word_errors for one in facts] for facts in (learned, own)]
+    natural = [[one.naturalness for one in facts] for facts in (learned, own)]
     ended = [how == "finished" for how in outcomes_of(own, person)]
     gaps = {}
-    for name, (with_it, without) in ((WORD_ERRORS, words), (VOICE, voices)):
+    judged = ((WORD_ERRORS, words), (VOICE, voices), (NATURALNESS, natural))
+    for name, (with_it, without) in judged:
         kept = [figure if ends else None for figure, ends in zip(without, ended, strict=True)]
         if (gap := paired_difference(with_it, kept)) is not None:
             gaps[name] = gap
@@ -273,6 +297,7 @@ def _figures(
         WORD_ERRORS: facts.word_errors,
         WORDS: words_found(facts.words, usual),
         VOICE: person.voice.similarity(facts.embedding) if person.voice else None,
+        NATURALNESS: facts.naturalness,
         RATE_DRIFT: 100 * (1 / ratio - 1) if ratio > 0 else None,
         PITCH_DRIFT: pitch,
     }

@@ -52,6 +52,7 @@ class Person:
     Attributes:
         voice: None if there is no scale; `voice_absent` says why.
         pitch_hz: None if no clip has a pitch.
+        naturalness: Of each clip that was judged.
     """
 
     rate: SpeakingRate
@@ -59,6 +60,7 @@ class Person:
     voice_absent: str | None
     pitch_hz: float | None
     clips: int
+    naturalness: tuple[float, ...] = ()
 
 
 def recordings_of(data: Dataset, speaker: str, beside: Clip) -> list[Clip]:
@@ -88,6 +90,7 @@ def describe(clips: Sequence[Clip], measured: HeardRecordings, count: int) -> Pe
     return Person(
         speaking_rate([(clip.seconds, len(clip.tokens)) for clip in clips]),
         scale, absent, statistics.median(pitches) if pitches else None, count,
+        tuple(one.naturalness for one in own if one.naturalness is not None),
     )  # fmt: skip
 
 

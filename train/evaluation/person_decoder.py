@@ -1,10 +1,10 @@
 """Trains a decoder for the best weights of a run, and keeps it beside them.
 
 It is the last step of an evaluation (`train.evaluation.blending`). This module alone decides
-whether a decoder is trained, judged and kept. The trained decoder is used if three conditions hold:
-clips outside its training set come closer to the recordings; the evaluation's sentences are not
-measurably harder to understand; they sound not measurably less like the reference. Otherwise the
-base's decoder stays. Either outcome is recorded, so no later start trains again.
+whether a decoder is trained, judged and kept. The trained decoder is used if clips outside its
+training set come closer to the recordings, and the evaluation's sentences are not measurably harder
+to understand, less like the reference or less natural. Otherwise the base's decoder stays. Either
+outcome is recorded, so no later start trains again.
 """
 
 import contextlib
@@ -21,7 +21,7 @@ from machine.storage.atomic import Written, crash_point
 from machine.storage.hashes import sha256_of
 from train.evaluation.budget import MOST_LEARNING_SECONDS
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.judges import VOICE, WORD_ERRORS
+from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
 from train.progress import Progress
 from train.sampling.epoch_decoder import clips_to_learn_from
 from train.settings import TrainSettings
@@ -153,6 +153,10 @@ def judged(learned: LearnedDecoder, gaps: Mapping[str, MeanInterval]) -> Learned
         learned = replace(learned, more_word_errors=round(words.mean, 4), harder=words.low > 0)
     if (voice := gaps.get(VOICE)) is not None:
         learned = replace(learned, closer_voice=round(voice.mean, 4), less_alike=voice.high < 0)
+    if (natural := gaps.get(NATURALNESS)) is not None:
+        learned = replace(
+            learned, more_natural=round(natural.mean, 4), less_natural=less_natural(natural)
+        )
     return learned
 
 
@@ -171,11 +175,14 @@ def _sentence(learned: LearnedDecoder, seconds: float) -> str:
         sentence += f" Word error rate with it: {learned.more_word_errors:+.0%}."
     if learned.closer_voice is not None:
         sentence += f" Voice similarity to the reference with it: {learned.closer_voice:+.2f}."
+    if learned.more_natural is not None:
+        sentence += f" Naturalness with it: {learned.more_natural:+.2f}."
     faults = [
         fault
         for fault, holds in (
             ("is harder to understand", learned.harder),
             ("sounds less like the reference", learned.less_alike),
+            ("sounds less natural", learned.less_natural),
         )
         if holds
     ]

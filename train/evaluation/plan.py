@@ -18,6 +18,7 @@ from train.dataset.dataset import Clip, Dataset
 from train.evaluation.person import recordings_of
 from train.sampling.sample_files import SampleReference
 from train.settings import TrainSettings
+from xtts.evaluation import naturalness
 from xtts.evaluation.recogniser import (
     POCKETSPHINX,
     RecogniserError,
@@ -43,6 +44,7 @@ OLD_SENTENCES = SLOTS
 OLD_RATE = SpeakingRate(8.0, 10.0)
 # How many WAV files of each candidate are kept.
 KEPT_SOUNDS = 4
+NATURALNESS_OFF = "EVALUATE_NATURALNESS is off"
 
 
 @dataclass(frozen=True)
@@ -67,6 +69,7 @@ class EvaluationPlan:
         base: {name, sha256} as in a manifest.
         recogniser: The recogniser, as `EvaluateRequest.recogniser`; "" is none.
         no_recogniser: Why there is none, or None.
+        no_naturalness: Why nothing judges naturalness; None if it is judged.
     """
 
     sentences: Sequence[EvaluationSentence]
@@ -80,6 +83,7 @@ class EvaluationPlan:
     old: Sequence[EvaluationSentence] = ()
     old_recogniser: str = ""
     learns_added_language: bool = False
+    no_naturalness: str | None = NATURALNESS_OFF
 
     @property
     def sentence_set(self) -> str:
@@ -118,8 +122,9 @@ def plan_of(
     if settings.evaluate_recogniser == "off":
         listener = ""
     return EvaluationPlan(
-        texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added
-    )
+        texts, reference, clips, recordings, base, *recogniser, others, old, listener, learns_added,
+        naturalness_of(settings.evaluate_naturalness),
+    )  # fmt: skip
 
 
 def old_sentences(config: ModelConfig, seed: int) -> list[EvaluationSentence]:
@@ -158,6 +163,11 @@ def recogniser_of(setting: str, language: str) -> tuple[str, str | None]:
             "Whisper model with EVALUATE_RECOGNISER"
         )
     return POCKETSPHINX, None
+
+
+def naturalness_of(setting: str) -> str | None:
+    """`EvaluationPlan.no_naturalness`, by the setting."""
+    return NATURALNESS_OFF if setting == "off" else naturalness.missing()
 
 
 # Sentences

@@ -6,14 +6,21 @@ All functions are pure.
 from collections.abc import Sequence
 
 from machine import text
-from train.evaluation.judges import PITCH_DRIFT, RATE_DRIFT, VOICE, WORD_ERRORS, WORDS
+from train.evaluation.judges import (
+    NATURALNESS,
+    PITCH_DRIFT,
+    RATE_DRIFT,
+    VOICE,
+    WORD_ERRORS,
+    WORDS,
+)
 from xtts.voices.evaluation_file import Candidate, Evaluation, SpeakerJudgement
 
 _HEAD = (
-    "", "unfinished", "cut", "babbling", "word error rate", "words", "voice", "rate", "pitch",
-    "valid. loss", "",
+    "", "unfinished", "cut", "babbling", "word error rate", "words", "voice", "naturalness",
+    "rate", "pitch", "valid. loss", "",
 )  # fmt: skip
-_COLUMNS = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)
+_COLUMNS = (WORD_ERRORS, WORDS, VOICE, NATURALNESS, RATE_DRIFT, PITCH_DRIFT)
 
 
 def line(evaluation: Evaluation, one: Candidate) -> str:
@@ -21,7 +28,8 @@ def line(evaluation: Evaluation, one: Candidate) -> str:
     base = evaluation.candidates[0]
     parts = []
     of_words = (WORD_ERRORS, "word error rate") if WORD_ERRORS in one.judges else (WORDS, "words")
-    for judge, name in (of_words, (VOICE, "voice"), (RATE_DRIFT, "rate")):
+    others = ((VOICE, "voice"), (NATURALNESS, "naturalness"), (RATE_DRIFT, "rate"))
+    for judge, name in (of_words, *others):
         if judge in one.judges:
             beside = f" (base {_mean(base, judge)})" if judge in base.judges else ""
             parts.append(f"{name} {_mean(one, judge)}{beside}")
@@ -86,6 +94,9 @@ def _remarks(evaluation: Evaluation) -> list[str]:
         for name, judge in evaluation.judges.items()
         if judge.absent is not None
     ]
+    if own := evaluation.person.get(NATURALNESS):
+        half = (own["high"] - own["low"]) / 2
+        lines.append(f"Naturalness of the person's own clips: {own['mean']:.2f} ±{half:.2f}.")
     if verdict := evaluation.verdict:
         lines.append(" ".join(part for part in (verdict.reason, verdict.advice) if part))
     return lines + [_of_speaker(one) for one in evaluation.speakers]
@@ -97,6 +108,7 @@ def _of_speaker(one: SpeakerJudgement) -> str:
     pairs = (
         ("word error rate", spoken.word_errors, one.base.word_errors),
         ("similarity to the recording", spoken.voice, one.base.voice),
+        ("naturalness", spoken.naturalness, one.base.naturalness),
     )
     figures = [
         f"{name} {mean.mean:.2f} (base {base.mean:.2f})"

@@ -21,7 +21,7 @@ from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.budget import LEAST_LEARNING_SHARE, MOST_LEARNING_SECONDS, JudgingBudget
 from train.evaluation.evaluator import Evaluator
-from train.evaluation.judges import VOICE, WORD_ERRORS
+from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, less_natural
 from train.evaluation.person import MOST_RECORDINGS
 from train.evaluation.person_decoder import UNBOUNDED_SECONDS, learn_decoder, request_of
 from train.settings import TrainSettings
@@ -206,17 +206,20 @@ def _figures(evaluator: Evaluator, facts: Sequence[SpokenFacts]) -> SpeakerFigur
         )
 
     return SpeakerFigures(
-        mean([one.word_errors for one in facts]), mean(judges.likeness(facts, evaluator.reference))
+        mean([one.word_errors for one in facts]),
+        mean(judges.likeness(facts, evaluator.reference)),
+        mean([one.naturalness for one in facts]),
     )
 
 
 def _sentence(than_base: Mapping[str, MeanInterval], learned: bool) -> str:
-    """What is measurable, by words and by voice, as a verdict says it."""
+    """What is measurable, by words, voice and naturalness, as a verdict says it."""
     words, voice = than_base.get(WORD_ERRORS), than_base.get(VOICE)
     worse = [
         what for what, holds in (
             ("harder to understand", words is not None and words.low > 0),
             ("less like the speaker", voice is not None and voice.high < 0),
+            ("less natural", less_natural(than_base.get(NATURALNESS))),
         ) if holds
     ]  # fmt: skip
     better = [

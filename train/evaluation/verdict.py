@@ -14,16 +14,19 @@ The steps, in this order (docs/evaluation.md describes them to users):
                   rate if there is a recogniser, else by the words that it leaves out. In a run that
                   learns an added language, so is one that says a language of the base worse; and
                   the base, which has not learned it. Its likelihood judges no words there: without
-                  a recogniser the validation loss takes the place of steps 5 and 6.
-    4. the base   The base stays the best unless a remaining candidate is measurably better, or a
+                  a recogniser the validation loss takes the place of steps 6 and 7.
+    4. natural    A candidate that is measurably less natural than the base is ruled out. This judge
+                  is optional: without a figure it rules nobody out, and more of it makes nobody
+                  the best.
+    5. the base   The base stays the best unless a remaining candidate is measurably better, or a
                   blend ties with it.
-    5. words      Of the rest, a candidate with a measurably higher word error rate than the
+    6. words      Of the rest, a candidate with a measurably higher word error rate than the
                   lowest is ruled out.
-    6. voice      The rest's candidate with the most similar voice wins. Among several that cannot
+    7. voice      The rest's candidate with the most similar voice wins. Among several that cannot
                   be distinguished: the one with more words if there is no recogniser, then the
                   smallest share.
 
-The base takes no part in steps 5 and 6: its own GPT judges `words`, so it would win each tie. A
+The base takes no part in steps 6 and 7: its own GPT judges `words`, so it would win each tie. A
 smaller share has a lower word error rate than both the base and the epoch (measured on the choosing
 set: docs/benchmarks.md), but these few sentences seldom show that difference with certainty.
 Validation loss decides nothing if there is a voice to judge: it can fall while speech gets worse.
@@ -35,6 +38,7 @@ from dataclasses import replace
 
 from machine import commands
 from train.evaluation.judges import (
+    NATURALNESS,
     PITCH_DRIFT,
     RATE_DRIFT,
     VOICE,
@@ -42,6 +46,7 @@ from train.evaluation.judges import (
     WORDS,
     against,
     against_in_old_language,
+    less_natural,
 )
 from xtts.voices.evaluation_file import Candidate, MeanInterval, Verdict
 
@@ -106,7 +111,7 @@ def decide(
 def may_replace(small: Candidate, large: Candidate) -> str | None:
     """Whether a distilled candidate may be served in place of the one that it learned from.
 
-    The rule of a blend that ties with the base: steps 1 to 3, and then neither its voice is
+    The rule of a blend that ties with the base: steps 1 to 4, and then neither its voice is
     measurably less like the person's, nor are its word errors a loss; and its words can be judged.
     Returns None, or why not.
     """
@@ -127,6 +132,7 @@ def may_replace(small: Candidate, large: Candidate) -> str | None:
             "It leaves out words: {:.0f} more in 100 than the large model.",
             TIE_MARGIN,
         ),
+        _less_natural(small, large, "the large model's"),
         "It sounds less like the person than the large model." if less_alike else None,
     )
     return next(filter(None, reasons), None)
@@ -139,10 +145,13 @@ def _with_remarks(one: Candidate, base: Candidate, candidates: Sequence[Candidat
     failed, unjudged = _failures(one, candidates), _unjudged(one, base, candidates)
     # A few sentences say nothing for a candidate, and nothing against it.
     compared = () if unjudged else (_drift(one, base), _loses_words(one, base))
+    # Beside a base that cannot be served, how natural it sounds counts for nothing.
+    if not unjudged and not _cannot_serve(base, candidates):
+        compared = (*compared, _less_natural(one, base))
     known = None if one.knows_language else UNLEARNED
     found = (failed, unjudged, *compared, _forgets(one, base), known)
     reasons = [reason for reason in found if reason]
-    same = one.kind != "base" and unjudged is None and _indistinguishable(one, base)
+    same = one.kind != "base" and unjudged is None and _indistinguishable(one, base, NATURALNESS)
     remarks = [*reasons, *_remarks(one, base)]
     if same:
         remarks.append("No judge can distinguish it from the base.")
@@ -177,7 +186,7 @@ def _unjudged(
     """
     if one.kind == base.kind == "base":
         return None
-    alone = not base.knows_language or _failures(base, candidates) is not None
+    alone = _cannot_serve(base, candidates)
     finished = one.finished if alone else one.finished & base.finished
     if len(finished) < FEWEST_FINISHED:
         who = "it" if alone else f"it and {name} both"
@@ -196,6 +205,18 @@ def _unjudged(
         return None
     judges = ", ".join(missing)
     return f"Too few of its sentences have a figure for {judges} to compare it with {name}."
+
+
+def _cannot_serve(base: Candidate, candidates: Sequence[Candidate]) -> bool:
+    """Whether the base is ruled out itself: only a candidate's own figures count then."""
+    return not base.knows_language or _failures(base, candidates) is not None
+
+
+def _less_natural(one: Candidate, base: Candidate, name: str = "the base's") -> str | None:
+    gap = None if one.kind == "base" else against(one, base, NATURALNESS)
+    if gap is None or not less_natural(gap):
+        return None
+    return f"It sounds less natural: its predicted opinion score is {-gap.mean:.2f} below {name}."
 
 
 def _drift(one: Candidate, base: Candidate, name: str = "base") -> str | None:
@@ -275,8 +296,9 @@ def _remarks(one: Candidate, base: Candidate) -> list[str]:
     return remarks
 
 
-def _indistinguishable(one: Candidate, base: Candidate) -> bool:
-    names = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT)
+def _indistinguishable(one: Candidate, base: Candidate, *more: str) -> bool:
+    """By every judge of the person or the words, and `more`."""
+    names = (WORD_ERRORS, WORDS, VOICE, RATE_DRIFT, PITCH_DRIFT, *more)
     judged = [against(one, base, judge) for judge in names]
     known = [difference for difference in judged if difference is not None]
     alike = abs(one.num_failed - base.num_failed) < FEWEST_FAILED
@@ -293,7 +315,7 @@ def _lowest_loss(one: Candidate, candidates: Sequence[Candidate]) -> bool:
 
 
 def _nearest(left: Sequence[Candidate], base: Candidate) -> Candidate:
-    """The best by steps 5 and 6; by validation loss if no voice was judged, or if neither the base
+    """The best by steps 6 and 7; by validation loss if no voice was judged, or if neither the base
     nor a recogniser knows the language. Blends and the base have no validation loss."""
     recognised = any(WORD_ERRORS in one.judges for one in left)
     if not any(VOICE in one.judges for one in left) or not (base.knows_language or recognised):
@@ -332,7 +354,7 @@ def _may_follow(one: Candidate, base: Candidate, judged: Sequence[Candidate]) ->
     """Whether it may replace the base as the best."""
     if base.ruled_out is not None or _measurably_better(one, base):
         return True
-    return one.kind == "blend" and _ties(one, base) and _learned(one, judged)
+    return one.kind == "blend" and _ties(one, base) and _learned(one, base, judged)
 
 
 def _measurably_better(one: Candidate, base: Candidate) -> bool:
@@ -355,10 +377,11 @@ def _ties(one: Candidate, base: Candidate) -> bool:
     return voice is not None and voice.high >= 0 and (errors is None or errors.mean <= TIE_MARGIN)
 
 
-def _learned(blend: Candidate, judged: Sequence[Candidate]) -> bool:
-    """Whether a blend's epoch differs from the base; an epoch that was not judged does."""
+def _learned(blend: Candidate, base: Candidate, judged: Sequence[Candidate]) -> bool:
+    """Whether a blend's epoch differs from the base in words, voice or rate; an epoch that was not
+    judged does."""
     return not any(
-        one.indistinguishable_from_base
+        _unjudged(one, base, judged) is None and _indistinguishable(one, base)
         for one in judged
         if one.kind == "epoch" and one.epoch == blend.epoch
     )
@@ -420,8 +443,8 @@ def _got_worse(best: Candidate, base: Candidate) -> list[str]:
     """The judges by which it is measurably worse than the base, with both figures."""
     judges = (
         (WORD_ERRORS, "word error rate", "{:.0%}"), (WORDS, "words", "{:.0%}"),
-        (VOICE, "voice", "{:.2f}"), (RATE_DRIFT, "rate", "{:+.1f} %"),
-        (PITCH_DRIFT, "pitch", "{:+.1f} %"),
+        (VOICE, "voice", "{:.2f}"), (NATURALNESS, "naturalness", "{:.2f}"),
+        (RATE_DRIFT, "rate", "{:+.1f} %"), (PITCH_DRIFT, "pitch", "{:+.1f} %"),
     )  # fmt: skip
     return [
         f"{name} ({form.format(best.mean(judge))}, the base {form.format(base.mean(judge))})"

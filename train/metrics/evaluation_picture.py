@@ -1,4 +1,4 @@
-"""Draws an evaluation for TensorBoard: each candidate's words and voice with their intervals.
+"""Draws an evaluation for TensorBoard: words, voice and naturalness with intervals.
 
 All functions are pure.
 
@@ -12,7 +12,7 @@ import torch
 from PIL import Image, ImageDraw
 from torch import Tensor
 
-from train.evaluation.judges import VOICE, WORDS
+from train.evaluation.judges import NATURALNESS, VOICE, WORDS
 from xtts.voices.evaluation_file import Candidate, Evaluation, JudgeFigure
 
 # Pixels.
@@ -25,12 +25,12 @@ Colour = tuple[int, int, int]
 
 
 def picture(evaluation: Evaluation) -> Tensor:
-    """Draws `[3, height, width]` from 0 to 1: a panel each for words and voice, if they were
-    judged, with the candidates from left to right as in the table. A grey line marks the base;
+    """Draws `[3, height, width]` from 0 to 1: a panel for each of words, voice and naturalness that
+    was judged, with the candidates from left to right as in the table. A grey line marks the base;
     candidates that are ruled out are red, the best is green."""
     judged = [
         judge
-        for judge in (WORDS, VOICE)
+        for judge in (WORDS, VOICE, NATURALNESS)
         if any(judge in one.judges for one in evaluation.candidates)
     ]
     image = Image.new("RGB", (WIDTH, max(1, len(judged)) * PANEL_HEIGHT), BACKGROUND)

@@ -162,10 +162,12 @@ class SpeakerFigures:
         word_errors: Word error rate; None where no recogniser listened.
         voice: Cosine of the speaker embedding to that of the speaker's recording; None without
             sound.
+        naturalness: Predicted opinion score; None where it was not judged.
     """
 
     word_errors: MeanInterval | None
     voice: MeanInterval | None
+    naturalness: MeanInterval | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +199,8 @@ class SpeakerJudgement:
 @dataclass(frozen=True)
 class Evaluation:
     """The whole file. base: {name, sha256} as in a checkpoint's manifest; person: {clips,
-    reference, codes_per_token, pitch_hz}; verdict: None until the base and an epoch were judged.
+    reference, codes_per_token, pitch_hz, naturalness}; verdict: None until the base and an
+    epoch were judged.
 
     smallest_difference: by judge, the smallest difference to the base that this number of sentences
     can show: half the width of the widest interval. speakers: of a dataset with several, all but

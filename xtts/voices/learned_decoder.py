@@ -42,6 +42,9 @@ class LearnedDecoder:
         closer_voice: The increase of the speaker similarity to the reference on the same
             sentences, as a cosine; None without them.
         less_alike: Whether the similarity is measurably lower.
+        more_natural: The increase of the predicted opinion score on the same sentences; None where
+            naturalness is not judged.
+        less_natural: Whether it is measurably lower, by enough to hear.
         file: Its tensors; None if it is not used. The record then keeps later starts from training
             it again.
     """
@@ -57,6 +60,8 @@ class LearnedDecoder:
     harder: bool = False
     closer_voice: float | None = None
     less_alike: bool = False
+    more_natural: float | None = None
+    less_natural: bool = False
     file: Written | None = None
 
     @property
@@ -70,9 +75,9 @@ class LearnedDecoder:
 
     @property
     def better(self) -> bool:
-        """Whether it is closer to the person, and neither judge found its sentences worse."""
+        """Whether it is closer to the person, and no judge found its sentences worse."""
         nearer = self.distance_after < self.distance_before
-        return nearer and not self.harder and not self.less_alike
+        return nearer and not (self.harder or self.less_alike or self.less_natural)
 
     @property
     def digest(self) -> str:

@@ -36,6 +36,7 @@ from xtts.workers.tuned_model import TunedModel
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.evaluation.naturalness import NaturalnessJudge
     from xtts.evaluation.recogniser import Recogniser
     from xtts.inference.torch_backend import TorchUtterance
     from xtts.inference.voice import Voice
@@ -150,11 +151,14 @@ def evaluate(
     reference = voice.read_reference(reading.config, request.reference)
     language = request.sentences[0].request.language if request.sentences else ""
     recogniser = tuned.recogniser(request.recogniser, language)
+    natural = tuned.naturalness(any(one.natural for one in request.sentences))
     with torch.inference_mode(), BackgroundHearing(recogniser, reading.tokenizer) as hearing:
         weights = None if request.of_base else request.weights
         model, whose = tuned.speaking(reading, reference, weights, request.share, request.decoder)
         of_base = request.of_base and words_by is None
-        facts, spoken = _speak_all(model, whose, request, started, hearing, progress, of_base)
+        facts, spoken = _speak_all(
+            model, whose, request, started, hearing, natural, progress, of_base
+        )
         if not of_base:
             listener = words_by or Listener(tuned, request.weights, None)
             base, heard = listener.tuned.speaking(
@@ -173,11 +177,13 @@ def listen(tuned: TunedModel, request: ListenRequest) -> HeardRecordings:
     from xtts import audio
     from xtts.model.loading import read_speakers
 
-    recordings = []
-    for path in request.recordings:
+    recordings, natural = [], tuned.naturalness(request.natural > 0)
+    for number, path in enumerate(request.recordings):
         waveform = audio.read(path, audio.VOCODER_RATE)
         embedding, pitch = _heard(tuned.model, waveform)
-        recordings.append(RecordingFacts(len(waveform) / audio.VOCODER_RATE, embedding, pitch))
+        score = _natural(natural if number < request.natural else None, waveform)
+        seconds = len(waveform) / audio.VOCODER_RATE
+        recordings.append(RecordingFacts(seconds, embedding, pitch, score))
     # Coqui's `speakers_xtts.pth`: {name: {speaker_embedding: [1, 512, 1], …}}.
     voices = [_rounded(embedding) for embedding in read_speakers(tuned.base).values()]
     return HeardRecordings(recordings, voices)
@@ -190,13 +196,14 @@ def trial(tuned: TunedModel, request: TrialRequest) -> SpeakingSpeed:
     from xtts.inference import voice
 
     recogniser = tuned.recogniser(request.recogniser, request.request.language)
+    natural = tuned.naturalness(request.natural)
     started = time.perf_counter()
     reference = voice.read_reference(tuned.model.config, request.reference)
     with torch.inference_mode():
         tuned.unload()
         model, whose = tuned.speaking(tuned.model, reference, None)
         loading = time.perf_counter() - started
-        tried = partial(_tried, model, whose, request, loading, recogniser)
+        tried = partial(_tried, model, whose, request, loading, recogniser, natural)
         tried(0.0)  # what is computed for the first time takes longer
         started = time.perf_counter()
         speed = tried(0.0)
@@ -207,7 +214,7 @@ def trial(tuned: TunedModel, request: TrialRequest) -> SpeakingSpeed:
 
 def _tried(
     model: "Model", whose: "Voice", request: TrialRequest, loading: float,
-    recogniser: "Recogniser | None", expected: float,
+    recogniser: "Recogniser | None", natural: "NaturalnessJudge | None", expected: float,
 ) -> SpeakingSpeed:  # fmt: skip
     """Speaks a text in every row and judges the longest of them.
 
@@ -237,10 +244,15 @@ def _tried(
         whose.latents.new_tensor(said.codes).long(), stopped=True,
     )  # fmt: skip
     clock.append(time.perf_counter())
-    step, made, hearing, word = (after - before for before, after in itertools.pairwise(clock))
+    for sound in sounds:
+        _natural(natural, sound)
+    clock.append(time.perf_counter())
+    step, made, hearing, word, judging = (
+        after - before for before, after in itertools.pairwise(clock)
+    )
     return SpeakingSpeed(
         loading, step / codes, made / heard_codes, hearing / heard_codes,
-        word / codes / max(1, len(words)),
+        word / codes / max(1, len(words)), judging / len(sounds) if natural else 0.0,
     )  # fmt: skip
 
 
@@ -250,6 +262,7 @@ def _speak_all(
     request: EvaluateRequest,
     started: float,
     hearing: BackgroundHearing,
+    natural: "NaturalnessJudge | None",
     progress: ReportProgress,
     of_base: bool,
 ) -> tuple[list[SpokenFacts], list[DecodedSentence]]:
@@ -269,7 +282,9 @@ def _speak_all(
         sounds = [
             vocode(model, whose, one.utterances) if one.task.sounded else None for one in said
         ]
-        measured = [_measured(model, one, sound) for one, sound in zip(said, sounds, strict=True)]
+        measured = [
+            _measured(model, one, sound, natural) for one, sound in zip(said, sounds, strict=True)
+        ]
         hearing.begin(group, sounds, measured)
         if of_base:
             measured = [
@@ -302,23 +317,29 @@ def groups(
         done += len(group)
 
 
-def _measured(model: "Model", sentence: DecodedSentence, waveform: "Tensor | None") -> SpokenFacts:
+def _measured(
+    model: "Model", sentence: DecodedSentence, waveform: "Tensor | None",
+    natural: "NaturalnessJudge | None",
+) -> SpokenFacts:  # fmt: skip
     from xtts import audio
 
     codes = sum(len(said.codes) for said in sentence.utterances)
-    embedding, pitch = list[float](), None
+    finished = all(said.stopped for said in sentence.utterances)
+    embedding, pitch, score = list[float](), None, None
     if waveform is not None:
         if (out := sentence.task.out) is not None:
             out.parent.mkdir(parents=True, exist_ok=True)
             audio.write_wav(out, waveform)
         embedding, pitch = _heard(model, waveform)
+        score = _natural(natural if sentence.task.natural and finished else None, waveform)
     return SpokenFacts(
         codes=codes,
         text_tokens=sum(len(piece.ids) for piece in sentence.pieces),
-        finished=all(said.stopped for said in sentence.utterances),
+        finished=finished,
         seconds=round(codes * audio.SAMPLES_PER_CODE / audio.CODE_RATE, 3),
         embedding=embedding,
         pitch_hz=pitch,
+        naturalness=score,
     )
 
 
@@ -371,6 +392,17 @@ def _heard(model: "Model", waveform: "Tensor") -> tuple[list[float], float | Non
         return [], None
     pitch = median_pitch(waveform, audio.VOCODER_RATE)
     return _rounded(voice.speaker(model, waveform, audio.VOCODER_RATE)), pitch and round(pitch, 1)
+
+
+def _natural(judge: "NaturalnessJudge | None", waveform: "Tensor") -> float | None:
+    """The naturalness of a sound; None without a judge, or for too little of it."""
+    from xtts import audio
+    from xtts.evaluation.naturalness import RATE
+    from xtts.inference import voice
+
+    if judge is None or len(waveform) < voice.MIN_CHUNK_SECONDS * audio.VOCODER_RATE:
+        return None
+    return round(judge.mos(audio.resample(waveform.float(), audio.VOCODER_RATE, RATE)), 4)
 
 
 def _rounded(embedding: "Tensor") -> list[float]:

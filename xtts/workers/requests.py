@@ -94,11 +94,13 @@ class SentenceTask:
 
     Attributes:
         sounded: Whether the vocoder speaks it too, which costs more than all else together.
+        natural: Whether the naturalness of its sound is judged.
         out: Where its sound is kept; None where it is not.
     """
 
     request: SynthesisRequest
     sounded: bool = True
+    natural: bool = False
     out: Path | None = None
 
 
@@ -116,6 +118,8 @@ class SpokenFacts:
         words: Evidence for each word in nats a token (`xtts.evaluation.word_evidence`).
         heard: What a recogniser heard; None where none listened, or there is no sound.
         word_errors: Errors in it, as a share of the words that were to be said.
+        naturalness: Predicted opinion score, 1 to 5 (`xtts.evaluation.naturalness`); None where it
+            was not judged.
     """
 
     codes: int
@@ -127,6 +131,7 @@ class SpokenFacts:
     words: list[float] = field(default_factory=list)
     heard: str | None = None
     word_errors: float | None = None
+    naturalness: float | None = None
 
 
 @dataclass(frozen=True)
@@ -179,6 +184,7 @@ class RecordingFacts:
     seconds: float
     embedding: list[float]
     pitch_hz: float | None
+    naturalness: float | None = None
 
 
 @dataclass(frozen=True)
@@ -192,10 +198,12 @@ class HeardRecordings:
 
 @dataclass(frozen=True)
 class ListenRequest(Request[HeardRecordings]):
-    """Recordings to measure, beside the voices that come with the base."""
+    """Recordings to measure, beside the voices that come with the base. natural: the naturalness of
+    so many of the first is judged."""
 
     doing = "listening"
     recordings: tuple[Path, ...]
+    natural: int = 0
 
 
 @dataclass(frozen=True)
@@ -208,6 +216,7 @@ class SpeakingSpeed:
         sound: A code by the vocoder.
         hearing: A code that is listened to: speaker, pitch, recogniser.
         word: A code of a sentence in which one word is asked about.
+        naturalness: A sentence whose naturalness is judged; 0 where none is.
     """
 
     loading: float
@@ -215,6 +224,7 @@ class SpeakingSpeed:
     sound: float
     hearing: float
     word: float
+    naturalness: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -222,7 +232,7 @@ class TrialRequest(Request[SpeakingSpeed]):
     """A text to speak, to know how long more of them will take: a few codes of it, and on a fast
     machine as many as a person needs.
 
-    codes: About as many as a person needs.
+    codes: About as many as a person needs; natural: whether naturalness is judged, too.
     """
 
     doing = "trying its speed"
@@ -230,6 +240,7 @@ class TrialRequest(Request[SpeakingSpeed]):
     reference: Path
     codes: float
     recogniser: str = ""
+    natural: bool = False
 
 
 @dataclass(frozen=True)

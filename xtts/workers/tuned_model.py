@@ -3,6 +3,7 @@
 Importing this module does not import torch.
 """
 
+import logging
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -16,10 +17,13 @@ from xtts.voices import learned_decoder
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from xtts.evaluation.naturalness import NaturalnessJudge
     from xtts.evaluation.recogniser import Recogniser
     from xtts.inference.alignment.guarded_piece import Guard
     from xtts.inference.voice import Voice
     from xtts.model.loading import Model
+
+log = logging.getLogger(__name__)
 
 
 class TunedModel:
@@ -45,6 +49,7 @@ class TunedModel:
         self._loaded: tuple[str, int, float] | None = ("", 0, 1.0)
         self._heard: tuple[Tensor, Tensor] | None = None
         self._recogniser: tuple[tuple[str, str], Recogniser] | None = None
+        self._naturalness: tuple[NaturalnessJudge | None] | None = None
         self.let_go()
 
     def reading(self, weights: Path | None) -> "Model":
@@ -128,6 +133,22 @@ class TunedModel:
         if self._recogniser is None or self._recogniser[0] != wanted:
             self._recogniser = (wanted, recogniser.opened(*wanted, torch.get_num_threads()))
         return self._recogniser[1]
+
+    def naturalness(self, wanted: bool = True) -> "NaturalnessJudge | None":
+        """Opened once. None if it is not wanted, or cannot be opened, which is logged: it is
+        optional, so an evaluation goes without its figures."""
+        from xtts.evaluation.naturalness import NaturalnessJudge
+
+        if not wanted:
+            return None
+        if self._naturalness is None:
+            try:
+                # Its FFT runs where the mel's does.
+                self._naturalness = (NaturalnessJudge(self.compute.mel_device),)
+            except Exception as error:
+                log.warning("Naturalness is not judged: distillmos cannot be opened (%s).", error)
+                self._naturalness = (None,)
+        return self._naturalness[0]
 
     def _voice_of(self, reference: "Tensor") -> "Voice":
         """A run's epochs have one reference recording; its speaker embedding is computed once."""

@@ -36,10 +36,13 @@ def facts(
     pitch: float = 120.0,
     count: int = COUNT,
     errors: float | None = None,
+    natural: float | None = None,
 ) -> list[SpokenFacts]:
     """Sentences of a candidate. rate: 1.15 is 15 % faster; lost: share of words left out; errors:
-    share of seven words each that a recogniser mishears, None where none listened."""
+    share of seven words each that a recogniser mishears, None where none listened; natural: the
+    naturalness, None where it was not judged."""
     draw, listening = random.Random(seed), random.Random(1000 + seed)
+    sounding = random.Random(2000 + seed)
     found = []
     for number in range(count):
         tokens = 25 + number % 12
@@ -56,6 +59,7 @@ def facts(
                 pitch_hz=pitch + draw.gauss(0, 3),
                 words=evidence if ends else [],
                 word_errors=_misheard(listening, errors) if ends else None,
+                naturalness=None if natural is None else natural + sounding.gauss(0, 0.1),
             )
         )
     return found

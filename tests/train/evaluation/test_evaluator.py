@@ -18,7 +18,7 @@ from train.evaluation.blending import conclude
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import SHORT_SECONDS, EvaluationPlan, Evaluator
 from train.evaluation.judges import FEWEST
-from train.evaluation.plan import EvaluationSentence
+from train.evaluation.plan import NATURALNESS_OFF, EvaluationSentence
 from train.evaluation.verdict import FEWEST_SPOKEN
 from train.sampling.placement import SamplingPlan
 from train.sampling.sample_files import SampleReference
@@ -116,7 +116,13 @@ class Speaking:
         for group in groups(request, lambda: self.now - began):
             count += len(group)
             self.now += self.seconds_a_sentence * len(group)
-        return SpokenSet(facts(epoch + int(100 * request.share), count=count, **sound))
+        said = facts(epoch + int(100 * request.share), count=count, **sound)
+        return SpokenSet(
+            [
+                one if task.natural else replace(one, naturalness=None)
+                for one, task in zip(said, request.sentences, strict=False)
+            ]
+        )
 
 
 def _asked(request: EvaluateRequest) -> tuple[int, float]:
@@ -134,6 +140,7 @@ class Ground:
         (folder / "clip.wav").write_bytes(b"a recording")
         self.base = base
         self.recogniser: tuple[str, str | None] = ("", "EVALUATE_RECOGNISER is off")
+        self.no_naturalness: str | None = NATURALNESS_OFF
         self.run = RunFolder(folder / "output")
         self.checkpoints = Checkpoints(self.run, keep=1)
         self.speaking = Speaking(sounds)
@@ -156,6 +163,7 @@ class Ground:
         plan = EvaluationPlan(
             sentences, SampleReference(clip.path, "hello", "en"), [clip], [],
             {"name": "tiny", "sha256": "b"}, *self.recogniser,
+            no_naturalness=self.no_naturalness,
         )  # fmt: skip
         self.evaluator = Evaluator(plan, self.speaking, self.checkpoints)
         self.evaluator.person = PERSON
@@ -631,3 +639,80 @@ def test_an_old_language_is_heard_beside_an_added_one_and_what_is_lost_counts(gr
     assert (found.verdict.kind, found.verdict.epoch) == ("epoch", 1)
     # Another start measures with what the base said, as the file has it.
     assert found.person["old_codes_per_token"] > 0
+
+
+def natural_of(request: EvaluateRequest) -> list[int]:
+    """The sentences whose naturalness is asked for."""
+    return [number for number, one in enumerate(request.sentences) if one.natural]
+
+
+def with_naturalness(ground: Ground, asked: bool = True) -> None:
+    ground.recogniser = ("pocketsphinx", None)
+    ground.no_naturalness = None if asked else NATURALNESS_OFF
+    sounds = {(0, 0.0): {"voice": 0.4, "natural": 3.4}, (1, 1.0): {**GOOD, "natural": 3.0}}
+    ground.speaking.sounds = sounds
+    ground.restart()
+
+
+def test_naturalness_is_judged_of_base_and_epochs_and_rules_out(ground):
+    with_naturalness(ground)
+    ground.judge(1)
+    found = ground.run.evaluation()
+    assert [natural_of(one) for one in ground.speaking.requests] == [list(range(24))] * 2
+    base, epoch = found.candidates
+    assert base.judges["naturalness"].mean == pytest.approx(3.4, abs=0.1)
+    assert epoch.judges["naturalness"].against_base.high < 0
+    assert "less natural" in epoch.ruled_out and found.verdict.kind == "base"
+    assert found.judges["naturalness"].absent is None
+
+
+def test_without_naturalness_none_is_asked_for_and_the_reason_is_kept(ground):
+    with_naturalness(ground, asked=False)
+    ground.judge(1)
+    assert all(natural_of(one) == [] for one in ground.speaking.requests)
+    assert ground.run.evaluation().judges["naturalness"].absent == NATURALNESS_OFF
+
+
+def test_an_evaluation_of_an_earlier_version_is_continued_without_naturalness(ground):
+    ground.judge(1)
+    path = ground.run.evaluation_file
+    old = json.loads(path.read_text())
+    del old["judges"]["naturalness"], old["person"]["naturalness"]
+    for one in (said for each in old["candidates"] for said in each["sentences"]):
+        del one["judges"]["naturalness"]
+    path.write_text(json.dumps(old))
+    ground.no_naturalness = None  # distillmos was installed since
+    ground.restart()
+    ground.judge(2)
+    assert natural_of(ground.speaking.requests[-1]) == []
+    assert [one.name for one in ground.run.evaluation().candidates] == [
+        "base",
+        "epoch 1",
+        "epoch 2",
+    ]
+
+
+@pytest.mark.parametrize(("seconds", "every"), [(0.0001, 1), (0.15, 2), (60.0, 3)])
+def test_naturalness_takes_a_tenth_of_judging_but_of_eight_sentences_at_least(
+    ground, seconds, every
+):
+    with_naturalness(ground)
+    budget = a_budget(ground)
+    budget.speed = SpeakingSpeed(0.0, 0.002, 0.001, 0.002, 0.0, seconds)
+    assert budget.naturalness_every(24) == every
+    spoken = budget._speaking_seconds(24)
+    judged = budget._base_seconds(24) - spoken
+    assert judged == pytest.approx(24 / every * seconds)
+    assert judged <= 0.1 * spoken or every == 24 // 8
+
+
+def test_every_candidate_is_judged_by_the_sentences_that_the_base_was_judged_by(ground):
+    with_naturalness(ground)
+    ground.speaking.speed = SpeakingSpeed(0.01, 0.0001, 0.0001, 0.0001, 0.0, 1.0)
+    a_budget(ground)
+    ground.evaluator.foresee(1)
+    ground.judge(1, seconds=0.1)
+    of_base, of_epoch = (natural_of(one) for one in ground.speaking.requests)
+    assert len(of_base) < 24 and of_epoch == [one for one in of_base if one in of_epoch]
+    kept = ground.run.evaluation().candidates[0].sentences
+    assert of_epoch == [n for n in of_base if n < len(kept) and kept[n].outcome == "finished"]

@@ -1,15 +1,18 @@
 """What is measured of a sentence: its end, its words, its rate; and whose voice it is."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from tests.train.evaluation.spoken import PERSON, candidate, embedding, facts
+from train.dataset.dataset import Clip
 from train.evaluation import judges
 from train.evaluation.judges import mean_interval, paired_difference
-from train.evaluation.person import LEAST_SCALE, speaking_rate, voice_scale
-from xtts.workers.requests import RecordingFacts, SpokenFacts
+from train.evaluation.person import LEAST_SCALE, describe, speaking_rate, voice_scale
+from xtts.voices.evaluation_file import MeanInterval
+from xtts.workers.requests import HeardRecordings, RecordingFacts, SpokenFacts
 
 
 def spoken(length: float, *, tokens: int = 30, finished: bool = True) -> SpokenFacts:
@@ -111,6 +114,30 @@ def test_a_decoder_is_judged_by_words_and_by_the_voice_of_the_reference():
     assert gaps["word_errors"].mean == 0
     further = judges.changed_by_decoder(own, closer, PERSON, reference)
     assert further["voice"].high < 0
+    rough = [replace(one, naturalness=2.0) for one in own]
+    smooth = [replace(one, naturalness=2.0 + 0.01 * number) for number, one in enumerate(own)]
+    gap = judges.changed_by_decoder(rough, smooth, PERSON, reference)["naturalness"]
+    assert gap.mean == pytest.approx(-0.115) and judges.less_natural(gap)
+
+
+@pytest.mark.parametrize(
+    ("mean", "high", "loss"), [(-0.2, -0.01, True), (-0.2, 0.01, False), (-0.09, -0.05, False)]
+)
+def test_a_loss_of_naturalness_is_measurable_and_large_enough_to_hear(mean, high, loss):
+    assert judges.less_natural(MeanInterval(mean, mean - 0.1, high, 16)) is loss
+    assert not judges.less_natural(None)
+
+
+def test_the_persons_own_clips_are_the_reference_of_naturalness():
+    heard = [RecordingFacts(2.0, [1.0, 0.1 * n], None, 4.0 + 0.1 * n) for n in range(4)]
+    others = [RecordingFacts(2.0, [0.0, 1.0], None, 1.0)]
+    clip = Clip("c", Path("c.wav"), "hello", "anna", "en", 2.0, "s", (1, 2))
+    person = describe([clip], HeardRecordings([*heard, *others], []), 4)
+    assert person.naturalness == (4.0, 4.1, 4.2, 4.3)
+    told = judges.descriptions(person, "", "off", None)["naturalness"]
+    assert "own clips have 4.15 ±" in told.meaning and (told.unit, told.better) == ("MOS", "higher")
+    assert told.absent is None
+    assert judges.descriptions(PERSON, "", "off", "why")["naturalness"].absent == "why"
 
 
 def test_what_no_judge_of_a_decoder_can_compare_is_left_out():

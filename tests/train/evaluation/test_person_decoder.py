@@ -108,13 +108,17 @@ def test_one_that_sounds_measurably_less_like_the_person_speaks_nowhere(
     assert (decoder_beside(ground.run.checkpoint_path(1)) is None) == less_alike
 
 
-def test_both_judges_may_be_against_it():
+def test_each_judge_may_be_against_it():
     learned = LearnedDecoder(0, 0.0, "", 2.0, 1.5, 40, 250)
     worse = {
         "word_errors": MeanInterval(0.2, 0.1, 0.3, 16), "voice": MeanInterval(-0.2, -0.3, -0.1, 16),
     }  # fmt: skip
     found = judged(learned, worse)
     assert (found.more_word_errors, found.closer_voice) == (0.2, -0.2)
+    assert found.more_natural is None and not found.less_natural
+    rough = {"naturalness": MeanInterval(-0.3, -0.5, -0.1, 16)}
+    rougher = judged(learned, rough)
+    assert (rougher.more_natural, rougher.less_natural, rougher.better) == (-0.3, True, False)
     assert found.harder and found.less_alike and not found.better
     assert judged(learned, {}) == learned
 

@@ -16,6 +16,7 @@ from train.evaluation.judges import WORD_ERRORS, descriptions
 from train.evaluation.plan import (
     SENTENCES_FOLDER,
     built_in,
+    naturalness_of,
     old_sentences,
     recogniser_of,
     sentences_of,
@@ -47,13 +48,22 @@ def test_which_recogniser_listens_or_why_none_does(
     assert found[1] is None if reason is None else reason in (found[1] or "")
 
 
+def test_whether_naturalness_is_judged_or_why_not(monkeypatch, tmp_path):
+    assert naturalness_of("off") == "EVALUATE_NATURALNESS is off"
+    monkeypatch.setattr("xtts.evaluation.naturalness.missing", lambda: None)
+    assert naturalness_of("auto") is None
+    monkeypatch.undo()
+    monkeypatch.setitem(sys.modules, "distillmos", None)
+    assert "distillmos is not installed" in naturalness_of("auto")
+
+
 def test_a_folder_is_looked_at_before_anything_is_spoken(tmp_path):
     with pytest.raises(SotaqueError, match=r"EVALUATE_RECOGNISER: .* not a folder with a Whisper"):
         recogniser_of(str(tmp_path / "none"), "pt")
     (tmp_path / "config.json").write_text('{"model_type": "whisper"}')
     found = recogniser_of(str(tmp_path), "pt")
     assert found == (str(tmp_path), None)
-    told = descriptions(PERSON, *found)[WORD_ERRORS].meaning
+    told = descriptions(PERSON, *found, None)[WORD_ERRORS].meaning
     assert f"Whisper ({tmp_path.name})" in told
 
 

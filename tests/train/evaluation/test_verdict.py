@@ -457,3 +457,86 @@ def test_the_advice_counts_all_clips_and_says_so():
     known = compared((base(0), candidate(facts(9, voice=0.2), epoch=1)))
     _, verdict = decide(known, speech_seconds=108.0)
     assert "1.8 minutes of this person, with the validation clips" in verdict.advice
+
+
+# Naturalness: a loss of it rules out, a gain of it chooses nothing, and nobody needs it
+
+
+@pytest.mark.parametrize("kind", ["epoch", "blend"])
+@pytest.mark.parametrize(
+    ("natural", "out"), [(3.0, True), (3.28, False), (3.5, False), (4.5, False), (None, False)]
+)
+def test_who_is_measurably_less_natural_than_the_base_is_ruled_out(kind, natural, out):
+    """From 3.4. The second loss is measurable and too small to hear, and stands in the reason."""
+    share = 1.0 if kind == "epoch" else 0.5
+    said = facts(105, voice=0.9, errors=0.1, natural=natural)
+    told, verdict = verdict_of(base(0, errors=0.1, natural=3.4), candidate(said, kind, 1, share))
+    (one,) = (one for one in told.values() if one.kind == kind)
+    assert (one.ruled_out is not None, verdict.kind == "base") == (out, out)
+    if out:
+        assert one.ruled_out.startswith(
+            "It sounds less natural: its predicted opinion score is 0.3"
+        )
+        assert "less natural" in verdict.reason
+    else:
+        small = natural == 3.28
+        assert ("naturalness (3." in verdict.reason) == small, verdict.reason
+
+
+def test_words_come_before_naturalness_in_what_rules_out():
+    worse = candidate(facts(105, voice=0.9, errors=0.5, natural=2.0))
+    told, _ = verdict_of(base(0, errors=0.1, natural=3.4), worse)
+    assert told["epoch 1"].ruled_out.startswith("It is harder to understand")
+    assert any("less natural" in remark for remark in told["epoch 1"].remarks)
+
+
+@pytest.mark.parametrize("kind", ["epoch", "blend"])
+def test_more_naturalness_alone_makes_nobody_the_best(kind):
+    same = {"voice": 0.4, "errors": 0.1}
+    epoch = candidate(facts(1, **same, natural=4.5), epoch=1)
+    others = [epoch]
+    if kind == "blend":
+        others.append(candidate(facts(1, **same, natural=4.5), "blend", 1, 0.5))
+    told, verdict = verdict_of(base(1, errors=0.1, natural=2.0), *others)
+    assert verdict.kind == "base", verdict.reason
+    assert not told["epoch 1"].indistinguishable_from_base  # naturalness is what differs
+
+
+@pytest.mark.parametrize("who", ["base", "epoch 1", "nobody", "everybody"])
+def test_a_missing_figure_of_naturalness_changes_no_verdict(who):
+    known, bad = base(0, errors=0.1, natural=3.4), good(0, errors=0.1, natural=3.5)
+    if who in ("base", "everybody"):
+        known = without(known, "naturalness")
+    if who in ("epoch 1", "everybody"):
+        bad = without(bad, "naturalness")
+    told, verdict = verdict_of(known, bad)
+    assert (verdict.kind, told["epoch 1"].ruled_out) == ("epoch", None)
+    assert may_replace(bad, known) is None
+
+
+def test_a_base_that_fails_itself_rules_nobody_out_by_naturalness():
+    broken = base(0, errors=0.1, natural=3.4, unfinished=0.5)
+    _, verdict = verdict_of(broken, good(0, errors=0.1, natural=2.0))
+    assert verdict.kind == "epoch"
+
+
+@pytest.mark.parametrize(("natural", "allowed"), [(3.0, False), (3.4, True), (None, True)])
+def test_a_student_that_sounds_less_natural_replaces_nobody(natural, allowed):
+    large = good(0, errors=0.1, natural=3.4)
+    reason = may_replace(good(1, errors=0.1, natural=natural), large)
+    assert (reason is None) is allowed
+    assert allowed or "below the large model's" in reason
+
+
+def test_the_table_has_naturalness_and_the_figure_of_the_persons_clips():
+    known = base(0, errors=0.1, natural=3.4)
+    judged, verdict = decide([known, good(0, errors=0.1, natural=3.5)])
+    own = {"mean": 4.2, "low": 4.1, "high": 4.3, "count": 8}
+    found = Evaluation("", "en", {}, "", {}, {"naturalness": own}, {}, judged, verdict)
+    shown = report.table(found)
+    head, first = shown.splitlines()[:2]
+    assert "naturalness" in head and "3.36 ±0.04" in first
+    assert "Naturalness of the person's own clips: 4.20 ±0.10." in shown
+    assert "naturalness 3.49 (base 3.36)" in report.line(found, judged[1])
+    old = replace(found, person={})
+    assert "own clips" not in report.table(old)

@@ -186,7 +186,8 @@ def test_a_trial_says_what_each_part_costs_and_changes_nothing(speaker, request_
         TrialRequest(SynthesisRequest("one two three", "en"), request_of_base.reference, 10.0)
     )
     for part, seconds in asdict(found).items():
-        assert 0 < seconds < 10, part
+        assert 0 < seconds < 10 or part == "naturalness", part
+    assert found.naturalness == 0  # nobody judged it
     assert torch.equal(before, torch.get_rng_state())
     assert speaker.ask(request_of_base).sentences == spoken
 
@@ -273,3 +274,42 @@ def test_what_a_recogniser_raises_is_raised(tokenizer):
     with pytest.raises(MemoryError), BackgroundHearing(Broken(), tokenizer) as hearing:
         hearing.begin([task("One.")], [SOUND], [SAID])
         hearing.with_heard([SAID])
+
+
+# Naturalness
+
+
+class Listening:
+    """Finds every sound as natural as it is long."""
+
+    def mos(self, samples: torch.Tensor) -> float:
+        return 1.0 + len(samples) / 16_000
+
+
+def test_naturalness_is_judged_where_it_is_asked_for_and_there_is_a_sound(monkeypatch):
+    """By the embedded voice: random weights may never end."""
+    opened = list[str]()
+    monkeypatch.setattr(
+        "xtts.evaluation.naturalness.NaturalnessJudge",
+        lambda device: opened.append(device) or Listening(),
+    )
+    speaker = FileSpeaker(DEMO, ComputeConfig(precision="fp32"))
+    tasks = tuple(
+        replace(task("one two three", 1), sounded=sounded, natural=natural)
+        for sounded, natural in ((True, True), (True, False), (False, True))
+    )
+    reference = DEMO / "reference.wav"
+    asked = EvaluateRequest(tasks, reference, None, 1.0, SpeakingRate(2.0, 3.0))
+    off = tuple(replace(one, natural=False) for one in tasks)
+    without = speaker.ask(replace(asked, sentences=off)).sentences
+    assert opened == []
+    found = speaker.ask(asked).sentences
+    assert found[0].naturalness == pytest.approx(1 + found[0].seconds, abs=0.1)
+    assert [one.naturalness for one in found[1:]] == [None, None]
+    assert [replace(one, naturalness=None) for one in found] == without
+    heard = speaker.ask(ListenRequest((reference, reference), natural=1)).recordings
+    assert heard[0].naturalness == pytest.approx(1 + heard[0].seconds, abs=0.1)
+    assert heard[1].naturalness is None
+    trial = TrialRequest(SynthesisRequest("one two", "en"), reference, 10.0, natural=True)
+    assert speaker.ask(trial).naturalness > 0
+    assert opened == ["cpu"]
