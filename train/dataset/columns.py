@@ -80,6 +80,17 @@ _EMOTIONS = frozenset(
     "heureux joie peur content arrabbiato felice paura rabbia raiva neutre neutro neutra".split()
 )
 _GENDERS = frozenset("f female femme fem m male man masc woman".split())
+_AGES = frozenset(
+    "child teen teens teenager adult elderly senior young old twenties thirties fourties forties "
+    "fifties sixties seventies eighties nineties".split()
+)
+_FLAGS = frozenset("true false yes no y n ok good bad valid invalid clean noisy checked".split())
+# Kinds of labels, and how many other words may be among them.
+_KINDS: Sequence[tuple[str, Set[str], int]] = (
+    ("emotions", _EMOTIONS, 1), ("ages", _AGES, 0), ("marks", _FLAGS, 0),
+)  # fmt: skip
+# What programs write for a name that is missing.
+NO_NAMES = frozenset(("", "nan", "none", "null", "n/a", "na", "<na>", "unknown"))
 _BY_NAME = {name.lower(): code for code, name in NAMES.items()}
 # ISO 639-2: undetermined, several languages, no words.
 _NOT_STATED = frozenset(("und", "mul", "zxx"))
@@ -173,14 +184,20 @@ def judged(
     if split is not None:
         places["split"] = split
         rest.remove(split)
-    ignored = {at: "emotions" for at in rest if _are_words_of(columns[at], _EMOTIONS, 1)}
+    ignored = {
+        at: kind
+        for at in rest
+        for kind, words, odd in _KINDS
+        if _are_words_of(columns[at], words, odd)
+    }
     if len(rest) > 2:
         genders = [at for at in rest if _are_words_of(columns[at], _GENDERS, 0)]
         ignored |= dict.fromkeys(genders, "genders")
-    if len(ignored) < len(rest):
-        rest = [at for at in rest if at not in ignored]
+    others = [at for at in rest if at not in ignored]
+    if all(_are_labels(columns[at]) for at in others):
+        ignored = {}  # without sentences beside them they may be the words that are spoken
     else:
-        ignored = {}
+        rest = others
     spoken = _languages(columns, rest, language)
     if spoken is not None:
         places["language"] = spoken

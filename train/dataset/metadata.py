@@ -21,6 +21,7 @@ from pathlib import Path, PureWindowsPath
 
 from machine.text import plain_name
 from train.dataset.columns import (
+    NO_NAMES,
     SPLITS,
     Columns,
     is_label,
@@ -373,7 +374,8 @@ def _entry_of(
     name, recording = _located(cells["path"], places, folder)
     if unsafe_because := unsafe(name):
         return f"line {row.number} names {_short(name)!r}: {unsafe_because}"
-    speaker = cells.get("speaker") or DEFAULT_SPEAKER
+    speaker = cells.get("speaker", "")
+    speaker = DEFAULT_SPEAKER if speaker.casefold() in NO_NAMES else speaker
     if columns.by_rows and is_sentence(speaker):
         return f"line {row.number} has a sentence as its speaker: {_short(speaker)!r}"
     entry = TranscriptEntry(

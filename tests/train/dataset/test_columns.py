@@ -188,6 +188,9 @@ def table(form: str, kinds: tuple[str, ...], count: int = 12) -> str:
         ("{n}|{text}|{kind}", ("happy", "sad", "pensive", "calm"), {"speaker"}, "emotions"),
         ("{n}.wav|{who}|{kind}|{text}", ("Sleepiness", "Disgust"), {"ann", "ben"}, "column 3"),
         ("{n}|{text}|{who}|{kind}", ("female", "male"), {"ann", "ben"}, "column 4 holds genders"),
+        ("{n}|{text}|{kind}", ("twenties", "thirties"), {"speaker"}, "column 3 holds ages"),
+        ("{n}|{text}|{kind}", ("true", "false"), {"speaker"}, "column 3 holds marks"),
+        ("{n}|{kind}|{text}", ("ok", "noisy", "bad"), {"speaker"}, "column 2 holds marks"),
         # People may be called so, and without other names two voices are not to be mixed.
         ("{n}|{text}|{kind}", ("Joy", "Felice", "Ann", "Bob"), {"Joy", "Felice", "Ann", "Bob"}, ""),
         ("{n}|{text}|{kind}", ("F", "M"), {"F", "M"}, ""),
@@ -245,3 +248,10 @@ def test_an_index_before_the_recordings_is_left_out(tmp_path):
     ]  # fmt: skip
     told = refusal(written(tmp_path, table('{n}.5,{n}.wav,"{text}"', ("",))))
     assert "the first of its 3 columns is neither" in told
+
+
+@pytest.mark.parametrize("head", ["", "id|text|speaker\n"])
+def test_what_programs_write_for_a_missing_name_is_no_speaker(tmp_path, head):
+    written(tmp_path, head + table("{n}|{text}|{kind}", ("ann", "NaN", "ben", "None")))
+    assert {row[2] for row in rows(tmp_path)} == {"ann", "ben", "speaker"}
+    assert notes(tmp_path) == ["metadata.csv: 6 rows name no speaker, and are of one person."]
