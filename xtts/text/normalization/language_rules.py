@@ -514,7 +514,7 @@ class LanguageRules:
         marks = _alternatives(self._money_marks)
         units = _alternatives((*self.units, *self.scale_marks)) or "(?!)"
         end = "(?![^\\W_])" if self.spaced else "(?![0-9A-Za-z])"
-        behind = rf"\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units})){end}"
+        behind = rf"(?:\s?(?:(?:{marks})?\s?(?:{sign})|%|(?:{units}))|[kM]){end}"
         ordinal = r"(?:\.?[ºª°ᵉ]|st|nd|rd|th|ste|de|e|er|re|ère|ème|-й|-я|-е)"
         pattern = re.compile(
             rf"{self.begin}(?:"
@@ -701,10 +701,14 @@ class LanguageRules:
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
         """Whether a digit with k, M or B counts what follows: 5M users. 4K is a screen, 3M a
         company, 5B a room."""
+        if re.match(rf"\s?{re.escape(self.to)}\s?[0-9.,]+{mark}", after):
+            return True
         noun = _COUNTED.match(after) or (self.capital_nouns and _COUNTED_NOUN.match(after))
         if not noun or (digit, mark) == ("3", "M") or _LABEL.search(before):
             return False
-        return mark not in "kKк" or not (digit in "2468" or _SCREEN.match(after))
+        return (mark != "K" or digit not in "2468") and (
+            mark not in "kKк" or not _SCREEN.match(after)
+        )
 
     def read_ordinals(self, text: str) -> str:
         """Reads ordinals such as 2nd."""
@@ -841,9 +845,13 @@ DENOMINATORS = (3, 5, 6, 7, 8, 9, 10)
 _SIGNS = "[¼½¾⅐-⅟↉]"
 _CHARACTERS = {(1, 2): "½", (1, 4): "¼", (3, 4): "¾"}
 _PLAIN = r"1/2|1/4|3/4|[12]/3(?=\s(?:of|cups?|der|des|de|du|di|del|della|van)\b)"
-# What 5M counts: a word in small letters, or in a script without capitals. German writes nouns with
-# capitals. A word before it that a number or letter names, and what 4K describes.
-_COUNTED = re.compile(r"\s?(?:(?![A-ZÀ-ÖØ-ÞА-ЯЁ])[^\W\d_])+")
+# What 5M counts: a word of four small letters or more, or one of a script without capitals; German
+# writes nouns with capitals. A word before it that a number or letter names, and what 4K describes.
+_COUNTED = re.compile(
+    r"\s?(?:d[ei]\s|d['’])?(?:(?!(?:from|with|that|then|when|were|have|will|also|sind|oder|wird|dans|"
+    r"pour|para|como|sono|della|niet|voor)\b)(?:(?![A-ZÀ-ÖØ-ÞА-ЯЁ])[a-zß-öø-ÿœŒĀ-ſа-яё]){4}"
+    r"|(?![A-Za-zÀ-ſА-яЁё])[^\W\d_])"
+)
 _COUNTED_NOUN = re.compile(r"\s[^\W\d_]{2}")
 _LABEL = re.compile(
     r"(?<!\w)(?:room|flat|apartment|apt\.?|unit|gate|seat|row|suite|platform|figure|fig\.?|section|"
@@ -854,7 +862,9 @@ _LABEL = re.compile(
     re.I,
 )
 _SCREEN = re.compile(
-    r"[\s-]?(?:vid|v[íi]d|scr|tv|display|monitor|resol|auflös|bild|film|cam|kam|footage|run|race|lauf)",
+    r"[\s-]?(?:vid|v[íi]d|scr|tv|display|monitor|resol|auflös|bild|film|cam|kam|foot|run|race|lauf|"
+    r"gam|content|quali|ultra|uhd|hdr|imag|pict|photo|foto|live|panel|stream|support|output|[ée]cran|"
+    r"pantall|tela|scherm|schermo|видео|экран)",
     re.I,
 )
 # Cyrillic letters of scales, which look like these.
@@ -912,7 +922,7 @@ _TIME = re.compile(
 )
 # ISO 8601's date with a time, and a price without cents: 5,- €.
 _DATE_AND_TIME = re.compile(r"(?<=\d-\d\d)T(\d\d:\d\d)(?::\d\d(?:\.\d+)?)?Z?(?!\w)")
-_NO_CENTS = re.compile(r"(?<=[0-9])[,.](?:[-–—]{1,2}|=)(?!\w)")
+_NO_CENTS = re.compile(r"(?<=[0-9])[,.](?:[-–—]{1,2}|=)(?!\w|\s?[0-9])")
 
 
 def _fraction(written: str) -> tuple[int, int]:
