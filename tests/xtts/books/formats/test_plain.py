@@ -263,5 +263,5 @@ def test_facts_in_toml_before_markdown(tmp_path):
 @pytest.mark.parametrize("line", ["Chapitre premier", "CAPÍTULO PRIMERO", "Parte prima"])
 def test_first_chapters_in_words(tmp_path, line):
     path = tmp_path / "a.txt"
-    path.write_text(f"{line}\n\nThe text.")
-    assert [part.title for part in read_book(path).chapters] == [line]
+    path.write_text(f"The Ship\n\nIt began so.\n\n{line}\n\nThe text.")
+    assert [part.title for part in read_book(path).chapters] == ["The Ship", line]
