@@ -281,6 +281,26 @@ def test_an_idle_service_keeps_no_place_for_those_who_are_to_come_back():
     assert all(waiting.refused("x", "one", at / 10, 30.0) is None for at in range(100))
 
 
+def test_who_came_back_in_time_is_expected_no_more_and_the_others_still_are():
+    """Or each retry that was answered would make the wait of everybody else longer for minutes."""
+    waiting = queue_of(most=2)
+    for caller in ("one", "two", "three"):
+        waiting.enter(job(caller, caller=caller))
+    back = {}
+    for caller in ("one", "two"):
+        found = waiting.refused("", caller, 0.0, 60.0)
+        assert found is not None
+        back[caller] = float(found.retry_seconds)
+    assert waiting.returns.expected_of_others("new", 0.0) == 2
+    for name in ("one", "two", "three"):
+        waiting.leave(name)
+    now = back["one"] + 0.01
+    assert waiting.refused("", "one", now, 60.0) is None
+    waiting.enter(job("again", at=now, caller="one"))
+    assert waiting.returns.expected("one", 0.0) == 0
+    assert waiting.returns.expected("two", 0.0) == 1
+
+
 @given(st.integers(1, 4), st.integers(1, 6), st.integers(0, 2**32))
 def test_nobody_is_lost_whatever_happens(slots, most, seed):
     """Everybody who comes in goes out exactly once."""

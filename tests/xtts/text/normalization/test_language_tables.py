@@ -49,6 +49,30 @@ DAYS = {
     "pl": ("{} maja", "{} maja", POLISH_DAYS),
     "ru": ("{} мая", "{} мая", RUSSIAN_DAYS),
 }
+MONTHS = {
+    "en": "January February March April May June July August September October November December",
+    "de": "Januar Februar März April Mai Juni Juli August September Oktober November Dezember",
+    "nl": "januari februari maart april mei juni juli augustus september oktober november december",
+    "es": "enero febrero marzo abril mayo junio julio agosto septiembre octubre noviembre "
+          "diciembre",
+    "fr": "janvier février mars avril mai juin juillet août septembre octobre novembre décembre",
+    "it": "gennaio febbraio marzo aprile maggio giugno luglio agosto settembre ottobre novembre "
+          "dicembre",
+    "pt": "janeiro fevereiro março abril maio junho julho agosto setembro outubro novembro "
+          "dezembro",
+    "pl": "stycznia lutego marca kwietnia maja czerwca lipca sierpnia września października "
+          "listopada grudnia",
+    "cs": "ledna února března dubna května června července srpna září října listopadu prosince",
+    "ru": "января февраля марта апреля мая июня июля августа сентября октября ноября декабря",
+    "zh": "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月",
+    "ja": "一月 二月 三月 四月 五月 六月 七月 八月 九月 十月 十一月 十二月",
+    "ko": "일월 이월 삼월 사월 오월 유월 칠월 팔월 구월 시월 십일월 십이월",
+    "tr": "Ocak Şubat Mart Nisan Mayıs Haziran Temmuz Ağustos Eylül Ekim Kasım Aralık",
+    "hu": "január február március április május június július augusztus szeptember október "
+          "november december",
+    "ar": "يناير فبراير مارس أبريل مايو يونيو يوليو أغسطس سبتمبر أكتوبر نوفمبر ديسمبر",
+    "hi": "जनवरी फ़रवरी मार्च अप्रैल मई जून जुलाई अगस्त सितंबर अक्टूबर नवंबर दिसंबर",
+}  # fmt: skip
 PORTUGUESE = [
     *"zero uma duas três quatro cinco seis sete oito nove dez onze doze treze catorze quinze "
     "dezesseis dezessete dezoito dezenove vinte".split(),
@@ -116,6 +140,15 @@ def test_no_two_days_months_or_hours_are_read_alike(language):
     hours = [rules.read(f"{hour}:05") for hour in range(1, 12 if language == "ar" else 25)]
     for read in (days, months, hours):
         assert len(set(read)) == len(read) and not re.search(r"\d", " ".join(read))
+
+
+@pytest.mark.parametrize("language", LANGUAGES)
+def test_the_12_months_are_named_as_in_the_language(language):
+    rules, names = rules_of(language), MONTHS[language].split()
+    for month, name in enumerate(names, 1):
+        said = rules.read(f"2024-{month:02}-15")
+        # "一月" is also the end of "十一月".
+        assert max((one for one in names if one in said), key=len, default="") == name, said
 
 
 @pytest.mark.parametrize("language", HOURS)
