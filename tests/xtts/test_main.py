@@ -17,8 +17,10 @@ from tests.machines import machine
 from tests.models import tiny_voice
 from tests.xtts.voices.adapters import adapter_of
 from xtts import encoding
-from xtts.__main__ import main
+from xtts.__main__ import _endings, main
 from xtts.download.xtts_v2 import FilesError
+from xtts.inference.alignment.guard import Ending
+from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import loading, voice_files
 from xtts.voices.base_models import BundleError
@@ -210,6 +212,28 @@ def test_what_cannot_be_spoken_is_told(base_folder, recording, tmp_path, capsys,
     assert speak(base_folder, *reference, *arguments, "--out", tmp_path / "x.wav") == 2
     assert told in capsys.readouterr().err
     assert not (tmp_path / "x.wav").exists()
+
+
+@pytest.mark.parametrize(
+    ("pieces", "told"),
+    [
+        ("good good", ""),
+        ("good again", "; 1 of 2 pieces were spoken again"),
+        ("again again good", "; 2 of 3 pieces were spoken again"),
+        ("good trimmed", "; 1 of 2 pieces were spoken again"),
+        ("again faulty", "; 1 of 2 pieces ended badly: repeated (It said one twice.; 3 attempts)"),
+        ("faulty faulty", "; 2 of 2 pieces ended badly: "
+         "repeated (It said one twice.; 3 attempts), repeated (It said one twice.; 3 attempts)"),
+    ],
+)  # fmt: skip
+def test_the_note_counts_faulty_pieces_and_without_any_the_ones_spoken_again(pieces, told):
+    repeated = (Ending.REPEATED, "It said one twice.", 3)
+    kinds = {
+        "good": (Ending.GOOD, "", 1, False), "again": (Ending.GOOD, "", 2, False),
+        "trimmed": (*repeated, True), "faulty": (*repeated, False),
+    }  # fmt: skip
+    spoken = [SpokenPiece([1], *kinds[kind], True, 24, 1.0) for kind in pieces.split()]
+    assert _endings(spoken) == told
 
 
 @pytest.mark.parametrize("how", [(), ("--show-text",)])

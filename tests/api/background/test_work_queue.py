@@ -3,6 +3,7 @@ and its start."""
 
 import asyncio
 import contextlib
+import os
 import threading
 import time
 from collections.abc import AsyncIterator
@@ -93,6 +94,20 @@ def test_what_begins_while_it_is_stopped_ends(queued, monkeypatch):
             assert queue._running is None and book.job.state == "stopped"
 
     asyncio.run(stopped())
+
+
+def test_the_next_service_removes_what_a_kill_has_left_and_nothing_else(queued):
+    queue, book = queued
+    killed, arriving = (queue._books.arriving() for _ in range(2))
+    for path in (killed, arriving):
+        path.write_bytes(b"Half of a book.")
+    os.utime(killed, (0, 0))
+    other = queue_in(book.folder.parent)
+    assert other._next() == book
+    assert not killed.exists() and arriving.exists() and book.source.exists()
+    arriving.touch()
+    os.utime(arriving, (0, 0))  # the other service holds the queue's lock
+    assert queue._next() is None and arriving.exists()
 
 
 @pytest.mark.parametrize(

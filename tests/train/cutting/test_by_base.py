@@ -7,7 +7,7 @@ import pytest
 
 from tests.train.cutting.recordings import cut, hashes, join_demo, spoken_by, without
 from train.cutting.base_alignment import SpanMatch, SpanScore
-from train.cutting.by_base import pieces_of, sure_matches
+from train.cutting.by_base import _unheard, pieces_of, sure_matches
 from train.cutting.manuscript import Cue, TextUnit, manuscript_of
 from train.dataset.metadata import read_entries
 
@@ -111,3 +111,15 @@ def test_half_a_sentence_is_kept_beside_its_other_half_only():
     assert sure_matches(apart, pieces) == [apart[2]]
     unlikely = [match(0, 0), match(1, 1, nats=2.0), match(2, 2, weakest=-3.0)]
     assert sure_matches(unlikely, pieces) == []
+
+
+@pytest.mark.parametrize(
+    ("placed", "unheard"),
+    [({0, 1, 2, 3}, []), ({0, 1, 2}, []), ({0, 1}, [1]), ({1, 2}, [0]), (set(), [0, 1])],
+)
+def test_a_sentence_counts_as_unheard_if_less_than_half_of_it_was_placed(placed, unheard):
+    parts = ["When it had rained for days,", "the river rose,", "and we moved to the hill."]
+    text = manuscript_of([Cue(f"It rained, again. {' '.join(parts)}")], "en")
+    pieces = pieces_of(text, 40)
+    assert [len(piece.text) for piece in pieces] == [17, 28, 15, 25]
+    assert _unheard(placed, pieces, text) == unheard

@@ -44,6 +44,13 @@ def test_what_is_reckoned_is_tried_before_it_is_believed():
     assert peak <= 16 * (1 - HEADROOM) and len(card.tried) > 4 and clips >= 6
 
 
+def test_what_did_not_fit_is_not_tried_again_and_one_clip_less_is():
+    """The line through one and two clips promises more than what was asked for."""
+    card = Card(room=16, clip=0.2, bend=0.1)
+    assert largest_fitting(card.peak_bytes, card.room, 9)[0] == 8
+    assert card.tried == [9, 1, 2, 8]
+
+
 @pytest.mark.parametrize(
     ("ram", "seconds", "why"),
     [(64, 40.0, "half of 64.0 GB of RAM"), (16, 10.0, "room for"), (8, 1.0, "")],
