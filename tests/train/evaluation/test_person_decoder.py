@@ -146,7 +146,7 @@ def test_where_the_base_is_best_one_is_learned_for_the_base(tmp_path, base_folde
     assert learned_for(ground.run, None) == ground.run.best_decoder
     assert decoder_beside(ground.run.checkpoint_path(2)) is None
 
-    monkeypatch.setattr(voice_files, "base_of", lambda *_: base_folder)
+    monkeypatch.setattr(voice_files, "base_of", lambda *_, **__: base_folder)
     run, other = str(ground.run.folder), tmp_path / "other.wav"
     assert find_voice(VoiceSpec(run)).decoder == ground.run.best_decoder
     assert find_voice(VoiceSpec(run, reference=other)).decoder is None
@@ -239,13 +239,13 @@ def test_learned_again_it_takes_the_place_of_the_one_before_and_a_fault_leaves_t
 
 
 def test_where_no_time_is_short_its_words_are_judged_by_all_sentences(tmp_path, base_folder):
-    """A busy machine judged a run by four."""
+    """A busy machine judged a run by ten, the fewest for a verdict."""
     ground = Ground(tmp_path, base_folder, {(1, 1.0): {"voice": 0.7, "errors": 0.1}})
     ground.recogniser = ("pocketsphinx", None)
     ground.restart()
     ground.judge(1)
     known = ground.run.evaluation()
-    few = [replace(one, sentences=one.sentences[:4]) for one in known.candidates]
+    few = [replace(one, sentences=one.sentences[:10]) for one in known.candidates]
     write_evaluation(ground.run.evaluation_file, replace(known, candidates=few))
     ground.restart()  # `train learn-decoder`
     learn_best_decoder(ground.evaluator, known.verdict, most_clips=8)
