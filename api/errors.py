@@ -166,9 +166,10 @@ def _unread_body(request: Request, error: Exception) -> APIError | None:
     """
     cause = error.__cause__
     if isinstance(cause, UnicodeDecodeError):
+        # `json` reads UTF-16 and UTF-32 by their marks, so they may be what is damaged.
         text = (
-            f"The body is not UTF-8: byte 0x{cause.object[cause.start]:02x} at position "
-            f"{cause.start:,}. Send JSON as UTF-8."
+            f"The body is not {cause.encoding.upper()}: byte 0x{cause.object[cause.start]:02x} at "
+            f"position {cause.start:,}. Send JSON as UTF-8."
         )
         return APIError(400, "invalid_json", text)
     if not isinstance(cause, OSError):

@@ -116,7 +116,7 @@ def test_a_trainer_holds_its_folder_and_signals_while_it_lasts(workshop, signals
     for choice in (
         "Device: cpu (DEVICE=cpu)",
         "Epochs: 2 (",
-        "Samples: skipped (SAMPLE_DEVICE=off)",
+        "Samples: none (SAMPLE_DEVICE=off)",
     ):
         assert choice in told
 

@@ -21,7 +21,7 @@ def test_without_the_package_it_says_what_to_type(monkeypatch):
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "wyoming", None)
     monkeypatch.setitem(sys.modules, "zeroconf", None)
-    with socket.socket() as one, pytest.raises(SotaqueError, match=r"sotaque\[wyoming\]"):
+    with socket.socket() as one, pytest.raises(SotaqueError, match=r"\[wyoming\]"):
         server_of(build(settings.load((), {}, None)[0]), wyoming=[one])
 
 

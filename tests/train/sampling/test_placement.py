@@ -55,7 +55,7 @@ def changed(chosen: SamplingPlan, mode: str = "", **compute: Any) -> SamplingPla
 @pytest.mark.parametrize("training", ["cuda:0", "cpu"])
 @pytest.mark.parametrize("wish", ["auto", "cuda", "cuda:0", "cpu", "off"])
 @pytest.mark.parametrize("state", GPUS)
-def test_plan(state, wish, training):
+def test_where_a_sample_is_spoken(state, wish, training):
     gpu, beside = GPUS[state], training == "cuda:0"
     found = plan(machine(gpu), wish, training, ASKED)
     assert PLACES.keys() == GPUS.keys()

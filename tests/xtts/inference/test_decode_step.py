@@ -296,7 +296,13 @@ class FakeCuda:
                 name=self.on, wait_stream=lambda other: self.said.append(f"wait {other.name}")
             ),
             "set_stream": self.set_stream, "CUDAGraph": lambda: SimpleNamespace(replay=None),
-            "graph": self.graph,
+            "graph": self.graph, "graph_pool_handle": lambda: (0, 1), "current_device": lambda: 0,
+            "default_generators": [
+                SimpleNamespace(
+                    clone_state=lambda: "kept",
+                    graphsafe_set_state=lambda state: self.said.append(f"random {state}"),
+                )
+            ],
         }  # fmt: skip
         for name, fake in fakes.items():
             monkeypatch.setattr(torch.cuda, name, fake)
@@ -347,6 +353,7 @@ def test_a_capture_is_of_its_own_gpu_and_leaves_its_thread_on_its_stream(monkeyp
     assert fake.said[0] == "on cuda:1"
     assert "capture thread_local on side 1" in fake.said
     assert ran == ["side 1"] * 3 and fake.on == "own"
+    assert ("random kept" in fake.said) == fails
 
 
 def test_slots_wait_once_a_step(gpt, monkeypatch):

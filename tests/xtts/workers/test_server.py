@@ -26,7 +26,9 @@ class Written:
     def open(self, tokenizer: TokenizerSpec) -> None:
         """Nothing."""
 
-    def read(self, tokenizer: TokenizerSpec, text: str, language: str) -> list[Piece]:
+    def read(
+        self, tokenizer: TokenizerSpec, text: str, language: str, *, plain: bool = False
+    ) -> list[Piece]:
         return [Piece("", [1])]
 
 
