@@ -22,13 +22,13 @@ _IN_IMAGE = {
     "install": "docker compose build",
     "tensorboard": f"{_TRAINING} up tensorboard",
 }
-# What each target of the Makefile runs.
-MODULES = {
-    "train": "train",
-    "serve": "api",
-    "studio": "api.studio",
-    "doctor": "xtts doctor",
-    "tensorboard": "train.metrics.tensorboard_server",
+# What each target of the Makefile runs Python with.
+ARGUMENTS = {
+    "train": "-m train",
+    "serve": "-m api",
+    "studio": "-m api.studio",
+    "doctor": "-m xtts doctor",
+    "tensorboard": "-m train.metrics.tensorboard_server",
 }
 
 
@@ -45,19 +45,17 @@ def python() -> str:
 
 def program(words: str) -> str:
     """The command that runs a module with arguments, such as "train export --to DIR"."""
-    if in_image():
-        return f"{_TRAINING} run --rm trainer python -m {words}"
-    return f"{python()} -m {words}"
+    return _run(f"-m {words}")
 
 
 def make(target: str) -> str:
     """`make TARGET`, or a command that does the same outside of the clone."""
     if in_image():
-        return _IN_IMAGE.get(target) or program(MODULES[target])
+        return _IN_IMAGE.get(target) or _run(ARGUMENTS[target])
     if _here() == ROOT:
         return f"make {target}"
-    if target in MODULES:
-        return program(MODULES[target])
+    if target in ARGUMENTS:
+        return _run(ARGUMENTS[target])
     return f"make -C {shlex.quote(str(ROOT))} {target}"
 
 
@@ -96,6 +94,12 @@ def in_clone(name: str) -> str:
 def in_image() -> bool:
     """Whether this process runs in an image of the Dockerfile."""
     return Path(sys.prefix) == IMAGE
+
+
+def _run(arguments: str) -> str:
+    if in_image():
+        return f"{_TRAINING} run --rm trainer python {arguments}"
+    return f"{python()} {arguments}"
 
 
 def _here() -> Path | None:

@@ -90,12 +90,12 @@ def test_make_is_named_only_where_the_makefile_is(in_clone, monkeypatch, tmp_pat
     assert commands.make("install") == f"make -C {commands.ROOT} install"
 
 
-@pytest.mark.parametrize("target", commands.MODULES)
+@pytest.mark.parametrize("target", commands.ARGUMENTS)
 def test_the_makefile_runs_the_same_modules(target):
     (line,) = [
         one for one in (ROOT / "Makefile").read_text().splitlines() if one.startswith(f"{target}:")
     ]
-    assert line.endswith(f"@$(RUN) {commands.MODULES[target]}")
+    assert line.endswith("@$(RUN) " + commands.ARGUMENTS[target].removeprefix("-m "))
 
 
 def test_an_extra_is_installed_from_the_clone(in_clone, monkeypatch, tmp_path):
