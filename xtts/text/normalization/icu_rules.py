@@ -5,10 +5,11 @@ as its numbers. Words for currencies, units, percentages and months are not in I
 numerals (package `unicode-rbnf`), so those signs stay as they are written.
 """
 
+from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from xtts.text.normalization.language_rules import LanguageRules, Step
+from xtts.text.normalization.language_rules import LanguageRules, Noun, Step
 from xtts.text.normalization.quantities import WrittenNumber
 from xtts.text.normalization.spelling import spell
 
@@ -46,6 +47,11 @@ class IcuRules(LanguageRules):
         """A numeric date, number by number."""
         numbers = [day, month] if year is None else [day, month, year]
         return " ".join(self.cardinal(number) for number in numbers)
+
+    @property
+    def percents(self) -> Mapping[str, Noun]:
+        """None: ICU's numerals have no word for them."""
+        return {}
 
     @property
     def read_percents(self) -> Step:

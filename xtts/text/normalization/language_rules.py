@@ -297,10 +297,15 @@ class LanguageRules:
     def _counted_stems(self) -> frozenset[str]:
         return frozenset(map(_stem, (*self.units, *self.scale_marks)))
 
+    @property
+    def percents(self) -> Mapping[str, Noun]:
+        """The percent sign and its noun."""
+        return {"%": self.percent}
+
     @cached_property
     def read_fractions(self) -> Step:
         """Reads fractions, alone and behind a number, with the unit after them: ⅔, 2 1/2 kg."""
-        nouns = {**self.units, "%": self.percent}
+        nouns = {**self.units, **self.percents}
         unit = rf"(?:\s?({_alternatives(nouns)}){self._unit_end})?"
         mixed = re.compile(
             rf"{self.begin}(?<![$€£])([0-9]{{1,6}})(?:\s?({_SIGNS})|[ -]([1-9]/(?:[2-9]|10|16)))"
