@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from functools import cache
 from typing import Any
 
-from xtts.text.normalization.language_rules import LanguageRules, Noun, Step
-from xtts.text.normalization.quantities import WrittenNumber
+from xtts.text.normalization.language_rules import LanguageRules, Step
+from xtts.text.normalization.quantities import Noun, WrittenNumber
 from xtts.text.normalization.spelling import spell
 
 # Languages that separate thousands with a comma, like English.
