@@ -23,9 +23,8 @@ SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
 # A fine-tune needs neither the decoder nor the running sums, which train the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
-    "MIT, like Sotaque; learned from what flite's voices slt, rms and kal16 and RHVoice's bdl and "
-    "clb said and, for codec and vocoder, two voices of SVOX Pico and eleven of Festival "
-    "(CARD.md), from WordNet and the CMU Pronouncing Dictionary"
+    "MIT, like Sotaque; learned from what hibari-tts and Kokoro-82M said (both Apache 2.0), from "
+    "WordNet and from the CMU Pronouncing Dictionary"
 )
 
 
