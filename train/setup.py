@@ -21,7 +21,7 @@ from train.captured_step import graphs_of
 from train.checkpointing import disk_space
 from train.checkpointing.async_writer import CheckpointWriter
 from train.checkpointing.checkpoints import Checkpoints
-from train.checkpointing.fingerprint import Fingerprint
+from train.checkpointing.fingerprint import Fingerprint, data_of
 from train.checkpointing.resume import Resumed, kept_state, require_same, resume
 from train.dataset import dataset
 from train.dataset import features as cached
@@ -252,18 +252,21 @@ def epochs_and_rate(settings: TrainSettings, context: RunContext) -> tuple[int, 
 def fingerprint_of(settings: TrainSettings, context: RunContext) -> Fingerprint:
     """The fingerprint of a run, which must not change on resume."""
     data, shape = context.data, context.config.gpt
-    return Fingerprint.of(context.base, data.sha256, shape, settings.cache_dir)
+    return Fingerprint.of(
+        context.base, data.sha256, shape, settings.cache_dir,
+        base={"name": settings.base_model}, data=data_of(settings, data),
+    )  # fmt: skip
 
 
 def provenance_of(
     settings: TrainSettings, context: RunContext, fingerprint: Fingerprint, rate: float
 ) -> dict[str, Any]:
     """The provenance that each checkpoint of the run records."""
-    config, data = context.config, context.data
+    config = context.config
     return {
         "base": {"name": settings.base_model, "sha256": fingerprint.base_sha256},
         "fingerprint": fingerprint.as_dict(),
-        "data": {"clips": len(data.train), "minutes": round(data.minutes(data.train), 2)},
+        "data": dict(fingerprint.data),
         "language": settings.language,
         "learning_rate": rate,
         "licence": config.licence,

@@ -37,7 +37,7 @@ class Manifest:
         base: {name, sha256} of the base model.
         fingerprint: What the run is made from.
         blend: {epoch, share, checkpoint_sha256} of a blend of an epoch and its base.
-        data: {clips, minutes} that the run trains on; {} if an earlier version wrote it.
+        data: {clips, minutes, settings} of the dataset; {} if an earlier version wrote it.
     """
 
     epoch: int
@@ -47,7 +47,7 @@ class Manifest:
     base: dict[str, str] = field(default_factory=dict)
     fingerprint: dict[str, Any] = field(default_factory=dict)
     blend: dict[str, Any] = field(default_factory=dict)
-    data: dict[str, float] = field(default_factory=dict)
+    data: dict[str, Any] = field(default_factory=dict)
     schema: int = SCHEMA
 
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -286,7 +287,11 @@ def test_every_verb_that_writes_into_a_run_refuses_one_of_other_data(
     changed = {"SAMPLE_DEVICE": "cpu", "NUM_EPOCHS": "5", other: value}
     assert main([verb, *workshop.arguments("straight", **changed)]) == 2
     told = capsys.readouterr().err
-    assert f"{straight.folder} has another origin" in told and other in told
+    assert f"{straight.folder} does not match this start" in told and other in told
+    if other == "MAX_TRAIN_SAMPLES":
+        assert "MAX_TRAIN_SAMPLES was all, is 5; the run trains on" in told
+        assert "this start on 5 clips" in told
+    assert not re.search(r"[0-9a-f]{12}", told.replace(str(straight.folder), ""))
     assert stamps(straight) == before
 
 

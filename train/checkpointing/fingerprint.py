@@ -4,65 +4,141 @@ A changed NUM_EPOCHS, device, sampling or logging is no part of it; a changed le
 logged and used. Called by the loop at the start; compared by `train.checkpointing.resume`.
 """
 
-from dataclasses import asdict, dataclass
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
 from machine.storage.hashes import sha256_of
+from train.dataset.dataset import Dataset
+from train.settings import TrainSettings
 from xtts.model.shapes import GPTShape
 
 SCHEMA = 1
-_MEANING = {
-    "base_sha256": "the base model (BASE_MODEL)",
-    "data_sha256": (
-        "the clips or transcripts (DATASET_DIR, LANGUAGE, MAX_TRAIN_SAMPLES, SUSPECT_CLIPS)"
-    ),
-    "vocabulary_sha256": "the vocabulary (vocab.json)",
-    "schema": "the format of the run",
-}
+# Settings that decide which clips a dataset holds. A run of an earlier version names none of them.
+_DATA_SETTINGS = ("LANGUAGE", "MAX_TRAIN_SAMPLES", "SUSPECT_CLIPS")
 
 
 @dataclass(frozen=True)
 class Fingerprint:
-    """Hashes in hex; shape: the sizes of the part that learns."""
+    """Hashes in hex; shape: the sizes of the part that learns.
+
+    base, data: {name} and {clips, minutes, settings} as in a provenance. They put a difference into
+    words and are no part of the fingerprint.
+    """
 
     base_sha256: str
     data_sha256: str
     vocabulary_sha256: str
     shape: dict[str, int]
     schema: int = SCHEMA
+    base: Mapping[str, Any] = field(default_factory=dict, compare=False)
+    data: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
     @staticmethod
-    def of(base_folder: Path, data_sha256: str, shape: GPTShape, cache_dir: Path) -> "Fingerprint":
+    def of(
+        base_folder: Path,
+        data_sha256: str,
+        shape: GPTShape,
+        cache_dir: Path,
+        *,
+        base: Mapping[str, Any] | None = None,
+        data: Mapping[str, Any] | None = None,
+    ) -> "Fingerprint":
         """The fingerprint of a run on this base and data. Raises OSError for a missing file."""
         return Fingerprint(
             base_sha256=sha256_of(base_folder / "model.pth", kept_in=cache_dir / "base_sha256"),
             data_sha256=data_sha256,
             vocabulary_sha256=sha256_of(base_folder / "vocab.json"),
             shape=asdict(shape),
+            base=base or {},
+            data=data or {},
         )
 
     def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
+        """What a provenance records, and what must not change."""
+        return {
+            "base_sha256": self.base_sha256,
+            "data_sha256": self.data_sha256,
+            "vocabulary_sha256": self.vocabulary_sha256,
+            "shape": self.shape,
+            "schema": self.schema,
+        }
 
 
-def differences(saved: dict[str, Any], now: Fingerprint) -> dict[str, str]:
-    """What differs between a saved fingerprint and this start's: name -> sentence part."""
+def data_of(settings: TrainSettings, data: Dataset) -> dict[str, Any]:
+    """What a provenance says about the dataset: its size, and the settings that decide on it."""
+    return {
+        "clips": len(data.train),
+        "minutes": round(data.minutes(data.train), 2),
+        "settings": {name: getattr(settings, name.lower()) for name in _DATA_SETTINGS},
+    }
+
+
+def differences(saved: Mapping[str, Any], now: Fingerprint) -> dict[str, str]:
+    """What differs between this start and a saved provenance: name -> part of a sentence.
+
+    saved: {fingerprint, base, data}; each may be missing.
+    """
+    old = saved.get("fingerprint") or {}
     different = {}
     for name, value in now.as_dict().items():
-        old = saved.get(name)
-        if old != value and name == "shape":
-            different[name] = _shape_difference(old if isinstance(old, dict) else {}, value)
-        elif old != value:
-            different[name] = f"{_MEANING[name]}: was {_short(old)}, is {_short(value)}"
+        if old.get(name) != value:
+            different[name] = _difference(name, old.get(name), value, saved, now)
     return different
+
+
+def _difference(name: str, old: Any, value: Any, saved: Mapping[str, Any], now: Fingerprint) -> str:
+    match name:
+        case "base_sha256":
+            return _base_difference(saved.get("base") or {}, now.base)
+        case "data_sha256":
+            return _data_difference(saved.get("data") or {}, now.data)
+        case "vocabulary_sha256":
+            return "the vocabulary of the base model (vocab.json) has changed"
+        case "shape":
+            return _shape_difference(old if isinstance(old, dict) else {}, value)
+    return f"the format of the run was {old}, is {value}"
+
+
+def _base_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    was, now = old.get("name"), new.get("name")
+    if was and now and was != now:
+        return f"BASE_MODEL was {was}, is {now}"
+    return "the weights of the base model (BASE_MODEL) have changed"
+
+
+def _data_difference(old: Mapping[str, Any], new: Mapping[str, Any]) -> str:
+    """The settings and the sizes that differ; where neither does, what else it can be."""
+    was, now = old.get("settings") or {}, new.get("settings") or {}
+    parts = [
+        f"{name} was {was[name] or 'all'}, is {now[name] or 'all'}"
+        for name in _DATA_SETTINGS
+        if name in was and name in now and was[name] != now[name]
+    ]
+    cause = "DATASET_DIR" if was else ", ".join(("DATASET_DIR", *_DATA_SETTINGS))
+    sizes = [_size(data) for data in (old, new)]
+    if "" in sizes:
+        parts.append(f"the clips or transcripts are others ({cause})")
+    elif sizes[0] != sizes[1]:
+        parts.append(f"the run trains on {sizes[0]}, this start on {sizes[1]} ({cause})")
+    elif not parts:
+        parts.append(
+            f"as many clips as before ({sizes[1]}), but a recording, a transcript, a speaker or a "
+            f"validation clip is another ({cause})"
+        )
+    return "; ".join(parts)
+
+
+def _size(data: Mapping[str, Any]) -> str:
+    """Clips and minutes in words; "" where an earlier version did not write them."""
+    if "clips" not in data or "minutes" not in data:
+        return ""
+    clips = "1 clip" if data["clips"] == 1 else f"{data['clips']} clips"
+    return f"{clips}, {data['minutes']:g} minutes"
 
 
 def _shape_difference(old: dict[str, Any], new: dict[str, Any]) -> str:
     names = [name for name in new if old.get(name) != new[name]]
     parts = [f"{name} was {old.get(name)}, is {new[name]}" for name in names]
     return f"the model's sizes: {'; '.join(parts)}"
-
-
-def _short(value: object) -> str:
-    return f"{value[:12]}…" if isinstance(value, str) and len(value) > 16 else str(value)

@@ -83,11 +83,12 @@ def require_same(run: RunFolder, now: Fingerprint) -> None:
     saved = run.made_from()
     if saved is None:
         return
-    if different := differences(saved.fingerprint, now):
+    made = {"fingerprint": saved.fingerprint, "base": saved.base, "data": saved.data}
+    if different := differences(made, now):
         raise SotaqueError(
-            f"The run in OUTPUT_DIR={run.folder} has another origin. Differences: "
-            f"{'; '.join(different.values())}. Restore these settings, or set OUTPUT_DIR to "
-            "another folder. Or start over with RESUME=never, which moves the whole old run to "
+            f"The run in OUTPUT_DIR={run.folder} does not match this start: "
+            f"{'; '.join(different.values())}. Restore what was, or set OUTPUT_DIR to another "
+            "folder. Or start over with RESUME=never, which moves the whole old run to "
             "OUTPUT_DIR/archive."
         )
 
@@ -222,12 +223,11 @@ def _loaded(path: Path) -> Resumed:
 
 def _fitting(resumed: Resumed, path: Path, now: Fingerprint) -> Resumed:
     """Accepts a checkpoint of other data, which is the purpose; refuses another model."""
-    different = differences(resumed.provenance.get("fingerprint") or {}, now)
+    different = differences(resumed.provenance, now)
     if different.keys() - {"data_sha256"}:
         raise SotaqueError(
-            f"RESUME={path} belongs to another model. Differences: "
-            f"{'; '.join(different.values())}. Set BASE_MODEL to its base model, or "
-            "RESUME=auto to start without it."
+            f"RESUME={path} belongs to another model: {'; '.join(different.values())}. "
+            "Set BASE_MODEL to its base model, or RESUME=auto to start without it."
         )
     if not different:
         return resumed

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from machine.errors import SotaqueError
+from tests.train.checkpointing import saving
 from tests.train.checkpointing.saving import (
     FINGERPRINT,
     damage,
@@ -78,7 +79,7 @@ def test_a_later_epoch_supersedes_it(run, checkpoints):
         ({"data_sha256": "x" * 64}, "DATASET_DIR"),
         ({"vocabulary_sha256": "x" * 64}, "vocab.json"),
         ({"shape": {"layers": 3, "width": 64}}, "layers was 2, is 3"),
-        ({"schema": 99}, "was 1, is 99"),
+        ({"schema": 99}, "the format of the run was 1, is 99"),
         ({"base_sha256": "x", "data_sha256": "y"}, r"BASE_MODEL.*DATASET_DIR"),
     ],
 )
@@ -91,6 +92,47 @@ def test_another_fingerprint_is_refused_with_two_ways_on(run, checkpoints, chang
     assert "RESUME=never" in str(raised.value)
     assert "OUTPUT_DIR to another folder" in str(raised.value)
     assert names(run) == before
+
+
+SMALL = {"clips": 5, "minutes": 0.4}
+LARGE = {"clips": 24, "minutes": 1.9}
+GERMAN = {"LANGUAGE": "de", "MAX_TRAIN_SAMPLES": None, "SUSPECT_CLIPS": "keep"}
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "said"),
+    [
+        (LARGE, SMALL, "trains on 24 clips, 1.9 minutes, this start on 5 clips, 0.4 minutes "
+         "(DATASET_DIR, LANGUAGE, MAX_TRAIN_SAMPLES, SUSPECT_CLIPS)."),
+        ({**LARGE, "settings": GERMAN},
+         {**LARGE, "settings": {**GERMAN, "LANGUAGE": "en", "SUSPECT_CLIPS": "leave_out"}},
+         "start: LANGUAGE was de, is en; SUSPECT_CLIPS was keep, is leave_out."),
+        ({**LARGE, "settings": GERMAN},
+         {**SMALL, "settings": {**GERMAN, "MAX_TRAIN_SAMPLES": 5}},
+         "start: MAX_TRAIN_SAMPLES was all, is 5; the run trains on 24 clips"),
+        ({**LARGE, "settings": GERMAN}, {**LARGE, "settings": GERMAN},
+         "as many clips as before (24 clips, 1.9 minutes), but a recording, a transcript, a "
+         "speaker or a validation clip is another (DATASET_DIR)."),
+        ({}, SMALL, "the clips or transcripts are others (DATASET_DIR, LANGUAGE,"),
+    ],
+)  # fmt: skip
+def test_a_changed_dataset_is_named_by_what_a_user_knows_of_it(
+    run, checkpoints, monkeypatch, was, now, said
+):
+    known = saving.provenance
+    monkeypatch.setattr(saving, "provenance", lambda: {**known(), "data": was})
+    save(checkpoints, 1)
+    with pytest.raises(SotaqueError) as raised:
+        checkpoints.resume("auto", replace(FINGERPRINT, data_sha256="9" * 64, data=now))
+    assert said in str(raised.value) and "9999" not in str(raised.value)
+
+
+def test_another_base_is_named(run, checkpoints):
+    save(checkpoints, 1)
+    other = replace(FINGERPRINT, base_sha256="9" * 64)
+    for name, said in (("xtts_v2", "BASE_MODEL was demo, is xtts_v2"), ("demo", "the weights of")):
+        with pytest.raises(SotaqueError, match=said):
+            checkpoints.resume("auto", replace(other, base={"name": name}))
 
 
 def test_a_changed_learning_rate_is_told_and_used(checkpoints):
