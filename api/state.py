@@ -35,6 +35,7 @@ from api.voices.adapters import Adapters
 from api.voices.store import Voices
 from machine import commands
 from xtts import encoding
+from xtts.voices.base_models import licence_in_brief
 from xtts.voices.speakers import plain
 
 PAGE = Path(__file__).parent / "page"
@@ -113,8 +114,8 @@ class AppState:
 
     @property
     def licence(self) -> str:
-        """The licence of the served voice; "" while there is none."""
-        return self.engine.standing.licence if self.engine.standing else ""
+        """The licence of the served voice in brief; "" while there is none."""
+        return licence_in_brief(self.engine.standing.licence) if self.engine.standing else ""
 
     def status(self) -> Status:
         """The status, as /status and the events show it."""

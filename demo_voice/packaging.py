@@ -23,7 +23,7 @@ SPEAKER_ENCODER = "hifigan_decoder.speaker_encoder."
 # A fine-tune needs neither the decoder nor the running sums, which train the codebook.
 _LEFT_OUT = ("decoder.", "discrete_loss.", "codebook.embed_avg", "codebook.cluster_size")
 LICENCE = (
-    "MIT, like Sotaque; learned from what hibari-tts and Kokoro-82M said (both Apache 2.0), from "
+    "MIT; learned from what hibari-tts and Kokoro-82M said (both Apache 2.0), from "
     "WordNet and from the CMU Pronouncing Dictionary"
 )
 

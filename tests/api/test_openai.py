@@ -61,7 +61,7 @@ def test_errors_are_raised_as_it_raises_openais(client, more, error, code):
 def test_the_models_and_their_licence(client):
     models = list(client.models.list())
     assert {"sotaque", "tts-1"} <= {model.id for model in models}
-    assert models[0].licence.startswith("MIT")
+    assert models[0].licence == "MIT, https://spdx.org/licenses/MIT.html"
     assert client.models.retrieve("gpt-4o-mini-tts-2025-03-20").owned_by == "sotaque"
     with pytest.raises(openai.NotFoundError) as caught:
         client.models.retrieve("whisper-1")

@@ -28,6 +28,8 @@ BASE_FILES = {
 }
 
 
+# Where the terms are, by the names that config.json and exports record.
+_TERMS = {"MIT": "https://spdx.org/licenses/MIT.html", CPML: published.LICENCE_URL}
 _ASK = (
     f"Its licence ({published.LICENCE}, {published.LICENCE_URL}) is non-commercial, "
     "for the model and what it speaks. Read it, and set COQUI_TOS_AGREED=1 if you agree; in "
@@ -52,6 +54,13 @@ def locate_base(name: str, source: ModelSource | None = None, *, tos_agreed: boo
     if name == "xtts_v2":
         return published.provide_xtts_v2(source or ModelSource())
     return Path(name).expanduser()
+
+
+def licence_in_brief(licence: str) -> str:
+    """The name of a licence and, where it is known, the address of its terms. What the weights
+    learned from is left to config.json and CARD.md."""
+    name = short_name(licence)
+    return f"{name}, {_TERMS[name]}" if name in _TERMS else name
 
 
 def require_consent(

@@ -11,12 +11,13 @@ from machine.storage.hashes import sha256_of
 from tests.models import tiny_voice
 from tests.published import publish_folder
 from tests.xtts.voices.base_folders import ALL, change_tensor
+from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import XTTS_V2
 from xtts.model.config import CPML, ConfigError
 from xtts.onnx import folder as onnx_folder
 from xtts.onnx.folder import OnnxVoice
 from xtts.voices import bundle
-from xtts.voices.base_models import BundleError, check_base, locate_base
+from xtts.voices.base_models import BundleError, check_base, licence_in_brief, locate_base
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec, find_voice
 
@@ -139,3 +140,16 @@ def test_tensors_of_another_model_are_named(base, name, tensor, value):
     change_tensor(base / name, tensor, value)
     with pytest.raises(ConfigError, match=rf"{name}.*{tensor}"):
         check_base(base)
+
+
+@pytest.mark.parametrize(
+    ("licence", "brief"),
+    [
+        (CPML, f"{CPML}, {published.LICENCE_URL}"),
+        ("MIT; learned from what two voices said", "MIT, https://spdx.org/licenses/MIT.html"),
+        ("free; learned from Ana", "free"),
+        ("", ""),
+    ],
+)
+def test_a_licence_in_brief_is_its_name_and_where_its_terms_are(licence, brief):
+    assert licence_in_brief(licence) == brief
