@@ -31,6 +31,11 @@ def size_words(num_bytes: float) -> str:
     return f"{num_bytes / 1e6:.{1 if num_bytes < 1e7 else 0}f} MB"
 
 
+def counted(number: int, noun: str) -> str:
+    """A number with its noun: 1 clip, 2,000 clips."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
 def gigabytes(num_bytes: float) -> str:
     """A size with two significant digits: 0.06 GB, 2.4 GB, 68 GB."""
     amount = num_bytes / 1e9

@@ -3,7 +3,7 @@
 import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tried, twice } from "./elements.js";
 import { bookPath, bytes, read, request, send } from "./server.js";
 import { decoded, keep, plays } from "./sound.js";
-import { clock, counted, diskSize, timeLeft } from "./wording.js";
+import { clock, counted, diskSize, roughTime, timeLeft } from "./wording.js";
 
 const LOOK_MILLISECONDS = 2000;
 const OPEN = ["queued", "running"];
@@ -117,7 +117,7 @@ export class Books {
     const seconds = plan.chapters.reduce((sum, one) => sum + one.seconds, 0);
     const words = plan.chapters.reduce((sum, one) => sum + one.words, 0);
     say(find("book-title"), [plan.title, plan.author].filter(Boolean).join(", "));
-    say(find("book-sum"), `${words.toLocaleString("en")} words, about ${clock(seconds, 0)} of speech in ${plan.language}. At ${plan.rate.toFixed(2)} seconds of speech a second, that is ${timeLeft(seconds / plan.rate)} from the start.`);
+    say(find("book-sum"), `${words.toLocaleString("en")} words, about ${clock(seconds, 0)} of speech in ${plan.language}. Speaking all of it takes ${roughTime(seconds / plan.rate)} (${plan.rate.toFixed(2)} × real time).`);
     const left = plan.left_out.map((one) => `${one.title} (${one.reason})`).join(", ");
     const notes = [left && `Not read aloud: ${left}.`, plan.unreadable && `The voice does not know: ${plan.unreadable}`, ...plan.notes];
     say(find("book-notes"), notes.filter(Boolean).join(" "));

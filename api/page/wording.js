@@ -77,14 +77,15 @@ export function sampleInfo(sample) {
   return `Spoken${where}${took}${why}.`;
 }
 
-/** The time that is left, as precise as an estimate allows. */
-export function timeLeft(seconds) {
-  if (!Number.isFinite(seconds)) return "no estimate yet";
+/** A time as precise as an estimate allows. */
+export function roughTime(seconds) {
   const minutes = Math.round(seconds / 60);
-  if (minutes < 1) return "less than a minute left";
-  if (minutes < 60) return `about ${minutes} min left`;
-  return `about ${Math.floor(minutes / 60)} h ${minutes % 60} min left`;
+  if (minutes < 1) return "less than a minute";
+  if (minutes < 60) return `about ${minutes} min`;
+  return `about ${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
+
+export const timeLeft = (seconds) => (Number.isFinite(seconds) ? `${roughTime(seconds)} left` : "no estimate yet");
 
 // By the `phase` of a run: what it does between two steps.
 const PHASES = {

@@ -5,7 +5,7 @@ import pickle
 import pytest
 import torch
 
-from machine.text import load_error
+from machine.text import counted, load_error
 
 
 class Other:
@@ -22,3 +22,8 @@ def test_torchs_advice_to_load_unsafely_is_not_passed_on(tmp_path):
         said = load_error(caught.value)
         assert "weights_only" not in said and "option" not in said and len(said) < 200
     assert load_error(ValueError("a\nb")) == "a" and load_error(EOFError()) == "EOFError"
+
+
+def test_one_has_no_plural():
+    said = [counted(number, "clip") for number in (0, 1, 2, 2000)]
+    assert said == ["0 clips", "1 clip", "2 clips", "2,000 clips"]

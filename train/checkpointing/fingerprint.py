@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from machine.storage.hashes import sha256_of
+from machine.text import counted
 from train.dataset.dataset import Dataset
 from train.settings import TrainSettings
 from xtts.model.shapes import GPTShape
@@ -134,8 +135,7 @@ def _size(data: Mapping[str, Any]) -> str:
     """Clips and minutes in words; "" where an earlier version did not write them."""
     if "clips" not in data or "minutes" not in data:
         return ""
-    clips = "1 clip" if data["clips"] == 1 else f"{data['clips']} clips"
-    return f"{clips}, {data['minutes']:g} minutes"
+    return f"{counted(data['clips'], 'clip')}, {data['minutes']:g} minutes"
 
 
 def _shape_difference(old: dict[str, Any], new: dict[str, Any]) -> str:

@@ -19,7 +19,7 @@ from machine.steps import Steps, steps_for
 from machine.storage.atomic import make_folder, remove_stale, replace_file, replacing, write_json
 from machine.storage.locks import LockHeld, exclusive
 from machine.storage.reading import read_json
-from machine.text import size_words
+from machine.text import counted, size_words
 from xtts.books.book import Book, BookError, Chapter
 from xtts.books.formats.reading import FORMATS as BOOK_FORMATS
 from xtts.books.formats.reading import read_book
@@ -49,7 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="the folder of the sentences and of the files that are "
                              "written")  # fmt: skip
     parser.add_argument("--plan", action="store_true",
-                        help="only say what it will be, and speak five sentences")  # fmt: skip
+                        help="only print the plan, and speak five sample sentences")  # fmt: skip
     parser.add_argument("--chapters", default="", metavar="1-3,5",
                         help="the chapters to speak, by the numbers of the plan")  # fmt: skip
     parser.add_argument("--chapter-voice", action="append", default=[], metavar="2-4=anna",
@@ -253,14 +253,12 @@ class _Reader:
             replace_file(path, lambda file: file.write(content))
             shown = ", ".join(f"{one} ({count})" for one, count
                               in names.most_common(MOST_SHOWN_NAMES))  # fmt: skip
-            print(f"{len(names):,} words that the voice has to guess: {shown}. Correct them in "
-                  f"{path} and add --pronunciations {path}.")  # fmt: skip
+            print(f"The voice guesses how to say {counted(len(names), 'word')}: {shown}. "
+                  f"Correct them in {path} and add --pronunciations {path}.")  # fmt: skip
         lost = unreadable_characters(self._all(), tokenizer, self.language)
         letters = " ".join(letter for letter, _ in lost.most_common(40))
         if lost:
-            print(
-                f"Words with these letters are left out, which the voice does not know: {letters}"
-            )
+            print(f"The voice does not know these letters and skips words with them: {letters}")
         write_json(self.folder / "plan.json", {
             "title": self.order.book.title, "author": self.order.book.author,
             "language": self.language, "pace": measured.pace, "rate": measured.rate,
@@ -297,9 +295,9 @@ class _Reader:
         samples = self._sample_lines()
         heard: list[Chosen] = []
         if all(self.narration.chosen(one, number) for number, one in samples):
-            print("The sample sentences are those of the last plan:", flush=True)
+            print("The sample sentences of the last plan:", flush=True)
         else:
-            print("Speaks five sentences to measure this machine ...", flush=True)
+            print("Speaking five sample sentences to measure this machine ...", flush=True)
         self.narration.speak(
             iter(samples), lambda _chapter, _sentence, one: heard.append(one) if one else None
         )
@@ -400,9 +398,10 @@ class _Reader:
         seconds = sum(one.seconds for one in chapters)
         spoken = self.narration.spoken_seconds
         print(
-            f"{clock(seconds)} of speech in {self.folder}; {clock(spoken)} of it spoken now, at "
-            f"{self.narration.rate:.2f} seconds a second. {self.worst.faulty} of "
-            f"{self.worst.sentences} sentences ended badly: {self.folder / 'report.html'}"
+            f"{self.folder}: {clock(seconds)} of speech, {clock(spoken)} of it new "
+            f"({self.narration.rate:.2f} x real time). {self.worst.faulty:,} of "
+            f"{counted(self.worst.sentences, 'sentence')} ended badly; hear them in "
+            f"{self.folder / 'report.html'}."
         )
 
     def _write_whole(self, chapters: "Sequence[BoundChapter]") -> None:
@@ -421,7 +420,7 @@ class _Reader:
             else:
                 with replacing(path) as file:
                     write_overlay(file, book, chapters, self.language)
-            print(f"{path}: {len(chapters)} chapters")
+            print(f"{path}: {counted(len(chapters), 'chapter')}")
 
 
 class _Progress:
@@ -454,8 +453,8 @@ class _Progress:
             from xtts.books.plan import clock
 
             print(
-                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} x real time  left "
-                f"{clock(told['seconds_left'])}",
+                f"chapter {chapter}  {100 * told['share']:.1f} %  {rate:.2f} x real time  "
+                f"{clock(told['seconds_left'])} left",
                 flush=True,
             )
 

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from machine.text import printable, size_words, table
+from machine.text import counted, printable, size_words, table
 from xtts.books.book import Book, Kind
 from xtts.books.speaking.sentences import Sentence
 from xtts.text.cleaning import speakable
@@ -144,7 +144,7 @@ def plan_lines(
     """The plan for a person."""
     seconds = sum(one.seconds for one in chapters)
     takes_seconds = sum(one.speech_seconds for one in chapters) / max(measured.rate, 1e-6)
-    rows = [["", "chapter", "words", "sentences", "sounds"]]
+    rows = [["", "chapter", "words", "sentences", "length"]]
     rows += [
         [str(one.number), printable(one.title)[:50], f"{one.words:,}", f"{one.sentences:,}",
          clock(one.seconds)]
@@ -158,10 +158,10 @@ def plan_lines(
     weight = ", ".join(f"{form} {size_words(BYTES_A_SECOND[form] * seconds)}" for form in forms)
     takes = size_words(BYTES_A_SECOND["wav"] * seconds)
     lines += [
-        f"{sum(one.words for one in chapters):,} words in {len(chapters):,} chapters sound about "
-        f"{clock(seconds)}.",
-        f"At {measured.rate:.2f} seconds of speech a second, as measured with the sample "
-        f"sentences, that takes about {clock(takes_seconds)} from the start.",
-        f"It weighs about: {weight}; the sentences beside it {takes}.",
+        f"{counted(sum(one.words for one in chapters), 'word')} in "
+        f"{counted(len(chapters), 'chapter')}: about {clock(seconds)} of speech.",
+        f"Speaking all of it takes about {clock(takes_seconds)} on this machine "
+        f"({measured.rate:.2f} x real time, measured with the sample sentences).",
+        f"Disk space: {weight}, and {takes} for the sentences, which are kept.",
     ]
     return lines + [f"Note: {printable(note)}" for note in book.notes]

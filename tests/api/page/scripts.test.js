@@ -15,7 +15,7 @@ import { counting } from "./speak.js";
 import { nextStep } from "./start.js";
 import { trainingInfo } from "./trainings.js";
 import { byPerson, pageOf } from "./voices.js";
-import { candidateName, clock, counted, diskSize, fileName, progressInfo, spokenTime, timeLeft } from "./wording.js";
+import { candidateName, clock, counted, diskSize, fileName, progressInfo, roughTime, spokenTime, timeLeft } from "./wording.js";
 
 const each = (act, rows) => rows.forEach(([wanted, ...given]) => assert.deepEqual(act(...given), wanted, JSON.stringify(given)));
 
@@ -103,6 +103,7 @@ test("the section on the screen", () => {
 test("times, sizes, counts and names", () => {
   each(clock, [["0:04.2", 4.2], ["1:00.0", 59.96], ["1:00:04.2", 3604.2], ["–", -1], ["–", NaN], ["2:03", 123, 0]]);
   each(spokenTime, [["4.2 seconds", 4.2], ["1 second", 1], ["1 minute 4 seconds", 64], ["unknown", NaN]]);
+  each(roughTime, [["less than a minute", 20], ["about 59 min", 3540], ["about 2 h 1 min", 7260]]);
   each(timeLeft, [["no estimate yet", NaN], ["less than a minute left", 20], ["about 59 min left", 3540], ["about 2 h 1 min left", 7260]]);
   each(diskSize, [["1 kB", 1], ["850 kB", 850_000], ["12.3 MB", 12_300_000], ["1.24 GB", 1_240_000_000]]);
   each(counted, [["0 clips", 0, "clip"], ["1 clip", 1, "clip"], ["2 clips", 2, "clip"]]);

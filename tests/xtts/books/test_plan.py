@@ -31,10 +31,17 @@ def sentences(*texts: str) -> Sequence[Sentence]:
 def test_the_time_is_the_speech_over_the_rate():
     chapters = [ChapterPlan(1, "One", 300, 20, 110.0, 100.0), ChapterPlan(2, "Two", 50, 2, 22, 20)]
     told = " ".join(plan_lines(Book("B", "", "en", []), chapters, Measured(0.06, 2.0), ("wav",)))
-    assert "350 words in 2 chapters sound about 0:02:12." in told
-    assert "At 2.00 seconds of speech a second" in told
+    assert "350 words in 2 chapters: about 0:02:12 of speech." in told
+    assert "(2.00 x real time," in told
     # Pauses sound and weigh, and take no time.
-    assert "takes about 0:01:00 from the start" in told and "wav 6.3 MB" in told
+    assert "takes about 0:01:00 on this machine" in told and "wav 6.3 MB" in told
+
+
+def test_one_of_a_thing_is_no_plural():
+    told = plan_lines(
+        Book("B", "", "en", []), [ChapterPlan(1, "O", 1, 1, 1, 1)], Measured(1, 1), ()
+    )
+    assert "1 word in 1 chapter: about 0:00:01 of speech." in told
 
 
 def test_a_chapter_is_its_characters_and_pauses():
