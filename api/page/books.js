@@ -1,6 +1,6 @@
 // Books: upload, plan, names to correct, reading with its progress, report and files.
 
-import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tried, twice } from "./elements.js";
+import { announce, calmly, complain, entry, figuresRow, find, isNew, make, options, say, smallButton, tell, tried, twice } from "./elements.js";
 import { bookPath, bytes, read, request, send } from "./server.js";
 import { decoded, keep, plays } from "./sound.js";
 import { clock, counted, diskSize, roughTime, timeLeft } from "./wording.js";
@@ -98,7 +98,7 @@ export class Books {
     find("book-works").hidden = !found;
     if (!found) return;
     const open = OPEN.includes(found.reading.state);
-    say(find("book-info"), readingInfo(found));
+    tell(find("book-info"), readingInfo(found));
     find("book-info").classList.toggle("failed", found.reading.state === "failed");
     find("book-progress").hidden = !found.progress;
     find("book-progress").value = found.progress?.share ?? 0;
@@ -120,7 +120,7 @@ export class Books {
     say(find("book-sum"), `${words.toLocaleString("en")} words, about ${clock(seconds, 0)} of speech in ${plan.language}. Speaking all of it takes ${roughTime(seconds / plan.rate)} (${plan.rate.toFixed(2)} × real time).`);
     const left = plan.left_out.map((one) => `${one.title} (${one.reason})`).join(", ");
     const notes = [left && `Not read aloud: ${left}.`, plan.unreadable && `The voice does not know: ${plan.unreadable}`, ...plan.notes];
-    say(find("book-notes"), notes.filter(Boolean).join(" "));
+    tell(find("book-notes"), notes.filter(Boolean).join(" "));
     // A plan that is made again leaves unticked what was.
     const unticked = this.#listed === this.#shown.id ? this.#values("chapter", ":not(:checked)") : [];
     this.#listed = this.#shown.id;

@@ -30,6 +30,20 @@ export function say(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
 
+/** A message of the service as parts: what stands between two backticks is code. Pure. */
+export function messageParts(message) {
+  // split() with a group: what it captured has the odd places.
+  return String(message).split(/`([^`]+)`/).map((text, i) => ({ text, code: i % 2 === 1 })).filter(({ text }) => text);
+}
+
+const written = ({ text, code }) => (code ? make("code", { text }) : text);
+
+/** Shows a message of the service, its commands and names as code; like `say`, only if it changes. */
+export function tell(element, message) {
+  const parts = messageParts(message ?? "");
+  if (element.textContent !== parts.map(({ text }) => text).join("")) element.replaceChildren(...parts.map(written));
+}
+
 /** Announces a sentence to screen readers. */
 export function announce(sentence) {
   say(find("announcement"), sentence);
@@ -37,7 +51,7 @@ export function announce(sentence) {
 
 /** Shows the message of an error in `element` (role=alert), or clears it. */
 export function complain(element, error) {
-  say(element, error ? error.message : "");
+  tell(element, error ? error.message : "");
   element.hidden = !error;
 }
 
@@ -114,7 +128,7 @@ export function cardRow(heading, ...figures) {
 
 /** The name of an entry and a line about it. */
 export function entry(name, about, ...more) {
-  return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet", text: about }), ...more);
+  return make("p", {}, make("span", { class: "name", text: name }), make("span", { class: "quiet" }, ...messageParts(about ?? "").map(written)), ...more);
 }
 
 /** Whether a value has changed since the last call; `holder[name]` remembers it. */

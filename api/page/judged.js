@@ -1,6 +1,6 @@
 // The table of an evaluated run: the base first, then epochs and blends, sorted by any judge.
 
-import { fillRows, find, isNew, make, say } from "./elements.js";
+import { fillRows, find, isNew, make, say, tell } from "./elements.js";
 import { rowButtons, showChosen, showServing } from "./epochs.js";
 import { absent, againstBase, FAILED, facts, failures, halfInterval, INTERVAL, LOSS, lowestFirst, meaning, NAMES, ordered, present, short } from "./judges.js";
 import { candidateName, capital, counted, figure } from "./wording.js";
@@ -156,8 +156,8 @@ function define(evaluation, columns) {
 export function showVerdict(run, { promoted, follows }, { promote, follow }) {
   const { verdict } = run.evaluation;
   const best = verdict && candidatesOf(run).find((one) => one.id === verdict.candidate);
-  say(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
-  say(find("advice"), verdict?.advice ?? "");
+  tell(find("verdict"), verdict ? verdict.reason : "No verdict yet: it needs an evaluation of the base and of an epoch.");
+  tell(find("advice"), verdict?.advice ?? "");
   find("advice").hidden = !verdict?.advice;
   const wanted = best && !best.is_served && run.kind !== "archived" ? best : null;
   find("suggestion").hidden = !wanted;

@@ -3,7 +3,7 @@
 
 import { adviceFor, showAccount } from "./account.js";
 import { ClipList } from "./clips.js";
-import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tried, twice } from "./elements.js";
+import { announce, calmly, complain, entry, find, isNew, make, options, relabel, say, smallButton, tell, tried, twice } from "./elements.js";
 import { datasetPath, read, request, send } from "./server.js";
 import { keep } from "./sound.js";
 import { sendRecording } from "./uploads.js";
@@ -133,11 +133,11 @@ export class Recordings {
     const busy = ["queued", "running"].includes(cut.state);
     const ahead = cut.state === "queued" && cut.ahead ? `${counted(cut.ahead, "dataset")} ahead.` : "";
     const changed = cut.outdated && !busy ? "The recordings, the transcript or the language have changed: cut again." : "";
-    say(find("cut-info"), [STATES[cut.state], ahead, cut.told, cut.message, changed].filter(Boolean).join(" "));
+    tell(find("cut-info"), [STATES[cut.state], ahead, cut.told, cut.message, changed].filter(Boolean).join(" "));
     const failed = cut.state === "failed";
     find("cut-info").classList.toggle("failed", failed);
     find("cut-advice").hidden = !failed;
-    say(find("cut-advice"), failed ? adviceFor(cut.message) : "");
+    tell(find("cut-advice"), failed ? adviceFor(cut.message) : "");
     find("cut").disabled = busy || !found.recordings.length;
     say(find("cut"), cut.state === "none" ? "Cut" : "Cut again");
     find("cut-stop").hidden = !busy;

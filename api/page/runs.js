@@ -1,6 +1,6 @@
 // The runs: how large each is and what became of it; one is listened to, exported, deleted.
 
-import { find, isNew, make, relabel, say, smallButton, tried, twice } from "./elements.js";
+import { find, isNew, make, relabel, say, smallButton, tell, tried, twice } from "./elements.js";
 import { read, request, runPath, send } from "./server.js";
 import { keep } from "./sound.js";
 import { counted, diskSize, fileName, runName } from "./wording.js";
@@ -37,7 +37,7 @@ export class RunList {
     const row = this.#rows.get(run.id) ?? this.#newRow(run);
     row.run = run;
     row.dataset = training?.dataset ?? "";
-    say(row.verdict, run.evaluation?.verdict?.reason ?? "");
+    tell(row.verdict, run.evaluation?.verdict?.reason ?? "");
     // What it holds, or whether it is kept, may have changed.
     const about = [run.epochs.map((one) => one.checkpoint_state), run.training, run.evaluation?.made_at, served?.run === run.id, promoted, training?.state];
     if (isNew(row, "about", about)) this.#measure(row);
@@ -64,7 +64,7 @@ export class RunList {
     const found = await read(runPath(row.run.id)).catch(() => null);
     if (!found) return;
     say(row.info, runInfo(row.run, row.dataset, found));
-    say(row.why, found.why_kept && `It cannot be deleted. ${found.why_kept}`);
+    tell(row.why, found.why_kept && `It cannot be deleted. ${found.why_kept}`);
     row.remove.hidden = Boolean(found.why_kept);
   }
 

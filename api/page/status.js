@@ -1,6 +1,6 @@
 // The strip at the top: the device, the provider, the voice and the requests.
 
-import { find, say } from "./elements.js";
+import { find, say, tell } from "./elements.js";
 import { counted, device } from "./wording.js";
 
 const STATES = {
@@ -21,10 +21,10 @@ export function showStatus(status) {
   say(find("fact-queue"), queue(status.queue));
   const message = find("message");
   const isFault = isWrong(state, status);
-  say(message, isFault ? status.message : "");
+  tell(message, isFault ? status.message : "");
   message.hidden = !isFault;
-  say(find("why"), isFault ? "" : status.message ?? "");
-  say(find("voice-why"), status.voice_reason ?? "");
+  tell(find("why"), isFault ? "" : status.message ?? "");
+  tell(find("voice-why"), status.voice_reason ?? "");
   say(find("licence"), status.licence ? `Voice licence: ${status.licence}` : "");
   say(find("version"), status.version ? `Sotaque ${status.version}` : "");
 }

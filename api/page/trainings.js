@@ -1,7 +1,7 @@
 // Trainings: a dataset is checked and trained on; the list of all trainings, with their progress.
 
 import { Check } from "./check.js";
-import { calmly, complain, entry, find, isNew, make, options, say, smallButton, tried } from "./elements.js";
+import { calmly, complain, entry, find, isNew, make, options, smallButton, tell, tried } from "./elements.js";
 import { read, send } from "./server.js";
 import { capital, counted, figure, progressInfo, timeLeft } from "./wording.js";
 
@@ -53,7 +53,7 @@ export class Trainings {
       const [{ datasets }, told] = await Promise.all([read("/v1/datasets"), read("/v1/trainings")]);
       this.told(datasets, told);
       this.form.hidden = !told.allowed;
-      say(find("train-note"), told.message);
+      tell(find("train-note"), told.message);
       this.#offer(datasets.filter((one) => one.read_aloud || one.state === "done"));
       // A button with the focus is replaced only if something has changed.
       if (isNew(this, "rows", told.trainings)) {

@@ -8,6 +8,7 @@ import { adviceFor, partsWithoutPause } from "./account.js";
 import { ranges, readingInfo } from "./books.js";
 import { findingsOf } from "./check.js";
 import { rivalsOf, tally } from "./compare.js";
+import { messageParts } from "./elements.js";
 import { blocks, parsed } from "./events.js";
 import { runInfo } from "./runs.js";
 import { sectionAt } from "./sections.js";
@@ -31,6 +32,18 @@ test("the next step in an empty studio", () => {
     ["listen", 0, [], [{ ...none, training: true }]],
     [null, 0, [], [some]],
     [null, 1, [{ state: "running" }], [none, { ...some, id: "ana" }]],
+  ]);
+});
+
+test("commands in a message are code", () => {
+  const shown = (message) => messageParts(message).map(({ text, code }) => (code ? `<${text}>` : text));
+  each(shown, [
+    [["No trainer works on the queue. Start it with ", "<train queue>", "."], "No trainer works on the queue. Start it with `train queue`."],
+    [["<a>", " and ", "<b>"], "`a` and `b`"],
+    [["Nothing is code."], "Nothing is code."],
+    [["A `lone mark and <b>no</b> markup."], "A `lone mark and <b>no</b> markup."],
+    [["Two marks `` around nothing."], "Two marks `` around nothing."],
+    [[], ""],
   ]);
 });
 

@@ -117,4 +117,5 @@ def test_a_refusal_is_shown_as_its_sentence(service, open_page):
     page.fill("#train-form input[name=run]", "current")
     page.click("#train")
     page.wait_for_selector("#train-fault:not([hidden])")
-    assert "`current` is taken" in page.text_content("#train-fault")
+    assert "current is taken" in page.text_content("#train-fault")
+    assert page.text_content("#train-fault code") == "current"
