@@ -2,8 +2,10 @@
 
 Programs that write to a pipe do not know the length: a WAV then declares 0 bytes, a FLAC 0 samples,
 and an MP3 has no Xing header. libsndfile believes the first, takes the second for 2^63 samples and
-estimates the third. It also believes a FLAC that declares fewer samples than it has. This module
-takes the length of the header only if it is plausible, and counts the frames otherwise.
+estimates the third. It also believes a FLAC that declares fewer samples than it has, refuses a CAF
+without a length, and ends where the first of several Ogg streams in a row does. This module takes
+the length of the header only if it is plausible, counts the frames otherwise, and reads every
+stream.
 
 Importing this module does not import torch; the API's decoding child reads with it, too.
 """
@@ -35,6 +37,9 @@ _UNKNOWN_FRAMES = 0x7FFF_FFFF_FFFF_FFFF
 _UNKNOWN_BYTES = b"\xff\xff\xff\xff"
 _CHUNK_HEAD = 8
 _HELD_BYTES = 1 << 18
+_CHANGES = "Its sample rate or its channels change inside the file."
+_OGG_HEAD = 27
+_OGG_BEGINS = 0x02
 
 
 class Sound:
@@ -101,15 +106,24 @@ class _Sndfile:
         data: Any = source
         if isinstance(source, Path):
             data = _FileBytes(stack.enter_context(source.open("rb")))
-        mended = _wav_mended(data) or flac_frames.mended(data) or mp3_frames.mended(data)
+        mended = (
+            _wav_mended(data)
+            or _caf_mended(data)
+            or flac_frames.mended(data)
+            or mp3_frames.mended(data)
+        )
+        streams = [_Pieces(data, b"", *one) for one in _ogg_streams(data)]
+        self._later, self._stack = streams[1:], stack
 
         def file() -> Any:
             if mended is not None:
                 return _Pieces(data, *mended)
+            if streams:
+                return streams[0]
             return io.BytesIO(source) if isinstance(source, bytes) else str(source)
 
         self._file: Any = stack.enter_context(soundfile.SoundFile(file()))
-        self.declared_frames: int | None = self._file.frames
+        self.declared_frames: int | None = None if self._later else self._file.frames
         if self._file.frames == _UNKNOWN_FRAMES:
             self.declared_frames = None
             self._file = stack.enter_context(_Forwards(file()))
@@ -117,6 +131,11 @@ class _Sndfile:
 
     def read(self, frames: int) -> Array:
         found: Array = self._file.read(frames, dtype="float32", always_2d=True)
+        while not len(found) and self._later:
+            self._file = self._stack.enter_context(soundfile.SoundFile(self._later.pop(0)))
+            if (self.rate, self.channels) != (self._file.samplerate, self._file.channels):
+                raise ValueError(_CHANGES)
+            found = self._file.read(frames, dtype="float32", always_2d=True)
         return found
 
 
@@ -154,7 +173,7 @@ class _Av:
 
     def _plain(self, frame: Any) -> Array:
         if (self.rate, self.channels) != (frame.sample_rate, frame.layout.nb_channels):
-            raise ValueError("Its sample rate or its channels change inside the file.")
+            raise ValueError(_CHANGES)
         parts = [
             one.to_ndarray().reshape(-1, self.channels) for one in self._to_float.resample(frame)
         ]
@@ -213,6 +232,37 @@ def _wav_mended(data: Any) -> tuple[bytes, int, int] | None:
         return None
     head = b"RIFF" + _UNKNOWN_BYTES + data[8 : begin - 4] + _UNKNOWN_BYTES
     return head, begin, len(data)
+
+
+def _caf_mended(data: Any) -> tuple[bytes, int, int] | None:
+    """The same for a CAF file whose samples have the size -1, up to its end."""
+    if data[:4] != b"caff":
+        return None
+    at, head = 8, b""
+    while len(head := data[at : at + 12]) == 12 and head[:4] != b"data":
+        at += 12 + int.from_bytes(head[4:], "big")
+    if head[4:] != b"\xff" * 8:
+        return None
+    begin = at + 12
+    size = (len(data) - begin).to_bytes(8, "big")
+    return bytes(data[: at + 4]) + size, begin, len(data)
+
+
+def _ogg_streams(data: Any) -> list[tuple[int, int]]:
+    """Where each stream of a chained Ogg file begins and ends; [] for others.
+
+    A chain is files put together (RFC 3533, 4): pages that begin a stream follow pages of another.
+    """
+    begins, at, was_begin = list[int](), 0, False
+    while len(head := data[at : at + _OGG_HEAD]) == _OGG_HEAD and head[:4] == b"OggS":
+        is_begin = bool(head[5] & _OGG_BEGINS)
+        if is_begin and not was_begin:
+            begins.append(at)
+        was_begin = is_begin
+        lengths = data[at + _OGG_HEAD : at + _OGG_HEAD + head[26]]
+        at += _OGG_HEAD + head[26] + sum(lengths)
+    ends = [*begins[1:], len(data)]
+    return list(zip(begins, ends, strict=True)) if len(begins) > 1 else []
 
 
 def _chunk(data: Any, at: int) -> tuple[bytes, int] | None:

@@ -39,6 +39,38 @@ def test_joined_mp3_files_are_as_long_as_both(tmp_path):
     assert len(audio.read(path, RATE)) == audio.facts(path).frames
 
 
+@pytest.mark.parametrize("subtype", ["VORBIS", "OPUS"])
+def test_ogg_streams_in_a_row_are_read_to_the_end(tmp_path, subtype):
+    """As radios and `cat` make them; libsndfile reads the first."""
+    one = encoded(SOUND, "OGG", subtype, RATE)
+    path = tmp_path / "both.ogg"
+    path.write_bytes(one + encoded(SOUND[: RATE // 2], "OGG", subtype, RATE) + one)
+    assert audio.facts(path).seconds == pytest.approx(2 * SECONDS + 0.5, abs=0.05)
+    found = audio.read(path, RATE).numpy()
+    assert len(found) == audio.facts(path).frames
+    assert pipe_audio.correlation(found[-len(SOUND) :]) > 0.98
+
+
+def test_ogg_streams_of_several_rates_are_refused(tmp_path):
+    path = tmp_path / "both.ogg"
+    streams = [encoded(SOUND, "OGG", "VORBIS", rate) for rate in (RATE, 2 * RATE)]
+    path.write_bytes(b"".join(streams))
+    with pytest.raises(AudioError, match="sample rate or its channels change"):
+        audio.facts(path)
+
+
+@pytest.mark.parametrize("form", ["AU", "CAF"])
+def test_a_recorder_that_wrote_no_length_loses_nothing(tmp_path, form):
+    """An AU says 0xFFFFFFFF for it, a CAF -1."""
+    content = encoded(SOUND, form, "PCM_16", RATE)
+    at = 8 if form == "AU" else content.index(b"data") + 4
+    size = 4 if form == "AU" else 8
+    path = tmp_path / f"piped.{form.lower()}"
+    path.write_bytes(content[:at] + size * b"\xff" + content[at + size :])
+    assert audio.facts(path).frames == len(SOUND)
+    assert pipe_audio.correlation(audio.read(path, RATE).numpy()) > 0.98
+
+
 def test_a_length_that_is_true_is_believed(tmp_path, monkeypatch):
     """It is not counted: an hour would be decoded for it."""
     monkeypatch.setattr(sound_file.Sound, "count", lambda self: pytest.fail("counted"))
