@@ -689,6 +689,8 @@ class LanguageRules:
         def scaled(match: re.Match[str]) -> str:
             amount, mark = match[1], match[2] or match[3]
             before, after = match.string[: match.start()], match.string[match.end() :]
+            if match[3] and mark not in "kKк" and _SIZED.match(after):
+                return match[0]
             if match[3] and len(amount) < 2 and not self._counts(before, amount, mark, after):
                 return match[0]
             power = self.scale_marks.get(mark) or _MONEY_MARKS[_LATIN.get(mark, mark.lower())]
@@ -696,7 +698,7 @@ class LanguageRules:
             noun = self.scale_nouns.get(power)
             if noun is None:
                 return self._signed_words(shifted(amount, power, self.parse)) + dot
-            of = f" {joiner}" if joiner and re.match(r"\s(?!d[ei]\b|d['’])[^\W\d_]", after) else ""
+            of = f" {joiner}" if joiner and _TAKES_JOINER.match(after) else ""
             return self.counted(amount, noun) + of + dot
 
         return lambda text: marks.sub(
@@ -704,12 +706,15 @@ class LanguageRules:
         )
 
     def _counts(self, before: str, digit: str, mark: str, after: str) -> bool:
-        """Whether a digit with k, M or B counts what follows: 5M users. 4K is a screen, 3M a
-        company, 5B a room."""
+        """Whether a digit with k, M or B counts what follows, or is a sum: 5M users, over 2M in
+        cash. 4K is a screen, 3M a company, 5B a room, a height of 2M metres."""
         if re.match(rf"\s?{re.escape(self.to)}\s?[0-9.,]+{mark}", after):
             return True
+        is_company = (digit, mark) == ("3", "M")
+        if mark in "MBМ" and _ABOUT.search(before) and not (is_company and _TOPIC.search(before)):
+            return not _LENGTH.search(before)
         noun = _COUNTED.match(after) or (self.capital_nouns and _COUNTED_NOUN.match(after))
-        if not noun or (digit, mark) == ("3", "M") or _LABEL.search(before):
+        if not noun or is_company or _LABEL.search(before):
             return False
         return (mark != "K" or digit not in "2468") and (
             mark not in "kKк" or not _SCREEN.match(after)
@@ -857,9 +862,39 @@ _COUNTED = re.compile(
     r"pour|para|como|sono|della|niet|voor)\b)(?:(?![A-ZÀ-ÖØ-ÞА-ЯЁ])[a-zß-öø-ÿœŒĀ-ſа-яё]){4}"
     r"|(?![A-Za-zÀ-ſА-яЁё])[^\W\d_])"
 )
+# What a scale counts has a joiner before it, "millions de voix"; a preposition or a verb has none.
+_TAKES_JOINER = re.compile(
+    r"\s(?!(?:d[ei]|en|in|em|na|no|nel|nella|dans|sur|sous|por|para|pour|par|per|a|à|al|au|aux|con|"
+    r"avec|com|sin|sans|y|e|et|o|ou|que|qui|che|ont|est|sont|son|sono|são|foi|è)\b|d['’])[^\W\d_]",
+    re.I,
+)
+# A number that somebody estimates is no name: over 2M, knapp 3M, cerca de 5M.
+_ABOUT = re.compile(
+    r"(?:(?<!\w)(?:over|about|around|nearly|almost|roughly|approximately|under|than|at least|up to|"
+    r"über|rund|etwa|fast|knapp|circa|ca\.|mindestens|mehr als|weniger als|bis zu|environ|presque|"
+    r"(?:près|plus|moins) de|au moins|casi|(?:más|menos|cerca|alrededor|mais) de|aproximadamente|"
+    r"quasi|oltre|più di|meno di|quase|bijna|ongeveer|ruim|meer dan|ponad|około|prawie|niemal|přes|"
+    r"asi|téměř|okolo|более|около|почти|свыше|yaklaşık|közel|mintegy|több mint)\s"
+    r"|(?:超过|大约|约|約|약)\s?)$",
+    re.I,
+)
+_TOPIC = re.compile(r"\b(?:about|than|under)\s$", re.I)
+# 2M is two metres in a length, and 2M or 3B is a name before one thing of that name.
+_LENGTH = re.compile(
+    r"(?<!\w)(?:height|depth|length|width|distance|höhe|tiefe|länge|breite|hauteur|longueur|altura|"
+    r"longitud|altezza|lunghezza|comprimento|hoogte|lengte)\b[^.!?]{0,30}$",
+    re.I,
+)
+_SIZED = re.compile(
+    r"[\s-](?:tall|long|wide|deep|high|away|apart|of (?:rope|cable|wire|tape|pipe)|hoch|"
+    r"lang|breit|tief|hoog|diep|port|board|cable|connector|plug|socket|adapter|cord|wire|rope|hose|pole|"
+    r"lens|kabel|stecker|anschluss|câble|cavo|cabo)\b",
+    re.I,
+)
 _COUNTED_NOUN = re.compile(r"\s[^\W\d_]{2}")
 _LABEL = re.compile(
-    r"(?<!\w)(?:room|flat|apartment|apt\.?|unit|gate|seat|row|suite|platform|figure|fig\.?|section|"
+    r"(?<!\w)(?:usb|pi|room|flat|apartment|apt\.?|unit|gate|seat|row|suite|platform|figure|fig\.?|"
+    r"section|"
     r"exercise|question|building|block|type|class|grade|table|model|group|part|step|phase|level|"
     r"appendix|route|line|bus|highway|zimmer|wohnung|raum|gleis|klasse|abbildung|abb\.|aufgabe|typ|"
     r"linie|salle|porte|classe|tableau|exercice|sala|puerta|clase|aula|porta|figura|ejercicio|"
