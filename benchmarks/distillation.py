@@ -1,7 +1,7 @@
 """`python -m benchmarks distillation` measures what it costs to teach a student of half the layers.
 
 A batch of lessons is heard from the teacher, and learned by the student, in turns in one process:
-`train.distillation.learning`, with random weights and lessons of noise as long as usual sentences.
+`extras.distil.learning`, with random weights and lessons of noise as long as usual sentences.
 Of these the time of a whole distillation is counted: half an hour of the teacher's speech and as
 much of clips. The time in which the teacher speaks is that of any speech (`benchmarks speaking`).
 `--full` is XTTS-v2's size.
@@ -30,9 +30,9 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
     """Seconds of a batch, memory, and the counted whole."""
     import torch
 
-    from train.distillation import command, learning, lessons
-    from train.distillation.lessons import Lesson
-    from train.distillation.student import kept_layers, new_student
+    from extras.distil import command, learning, lessons
+    from extras.distil.lessons import Lesson
+    from extras.distil.student import kept_layers, new_student
     from xtts.model.gpt import new_gpt
     from xtts.model.packed_batch import row_length
 
@@ -81,6 +81,6 @@ def run(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _hearing(teacher: Any, batch: Any, voices: Any) -> float:
-    from train.distillation import learning
+    from extras.distil import learning
 
     return measuring.seconds_of(lambda: learning.taught_by(teacher, batch, voices))

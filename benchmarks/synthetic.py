@@ -107,7 +107,7 @@ def smaller_base(base: Path, to: Path, layers: int) -> Path:
     """A base with as many of the layers of another, as `train distil` begins; `to` is made."""
     import torch
 
-    from train.distillation.student import kept_layers, new_student
+    from extras.distil.student import kept_layers, new_student
     from xtts.model.config import ModelConfig
     from xtts.model.gpt import GPT, PREFIX, from_coqui, to_coqui
     from xtts.model.loading import read_tensors

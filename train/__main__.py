@@ -148,7 +148,7 @@ def _learn_decoder(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 
 def _distil(settings: TrainSettings, own: argparse.Namespace) -> int:
-    from train.distillation import command as distilling
+    from extras.distil import command as distilling
 
     return distilling.run(settings, distilling.Asked(**vars(own)))
 

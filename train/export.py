@@ -52,7 +52,7 @@ log = logging.getLogger("train")
 
 @dataclass(frozen=True)
 class Student:
-    """A distilled GPT (`train.distillation`). state: as in a model.pth; layers: how many it has;
+    """A distilled GPT (`extras.distil`). state: as in a model.pth; layers: how many it has;
     languages: those that it speaks."""
 
     state: Mapping[str, Tensor]

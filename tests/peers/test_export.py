@@ -12,11 +12,11 @@ import onnxruntime
 import pytest
 import torch
 
+from extras.distil.student import new_student
 from tests.models import tiny_base, write_vocabulary
 from tests.train.extension.languages import make_greek
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
-from train.distillation.student import new_student
 from train.export import Student, export, exported
 from train.extension.command import write
 from train.extension.plan import plan_of

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tests.train.distillation.test_student import SHAPE
-from train.distillation import learning
-from train.distillation.learning import Taught, agreement, learn, taught_by
-from train.distillation.lessons import Lesson
-from train.distillation.student import new_student
+from extras.distil import learning
+from extras.distil.learning import Taught, agreement, learn, taught_by
+from extras.distil.lessons import Lesson
+from extras.distil.student import new_student
+from tests.extras.distil.test_student import SHAPE
 from train.losses import NonFiniteError
 from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model.config import SamplingParams

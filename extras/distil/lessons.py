@@ -3,7 +3,7 @@
 The teacher's own speech is what the student will have to say: learning from it is sequence-level
 distillation (Kim and Rush 2016, https://arxiv.org/abs/1606.07947). The teacher says the transcripts
 of the training clips, then the beginning of one with the end of another, or texts of the user's
-own; but no sentence that judges the student (`train.distillation.judging`), as long as there are
+own; but no sentence that judges the student (`extras.distil.judging`), as long as there are
 others. A killed run goes on where it stopped.
 
     OUTPUT_DIR/distillation/speech-KEY.jsonl    what the key is of; a line for each text that was

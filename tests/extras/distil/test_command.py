@@ -8,6 +8,7 @@ import pytest
 import soundfile
 import torch
 
+from extras.distil import command, learning, lessons
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
@@ -15,7 +16,6 @@ from tests.datasets import make_dataset
 from tests.models import ending_base
 from tests.train.test_run import Workshop
 from train.__main__ import main
-from train.distillation import command, learning, lessons
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig

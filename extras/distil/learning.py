@@ -28,8 +28,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from extras.distil.lessons import Lesson
 from machine.storage.atomic import replace_file
-from train.distillation.lessons import Lesson
 from train.losses import NonFiniteError
 from train.optim.optimizer import new_optimizer, weight_groups
 from train.progress import Progress

@@ -15,6 +15,10 @@ from pathlib import Path
 
 import torch
 
+from extras.distil import learning, lessons
+from extras.distil.judging import Speaking, judged
+from extras.distil.lessons import Lesson, Narrator, Teacher
+from extras.distil.student import kept_layers, new_student
 from machine import commands
 from machine.devices import selection
 from machine.devices.health import GpuHealth
@@ -22,10 +26,6 @@ from machine.errors import SotaqueError
 from machine.memory import trim_heap
 from machine.storage.atomic import remove_stale, write_json
 from machine.storage.hashes import sha256_of
-from train.distillation import learning, lessons
-from train.distillation.judging import Speaking, judged
-from train.distillation.lessons import Lesson, Narrator, Teacher
-from train.distillation.student import kept_layers, new_student
 from train.evaluation.judges import NATURALNESS, VOICE, WORD_ERRORS, WORDS
 from train.evaluation.person import MOST_RECORDINGS
 from train.evaluation.plan import EvaluationPlan, plan_of

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from extras.distil.student import kept_layers, new_student
 from machine.errors import SotaqueError
-from train.distillation.student import kept_layers, new_student
 from xtts.model.gpt import new_gpt
 from xtts.model.shapes import GPTShape
 
