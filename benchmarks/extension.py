@@ -20,13 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import measuring, synthetic
+from extras.languages.rows import TABLES
+from extras.languages.vocabulary import lacking
 from machine.errors import SotaqueError
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.evaluation.plan import built_in
 from train.export import export
-from train.extension.rows import TABLES
-from train.extension.vocabulary import lacking
 from xtts.model.config import ModelConfig
 from xtts.model.gpt import PREFIX
 from xtts.model.loading import read_tensors

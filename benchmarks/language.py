@@ -23,11 +23,11 @@ from typing import Any
 import torch
 
 from benchmarks import evaluation, judges, measuring, tables
+from extras.languages import command as extending
+from extras.languages.plan import ExtensionPlan, plan_of
+from extras.languages.rows import TABLES
 from machine.storage.atomic import replace_file, write_json
 from train.dataset.metadata import read_entries
-from train.extension import command as extending
-from train.extension.plan import ExtensionPlan, plan_of
-from train.extension.rows import TABLES
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.inference.compute_config import ComputeConfig

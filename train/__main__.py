@@ -110,7 +110,7 @@ def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 
 def _extend(settings: TrainSettings, own: argparse.Namespace) -> int:
-    from train.extension import command as extending
+    from extras.languages import command as extending
 
     return extending.run(
         settings, to=own.to, dataset=own.dataset, like=own.like, most_pieces=own.pieces

@@ -8,12 +8,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from extras.languages.plan import ExtensionPlan, language_to_add, plan_of
 from machine import commands
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.dataset.metadata import read_transcript
-from train.extension.plan import ExtensionPlan, language_to_add, plan_of
 from train.inspection import suspects
 from train.inspection.judging import SuspectClip
 from train.run_context import RunContext

@@ -31,7 +31,6 @@ from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.plan import plan_of
-from train.extension.rehearsal import learned_languages, rehearsal_of
 from train.inspection import suspects
 from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
@@ -44,6 +43,7 @@ from train.optim import activation_checkpointing, freezing
 from train.optim.lora import LoraShape
 from train.optim.new_rows import NewRowsShape
 from train.optim.trainable import TrainableParts
+from train.rehearsal import learned_languages, rehearsal_of
 from train.resilience.at_work import at_work, trainings
 from train.resilience.heartbeat import Heartbeat
 from train.resilience.lost_gpu import lost_gpu

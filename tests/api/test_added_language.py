@@ -1,6 +1,6 @@
 """A language that was added to the served voice, wherever programs ask for languages or name one.
 
-With the fake child; the true one is asked in `tests/train/extension/test_speaking.py`.
+With the fake child; the true one is asked in `tests/extras/languages/test_speaking.py`.
 """
 
 import asyncio

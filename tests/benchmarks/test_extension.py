@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from benchmarks import extension, synthetic
+from extras.languages.command import write
+from extras.languages.plan import plan_of
 from tests.models import tiny_base
-from train.extension.command import write
-from train.extension.plan import plan_of
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 

@@ -8,7 +8,7 @@ import torch
 
 from benchmarks import language
 from benchmarks.language import CIPHER, ENGLISH, LETTERS, Heard, ciphered, figures, read_heard
-from train.extension.rows import TABLES
+from extras.languages.rows import TABLES
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
 from xtts.text.phonemes import PHONES

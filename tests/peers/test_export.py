@@ -13,13 +13,13 @@ import pytest
 import torch
 
 from extras.distil.student import new_student
+from extras.languages.command import write
+from extras.languages.plan import plan_of
+from tests.extras.languages.languages import make_greek
 from tests.models import tiny_base, write_vocabulary
-from tests.train.extension.languages import make_greek
 from train.checkpointing.checkpoints import Checkpoints
 from train.checkpointing.fingerprint import Fingerprint
 from train.export import Student, export, exported
-from train.extension.command import write
-from train.extension.plan import plan_of
 from train.settings import TrainSettings
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import ModelConfig

@@ -7,7 +7,7 @@ import pytest
 from api.app import how_of
 from tests.api.conftest import NO_GPU, QUICK, running, settings_in
 from tests.api.page.desk import SECONDS, speak, until
-from tests.train.extension.languages import greek_voice
+from tests.extras.languages.languages import greek_voice
 
 pytestmark = [pytest.mark.system, pytest.mark.timeout(600)]
 

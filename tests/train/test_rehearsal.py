@@ -4,14 +4,14 @@ from dataclasses import replace
 
 import pytest
 
+from extras.languages.command import write
+from extras.languages.plan import plan_of
 from tests.datasets import make_dataset
+from tests.extras.languages.languages import GREEK, make_greek
 from tests.models import ending_base
-from tests.train.extension.languages import GREEK, make_greek
 from train.distributed import World
 from train.evaluation.plan import built_in
-from train.extension.command import write
-from train.extension.plan import plan_of
-from train.extension.rehearsal import FOLDER, rehearsal_of, sentences
+from train.rehearsal import FOLDER, rehearsal_of, sentences
 from train.settings import TrainSettings
 from train.setup import build_batches, build_context
 

@@ -7,10 +7,10 @@ from dataclasses import replace
 import pytest
 import torch
 
-from tests.train.extension.languages import GREEK, make_greek
+from extras.languages.rows import TABLES
+from tests.extras.languages.languages import GREEK, make_greek
 from train.checkpointing.checkpoints import Checkpoints
 from train.evaluation.blending import keep_best_blend
-from train.extension.rows import TABLES
 from xtts.inference.compute_config import ComputeConfig
 from xtts.model.config import Extension, ModelConfig
 from xtts.model.gpt import to_coqui

@@ -5,8 +5,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from extras.languages.spelling import romanised
 from train.evaluation.plan import built_in
-from train.extension.spelling import romanised
 
 
 def nearest_language(texts: Sequence[str], candidates: Sequence[str]) -> str:

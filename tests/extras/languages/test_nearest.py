@@ -2,7 +2,7 @@
 
 import pytest
 
-from train.extension.nearest import nearest_language
+from extras.languages.nearest import nearest_language
 
 XTTS = "en es fr de it pt pl tr ru nl cs ar zh-cn hu ko ja hi".split()
 

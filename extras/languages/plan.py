@@ -9,12 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from machine.errors import SotaqueError
-from train.dataset.entries import DatasetError, TranscriptEntry
-from train.dataset.metadata import read_entries
-from train.extension.nearest import nearest_language
-from train.extension.spelling import OldSpelling
-from train.extension.vocabulary import (
+from extras.languages.nearest import nearest_language
+from extras.languages.spelling import OldSpelling
+from extras.languages.vocabulary import (
     MOST_PIECES,
     ExtendedVocabulary,
     can_be_added,
@@ -22,6 +19,9 @@ from train.extension.vocabulary import (
     lacking,
     tag_of,
 )
+from machine.errors import SotaqueError
+from train.dataset.entries import DatasetError, TranscriptEntry
+from train.dataset.metadata import read_entries
 from train.settings import TrainSettings
 from xtts import audio
 from xtts.model.config import Extension, ModelConfig

@@ -2,10 +2,10 @@
 
 from pathlib import Path
 
+from extras.languages.command import write
+from extras.languages.plan import plan_of
 from tests.datasets import make_dataset
 from tests.models import tiny_voice
-from train.extension.command import write
-from train.extension.plan import plan_of
 from train.settings import TrainSettings
 
 # Greek, whose letters the tiny base lacks, with its numbers and its own punctuation.

@@ -8,7 +8,7 @@ import pytest
 
 from api.app import how_of
 from tests.api.conftest import NO_GPU, QUICK, running, settings_in
-from tests.train.extension.languages import GREEK, greek_voice
+from tests.extras.languages.languages import GREEK, greek_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.onnx.export import exporter

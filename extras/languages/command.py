@@ -9,13 +9,13 @@ from typing import Any, BinaryIO, cast
 
 import torch
 
+from extras.languages.plan import ExtensionPlan, plan_of
+from extras.languages.rows import TABLES, extended_tables
+from extras.languages.vocabulary import MOST_PIECES
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import replace_file
 from train.export import copy_file, refuse_others, whole_folder
-from train.extension.plan import ExtensionPlan, plan_of
-from train.extension.rows import TABLES, extended_tables
-from train.extension.vocabulary import MOST_PIECES
 from train.progress import CountingFile, Progress
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from tokenizers import Tokenizer
 
+from extras.languages.vocabulary import extended, learned_merges
 from tests.models import write_vocabulary
-from train.extension.vocabulary import extended, learned_merges
 
 UKRAINIAN = [
     "привіт, як справи сьогодні?", "її країна є великою і гарною.", "київ — столиця україни.",

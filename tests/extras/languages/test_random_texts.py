@@ -5,9 +5,9 @@ import time
 
 import pytest
 
-from tests.train.extension.languages import GREEK, make_greek
-from train.extension.command import write
-from train.extension.plan import plan_of
+from extras.languages.command import write
+from extras.languages.plan import plan_of
+from tests.extras.languages.languages import GREEK, make_greek
 from train.settings import TrainSettings
 from xtts.model.config import ModelConfig
 from xtts.text.errors import TextError

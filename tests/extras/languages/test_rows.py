@@ -2,7 +2,7 @@
 
 import torch
 
-from train.extension.rows import TABLES, extended_tables
+from extras.languages.rows import TABLES, extended_tables
 
 
 def tables(rows: int = 6, width: int = 8) -> dict[str, torch.Tensor]:

@@ -3,8 +3,8 @@
 import pytest
 from tokenizers import Tokenizer
 
+from extras.languages.spelling import OldSpelling, romanised
 from tests.models import write_vocabulary
-from train.extension.spelling import OldSpelling, romanised
 from xtts.voices.base_models import DEMO
 
 CHARACTERS = "abcdefghijklmnopqrstuvwxyzêаеиньорт"
