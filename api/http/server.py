@@ -21,7 +21,7 @@ from machine import commands
 from machine.errors import SotaqueError
 
 if TYPE_CHECKING:
-    from api.wyoming.server import WyomingServer
+    from extras.wyoming.server import WyomingServer
 
 FINISH_SECONDS = 6.0
 # What still runs after this is cancelled; then the speaking process is ended.
@@ -106,7 +106,7 @@ def _wyoming_server(
     parts: AppState, connections: Connections, sockets: Sequence[socket.socket]
 ) -> "WyomingServer":
     try:
-        from api.wyoming.server import WyomingServer
+        from extras.wyoming.server import WyomingServer
     except ImportError as error:
         raise SotaqueError(
             f"WYOMING_PORT needs the package of that protocol, which is not installed ({error}). "

@@ -12,7 +12,7 @@ from wyoming.tts import SynthesizeVoice
 
 from tests.api.datasets.calls import Dataset
 from tests.api.heard import asked, refusal
-from tests.api.wyoming.conftest import BothPorts, answered, both, say
+from tests.extras.wyoming.conftest import BothPorts, answered, both, say
 
 SPEAKING = (
     "POST /v1/audio/speech json input language", "POST /tts_to_audio/ json text language",

@@ -17,7 +17,7 @@ import pytest
 
 from tests.api.conftest import QUICK
 from tests.api.decoding import correlation, decoded
-from tests.api.wyoming.conftest import BothPorts, both
+from tests.extras.wyoming.conftest import BothPorts, both
 
 pytestmark = pytest.mark.system
 PROGRAMS = Path(__file__).parent / "client_programs"

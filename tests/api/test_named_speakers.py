@@ -14,12 +14,12 @@ from wyoming.event import Event
 from wyoming.info import Describe, Info, TtsVoice
 from wyoming.tts import SynthesizeVoice
 
-from api.wyoming.session import wanted_of
+from extras.wyoming.session import wanted_of
 from tests.api.conftest import QUICK
 from tests.api.dialects import test_clients as clients
 from tests.api.dialects.test_clients import Talk
 from tests.api.heard import samples
-from tests.api.wyoming.conftest import BothPorts, answered, both
+from tests.extras.wyoming.conftest import BothPorts, answered, both
 from tests.models import tiny_voice
 from tests.xtts.voices.test_speakers import named
 

@@ -14,7 +14,7 @@ from api.schemas import MOST_CHARACTERS
 from tests.api.conftest import QUICK
 from tests.api.heard import asked
 from tests.api.sounds import file_of, speech, upload
-from tests.api.wyoming.conftest import BothPorts, answered, both
+from tests.extras.wyoming.conftest import BothPorts, answered, both
 
 # A name that macOS writes with its accents apart.
 COMPOSED, APART = "\u00c9lodie", "E\u0301lodie"

@@ -17,7 +17,7 @@ from wyoming.tts import (
 )
 
 from tests.api.heard import asked, said
-from tests.api.wyoming.conftest import BothPorts, answered, heard, say, send
+from tests.extras.wyoming.conftest import BothPorts, answered, heard, say, send
 
 TEXT = "Good morning, how did you sleep?"
 LONG = "long " * 40 + "text"

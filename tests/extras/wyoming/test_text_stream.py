@@ -6,7 +6,7 @@ import pytest
 
 from api.errors import APIError
 from api.schemas import MOST_CHARACTERS
-from api.wyoming.text_stream import MOST_WAITING, TextStream, last_end
+from extras.wyoming.text_stream import MOST_WAITING, TextStream, last_end
 
 SPELLED = '<say-as interpret-as="characters">All? Of it. And</say-as>'
 

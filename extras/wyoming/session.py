@@ -45,7 +45,7 @@ from api.speech import speaking
 from api.speech.speaking import count_pieces
 from api.state import AppState
 from api.voices.store import SERVED
-from api.wyoming.text_stream import TextStream
+from extras.wyoming.text_stream import TextStream
 from xtts.encoding import RATE
 from xtts.inference.synthesis_request import SynthesisRequest
 

@@ -10,14 +10,14 @@ from zeroconf.asyncio import AsyncServiceBrowser, AsyncZeroconf
 
 from api import settings
 from api.http.server import server_of
-from api.wyoming import server
+from extras.wyoming import server
 from machine.errors import SotaqueError
 
 
 def test_without_the_package_it_says_what_to_type(monkeypatch):
     from api.app import build
 
-    for name in [name for name in sys.modules if name.startswith("api.wyoming.")]:
+    for name in [name for name in sys.modules if name.startswith("extras.wyoming.")]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "wyoming", None)
     monkeypatch.setitem(sys.modules, "zeroconf", None)

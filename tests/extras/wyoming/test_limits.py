@@ -9,9 +9,9 @@ import pytest
 from wyoming.tts import Synthesize, SynthesizeChunk, SynthesizeStart
 
 from api.http.connections import ConnectionLimits
-from api.wyoming import session
+from extras.wyoming import session
 from tests.api.heard import said
-from tests.api.wyoming.conftest import BothPorts, HeardEvents, answered, both, heard, say, send
+from tests.extras.wyoming.conftest import BothPorts, HeardEvents, answered, both, heard, say, send
 
 HI = Synthesize("hi")
 PARTIAL = (b"{", b'{"type": "synthesize"', b'{"type": "synthesize", "data_length": 40}\n{"te')

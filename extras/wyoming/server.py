@@ -14,7 +14,7 @@ from zeroconf.asyncio import AsyncServiceInfo, AsyncZeroconf
 
 from api.http.connections import Connections
 from api.state import AppState
-from api.wyoming.session import WyomingSession
+from extras.wyoming.session import WyomingSession
 
 log = logging.getLogger("api")
 _KIND = "_wyoming._tcp.local."

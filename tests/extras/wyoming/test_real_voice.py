@@ -16,7 +16,7 @@ from wyoming.audio import AudioChunk
 from wyoming.tts import Synthesize
 
 from tests.api.conftest import QUICK
-from tests.api.wyoming.conftest import BothPorts, both, send
+from tests.extras.wyoming.conftest import BothPorts, both, send
 
 pytestmark = pytest.mark.slow
 TEXT = "Good morning, how did you sleep?"
