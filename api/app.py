@@ -13,7 +13,6 @@ from starlette.routing import Match
 from starlette.staticfiles import StaticFiles
 
 from api import errors
-from api.dialects import alltalk, coqui_server, openai_lists, xtts_api_server, xtts_streaming_server
 from api.engine.child import ChildOptions
 from api.engine.queue import EngineLimits
 from api.gate import OPEN, Gate, OriginRules
@@ -21,6 +20,13 @@ from api.routes import books, datasets, runs, speech, status, takes, trainings, 
 from api.routes.speech import SpeechRequest
 from api.settings import ApiSettings
 from api.state import PAGE, AppState, key_of
+from extras.dialects import (
+    alltalk,
+    coqui_server,
+    openai_lists,
+    xtts_api_server,
+    xtts_streaming_server,
+)
 from machine import process
 from xtts.inference.compute_config import ComputeConfig
 

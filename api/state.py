@@ -16,7 +16,6 @@ from api.books.store import Books
 from api.datasets.cutting import CutQueue
 from api.datasets.store import Datasets
 from api.datasets.take_checking import TakeChecker
-from api.dialects.memory import KeptSounds, TtsSettings
 from api.engine.child import ChildOptions
 from api.engine.engine import Engine
 from api.engine.queue import UNIT_CHARACTERS, EngineLimits, RateLimiter, Recent
@@ -33,6 +32,7 @@ from api.settings import ApiSettings
 from api.voices import adapters
 from api.voices.adapters import Adapters
 from api.voices.store import Voices
+from extras.dialects.memory import KeptSounds, TtsSettings
 from machine import commands
 from xtts import encoding
 from xtts.voices.base_models import licence_in_brief

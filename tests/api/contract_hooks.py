@@ -19,7 +19,7 @@ import schemathesis
 from hypothesis import strategies as st
 from schemathesis.core.parameters import ParameterLocation
 
-from api.dialects.xtts_streaming_server import handle_of
+from extras.dialects.xtts_streaming_server import handle_of
 from tests.api.books.fake_reader import KEY
 from tests.api.sounds import file_of, made, speech
 from xtts.encoding import MEDIA_TYPES

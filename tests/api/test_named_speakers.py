@@ -16,9 +16,9 @@ from wyoming.tts import SynthesizeVoice
 
 from extras.wyoming.session import wanted_of
 from tests.api.conftest import QUICK
-from tests.api.dialects import test_clients as clients
-from tests.api.dialects.test_clients import Talk
 from tests.api.heard import samples
+from tests.extras.dialects import test_clients as clients
+from tests.extras.dialects.test_clients import Talk
 from tests.extras.wyoming.conftest import BothPorts, answered, both
 from tests.models import tiny_voice
 from tests.xtts.voices.test_speakers import named

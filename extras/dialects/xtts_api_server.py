@@ -10,12 +10,12 @@ from fastapi import APIRouter, Query, Request
 from pydantic import BaseModel
 from starlette.responses import Response
 
-from api.dialects.memory import TtsSettings
 from api.schemas import PROBLEMS, LanguageText, Text, VoiceText
 from api.speech import speaking
 from api.speech.speaking import WAV, SoundForm
 from api.state import AppState, Shared
 from api.voices.store import SERVED
+from extras.dialects.memory import TtsSettings
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.text.languages import NAMES
 

@@ -4,7 +4,7 @@ test_clients."""
 import numpy as np
 import pytest
 
-from api.dialects.xtts_streaming_server import handle_of, voice_of
+from extras.dialects.xtts_streaming_server import handle_of, voice_of
 from tests.api.heard import asked, refusal, said, samples
 from tests.api.sounds import file_of, speech
 

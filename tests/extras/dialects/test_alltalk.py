@@ -2,8 +2,8 @@
 
 import pytest
 
-from api.dialects import memory
-from api.dialects.memory import KeptSounds
+from extras.dialects import memory
+from extras.dialects.memory import KeptSounds
 from tests.api.conftest import Running
 from tests.api.heard import asked, refusal, said, samples
 
@@ -68,7 +68,7 @@ def test_sounds_are_kept_within_bounds(monkeypatch):
 
 def test_sounds_are_kept_for_ten_minutes(monkeypatch):
     now = 1000.0
-    monkeypatch.setattr("api.dialects.memory.time.monotonic", lambda: now)
+    monkeypatch.setattr("extras.dialects.memory.time.monotonic", lambda: now)
     kept = KeptSounds()
     name = kept.keep(b"x")
     now += 599

@@ -1,14 +1,14 @@
 """docs/clients.md lists every client whose requests are replayed, with its source.
 
-    python -m tests.api.dialects.test_client_docs
+    python -m tests.extras.dialects.test_client_docs
 
 prints the rows of the two tables.
 """
 
 from pathlib import Path
 
-from tests.api.dialects.test_clients import TABLE
 from tests.api.test_client_libraries import LIBRARIES
+from tests.extras.dialects.test_clients import TABLE
 
 PAGE = Path(__file__).parents[3] / "docs" / "clients.md"
 

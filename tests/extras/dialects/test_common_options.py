@@ -9,8 +9,8 @@ import httpx
 import pytest
 from wyoming.tts import Synthesize, SynthesizeVoice
 
-from api.dialects.xtts_streaming_server import handle_of
 from api.schemas import MOST_CHARACTERS
+from extras.dialects.xtts_streaming_server import handle_of
 from tests.api.conftest import QUICK
 from tests.api.heard import asked
 from tests.api.sounds import file_of, speech, upload
