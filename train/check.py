@@ -8,14 +8,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from extras.inspect import suspects
+from extras.inspect.judging import SuspectClip
 from extras.languages.plan import ExtensionPlan, language_to_add, plan_of
 from machine import commands
 from machine.devices import selection
 from train.dataset import features
 from train.dataset.dataset import Dataset
 from train.dataset.metadata import read_transcript
-from train.inspection import suspects
-from train.inspection.judging import SuspectClip
 from train.run_context import RunContext
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource

@@ -13,6 +13,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from extras.inspect import suspects
+from extras.inspect.outside_models import OutsideModelError
 from machine.devices import current_gpu, selection
 from machine.onnxruntime.sessions import ModelRefused, RuntimeMissing
 from machine.settings.loading import values_of
@@ -31,8 +33,6 @@ from train.early_stopping import EarlyStopping
 from train.evaluation.budget import JudgingBudget
 from train.evaluation.evaluator import Evaluator, shares_of
 from train.evaluation.plan import plan_of
-from train.inspection import suspects
-from train.inspection.outside_models import OutsideModelError
 from train.learner import Learner, OptimizationConfig
 from train.losses import LOSS_TERMS
 from train.memory import autotune

@@ -10,7 +10,7 @@ import pytest
 import torch
 from onnx import TensorProto, helper, numpy_helper
 
-from train.inspection.outside_models import OutsideModel, OutsideModelError, input_of, log_mel_bands
+from extras.inspect.outside_models import OutsideModel, OutsideModelError, input_of, log_mel_bands
 
 WAVEFORM = torch.from_numpy(
     np.random.default_rng(1).standard_normal(24_000).astype(np.float32) * 0.1

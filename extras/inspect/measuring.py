@@ -2,7 +2,7 @@
 
 Each recording is decoded once, for all its missing figures. Each figure is kept under the hashes
 of its recording and of its model, so a second run computes only what is new.
-Judging is `train.inspection.judging`'s.
+Judging is `extras.inspect.judging`'s.
 """
 
 import base64
@@ -20,6 +20,9 @@ from typing import Any
 import numpy as np
 import torch
 
+from extras.inspect.judging import Measurements, group_voices, is_speech
+from extras.inspect.outside_models import OutsideModel
+from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
 from machine.devices.selection import choose_feature_device
 from machine.storage import kept_value
 from machine.storage.file_cache import FileCache
@@ -27,9 +30,6 @@ from machine.storage.hashes import sha256_of
 from train.concurrency import lookahead
 from train.dataset import features
 from train.dataset.dataset import Clip
-from train.inspection.judging import Measurements, group_voices, is_speech
-from train.inspection.outside_models import OutsideModel
-from train.inspection.sound import SoundFacts, find_copies, fingerprint, measure
 from train.progress import with_progress
 from train.run_context import RunContext
 from train.settings import TrainSettings

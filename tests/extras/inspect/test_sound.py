@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
+from extras.inspect.sound import SoundFacts, find_copies, fingerprint, measure
 from tests.datasets import a_sound
-from train.inspection.sound import SoundFacts, find_copies, fingerprint, measure
 
 RATE = 22_050
 

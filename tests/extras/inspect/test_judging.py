@@ -5,8 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from train.inspection.judging import Measurements, find_suspects, group_voices
-from train.inspection.sound import SoundFacts
+from extras.inspect.judging import Measurements, find_suspects, group_voices
+from extras.inspect.sound import SoundFacts
 
 GOOD = SoundFacts(
     3.0, 22_050, -12.0, 45.0, 25.0, 1e-4, 8000.0, 0.2, 0.2, -45.0, -45.0, 0.0, 0.01, 0.7

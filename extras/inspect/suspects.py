@@ -8,13 +8,13 @@ import logging
 from collections.abc import Sequence
 from pathlib import Path
 
+from extras.inspect.judging import Measurements, SuspectClip, find_suspects
+from extras.inspect.measuring import inspect, made_from
 from machine import commands, text
 from machine.storage import kept_value
 from machine.storage.atomic import make_folder, replace_file
 from machine.storage.csv_table import csv_bytes
 from train.dataset.dataset import Dataset, RejectedClip
-from train.inspection.judging import Measurements, SuspectClip, find_suspects
-from train.inspection.measuring import inspect, made_from
 from train.run_context import RunContext
 from train.settings import TrainSettings
 

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import soundfile
 
+from extras.inspect import suspects
 from tests.datasets import make_dataset
-from tests.train.inspection.planted import plant, read_good, write
-from tests.train.inspection.test_outside_models import saved
-from train.inspection import suspects
+from tests.extras.inspect.planted import plant, read_good, write
+from tests.extras.inspect.test_outside_models import saved
 from train.settings import load
 from train.setup import build_context, open_trainer
 
@@ -103,7 +103,7 @@ def test_a_second_look_computes_nothing_and_says_the_same(check, tmp_path, monke
     spoiled(tmp_path / "data")
     (first,) = re.findall(r"clip-5 .*", check()[1])
     for name in ("measure", "likelihood", "load_speaker_encoder"):
-        monkeypatch.delattr(f"train.inspection.measuring.{name}")
+        monkeypatch.delattr(f"extras.inspect.measuring.{name}")
     assert re.findall(r"clip-5 .*", check()[1]) == [first]
 
 

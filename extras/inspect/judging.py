@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.inspection.sound import SoundFacts
+from extras.inspect.sound import SoundFacts
 
 # With fewer clips there is no typical value.
 FEWEST_CLIPS = 8
