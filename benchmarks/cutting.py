@@ -26,7 +26,7 @@ import soundfile
 from benchmarks import flite, texts
 from benchmarks.flite import RATE, SpeakingStyle
 from benchmarks.measuring import ChildFailed, memory_bytes, watched
-from train.cutting.manuscript import said_words
+from extras.cut.manuscript import said_words
 from xtts.text.phonemes import to_phones
 
 # Nearer to a phone's edge than this is at its edge: what flite prints is rounded.

@@ -16,7 +16,7 @@ DATA = {
     "xtts/assets/demo/": "The embedded voice: weights, config, vocabulary, reference, model card.",
     "train/data/demo/": "The demo dataset: 300 short clips with their transcripts.",
     "train/data/evaluation/": "Evaluation sentences in each language, and other voices to compare.",
-    "train/cutting/report.html": "The template of the report on a cut recording.",
+    "extras/cut/report.html": "The template of the report on a cut recording.",
     "api/datasets/sentences/": "Sentences to read aloud in each language, one a line.",
     "api/page/": "The web page that the service serves: HTML, CSS and JavaScript.",
     "benchmarks/": "Texts that the benchmarks speak and read, also in other languages.",

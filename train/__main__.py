@@ -100,8 +100,8 @@ def _check(settings: TrainSettings, own: argparse.Namespace) -> int:
 
 
 def _cut(settings: TrainSettings, own: argparse.Namespace) -> int:
+    from extras.cut import command as cutting
     from machine.steps import steps_for
-    from train.cutting import command as cutting
 
     return cutting.run(
         settings, own.recordings, own.to, own.text, own.language or settings.language,

@@ -11,7 +11,7 @@ from tests.api.conftest import Running, running, settings_in
 from tests.api.datasets.calls import Dataset, with_tape
 from tests.api.page.conftest import Open
 from tests.api.page.desk import EVIL, LOOKS, faults, is_only_words, says, too_small, until
-from tests.train.cutting.recordings import demo_texts, join_demo
+from tests.extras.cut.recordings import demo_texts, join_demo
 
 pytestmark = pytest.mark.system
 STATE = "document.getElementById('cut-info').textContent"

@@ -18,8 +18,10 @@ import numpy as np
 import pytest
 import soundfile
 
+from extras.cut.command import little_kept, summed, without_pause
+from extras.cut.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from machine.storage.atomic import DiskFull
-from tests.train.cutting.recordings import (
+from tests.extras.cut.recordings import (
     account_of,
     cut,
     demo_texts,
@@ -29,8 +31,6 @@ from tests.train.cutting.recordings import (
     without,
 )
 from train.__main__ import main
-from train.cutting.command import little_kept, summed, without_pause
-from train.cutting.planning import IN_A_CLIP, SILENCE, TOO_LONG, UNSURE, Stretch
 from train.dataset.metadata import read_entries
 
 pytest.importorskip("pocketsphinx", reason="it has wheels for Python 3.11 and 3.13")
@@ -286,7 +286,7 @@ def test_a_film_without_av_answers_with_the_line_that_converts(tmp_path, capsys,
 
 
 def test_a_recording_that_changes_meanwhile_is_told(ground, tmp_path, capsys, monkeypatch):
-    from train.cutting import profile
+    from extras.cut import profile
 
     path = tmp_path / "tape.wav"
     path.write_bytes(ground.recording.read_bytes())
@@ -321,12 +321,12 @@ def test_a_full_disk_ends_with_74_and_the_next_call_finishes(ground, tmp_path, c
         written.append(path)
         return real(path, *rest)
 
-    monkeypatch.setattr("train.cutting.writing.wav.write", full)
+    monkeypatch.setattr("extras.cut.writing.wav.write", full)
     to = tmp_path / "out"
     assert cut(ground.recording, to, "--text", ground.text) == 74
     assert "0 free" in capsys.readouterr().err
     assert not (to / "metadata.csv").exists() and not (to / "cut.json").exists()
-    monkeypatch.setattr("train.cutting.writing.wav.write", real)
+    monkeypatch.setattr("extras.cut.writing.wav.write", real)
     assert cut(ground.recording, to, "--text", ground.text) == 0
     assert hashes(to) == hashes(ground.folder)
 

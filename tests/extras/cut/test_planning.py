@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from machine.storage.csv_table import read_csv
-from train.cutting.planning import (
+from extras.cut.planning import (
     CLIPPED,
     IN_A_CLIP,
     LONGEST_SECONDS,
@@ -24,8 +23,9 @@ from train.cutting.planning import (
     account,
     plan,
 )
-from train.cutting.profile import SoundProfile, pause_between
-from train.cutting.writing import write_account
+from extras.cut.profile import SoundProfile, pause_between
+from extras.cut.writing import write_account
+from machine.storage.csv_table import read_csv
 
 RATE = 22_050
 

@@ -14,9 +14,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.cutting.manuscript import Manuscript
-from train.cutting.planning import PlacedUnit
-from train.cutting.recogniser import HeardWord
+from extras.cut.manuscript import Manuscript
+from extras.cut.planning import PlacedUnit
+from extras.cut.recogniser import HeardWord
 
 _MATCH, _OTHER = 1.0, -1.0
 _UNWRITTEN, _UNSPOKEN, _AHEAD = -0.4, -0.1, -0.01

@@ -6,15 +6,15 @@ from typing import Any
 import numpy as np
 import pytest
 
+from extras.cut import by_words
+from extras.cut.by_words import TextListener, heard_whole, wrong_order
+from extras.cut.journal import HeardJournal
+from extras.cut.manuscript import Cue, Manuscript, manuscript_of
+from extras.cut.profile import SpokenChunk
+from extras.cut.recogniser import HeardWord
+from extras.cut.recordings import SourceRecording
 from machine.steps import Steps
 from machine.storage.hashes import FileStamp
-from train.cutting import by_words
-from train.cutting.by_words import TextListener, heard_whole, wrong_order
-from train.cutting.journal import HeardJournal
-from train.cutting.manuscript import Cue, Manuscript, manuscript_of
-from train.cutting.profile import SpokenChunk
-from train.cutting.recogniser import HeardWord
-from train.cutting.recordings import SourceRecording
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 SENTENCES = (

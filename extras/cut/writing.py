@@ -15,6 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from extras.cut.cutter import CutResult
+from extras.cut.manuscript import Manuscript
+from extras.cut.planning import IN_A_CLIP, SILENCE
+from extras.cut.recordings import CuttingError, stretches
 from machine.storage.atomic import (
     make_folder,
     remove_stale,
@@ -24,10 +28,6 @@ from machine.storage.atomic import (
 )
 from machine.storage.csv_table import csv_bytes
 from machine.storage.reading import read_json
-from train.cutting.cutter import CutResult
-from train.cutting.manuscript import Manuscript
-from train.cutting.planning import IN_A_CLIP, SILENCE
-from train.cutting.recordings import CuttingError, stretches
 from xtts import wav
 
 FINISHED, WORK = "cut.json", ".cutting"

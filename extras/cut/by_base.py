@@ -6,8 +6,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from machine.devices.selection import choose_device, look_at_machine
-from train.cutting.base_alignment import (
+from extras.cut.base_alignment import (
     BaseScorer,
     Breath,
     ScoringBase,
@@ -15,18 +14,19 @@ from train.cutting.base_alignment import (
     SpanScore,
     best_matches,
 )
-from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
-from train.cutting.journal import HeardJournal
-from train.cutting.manuscript import Manuscript, TextUnit
-from train.cutting.planning import PlacedUnit
-from train.cutting.profile import (
+from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one, measured_all
+from extras.cut.journal import HeardJournal
+from extras.cut.manuscript import Manuscript, TextUnit
+from extras.cut.planning import PlacedUnit
+from extras.cut.profile import (
     VAD_SECONDS,
     SoundProfile,
     sounding_spans,
     speech_spans,
 )
-from train.cutting.recordings import CuttingError, SourceRecording, check_unchanged
-from train.cutting.word_alignment import LONGEST_GAP_SECONDS
+from extras.cut.recordings import CuttingError, SourceRecording, check_unchanged
+from extras.cut.word_alignment import LONGEST_GAP_SECONDS
+from machine.devices.selection import choose_device, look_at_machine
 from train.progress import Progress
 from train.settings import TrainSettings
 from xtts.download.xtts_v2 import ModelSource

@@ -2,8 +2,8 @@
 
 import pytest
 
-from train.cutting.manuscript import Cue, manuscript_of, read_cues
-from train.cutting.recordings import CuttingError
+from extras.cut.manuscript import Cue, manuscript_of, read_cues
+from extras.cut.recordings import CuttingError
 
 TIMED = [Cue("Good morning.", 1.5, 3.25), Cue("How are you?", 4.0, 5.5)]
 SRT = (

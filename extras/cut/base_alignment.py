@@ -20,9 +20,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from extras.cut.planning import LONGEST_SECONDS
+from extras.cut.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
 from machine.storage.hashes import sha256_of
-from train.cutting.planning import LONGEST_SECONDS
-from train.cutting.recordings import CuttingError, SourceRecording, resampled_blocks, stretches
 from train.dataset.features import codes_of
 from xtts.audio import CODE_RATE, SAMPLES_PER_CODE, conditioning_mel, resample
 from xtts.evaluation.word_evidence import code_log_likelihoods

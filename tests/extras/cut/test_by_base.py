@@ -5,10 +5,10 @@ import sys
 
 import pytest
 
-from tests.train.cutting.recordings import cut, hashes, join_demo, spoken_by, without
-from train.cutting.base_alignment import SpanMatch, SpanScore
-from train.cutting.by_base import _unheard, pieces_of, sure_matches
-from train.cutting.manuscript import Cue, TextUnit, manuscript_of
+from extras.cut.base_alignment import SpanMatch, SpanScore
+from extras.cut.by_base import _unheard, pieces_of, sure_matches
+from extras.cut.manuscript import Cue, TextUnit, manuscript_of
+from tests.extras.cut.recordings import cut, hashes, join_demo, spoken_by, without
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7]
@@ -33,7 +33,7 @@ def test_the_base_finds_the_sentences_and_names_what_nobody_says(tmp_path, monke
         return cut(tmp_path / "tape.wav", tmp_path / to, *more)
 
     # Stopped in the middle, and begun again: what the model has said is not asked again.
-    from train.cutting.base_alignment import BaseScorer
+    from extras.cut.base_alignment import BaseScorer
 
     real, asked = BaseScorer.score, list[int]()
 

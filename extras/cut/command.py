@@ -9,15 +9,13 @@ from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 
-from machine import commands
-from machine.steps import Steps
-from train.cutting import cutter, writing
-from train.cutting.by_base import base_that_aligns, cut_by_base
-from train.cutting.by_words import cut_by_words
-from train.cutting.cutter import CutJob, CutResult
-from train.cutting.journal import HeardJournal
-from train.cutting.manuscript import Manuscript, manuscript_of, read_cues
-from train.cutting.planning import (
+from extras.cut import cutter, writing
+from extras.cut.by_base import base_that_aligns, cut_by_base
+from extras.cut.by_words import cut_by_words
+from extras.cut.cutter import CutJob, CutResult
+from extras.cut.journal import HeardJournal
+from extras.cut.manuscript import Manuscript, manuscript_of, read_cues
+from extras.cut.planning import (
     CLIPPED,
     IN_A_CLIP,
     NOISE,
@@ -27,8 +25,10 @@ from train.cutting.planning import (
     UNSURE,
     Stretch,
 )
-from train.cutting.profile import find_detector
-from train.cutting.recordings import CuttingError, open_recording
+from extras.cut.profile import find_detector
+from extras.cut.recordings import CuttingError, open_recording
+from machine import commands
+from machine.steps import Steps
 from train.progress import clock
 from train.settings import TrainSettings
 from xtts.text.languages import short_code

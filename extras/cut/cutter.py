@@ -17,12 +17,9 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from machine.steps import Steps
-from machine.storage.hashes import sha256_of
-from train.concurrency import lookahead
-from train.cutting.journal import HeardJournal
-from train.cutting.manuscript import Manuscript
-from train.cutting.planning import (
+from extras.cut.journal import HeardJournal
+from extras.cut.manuscript import Manuscript
+from extras.cut.planning import (
     UNSURE,
     PlacedUnit,
     Stretch,
@@ -30,8 +27,11 @@ from train.cutting.planning import (
     clip_frame,
     plan,
 )
-from train.cutting.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
-from train.cutting.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
+from extras.cut.profile import LEVEL_SECONDS, SoundProfile, measured, speech_spans
+from extras.cut.recordings import LISTENING_RATE, CuttingError, SourceRecording, stretches
+from machine.steps import Steps
+from machine.storage.hashes import sha256_of
+from train.concurrency import lookahead
 from train.progress import Progress
 from xtts.audio import resample
 from xtts.evaluation.recogniser import Recogniser, RecogniserError, opened

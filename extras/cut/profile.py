@@ -14,14 +14,14 @@ from pathlib import Path
 
 import numpy as np
 
-from machine.onnxruntime.sessions import OnnxSessionOptions, RuntimeMissing, open_session
-from train.cutting.recordings import (
+from extras.cut.recordings import (
     LISTENING_RATE,
     CuttingError,
     SourceRecording,
     check_unchanged,
     resampled_blocks,
 )
+from machine.onnxruntime.sessions import OnnxSessionOptions, RuntimeMissing, open_session
 from train.progress import Progress
 
 VAD_FRAME = 512

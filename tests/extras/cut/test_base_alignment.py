@@ -7,8 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.train.cutting.recordings import demo_texts, join_demo, spoken_by
-from train.cutting.base_alignment import (
+from extras.cut.base_alignment import (
     CODES_A_SECOND,
     BaseScorer,
     Breath,
@@ -17,7 +16,8 @@ from train.cutting.base_alignment import (
     SpanScore,
     best_matches,
 )
-from train.cutting.recordings import SourceRecording, open_recording
+from extras.cut.recordings import SourceRecording, open_recording
+from tests.extras.cut.recordings import demo_texts, join_demo, spoken_by
 from train.dataset.features import features_of
 from xtts.audio import CODE_RATE, read
 from xtts.evaluation.word_evidence import log_likelihoods

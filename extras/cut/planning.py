@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from train.cutting.profile import (
+from extras.cut.profile import (
     LEVEL_SECONDS,
     SHORTEST_EDGE_SECONDS,
     SHORTEST_PAUSE_SECONDS,

@@ -8,21 +8,19 @@ from collections.abc import Callable, Sequence
 import numpy as np
 import torch
 
-from machine.steps import Steps
-from train.concurrency import lookahead
-from train.cutting.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
-from train.cutting.journal import HeardJournal
-from train.cutting.manuscript import Manuscript
-from train.cutting.profile import SoundProfile, SpokenChunk, find_detector, listen
-from train.cutting.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
-from train.cutting.recordings import (
+from extras.cut.cutter import CutJob, CutRecording, CutResult, clipping, cut_one
+from extras.cut.journal import HeardJournal
+from extras.cut.manuscript import Manuscript
+from extras.cut.profile import SoundProfile, SpokenChunk, find_detector, listen
+from extras.cut.recogniser import HeardWord, aligned_words, heard_words, text_recogniser
+from extras.cut.recordings import (
     LISTENING_RATE,
     CuttingError,
     SourceRecording,
     check_unchanged,
     stretches,
 )
-from train.cutting.word_alignment import (
+from extras.cut.word_alignment import (
     EXPECTED_AFTER,
     EXPECTED_BEFORE,
     LEAST_CERTAINTY,
@@ -32,6 +30,8 @@ from train.cutting.word_alignment import (
     place_units,
     trusted,
 )
+from machine.steps import Steps
+from train.concurrency import lookahead
 from train.progress import with_progress
 from xtts.audio import resample
 

@@ -5,8 +5,7 @@ import pytest
 import soundfile
 import torch
 
-from tests.pipe_audio import FILES, SECONDS, webm
-from train.cutting.recordings import (
+from extras.cut.recordings import (
     BLOCK_SECONDS,
     LISTENING_RATE,
     SourceRecording,
@@ -15,6 +14,7 @@ from train.cutting.recordings import (
     resampled_blocks,
     stretches,
 )
+from tests.pipe_audio import FILES, SECONDS, webm
 from xtts.audio import resample
 
 RATE = 22_050

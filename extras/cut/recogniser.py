@@ -18,8 +18,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from extras.cut.recordings import LISTENING_RATE, CuttingError
 from machine import commands
-from train.cutting.recordings import LISTENING_RATE, CuttingError
 from xtts.text.phonemes import PHONES, to_phones
 
 _FRAME_SECONDS = 0.01

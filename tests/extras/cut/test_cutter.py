@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.train.cutting.recordings import account_of, cut, join_demo
-from train.cutting import cutter
-from train.cutting.cutter import clipping, transcript
-from train.cutting.profile import SoundProfile
+from extras.cut import cutter
+from extras.cut.cutter import clipping, transcript
+from extras.cut.profile import SoundProfile
+from tests.extras.cut.recordings import account_of, cut, join_demo
 from train.dataset.metadata import read_entries
 
 NUMBERS = [1, 2, 3, 5, 7, 8]

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from train.cutting.cutter import CutResult
-from train.cutting.writing import WrittenClip, write_report
+from extras.cut.cutter import CutResult
+from extras.cut.writing import WrittenClip, write_report
 
 pytestmark = pytest.mark.system
 

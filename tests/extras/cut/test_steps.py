@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.train.cutting.recordings import cut, demo_texts, hashes, join_demo, without
+from tests.extras.cut.recordings import cut, demo_texts, hashes, join_demo, without
 
 NUM_WORDS, WORDS_A_CHUNK = 4000, 40
 NUM_CLIPS = 40

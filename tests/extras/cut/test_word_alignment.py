@@ -5,9 +5,9 @@ import random
 import numpy as np
 import pytest
 
-from train.cutting.manuscript import Cue, manuscript_of
-from train.cutting.recogniser import HeardWord
-from train.cutting.word_alignment import (
+from extras.cut.manuscript import Cue, manuscript_of
+from extras.cut.recogniser import HeardWord
+from extras.cut.word_alignment import (
     DoubtfulSentence,
     TextFollower,
     doubts,

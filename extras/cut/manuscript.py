@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from train.cutting.recordings import CuttingError
+from extras.cut.recordings import CuttingError
 from train.dataset.entries import DatasetError, read_text
 from xtts.text.normalization.registry import rules_of
 

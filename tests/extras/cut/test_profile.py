@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import soundfile
 
-from tests.train.cutting.recordings import join_demo
-from train.cutting.profile import LevelDetector, find_detector, speech_spans
+from extras.cut.profile import LevelDetector, find_detector, speech_spans
+from tests.extras.cut.recordings import join_demo
 
 NUMBERS = [1, 2, 3]
 
