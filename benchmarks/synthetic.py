@@ -239,9 +239,9 @@ def torch_voice(folder: Path, precision: str, *, low: bool = False) -> FixedVoic
 def onnx_voice(folder: Path, kind: str, threads: int, *, low: bool = False) -> FixedVoice:
     """Of the export of `folder`, which `export_onnx` makes; low: opened as LOW_MEMORY=on does. No
     code of its is STOP."""
+    from extras.onnx.speech import loading
+    from extras.onnx.speech.backend import OnnxBackend
     from xtts.inference.speech import Voice
-    from xtts.onnx.speech import loading
-    from xtts.onnx.speech.backend import OnnxBackend
 
     model = loading.load_onnx_model(
         export_onnx(folder), onnx_config(kind, threads, low=low), verify=False
@@ -265,7 +265,7 @@ def export_onnx(base: Path) -> Path:
     """The ONNX voice beside a base model's folder; made by a child where it is missing."""
     to = base.with_name(f"{base.name}-onnx")
     if not (to / "onnx.json").is_file():
-        words = [sys.executable, "-m", "xtts.onnx.export.exporter_child", str(base), str(to)]
+        words = [sys.executable, "-m", "extras.onnx.export.exporter_child", str(base), str(to)]
         subprocess.run(words, check=True)
     return to
 

@@ -182,10 +182,10 @@ def spoken(
 def onnx_voice(base: Path, heard: "Voice", kind: str, *, low: bool) -> tuple[Any, Any]:
     """The backend of an export of `base`, and for it a voice that torch has heard; low: as
     LOW_MEMORY=on."""
+    from extras.onnx.export import exporter
+    from extras.onnx.speech.backend import OnnxBackend
+    from extras.onnx.speech.loading import load_onnx_model
     from xtts.inference.speech import Voice
-    from xtts.onnx.export import exporter
-    from xtts.onnx.speech.backend import OnnxBackend
-    from xtts.onnx.speech.loading import load_onnx_model
 
     with tempfile.TemporaryDirectory() as name:
         exporter.export(exporter.source_of_folder(base), Path(name) / "voice", [kind])

@@ -54,7 +54,7 @@ def base_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="session")
 def onnx_folder(base_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The tiny base as ONNX, for the whole session: do not write into it."""
-    from xtts.onnx.export import exporter
+    from extras.onnx.export import exporter
 
     folder = tmp_path_factory.mktemp("onnx") / "voice"
     exporter.export(exporter.source_of_folder(base_folder), folder)

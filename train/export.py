@@ -20,6 +20,8 @@ from typing import Any, BinaryIO, cast
 import torch
 from torch import Tensor
 
+from extras.onnx.folder import GPT as ONNX_GPT
+from extras.onnx.folder import NAME as ONNX_NAME
 from machine import commands
 from machine.errors import SotaqueError
 from machine.storage.atomic import (
@@ -38,8 +40,6 @@ from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.gpt import PREFIX, from_coqui
 from xtts.model.loading import mel_stats, read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
-from xtts.onnx.folder import GPT as ONNX_GPT
-from xtts.onnx.folder import NAME as ONNX_NAME
 from xtts.text.languages import short_code
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.voices import bundle, learned_decoder, speakers
@@ -85,7 +85,7 @@ def run(
 
     checkpoint: None for what is best in OUTPUT_DIR. force: an export that `to` holds already is
     replaced. Raises SotaqueError without it. onnx: of `ONNX_KINDS`, for a voice of ONNX models;
-    raises what `xtts.onnx.export.exporter` does.
+    raises what `extras.onnx.export.exporter` does.
     """
     refuse_earlier(to, "bundle.json" if onnx is None else ONNX_NAME, force)
     of_export = checkpoint is not None and (checkpoint / "bundle.json").is_file()
@@ -98,7 +98,7 @@ def run(
         log.info(export(voice_to_export(settings, checkpoint, base), to))
         return 0
     try:
-        from xtts.onnx.export import exporter
+        from extras.onnx.export import exporter
     except ImportError as error:
         raise SotaqueError(
             f"An export as ONNX needs the package {error.name}, which is not installed: "

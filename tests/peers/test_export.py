@@ -15,6 +15,8 @@ import torch
 from extras.distil.student import new_student
 from extras.languages.command import write
 from extras.languages.plan import plan_of
+from extras.onnx import folder as onnx_folder
+from extras.onnx.export import exporter
 from tests.extras.languages.languages import make_greek
 from tests.models import tiny_base, write_vocabulary
 from train.checkpointing.checkpoints import Checkpoints
@@ -26,8 +28,6 @@ from xtts.model.config import ModelConfig
 from xtts.model.gpt import GPT, from_coqui, to_coqui
 from xtts.model.loading import read_tensors
 from xtts.model.vocoder import WAVEFORM_DECODER
-from xtts.onnx import folder as onnx_folder
-from xtts.onnx.export import exporter
 from xtts.voices import bundle, learned_decoder
 from xtts.voices.learned_decoder import LearnedDecoder
 from xtts.voices.loading import load_voice

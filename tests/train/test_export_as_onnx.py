@@ -3,6 +3,9 @@
 import numpy as np
 import pytest
 
+from extras.onnx import folder
+from extras.onnx.speech import loading as model
+from extras.onnx.speech.backend import OnnxBackend
 from tests.models import tiny_base
 from tests.train.test_export import perturbed
 from train.__main__ import main
@@ -10,9 +13,6 @@ from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.loading import read_tensors
-from xtts.onnx import folder
-from xtts.onnx.speech import loading as model
-from xtts.onnx.speech.backend import OnnxBackend
 
 
 def test_an_epoch_speaks_with_its_own_weights_and_voice(tmp_path, caplog, monkeypatch):

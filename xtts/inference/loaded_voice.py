@@ -1,7 +1,7 @@
 """LoadedVoice: a voice that can speak, with PyTorch or ONNX Runtime.
 
 The command line, the service and notebooks use this interface. `xtts.inference.torch_voice` and
-`xtts.onnx.speech.onnx_voice` implement it; `xtts.voices.loading` opens them. Importing this module
+`extras.onnx.speech.onnx_voice` implement it; `xtts.voices.loading` opens them. Importing this module
 does not import torch.
 """
 

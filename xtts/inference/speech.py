@@ -1,7 +1,7 @@
 """Speech: one request being spoken, with any backend.
 
 A backend decodes codes and computes their sound (`xtts.inference.torch_backend`,
-`xtts.onnx.speech.backend`). This module has what they share: pieces, attempts, guard, speed,
+`extras.onnx.speech.backend`). This module has what they share: pieces, attempts, guard, speed,
 chunks, fades and pauses. Whole speech and streams, alone or in a batch, differ in who calls the
 steps and in when sound may leave. Importing this module does not import torch.
 """

@@ -32,7 +32,7 @@ EDGE_STEPS = 4
 
 
 class StepVocoder(Protocol):
-    """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `xtts.onnx.speech.vocoder.OnnxVocoder`.
+    """A vocoder of steps: `xtts.model.vocoder.Vocoder`, `extras.onnx.speech.vocoder.OnnxVocoder`.
 
     arrays: torch or numpy; widths: its preferred window widths in steps, if any; most_samples: the
     most that it computes at once.

@@ -65,7 +65,7 @@ def load_voice(
     where = where or ComputeConfig()
     files = find_voice(voice) if isinstance(voice, VoiceSpec) else voice
     if where.backend == "onnx":
-        from xtts.onnx.speech.onnx_voice import load_onnx_voice
+        from extras.onnx.speech.onnx_voice import load_onnx_voice
 
         return load_onnx_voice(files, where)
     if files.onnx:

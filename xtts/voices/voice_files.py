@@ -10,10 +10,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from extras.onnx import folder as onnx_folder
 from xtts import arguments
 from xtts.joined_reference import Reference, reference_of
 from xtts.model.config import ModelConfig
-from xtts.onnx import folder as onnx_folder
 from xtts.text.errors import shown
 from xtts.text.pronunciations import NAME as PRONUNCIATIONS
 from xtts.text.tokenizer import TokenizerSpec

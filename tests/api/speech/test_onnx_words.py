@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from extras.onnx.export import exporter
 from tests.api.conftest import QUICK, Running, running, settings_in
 from tests.api.speech.test_captions import lines_of
 from xtts.inference.alignment.guard import CODE_SECONDS
-from xtts.onnx.export import exporter
 from xtts.voices.base_models import DEMO
 
 pytestmark = pytest.mark.slow

@@ -9,6 +9,7 @@ import soundfile
 import torch
 
 from extras.distil import command, learning, lessons
+from extras.onnx import folder as onnx_folder
 from machine.errors import SotaqueError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
@@ -20,7 +21,6 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.config import ModelConfig
 from xtts.model.loading import read_tensors
-from xtts.onnx import folder as onnx_folder
 from xtts.voices import bundle, speakers
 from xtts.voices.evaluation_file import Candidate, write_evaluation
 from xtts.voices.loading import load_voice

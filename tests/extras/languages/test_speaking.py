@@ -7,11 +7,11 @@ import numpy as np
 import pytest
 
 from api.app import how_of
+from extras.onnx.export import exporter
 from tests.api.conftest import NO_GPU, QUICK, running, settings_in
 from tests.extras.languages.languages import GREEK, greek_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.onnx.export import exporter
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec
 

@@ -8,6 +8,7 @@ import pytest
 import soundfile
 
 import xtts
+from extras.onnx.export import exporter
 from tests.datasets import make_dataset
 from tests.models import tiny_base
 from tests.train.test_export import perturbed
@@ -20,7 +21,6 @@ from train.sampling.sample_files import reference_of
 from train.settings import TrainSettings
 from xtts.audio import CODE_RATE
 from xtts.model.config import ModelConfig
-from xtts.onnx.export import exporter
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import speakers
 from xtts.voices.base_models import BundleError

@@ -12,11 +12,11 @@ import pytest
 
 import xtts
 from benchmarks.texts import sentences
+from extras.onnx.export import exporter
 from tests.xtts.inference.crowds import sounds_of
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
 from xtts.model.shapes import VOCODER_RATE
-from xtts.onnx.export import exporter
 from xtts.voices.base_models import DEMO
 
 Sound = np.ndarray

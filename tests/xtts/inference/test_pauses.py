@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from extras.onnx.speech.backend import OnnxBackend
+from extras.onnx.speech.loading import load_onnx_model
 from tests.models import drawn_voice
 from tests.xtts.inference.crowds import sounds_of
 from xtts.inference import speech
@@ -21,8 +23,6 @@ from xtts.inference.voice import Voice
 from xtts.model import loading
 from xtts.model.loading import Model
 from xtts.model.shapes import VOCODER_RATE
-from xtts.onnx.speech.backend import OnnxBackend
-from xtts.onnx.speech.loading import load_onnx_model
 
 TEXT = "[pause:120ms]one two[pause:500ms]three<break time='1.25s'/>four\n\nfive[pause:300ms]"
 SECONDS = [0.12, 0.5, 1.25, 0.6, 0.3]

@@ -1,5 +1,5 @@
 """Drawing a code from logits: the same rules with torch (`xtts.inference.torch_backend`) and with
-numpy (`xtts.onnx.speech.sampling`), in one set of tests for both."""
+numpy (`extras.onnx.speech.sampling`), in one set of tests for both."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 import torch
 
+from extras.onnx.speech import sampling
 from machine.devices.cuda_errors import NotFinite
 from xtts.inference import torch_backend
 from xtts.inference.defaults import SamplingParams
-from xtts.onnx.speech import sampling
 
 RULES = (
     SamplingParams(), SamplingParams(top_k=3), SamplingParams(top_p=0.3, temperature=0.2),

@@ -8,6 +8,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
+from extras.onnx.folder import OnnxError
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.models import tiny_voice
@@ -17,7 +18,6 @@ from tests.xtts.voices.decoders import shifted_decoder
 from xtts.__main__ import main
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.onnx.folder import OnnxError
 from xtts.voices import adapter_file, bundle, learned_decoder
 from xtts.voices.base_models import BundleError
 from xtts.voices.loading import load_voice

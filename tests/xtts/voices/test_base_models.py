@@ -6,6 +6,8 @@ from pathlib import Path
 import pytest
 import torch
 
+from extras.onnx import folder as onnx_folder
+from extras.onnx.folder import OnnxVoice
 from machine.storage.atomic import Written
 from machine.storage.hashes import sha256_of
 from tests.models import tiny_voice
@@ -14,8 +16,6 @@ from tests.xtts.voices.base_folders import ALL, change_tensor
 from xtts.download import xtts_v2 as published
 from xtts.download.xtts_v2 import XTTS_V2
 from xtts.model.config import CPML, ConfigError
-from xtts.onnx import folder as onnx_folder
-from xtts.onnx.folder import OnnxVoice
 from xtts.voices import bundle
 from xtts.voices.base_models import BundleError, check_base, licence_in_brief, locate_base
 from xtts.voices.loading import load_voice

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 import torch
 
+from extras.onnx.export import exporter
+from extras.onnx.speech import backend as onnx_backend
 from tests.xtts.inference.crowds import said_in, sounds_of
 from xtts.inference import torch_backend
 from xtts.inference.alignment.guard import CODE_SECONDS, Ending
@@ -16,8 +18,6 @@ from xtts.inference.alignment.guarded_piece import SpokenPiece
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.onnx.export import exporter
-from xtts.onnx.speech import backend as onnx_backend
 from xtts.voices.base_models import DEMO
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec

@@ -16,7 +16,7 @@ import torch
 from onnx import ModelProto, NodeProto, numpy_helper
 from torch import Tensor, nn
 
-from xtts.onnx.export.graphs import ExportGraph
+from extras.onnx.export.graphs import ExportGraph
 
 # LayerNormalization is an operator since opset 17; these graphs need nothing newer.
 OPSET = 17

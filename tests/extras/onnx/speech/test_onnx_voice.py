@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from extras.onnx import folder as folders
+from extras.onnx.folder import OnnxError
 from tests.models import tiny_voice
 from tests.xtts.workers.test_server_main import (
     Talk,
@@ -17,8 +19,6 @@ from tests.xtts.workers.test_server_main import (
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.synthesis_request import SynthesisRequest
-from xtts.onnx import folder as folders
-from xtts.onnx.folder import OnnxError
 from xtts.voices.base_models import BundleError
 from xtts.voices.loading import load_voice
 from xtts.voices.voice_files import VoiceSpec

@@ -7,6 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from extras.onnx import folder as folders
+from extras.onnx.folder import OnnxError, OnnxVoice
+from extras.onnx.speech.gpt import OnnxGPT
+from extras.onnx.speech.vocoder import OnnxVocoder
 from machine.devices.selection import cpu_count
 from machine.onnxruntime import sessions
 from machine.onnxruntime.placement import SessionStatus
@@ -16,10 +20,6 @@ from xtts.inference.speech import Voice
 from xtts.model.config import ModelConfig
 from xtts.model.shapes import SMALLEST_ROUNDED_WIDTH
 from xtts.model.streaming_vocoder import MOST_SAMPLES
-from xtts.onnx import folder as folders
-from xtts.onnx.folder import OnnxError, OnnxVoice
-from xtts.onnx.speech.gpt import OnnxGPT
-from xtts.onnx.speech.vocoder import OnnxVocoder
 from xtts.text.tokenizer import Tokenizer
 
 # The most samples that the vocoder computes at once under LOW_MEMORY: 90 MB at XTTS-v2's size.

@@ -16,6 +16,10 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from extras.onnx import folder as folders
+from extras.onnx.folder import OnnxError
+from extras.onnx.speech import loading
+from extras.onnx.speech.loading import OnnxModel
 from machine.errors import SotaqueError
 from machine.onnxruntime import sessions
 from machine.onnxruntime.sessions import OnnxSessionOptions
@@ -25,10 +29,6 @@ from xtts.inference import latents_file
 from xtts.inference.speech import Voice
 from xtts.joined_reference import Reference
 from xtts.model.config import ModelConfig
-from xtts.onnx import folder as folders
-from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import loading
-from xtts.onnx.speech.loading import OnnxModel
 
 if TYPE_CHECKING:
     from torch import Tensor

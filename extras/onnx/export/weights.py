@@ -12,9 +12,9 @@ import torch
 from onnx import ModelProto, NodeProto, TensorProto, helper, numpy_helper
 from torch import Tensor
 
+from extras.onnx.export.tracing import replace_nodes
 from machine.memory import MappedFiles, trim_heap
 from machine.storage.atomic import Written, replace_file
-from xtts.onnx.export.tracing import replace_nodes
 
 # Weights of a column that have a scale and a zero point of their own in int4, as in
 # `xtts.model.quantization`.

@@ -12,6 +12,10 @@ import onnxruntime
 import pytest
 import torch
 
+from extras.onnx import folder
+from extras.onnx.export import exporter
+from extras.onnx.folder import OnnxError
+from extras.onnx.speech import loading as model
 from tests.models import tiny_base
 from xtts import audio
 from xtts.audio import conditioning_mel, speaker_mel
@@ -20,10 +24,6 @@ from xtts.inference.compute_config import ComputeConfig
 from xtts.model import vocoder
 from xtts.model.config import ConfigError
 from xtts.model.loading import read_tensors
-from xtts.onnx import folder
-from xtts.onnx.export import exporter
-from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import loading as model
 from xtts.voices import learned_decoder
 from xtts.voices.voice_files import VoiceFiles
 

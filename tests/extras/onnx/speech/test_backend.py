@@ -6,6 +6,14 @@ import numpy as np
 import pytest
 import torch
 
+from extras.onnx import folder
+from extras.onnx.export import exporter
+from extras.onnx.speech.backend import OnnxBackend
+from extras.onnx.speech.loading import (
+    OnnxModel,
+    load_onnx_model,
+    read_voice,
+)
 from xtts.inference import speech
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
@@ -15,14 +23,6 @@ from xtts.inference.voice import Voice
 from xtts.model import loading as torchs
 from xtts.model.loading import Model
 from xtts.model.shapes import PLACEHOLDER_ID
-from xtts.onnx import folder
-from xtts.onnx.export import exporter
-from xtts.onnx.speech.backend import OnnxBackend
-from xtts.onnx.speech.loading import (
-    OnnxModel,
-    load_onnx_model,
-    read_voice,
-)
 from xtts.voices.base_models import DEMO
 
 TEXT = "the old man walked along the river."

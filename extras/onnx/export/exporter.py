@@ -18,6 +18,10 @@ import onnx
 import torch
 from torch import Tensor
 
+from extras.onnx import folder as folders
+from extras.onnx.export import graphs, weights
+from extras.onnx.export.tracing import OPSET, traced
+from extras.onnx.folder import OnnxError, OnnxVoice
 from machine.storage.atomic import (
     WriteError,
     Written,
@@ -32,10 +36,6 @@ from xtts.model.config import ConfigError, ModelConfig, naming_normalizer
 from xtts.model.empty_weights import without_weights
 from xtts.model.gpt import GPT, from_coqui
 from xtts.model.vocoder import load_speaker_encoder, load_vocoder
-from xtts.onnx import folder as folders
-from xtts.onnx.export import graphs, weights
-from xtts.onnx.export.tracing import OPSET, traced
-from xtts.onnx.folder import OnnxError, OnnxVoice
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices import learned_decoder, speakers
 from xtts.voices.voice_files import VoiceFiles

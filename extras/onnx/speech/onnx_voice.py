@@ -1,6 +1,6 @@
 """A voice computed by ONNX Runtime, without torch in this process.
 
-A voice that is no ONNX folder is exported first, once (`xtts.onnx.export.export_cache`).
+A voice that is no ONNX folder is exported first, once (`extras.onnx.export.export_cache`).
 """
 
 import hashlib
@@ -13,6 +13,12 @@ from typing import Any
 
 import numpy as np
 
+from extras.onnx import folder as folders
+from extras.onnx.export import export_cache
+from extras.onnx.folder import OnnxError
+from extras.onnx.speech import conditioning, loading
+from extras.onnx.speech.backend import OnnxBackend
+from extras.onnx.speech.loading import OnnxModel
 from machine.storage.hashes import sha256_of
 from xtts.inference.alignment.heads import Array, Head
 from xtts.inference.compute_config import ComputeConfig
@@ -20,12 +26,6 @@ from xtts.inference.loaded_voice import LoadedVoice
 from xtts.inference.speech import Voice
 from xtts.joined_reference import Reference
 from xtts.model.config import ModelConfig
-from xtts.onnx import folder as folders
-from xtts.onnx.export import export_cache
-from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import conditioning, loading
-from xtts.onnx.speech.backend import OnnxBackend
-from xtts.onnx.speech.loading import OnnxModel
 from xtts.text.tokenizer import Tokenizer
 from xtts.voices.voice_files import VoiceFiles
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 import torch
 
+from extras.onnx.speech.gpt import BLOCK
+from extras.onnx.speech.loading import load_onnx_model
 from xtts.inference import torch_backend
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.defaults import SamplingParams
 from xtts.inference.torch_backend import TorchUtterance, decode
 from xtts.model.shapes import NUM_LATENTS
-from xtts.onnx.speech.gpt import BLOCK
-from xtts.onnx.speech.loading import load_onnx_model
 
 IDS = [5, 9, 13, 20]
 

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from extras.onnx import folder
+from extras.onnx.export import export_cache, exporter_child
+from extras.onnx.export.export_cache import KEPT
+from extras.onnx.folder import OnnxError
 from machine.process import ProcessResult
 from machine.storage.hashes import sha256_of
-from xtts.onnx import folder
-from xtts.onnx.export import export_cache, exporter_child
-from xtts.onnx.export.export_cache import KEPT
-from xtts.onnx.folder import OnnxError
 
 
 def at_home(command: Sequence[str], _limit_seconds: float) -> ProcessResult:

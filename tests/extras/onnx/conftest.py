@@ -4,12 +4,12 @@ from pathlib import Path
 
 import pytest
 
+from extras.onnx.speech.loading import OnnxModel, load_onnx_model
 from tests.models import drawn_voice
 from xtts.inference.compute_config import ComputeConfig
 from xtts.inference.voice import Voice
 from xtts.model import loading as model
 from xtts.model.loading import Model
-from xtts.onnx.speech.loading import OnnxModel, load_onnx_model
 
 
 @pytest.fixture(scope="session")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from extras.onnx.speech.vocoder import OnnxVocoder
 from xtts.model.shapes import VocoderShape
 from xtts.model.streaming_vocoder import EDGE_STEPS, ChunkedVocoder
 from xtts.model.vocoder import Vocoder
-from xtts.onnx.speech.vocoder import OnnxVocoder
 
 ONE_A_CODE = VocoderShape(
     upsample_initial_channel=16, upsample_rates=(8, 8, 4, 4), upsample_kernel_sizes=(16, 16, 8, 8),

@@ -11,12 +11,12 @@ import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
+from extras.onnx import folder as folders
+from extras.onnx.folder import OnnxError
 from machine import commands
 from machine.process import ProcessResult, module_command, run_with_timeout
 from machine.storage import locks
 from machine.storage.atomic import make_folder
-from xtts.onnx import folder as folders
-from xtts.onnx.folder import OnnxError
 
 log = logging.getLogger(__name__)
 
@@ -54,7 +54,7 @@ def kept_export(
 
 def _export_apart(words: Sequence[str], run: Runs) -> None:
     """Exports in a child process; if it fails, the last line of its stderr is the reason."""
-    done = run(module_command("xtts.onnx.export.exporter_child", *words), _EXPORT_SECONDS)
+    done = run(module_command("extras.onnx.export.exporter_child", *words), _EXPORT_SECONDS)
     if done.hung:
         raise OnnxError(
             f"{words[0]} was not exported as ONNX within {_EXPORT_SECONDS / 60:.0f} minutes. "

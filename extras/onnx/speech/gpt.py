@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
+from extras.onnx import folder as folders
 from xtts.inference.alignment.path import attention
 from xtts.model.shapes import NUM_LATENTS, GPTShape
-from xtts.onnx import folder as folders
 
 Array = np.ndarray[Any, Any]
 # The block size in places. A step reads all places, used or not.

@@ -1,4 +1,4 @@
-"""Runs an export in a child process: `python -m xtts.onnx.export.exporter_child`."""
+"""Runs an export in a child process: `python -m extras.onnx.export.exporter_child`."""
 
 import argparse
 import sys
@@ -6,15 +6,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from extras.onnx.folder import GPT
 from machine import commands
 from machine.errors import SotaqueError
-from xtts.onnx.folder import GPT
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Exports; prints an error's message to stderr and returns its exit code."""
     parser = argparse.ArgumentParser(
-        prog=commands.program("xtts.onnx.export.exporter_child"), description=__doc__
+        prog=commands.program("extras.onnx.export.exporter_child"), description=__doc__
     )
     parser.add_argument("folder", type=Path, help="the model's folder")
     parser.add_argument("to", type=Path)
@@ -23,7 +23,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--decoder", type=Path, help="a vocoder learned for these weights")
     arguments = parser.parse_args(argv)
     try:
-        from xtts.onnx.export import exporter
+        from extras.onnx.export import exporter
         from xtts.voices.run_folder import normalizer_of, read_checkpoint, reference_beside
         from xtts.voices.voice_files import VoiceFiles
 

@@ -7,13 +7,13 @@ import pytest
 import soundfile
 import torch
 
+from extras.onnx.folder import OnnxError
+from extras.onnx.speech import conditioning
+from extras.onnx.speech import loading as model
 from xtts import audio
 from xtts.__main__ import main
 from xtts.inference import latents_file, voice
 from xtts.inference.compute_config import ComputeConfig
-from xtts.onnx.folder import OnnxError
-from xtts.onnx.speech import conditioning
-from xtts.onnx.speech import loading as model
 
 
 def speaking(folder: Path, out: Path, *more: str) -> int:

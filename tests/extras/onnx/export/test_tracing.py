@@ -1,7 +1,7 @@
 """What a traced graph holds, and what it leaves where it is."""
 
-from xtts.onnx.export import exporter, graphs
-from xtts.onnx.export.tracing import traced
+from extras.onnx.export import exporter, graphs
+from extras.onnx.export.tracing import traced
 
 
 def test_a_trace_leaves_the_weights_where_they_are(base_folder):
