@@ -36,7 +36,7 @@ READS_ENVIRONMENT = {
     "machine/storage/atomic.py": "SOTAQUE_CRASH_AT: tests kill a writer at a named point",
     "train/distributed.py": "RANK, WORLD_SIZE and their like: torchrun's, not a person's",
     "machine/devices/probe/runner.py": "what its children inherit; where a user's caches are",
-    "machine/readings/collection.py": "libraries and GPUs it chooses: that is judged",
+    "extras/doctor/collection.py": "libraries and GPUs it chooses: that is judged",
     "api/background/work_queue.py": "what work behind speech inherits",
     "machine/steps.py": "RAY_ADDRESS, and what Ray reads when it is imported",
     "api/voices/recordings.py": "what the decoder of uploads inherits, and one thread",

@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from extras.doctor import report
+from extras.doctor.finding import fail, ok
 from machine.devices import cuda_errors
 from machine.devices.health import Outcome
-from machine.doctor import report
-from machine.doctor.finding import fail, ok
 from train.resilience.lost_gpu import gone, out_of_memory
 
 PAGE = (Path(__file__).parents[1] / "docs/errors.md").read_text(encoding="utf-8")

@@ -162,7 +162,7 @@ def _seconds(text: str) -> float:
 
 
 def _monitor(arguments: argparse.Namespace) -> int:
-    from machine.devices import monitor
+    from extras.doctor import monitor
     from machine.settings.loading import SharedSettings, load
 
     settings, _ = load(SharedSettings)
@@ -170,8 +170,8 @@ def _monitor(arguments: argparse.Namespace) -> int:
 
 
 def _doctor(arguments: argparse.Namespace) -> int:
-    from machine.doctor import command
-    from machine.readings.collection import ReadingPlace
+    from extras.doctor import command
+    from extras.doctor.collection import ReadingPlace
 
     place = ReadingPlace(
         remembers=not arguments.no_cache,
@@ -196,7 +196,7 @@ def preflights() -> dict[str, tuple[str, ...]]:
 
 
 def _explain(arguments: argparse.Namespace) -> int:
-    from machine.explain import command
+    from extras.doctor.explain import command
 
     return command.run(
         arguments.model, arguments.provider, runs=arguments.run, shapes=arguments.shape,

@@ -3,7 +3,7 @@
 import pytest
 
 from machine.remedies import branch_of, fitting_backend, get_driver, has_code_for
-from tests.machine.doctor.simulated import CU126, CU130
+from tests.extras.doctor.simulated import CU126, CU130
 
 
 @pytest.mark.parametrize(

@@ -19,7 +19,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from machine.onnxruntime.providers import CPU, CUDA, OPENVINO, WISHES
-from tests.machine.explain.kinds import Sketch
+from tests.extras.doctor.explain.kinds import Sketch
 
 pytestmark = [
     pytest.mark.system,

@@ -111,5 +111,5 @@ def users_of(*asked: str) -> set[str]:
 
 def test_sessions_are_made_in_one_place_and_nothing_trusts_what_was_compiled_in():
     assert users_of("get_available_providers", "get_all_providers", "get_device") == set()
-    children = {"machine/onnxruntime/trial_child.py", "machine/explain/running_child.py"}
+    children = {"machine/onnxruntime/trial_child.py", "extras/doctor/explain/running_child.py"}
     assert users_of("InferenceSession") - children == {"machine/onnxruntime/sessions.py"}

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from machine.readings.collection import ReadingPlace, look
+from extras.doctor.collection import ReadingPlace, look
 from machine.readings.snapshot import Machine
-from tests.machine.doctor.simulated import computer
+from tests.extras.doctor.simulated import computer
 
 OPEN_DRIVER = (
     "NVRM version: NVIDIA UNIX Open Kernel Module for x86_64  560.35.03  Release Build\n"

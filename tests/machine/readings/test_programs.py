@@ -15,8 +15,8 @@ import api.preflight
 import train.__main__
 import train.preflight
 import xtts.__main__
+from extras.doctor.checks import surroundings
 from machine import process
-from machine.doctor.checks import surroundings
 from machine.memory import mapped_libraries
 from machine.readings import libraries_child, programs
 from machine.readings.programs import distance

@@ -1,0 +1,96 @@
+"""The list of checks, in the order in which a user should act on them.
+
+A check is a pure function. It becomes `could_not_run` if a reading that it needs is missing, or if
+it raises an error; the other checks still run.
+"""
+
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import replace
+
+from extras.doctor.checks import builds, drivers, gpus, onnx, surroundings
+from extras.doctor.finding import Finding, Severity, could_not_run
+from machine.readings.snapshot import Machine
+
+# Takes the readings that its parameters name; returns None if it does not apply to this machine.
+Judge = Callable[..., Finding | tuple[Finding, ...] | None]
+
+CHECKS: dict[str, Judge] = {
+    "settings": surroundings.settings,
+    "disk": surroundings.disk,
+    "memory": surroundings.memory,
+    "graphics": drivers.graphics,
+    "kernel_log": gpus.kernel_log,
+    "driver": drivers.driver,
+    "container": drivers.container,
+    "device_nodes": drivers.device_nodes,
+    "torch": builds.torch_build,
+    "driver_age": builds.driver_age,
+    "architecture": builds.architecture,
+    "library_path": builds.library_path,
+    "visible_gpus": builds.visible_gpus,
+    "compute_mode": builds.compute_mode,
+    "after_suspend": gpus.after_suspend,
+    "gpu": gpus.gpus,
+    "shared_memory": surroundings.shared_memory,
+    "onnx_runtime": onnx.onnx_runtime,
+    "ffmpeg": surroundings.ffmpeg,
+    "speech": surroundings.speech,
+    "device": gpus.device,
+}
+
+# Checks whose failure makes a healthy GPU fail too.
+CAUSES = {
+    "kernel_log", "driver", "container", "device_nodes", "torch", "driver_age", "architecture",
+    "library_path", "visible_gpus", "compute_mode", "after_suspend",
+}  # fmt: skip
+_GPU = re.compile(r"gpu\d+")
+
+
+def judge(machine: Machine) -> tuple[Finding, ...]:
+    """Every finding, in the order of the list."""
+    findings = [one for name, check in CHECKS.items() for one in _findings(name, check, machine)]
+    return _with_one_cause(tuple(findings))
+
+
+def needs(check: Judge) -> list[str]:
+    """The names of the readings that a check takes."""
+    return list(inspect.signature(check).parameters)
+
+
+def exit_code(findings: tuple[Finding, ...]) -> int:
+    """0 if all is well, 1 for a warning or a failed reading, 2 for a fault to fix."""
+    states = {finding.status for finding in findings}
+    if Severity.FAIL in states:
+        return 2
+    return 1 if states & {Severity.WARN, Severity.COULD_NOT_RUN} else 0
+
+
+def _with_one_cause(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Gives a failing GPU the fix of the first failing cause, since that fixes both."""
+    causes = [one for one in findings if one.id in CAUSES and one.status is Severity.FAIL]
+    if not causes:
+        return findings
+    return tuple(
+        replace(one, fix=causes[0].fix) if one.fix and _GPU.fullmatch(one.id) else one
+        for one in findings
+    )
+
+
+def _findings(name: str, check: Judge, machine: Machine) -> tuple[Finding, ...]:
+    readings = {reading: getattr(machine, reading) for reading in needs(check)}
+    missing = [reading for reading, value in readings.items() if value is None]
+    result: Finding | tuple[Finding, ...] | None
+    if missing:
+        why = dict.fromkeys(machine.troubles.get(reading, "not read") for reading in missing)
+        result = could_not_run(f"{', '.join(missing)} could not be read: {'; '.join(why)}")
+    else:
+        try:
+            result = check(**readings)
+        except Exception as error:
+            message = f"{type(error).__name__}: {error}"
+            result = could_not_run("the check failed with an error", evidence=message)
+    seconds = round(sum(machine.seconds.get(reading, 0.0) for reading in readings), 3)
+    many = result if isinstance(result, tuple) else (result,) if result else ()
+    return tuple(replace(one, id=one.id or name, seconds=seconds) for one in many)

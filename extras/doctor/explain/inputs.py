@@ -1,0 +1,202 @@
+"""Generates test inputs for an unknown ONNX model: sizes for dynamic axes, and values.
+
+A guess may be wrong, so there are several; the first that the model accepts is used and reported.
+Everything but `arrays` is pure.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from math import prod
+from typing import Any, NamedTuple
+
+from extras.doctor.explain.graph import ExplainError, GraphValue
+
+_TYPES = frozenset(
+    "float32 float64 float16 int64 int32 int16 int8 uint64 uint32 uint16 uint8 bool".split()
+)
+_PAST = 8  # the length of a decoder's cache
+_MOST_VALUES = 250_000_000  # 1 GB of fp32
+
+
+class Sizes(NamedTuple):
+    """Sizes of inputs: samples at 16 kHz, mel frames, text tokens, and a picture's side."""
+
+    samples: int
+    frames: int
+    tokens: int
+    pixels: int
+
+
+# Tried in this order: a detector wants multiples of 32, some heads exactly 112 or 80.
+GUESSES = (
+    Sizes(16_000, 200, 32, 320),
+    Sizes(64_600, 400, 64, 112),
+    Sizes(512, 64, 16, 80),
+    Sizes(1_024, 16, 4, 640),
+    Sizes(1, 1, 1, 1),
+)
+# A model that keeps a state between calls receives audio in pieces of this length (Silero's).
+_PIECE = 512
+_STATE = re.compile(r"^(state|h|c|hn|cn|h0|c0)$|past|cache|hidden|_state", re.IGNORECASE)
+_SOUND = re.compile(r"audio|wav|sound|speech|signal|sample|^input$|^x$|source", re.IGNORECASE)
+_RATE = re.compile(r"^sr$|sampl\w*_?rate", re.IGNORECASE)
+_LENGTH = re.compile(r"len(gth)?s?$|_len", re.IGNORECASE)
+_CHOICE = re.compile(r"sid|speaker|lang|emotion|^spk", re.IGNORECASE)
+_MASK = re.compile(r"mask", re.IGNORECASE)
+
+
+# One input: {name, type, shape, fill, value, values}. fill: "normal" (mean 0), "value", "values" or
+# "ids" (below `value`).
+Filling = dict[str, Any]
+
+
+def plans(
+    inputs: Sequence[GraphValue], wanted: Mapping[str, tuple[int, ...]]
+) -> list[list[Filling]]:
+    """The inputs to try, without repeats, as JSON values.
+
+    Args:
+        inputs: The model's inputs.
+        wanted: Name -> shape, from --shape.
+
+    Raises:
+        ExplainError: A shape does not fit, or an input cannot be generated.
+    """
+    for name in wanted.keys() - {one.name for one in inputs}:
+        names = ", ".join(one.name for one in inputs)
+        raise ExplainError(f"--shape {name}: this model has no such input. Its inputs: {names}.")
+    for one in inputs:
+        _check(one, wanted.get(one.name))
+    small: list[list[Filling]] = []
+    for plan in (_plan(inputs, sizes, wanted) for sizes in GUESSES):
+        if sum(prod(one["shape"]) for one in plan) <= _MOST_VALUES and plan not in small:
+            small.append(plan)
+    if not small:
+        raise ExplainError(
+            f"The inputs of this model hold more than {_MOST_VALUES:,} values. Give a smaller "
+            "--shape, or leave out --run."
+        )
+    return small
+
+
+def arrays(plan: Sequence[Filling]) -> dict[str, Any]:
+    """Name -> numpy array for a plan; the same values each time."""
+    import numpy
+
+    random = numpy.random.default_rng(0)
+    made: dict[str, Any] = {}
+    numbers: Any
+    for one in plan:
+        shape = tuple(one["shape"])
+        if one["fill"] == "normal":
+            numbers = random.standard_normal(shape) * 0.1
+        elif one["fill"] == "ids":
+            numbers = random.integers(0, max(1, int(one["value"])), shape)
+        elif one["fill"] == "values":
+            numbers = numpy.resize(numpy.array(one["values"]), shape)
+        else:
+            numbers = numpy.full(shape, one["value"])
+        made[one["name"]] = numbers.astype(one["type"])
+    return made
+
+
+def _check(one: GraphValue, wanted: tuple[int, ...] | None) -> None:
+    if one.type not in _TYPES:
+        what = {"string": "text", "": "a list or a map"}.get(one.type, one.type)
+        raise ExplainError(
+            f"--run generates numbers, but the input {one.name!r} needs {what}. Leave out --run to "
+            "see where the nodes are."
+        )
+    if wanted is None or one.shape is None:
+        return
+    fits = len(wanted) == len(one.shape) and all(
+        not isinstance(size, int) or size == given for size, given in zip(one.shape, wanted)
+    )
+    if not fits:
+        declared = "x".join(str(size) or "?" for size in one.shape)
+        given = "x".join(map(str, wanted))
+        raise ExplainError(
+            f"--shape {one.name}={given} does not fit the declared shape {declared}."
+        )
+
+
+def _plan(
+    inputs: Sequence[GraphValue], sizes: Sizes, wanted: Mapping[str, tuple[int, ...]]
+) -> list[Filling]:
+    if any(_STATE.search(one.name) for one in inputs):
+        sizes = sizes._replace(samples=min(sizes.samples, _PIECE))
+    named: dict[str, int] = {}
+    for one in inputs:
+        for axis, size in enumerate(one.shape or ()):
+            if isinstance(size, str) and size and "+" not in size:
+                guess = wanted[one.name][axis] if one.name in wanted else _size(one, axis, sizes)
+                named[size] = min(named.get(size, guess), guess)
+    shapes = {
+        one.name: wanted.get(one.name) or tuple(
+            _known(size, named) or _size(one, axis, sizes)
+            for axis, size in enumerate(one.shape or ())
+        )
+        for one in inputs
+    }  # fmt: skip
+    longest = max((size for one in inputs for size in _open(one, shapes[one.name])), default=1)
+    return [
+        {"name": one.name, "type": one.type, "shape": list(shapes[one.name]), "fill": "normal",
+         "value": 0.0, "values": []} | _filling(one, shapes[one.name], longest)
+        for one in inputs
+    ]  # fmt: skip
+
+
+def _known(size: int | str, named: Mapping[str, int]) -> int:
+    """A declared size, that of a named axis, or the sum in a name ("past + 1"); 0 if unknown."""
+    if isinstance(size, int):
+        return size
+    parts = [part.strip() for part in size.split("+")]
+    if not size or not all(part.isdigit() or part in named for part in parts):
+        return 0
+    return sum(int(part) if part.isdigit() else named[part] for part in parts)
+
+
+def _size(one: GraphValue, axis: int, sizes: Sizes) -> int:
+    """The size chosen for a dynamic axis."""
+    shape = one.shape or ()
+    name, rank = str(shape[axis]).lower(), len(shape)
+    if isinstance(shape[axis], int):
+        return int(shape[axis])
+    if "batch" in name or (axis == 0 and (rank > 1 or not one.type.startswith("float"))):
+        return 1
+    if "past" in name or _STATE.search(one.name):
+        return 1 if axis == 1 and rank == 3 else _PAST
+    if not one.type.startswith("float"):
+        return sizes.tokens
+    if rank == 4 and (shape[1] in (1, 3, 4) or shape[3] in (1, 3, 4)):
+        return sizes.pixels
+    if rank <= 2 and _SOUND.search(one.name):
+        return sizes.samples
+    return sizes.frames if rank == 3 else (sizes.samples if rank == 1 else _PAST)
+
+
+def _open(one: GraphValue, shape: Sequence[int]) -> list[int]:
+    """The sizes chosen for dynamic axes after the batch; a length input refers to one of them."""
+    return [
+        size for axis, size in enumerate(shape)
+        if axis and isinstance((one.shape or ())[axis], str) and not _STATE.search(one.name)
+    ]  # fmt: skip
+
+
+def _filling(one: GraphValue, shape: Sequence[int], longest: int) -> Filling:
+    """How to fill an input, if not with normally distributed values."""
+    whole = not one.type.startswith("float")
+    if _RATE.search(one.name):
+        return {"fill": "value", "value": 16_000.0}
+    if whole and _LENGTH.search(one.name):
+        return {"fill": "value", "value": float(longest)}
+    if _MASK.search(one.name) or one.type == "bool":
+        return {"fill": "value", "value": 1.0}
+    if _STATE.search(one.name) or (whole and _CHOICE.search(one.name)):
+        return {"fill": "value"}
+    if whole:
+        return {"fill": "ids", "value": float(one.ids or 10)} if shape else {
+            "fill": "value", "value": 1.0}  # fmt: skip
+    if one.name == "scales":  # Piper: noise, length, noise in the lengths
+        return {"fill": "values", "values": [0.667, 1.0, 0.8]}
+    return {} if shape else {"fill": "value", "value": 0.5}

@@ -1,0 +1,260 @@
+"""Reports an ONNX model as text or JSON, and ONNX Runtime's load errors as one sentence."""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from extras.doctor.explain.graph import ModelGraph
+from extras.doctor.explain.judging import Judgement, answer, forecast, judge
+from machine import commands
+from machine.onnxruntime.operators import is_heavy
+from machine.onnxruntime.placement import SessionStatus, explain_command
+from machine.onnxruntime.providers import CPU
+from machine.text import size_words, wrapped
+
+SCHEMA = 1
+_LABELS = {"yes": "ok", "no": "NO", "unclear": "?"}
+_COPIES = re.compile(r"(\d+) Memcpy nodes are added to the graph")
+_FORCED = re.compile(r"Force fallback to CPU execution for node: (.*?) because")
+
+
+def facts(
+    graph: ModelGraph, status: SessionStatus, child: Mapping[str, Any], log: str
+) -> dict[str, Any]:
+    """The whole report as JSON values: names are stable, texts may change.
+
+    Args:
+        graph: The model.
+        status: Where it runs.
+        child: The child's answer (`running_child`).
+        log: The child's stderr.
+
+    Returns:
+        Among others: nodes, provider -> operator -> count; copies, nodes that ONNX Runtime inserted
+        to copy values between memories; forced_to_cpu, nodes that it moved to the CPU because they
+        are faster there; on_cpu, a judgement of every operator there.
+    """
+    run, nodes = child.get("run"), child["nodes"]
+    executed = run["executed"] if run else []
+    seconds: Counter[str] = Counter()
+    for row in executed:
+        seconds[row["provider"]] += row["seconds"]
+    if nodes is None:  # as the file has them
+        operators: Counter[str] = Counter()
+        for (_, name), number in graph.operators.items():
+            operators[name] += number
+    else:
+        operators = sum(map(Counter, nodes.values()), Counter())
+    judged = _judged(graph, nodes, executed)
+    return {
+        "schema": SCHEMA,
+        "model": str(graph.path),
+        "file_bytes": graph.file_bytes,
+        "opsets": graph.opsets,
+        "producer": graph.producer,
+        "onnxruntime": child["version"],
+        "status": status.as_dict(),
+        "normal": answer(status, judged),
+        "nodes": nodes,
+        "copies": copies(log, executed),
+        "forced_to_cpu": _FORCED.findall(log),
+        "on_cpu": [one._asdict() for one in judged],
+        "on_a_gpu": forecast(operators),
+        "inputs": [asdict(one) for one in graph.inputs],
+        "outputs": [asdict(one) for one in graph.outputs],
+        "load_seconds": child["load_seconds"],
+        "memory": {name: child[name] for name in ("import_bytes", "loaded_bytes", "peak_bytes")},
+        "run": run,
+        "seconds_by_provider": seconds,
+    }
+
+
+def copies(log: str, executed: Sequence[Mapping[str, Any]]) -> int:
+    """The number of copies, from ONNX Runtime's warnings or else from the executed nodes."""
+    warned = sum(int(number) for number in _COPIES.findall(log))
+    copying = ("MemcpyToHost", "MemcpyFromHost")
+    return warned or sum(row["times"] for row in executed if row["operator"] in copying)
+
+
+def _judged(
+    graph: ModelGraph,
+    nodes: Mapping[str, Mapping[str, int]] | None,
+    executed: Sequence[Mapping[str, Any]],
+) -> list[Judgement]:
+    """Judges every operator on the CPU, abnormal ones first; [] if everything is on the CPU."""
+    if not nodes or not nodes.keys() - {CPU}:
+        return []
+    domains = {name: domain for domain, name in graph.operators}
+    ran = {row["operator"]: row for row in executed if row["provider"] == CPU}
+    judged = []
+    for name, number in nodes.get(CPU, {}).items():
+        # A node placed as Conv may have run fused with the next one.
+        row = ran.get(name) or ran.get(f"Fused{name}") or {"largest": None, "seconds": 0.0}
+        normal, why = judge(name, row["largest"], domains.get(name, ""))
+        judged.append(Judgement(name, number, normal, why, row["largest"], row["seconds"]))
+    order = ("no", "unclear", "yes")
+    return sorted(judged, key=lambda one: (order.index(one.normal), -one.nodes, one.operator))
+
+
+def as_text(summary: Mapping[str, Any]) -> str:
+    """`facts` as text: where the model runs and whether that is normal, then the details."""
+    status, run = summary["status"], summary["run"]
+    made = f", exported by {summary['producer']}" if summary["producer"] else ""
+    lines = [
+        f"{Path(summary['model']).name}: {size_words(summary['file_bytes'])}, opset "
+        f"{summary['opsets'].get('ai.onnx')}{made}",
+        "",
+        *wrapped(f"Runs on {status['device']} ({status['execution_provider']}).", ""),
+    ]
+    # Some messages end with a pointer to this command.
+    lines += wrapped(status["message"].partition(f" `{explain_command()}`")[0], "  ")
+    lines += ["Is that normal?", *wrapped(summary["normal"], "  "), "", *_nodes(summary), ""]
+    lines += _values("Inputs:", summary["inputs"], run["plan"] if run else [])
+    lines += [*_values("Outputs:", summary["outputs"], []), "", *_costs(summary)]
+    return "\n".join(lines) + "\n"
+
+
+def _nodes(summary: Mapping[str, Any]) -> Iterator[str]:
+    if summary["nodes"] is None:
+        yield (
+            f"ONNX Runtime {summary['onnxruntime']} reports where its nodes run only with --run; "
+            "1.24 and later always report it."
+        )
+        return
+    counted = {name: sum(operators.values()) for name, operators in summary["nodes"].items()}
+    yield "Nodes: " + ", ".join(f"{number} on {name}" for name, number in counted.items())
+    if summary["copies"]:
+        yield from wrapped(
+            f"{summary['copies']} copies between GPU memory and main memory: one wherever a GPU "
+            "node and a CPU node meet", "  ")  # fmt: skip
+    if forced := summary["forced_to_cpu"]:
+        yield from wrapped(
+            f"ONNX Runtime moved {len(forced)} of them to the CPU because they are faster there, "
+            "which is normal", "  ")  # fmt: skip
+    if judged := summary["on_cpu"]:
+        yield "On the CPU, and whether that is normal:"
+        width = max(len(f"{one['operator']} ({one['nodes']})") for one in judged)
+        for one in judged:
+            name = f"{one['operator']} ({one['nodes']})"
+            first = f"  {_LABELS[one['normal']]:<3} {name:<{width}}  "
+            yield from wrapped(one["why"], " " * len(first), first)
+    elif not counted.keys() - {CPU}:
+        yield from _forecast(summary["on_a_gpu"], summary["nodes"].get(CPU, {}))
+
+
+def _forecast(usual: Mapping[str, int], operators: Mapping[str, int]) -> Iterator[str]:
+    yield from wrapped(
+        f"With a GPU, {usual['gpu']} of them would usually run on it. The rest ({usual['either']}) "
+        "computes shapes, moves values or controls the flow: some of it stays on the CPU beside "
+        "any GPU, which is normal.", "")  # fmt: skip
+    heavy = sorted(((n, name) for name, n in operators.items() if is_heavy(name)), reverse=True)
+    if heavy:
+        carry = ", ".join(f"{name} ({number})" for number, name in heavy[:6])
+        yield from wrapped(f"Compute-heavy operators: {carry}.", "")
+
+
+def _values(
+    title: str, values: Sequence[Mapping[str, Any]], plan: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    made = {one["name"]: one for one in plan}
+    width = max((len(one["name"]) for one in values), default=0)
+    for number, one in enumerate(values):
+        name, kind = one["name"], one["type"] or "not a tensor"
+        shape = "any shape" if one["shape"] is None else shape_of(one["shape"])
+        run_with = f"  run with {shape_of(made[name]['shape'])}" if name in made else ""
+        yield f"{title if not number else '':<11}{name:<{width}}  {kind} {shape}{run_with}"
+
+
+def _costs(summary: Mapping[str, Any]) -> Iterator[str]:
+    yield f"Loaded in {_seconds(summary['load_seconds'])} by ONNX Runtime {summary['onnxruntime']}."
+    if run := summary["run"]:
+        yield (
+            f"First run {_seconds(run['cold_seconds'])}, then {_seconds(run['warm_seconds'])} "
+            f"(median of {run['runs']})."
+        )
+        parts = summary["seconds_by_provider"]
+        if len(parts) > 1:
+            whole = sum(parts.values()) or 1.0
+            shares = [f"{name} {100 * part / whole:.0f} %" for name, part in parts.items()]
+            yield f"Share of the time: {', '.join(shares)}."
+        yield from wrapped(f"Usage while running: {_activity(run['activity'])}.", "  ", "")
+    imported, loaded, peak = map(size_words, summary["memory"].values())
+    yield f"Memory: {imported} before loading, {loaded} loaded, {peak} at peak."
+
+
+def _activity(activity: Mapping[str, Any]) -> str:
+    parts = [f"CPU {activity['cpu_percent']:.0f} % (100 is one core)"]
+    for name, gpu in activity["gpus"].items():
+        busy = gpu["busy_percent"]
+        share = "utilization unknown" if busy is None else f"at most {busy:.0f} % busy"
+        parts.append(f"GPU {name} {share}, {size_words(gpu['used_bytes'])} in use")
+    if not activity["gpus"]:
+        parts.append(f"no GPU to read ({activity['fault'] or 'none listed'})")
+    return "; ".join(parts)
+
+
+def shape_of(shape: Sequence[int | str]) -> str:
+    """A shape as text: [1, 80, T]; an axis without a name is "?"."""
+    return "[" + ", ".join(str(size or "?") for size in shape) + "]"
+
+
+def _seconds(seconds: float) -> str:
+    return f"{seconds:.2f} s" if seconds >= 1 else f"{1000 * seconds:.3g} ms"
+
+
+_MOST_CHARACTERS = 300
+# ONNX Runtime's CPU kernels of Add, Mul, Gemm, Dropout and BatchNormalization start at this opset.
+_OLDEST_OPSET = 7
+
+
+def refusal(name: str, fault: str, opset: int | None = None) -> str:
+    """Why ONNX Runtime refuses a model, and what to do.
+
+    Args:
+        name: The model's name.
+        fault: ONNX Runtime's error.
+        opset: The version of the standard operators.
+    """
+    text = " ".join(fault.split())
+    missing = re.search(r"Could not find an implementation for (\w+)\((\d+)\)", text)
+    if missing and opset is not None and opset < _OLDEST_OPSET:
+        return (
+            f"{name} has opset {opset}, and ONNX Runtime has no kernel for its operator "
+            f"{missing[1]}: most kernels start at opset {_OLDEST_OPSET}. Neither fp32 nor a newer "
+            "ONNX Runtime helps. Export it again with opset 13 or later."
+        )
+    for pattern, sentence in _KNOWN:
+        if match := re.search(pattern, text):
+            return f"{name} " + sentence.format(
+                *match.groups(), newer=commands.install("onnxruntime", upgrade=True)
+            )
+    message = re.sub(r"^.*?failed: ?", "", text)
+    message = re.sub(r"/\S+\.(cc|h):\d+ .*?\) ", "", message)
+    return f"ONNX Runtime refuses {name}: {message[:_MOST_CHARACTERS]}"
+
+
+_KNOWN = (
+    (r"Fatal error: ([\w.]+):(\w+)\(-?\d+\) is not a registered",
+     "has the operator {1} of {0}, which this ONNX Runtime does not know. Install the library or "
+     "the build that provides it."),
+    (r"No Op registered for (\w+) with domain_version of (\d+)",
+     "has the operator {0}, which opset {1} of ONNX does not have. Export it again, or: {newer}"),
+    (r"Could not find an implementation for (\w+)\((\d+)\)",
+     "has the operator {0} (opset {1}) with types for which this ONNX Runtime has no kernel. "
+     "Export it in fp32, or: {newer}"),
+    (r"Opset (\d+) is under development.*?till opset (\d+)",
+     "has opset {0}, and this ONNX Runtime reads up to {1}. Export it with an older opset, or: "
+     "{newer}"),
+    (r"Unsupported model IR version: (\d+), max supported IR version: (\d+)",
+     "has ONNX format {0}, and this ONNX Runtime reads up to {1}. Export it again, or: {newer}"),
+    (r"External data path escapes.*?\"([^\"]+)\"",
+     "keeps its weights in {0}, which is a link to another folder. ONNX Runtime reads weights only "
+     "from the model's own folder. Copy the file beside the model."),
+    (r"External data path.*?\"([^\"]+)\"",
+     "keeps its weights in {0}, which cannot be used. Put both files into one folder."),
+    (r"(?:No graph was found|Protobuf parsing failed)",
+     "is not an ONNX model, or is truncated. Download it again."),
+)  # fmt: skip

@@ -1,0 +1,57 @@
+"""Whether an operator's place on the CPU is normal, and how that is told."""
+
+from dataclasses import replace
+
+import pytest
+
+from extras.doctor.explain.judging import Judgement, answer, forecast, judge
+from machine.onnxruntime.placement import SessionStatus
+from machine.onnxruntime.providers import CPU, CUDA
+
+SMALL, LARGE = 12, 1_000_000
+
+
+@pytest.mark.parametrize(
+    ("operator", "largest", "normal", "told"),
+    [
+        ("Shape", None, "yes", "computes shapes"),
+        ("Gather", SMALL, "yes", "at most 12 values"),
+        ("Concat", None, "yes", "shapes"),
+        ("Slice", LARGE, "unclear", "moves 1,000,000 values"),
+        ("Conv", None, "no", "compute-heavy"),
+        ("Conv", SMALL, "no", "compute-heavy"),
+        ("ConvTranspose", LARGE, "no", "belongs on the accelerator"),
+        ("LSTM", None, "no", "compute-heavy"),
+        ("MatMulInteger", LARGE, "no", "int8 is for the CPU"),
+        ("If", None, "yes", "control flow"),
+        ("Loop", LARGE, "yes", "control flow"),
+        ("NonMaxSuppression", LARGE, "yes", "returns few values"),
+        ("RandomNormalLike", SMALL, "yes", "random"),
+        ("Mul", SMALL, "yes", "faster here"),
+        ("Mul", LARGE, "no", "forces two copies"),
+        ("Mul", None, "unclear", "use --run"),
+        ("SomethingNew", None, "unclear", "use --run"),
+        ("StringNormalizer", None, "yes", "for the CPU only"),
+        ("TreeEnsembleClassifier", LARGE, "yes", ""),
+    ],
+)
+def test_normal_or_not(operator, largest, normal, told):
+    found, why = judge(operator, largest, "ai.onnx.ml" if "Tree" in operator else "")
+    assert found == normal and told in why
+
+
+def test_answers():
+    yes, no, unclear = (Judgement(name, 1, *judge(name, LARGE)) for name in ("If", "Conv", "Slice"))
+    placed = SessionStatus("cuda:0", CUDA, CUDA, accelerator_nodes=5)
+    here = SessionStatus("cpu", CPU, CPU, accelerator_nodes=0)
+    assert answer(here, []).startswith("Yes: the CPU was requested")
+    assert answer(replace(here, message="Why."), []).startswith("No: an accelerator")
+    assert answer(placed, []) == "Yes: every node is on the accelerator."
+    assert answer(placed, [yes]).startswith("Yes")
+    assert answer(placed, [yes, unclear]).startswith("Mostly")
+    assert answer(placed, [yes, unclear, no]).startswith("No")
+
+
+def test_a_forecast_counts_what_a_gpu_would_take():
+    operators = {"Conv": 4, "Relu": 4, "Shape": 3, "MatMulInteger": 2}
+    assert forecast(operators) == {"gpu": 8, "either": 5}

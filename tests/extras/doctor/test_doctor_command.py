@@ -1,0 +1,122 @@
+"""`python -m xtts doctor` from the command line, on this machine and on one made worse."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from extras.doctor import command
+from extras.doctor.collection import ReadingPlace
+from machine.readings.snapshot import Machine
+from tests.extras.doctor import simulated
+from tests.machine.readings.places import program
+from xtts.__main__ import main
+
+CLEAN = {"OMP_WAIT_POLICY": "PASSIVE", "OMP_NUM_THREADS": "1"}
+
+
+@pytest.fixture
+def laptop(monkeypatch: pytest.MonkeyPatch) -> list[ReadingPlace]:
+    """Whatever is looked at is the hybrid laptop; how it was asked for."""
+    asked: list[ReadingPlace] = []
+
+    def look(place: ReadingPlace) -> Machine:
+        asked.append(place)
+        return simulated.MACHINES["hybrid_laptop"]
+
+    monkeypatch.setattr(command, "look", look)
+    return asked
+
+
+@pytest.mark.parametrize("more", [(), ("--json", "--deep", "--no-cache")])
+def test_text_and_json_are_what_was_agreed(laptop, capsys, more):
+    golden = simulated.GOLDEN / f"hybrid_laptop.{'json' if more else 'txt'}"
+    assert main(["doctor", *more]) == 2
+    assert capsys.readouterr().out == golden.read_text()
+    assert [(place.deep, place.remembers) for place in laptop] == [(bool(more), not more)]
+
+
+def test_only_the_lines_that_mend(laptop, capsys):
+    assert main(["doctor", "--fix-hints"]) == 2
+    assert capsys.readouterr().out == "echo TORCH_BACKEND=cu126 >> .env && make install\n"
+
+
+def test_nothing_to_mend_is_said(monkeypatch, capsys):
+    monkeypatch.setattr(command, "look", lambda _place: simulated.MACHINES["healthy"])
+    assert main(["doctor", "--fix-hints"]) == 0
+    assert capsys.readouterr().out == "Nothing to fix.\n"
+
+
+def doctor(home: Path, *options: str, **environ: str) -> dict[str, Any]:
+    """What it says of this machine as JSON, and its findings by their names."""
+    done = subprocess.run(
+        [sys.executable, "-m", "xtts", "doctor", "--json", *options],
+        env=CLEAN | {"HOME": str(home), "PATH": os.defpath} | environ,
+        capture_output=True, text=True, timeout=120, check=False,
+    )  # fmt: skip
+    found = json.loads(done.stdout)
+    assert done.stderr == "" and done.returncode == found["exit_code"] in (0, 1, 2)
+    return found | {one["id"]: one for one in found["findings"]}
+
+
+@pytest.mark.slow
+def test_a_machine_with_nothing_still_gets_its_report(tmp_path):
+    """No PATH, and a HOME that nothing can be written under, by root neither."""
+    (tmp_path / "file").write_text("")
+    found = doctor(tmp_path / "file" / "home", PATH="")
+    assert found["torch"]["status"] == "ok"
+    assert "could_not_run" not in {one["status"] for one in found["findings"]}
+
+
+@pytest.mark.slow
+def test_a_hanging_nvidia_smi_costs_its_limit(tmp_path):
+    program(tmp_path / "bin", "nvidia-smi", "exec sleep 300")
+    assert doctor(tmp_path, PATH=f"{tmp_path / 'bin'}:{os.defpath}")["schema"] == 1
+
+
+@pytest.mark.slow
+def test_the_second_time_it_knows(tmp_path):
+    first = doctor(tmp_path)
+    kept = tmp_path / ".cache" / "sotaque" / "doctor.json"
+    assert json.loads(kept.read_text())["known"]["torch"]["found"]["version"].startswith("2.")
+    assert doctor(tmp_path)["torch"]["seconds"] < first["torch"]["seconds"] / 2
+
+
+@pytest.mark.slow
+def test_it_imports_no_torch_itself(tmp_path):
+    code = (
+        "import sys; from xtts.__main__ import main; main(['doctor']);"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'numpy', 'TTS')))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], env=CLEAN | {"HOME": str(tmp_path), "PATH": os.defpath},
+        capture_output=True, check=False, timeout=120,
+    )  # fmt: skip
+    assert done.returncode == 0
+
+
+@pytest.mark.slow
+def test_deep_hears_the_demo_voice(tmp_path):
+    found = doctor(tmp_path, "--deep")["speech_cpu"]
+    assert found["status"] == "ok" and "s of speech" in found["observed"], found
+
+
+@pytest.mark.slow
+def test_a_library_that_is_put_before_torchs_own_is_seen(tmp_path):
+    """With LD_PRELOAD: torch 2.11 looks into its own folder before LD_LIBRARY_PATH (RPATH)."""
+    own = sorted(Path(sys.prefix).glob("lib/python3*/site-packages/nvidia/*/lib/libcufft.so.*"))
+    if not own:
+        pytest.skip("torch is a build without CUDA here")
+    other = tmp_path / own[0].name
+    try:
+        other.hardlink_to(own[0])
+    except OSError:
+        shutil.copy(own[0], other)
+    found = doctor(tmp_path, LD_PRELOAD=str(other))["library_path"]
+    assert found["status"] == "warn" and str(other) in found["evidence"]
+    assert found["fix"].startswith("env -u LD_LIBRARY_PATH -u LD_PRELOAD")

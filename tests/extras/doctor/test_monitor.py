@@ -1,0 +1,161 @@
+"""`python -m xtts monitor`: lines, CSV, a fake nvidia-smi, a trainer, and a clean Ctrl-C."""
+
+import csv
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from extras.doctor import monitor
+from machine.devices.nvml import GpuState
+from machine.devices.usage import Usage
+from tests.machine.readings.places import program
+from xtts.__main__ import main
+
+WITHOUT_NVML = pytest.mark.skipif(
+    Path("/dev/nvidia0").exists(), reason="NVML of this machine would be asked"
+)
+SMI = 'echo "0, NVIDIA GeForce RTX 3090, 7, 2048, 24576, 580.95.05, Default, 8.6"'
+GPU = GpuState(0, "RTX 3090", 10.0, 8_000_000_000, 24_000_000_000)
+
+
+@pytest.fixture
+def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A folder on PATH; what is put there as nvidia-smi is asked."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", f"{folder}:{os.defpath}")
+    monkeypatch.chdir(tmp_path)
+    yield folder
+
+
+def show(*options: object) -> int:
+    return main(["monitor", "--interval", "0.1", *map(str, options)])
+
+
+@WITHOUT_NVML
+def test_without_a_gpu_it_says_so_once_and_shows_the_rest(smi, capsys):
+    assert show("--duration", "0.35") == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0].startswith("No GPU can be read: libnvidia-ml.so.1")
+    assert lines[1].split()[:3] == ["time", "CPU", "RAM,"]
+    assert len(lines) == 2 + 3 + 1 and "GPU" not in "".join(lines[2:])
+    assert lines[-1].startswith("On average: CPU")
+
+
+@WITHOUT_NVML
+def test_every_interval_is_a_line_and_a_row(smi, tmp_path, capsys):
+    program(smi, "nvidia-smi", SMI)
+    log = tmp_path / "logs" / "machine.csv"
+    assert show("--duration", "0.35", "--log", log) == 0
+    assert show("--duration", "0.15", "--log", log) == 0  # gone on with
+    out = capsys.readouterr().out
+    assert "GPU 0: busy, GB" in out and "  7 %   2.1/25.8" in out
+    assert "RTX 3090 busy 7 %, at most 2.1 GB" in out
+    rows = list(csv.DictReader(log.open(newline="")))
+    assert len(rows) == 4
+    for row in rows:
+        assert row["gpu0_busy_percent"] == "7.0"
+        assert int(row["gpu0_memory_used_bytes"]) == 2048 << 20
+        assert int(row["memory_total_bytes"]) > int(row["memory_used_bytes"]) > 0
+        assert row["trainer_memory_bytes"] == ""  # nobody trains here
+        assert row["time"].endswith("+00:00")
+    assert 0.05 < float(rows[0]["seconds"]) < 0.3
+
+
+@WITHOUT_NVML
+def test_an_nvidia_smi_that_begins_to_fail_is_told_and_asked_no_more(smi, tmp_path, capsys):
+    count = tmp_path / "count"
+    lost = f'[ "$(wc -l < {count})" -gt 2 ] && {{ printf "\\033[2JGPU is lost\\r\\b"; exit 9; }}'
+    program(smi, "nvidia-smi", f"echo x >> {count}; {lost}\n{SMI}")
+    assert show("--duration", "0.65", "--log", tmp_path / "m.csv") == 0
+    out = capsys.readouterr().out
+    assert out.count("No GPU can be read: nvidia-smi failed: GPU is lost.") == 1
+    assert all(one.isprintable() or one == "\n" for one in out)
+    assert count.read_text().count("x") == 3
+    rows = list(csv.DictReader((tmp_path / "m.csv").open(newline="")))
+    assert rows[0]["gpu0_busy_percent"] == "7.0" and rows[-1]["gpu0_busy_percent"] == ""
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("mine.csv", "has other columns"), ("mine.csv/x.csv", "cannot be written")]
+)
+def test_a_log_that_cannot_be_gone_on_with_is_told_and_left_alone(
+    smi, tmp_path, capsys, name, told
+):
+    (tmp_path / "mine.csv").write_text("name,wage\nana,1\n")
+    assert show("--duration", "0.1", "--log", tmp_path / name) == 2
+    assert told in capsys.readouterr().err
+    assert (tmp_path / "mine.csv").read_text() == "name,wage\nana,1\n"
+
+
+@pytest.mark.parametrize("option", ["--interval", "--duration"])
+@pytest.mark.parametrize("value", ["0", "-1", "nan", "soon"])
+def test_times_that_are_none(option, value):
+    with pytest.raises(SystemExit) as ended:
+        main(["monitor", option, value])
+    assert ended.value.code == 2
+
+
+@pytest.mark.parametrize("ending", [signal.SIGINT, signal.SIGTERM])
+def test_it_ends_cleanly(tmp_path, ending):
+    log = tmp_path / "m.csv"
+    with subprocess.Popen(
+        [sys.executable, "-m", "xtts", "monitor", "--interval", "0.1", "--log", str(log)],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    ) as child:  # fmt: skip
+        assert child.stdout is not None
+        for line in child.stdout:
+            if line[:2].isdigit():
+                break
+        child.send_signal(ending)
+        out, errors = child.communicate(timeout=20)
+    assert (child.returncode, errors) == (0, "")
+    assert out.splitlines()[-1].startswith("On average:")
+    assert log.read_text().endswith("\n")
+
+
+def test_a_reader_that_leaves_is_no_fault():
+    with subprocess.Popen(
+        [sys.executable, "-m", "xtts", "monitor", "--interval", "0.1", "--duration", "20"],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as child:  # fmt: skip
+        assert child.stdout and child.stderr
+        child.stdout.readline()
+        child.stdout.close()
+        assert (child.wait(20), child.stderr.read()) == (0, b"")
+
+
+def test_the_trainer_is_found_by_its_lock(tmp_path):
+    proc = tmp_path / "proc"
+    (proc / "41").mkdir(parents=True)
+    (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0train\0")
+    assert monitor.trainer_of(tmp_path, proc) is None
+    (tmp_path / ".lock").write_text("41\n")
+    assert monitor.trainer_of(tmp_path, proc) == 41
+    # The number belongs to somebody else now.
+    (proc / "41" / "cmdline").write_bytes(b"/x/train-it/.venv/bin/python\0-m\0api\0")
+    assert monitor.trainer_of(tmp_path, proc) is None
+    (tmp_path / ".lock").write_text("")
+    assert monitor.trainer_of(tmp_path, proc) is None
+
+
+def test_a_gpu_that_waits_is_pointed_at():
+    """Document 004: the GPU is used for a tenth, and nobody knows why."""
+    idle = Usage((GPU,), 95.0, 9_000_000_000, 64_000_000_000, 99.0, 3_000_000_000)
+    told = monitor.summary([idle, idle])
+    assert "RTX 3090 busy 10 %, at most 8.0 GB" in told and "data_wait_share" in told
+    assert "the trainer at most 3.0 GB" in told
+    # One of two GPUs is used: that it is busy is what counts.
+    used = GpuState(1, "RTX 4090", 90.0, 1, 2)
+    assert "data_wait_share" not in monitor.summary([Usage((GPU, used), trainer_memory_bytes=1)])
+    assert "data_wait_share" not in monitor.summary([Usage((GPU,))])  # nobody trains
+
+
+def test_what_is_not_known_is_a_question_mark():
+    assert "? %" in monitor.line_of(Usage((GpuState(0, "MIG"),)))
+    assert monitor.summary([Usage()]).startswith("On average: CPU ? %")
